@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import date, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +25,7 @@ from spillway.ledger import LedgerRow
 from spillway.registry import registered
 from spillway.settings import Settings
 from spillway.show.words import bytes_said
+from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import write_bytes
 from spillway.store.tables import Tables
 
@@ -118,14 +120,24 @@ def test_status_shows_runs_streams_and_what_falls_short(
 
     assert code == 1  # an expectation failed
     assert "run-2 2026-01-03 04:00 fields 1 120" in words(text)
-    assert "fields uplink shed 2 done 240 4 2.133 0.5333 2 attributes 1 balances" in words(text)
-    assert "meadows uplink shed 1 untrained 10 2 0 0 2 attributes - balances" in words(text)
+    assert "fields uplink shed 2 done 240 4 2.13 kbps 533 bps 2 kbps attributes 1 balances" in words(text)
+    assert "meadows uplink shed 1 untrained 10 2 0 bps 0 bps 2 kbps attributes - balances" in words(text)
     assert "WRONG fields: schemes: fields, batch 2 falls short by 0.2 kbps" in text
     assert (
         "short fields: 2 batches do not fit: of the 420 values that attributes kept of batch 1, about 38 are more "
         "than there is room for: all that may be shed is shed"
     ) in words(text)
     assert "short meadows: is taken in but not trained (attributes): nothing of it is shed yet" in text
+
+
+def test_status_has_details_of_channels_and_attributes(
+    at_home: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "offered into" not in told(capsys, "status")[1]
+    code, text = told(capsys, "status", "--details")
+    assert code == 1
+    assert "uplink (fields): 2.13 kbps offered into 2 kbps" in words(text)
+    assert "attribute what was done bound mean error worst offered sent" in words(text)
 
 
 def test_status_tells_programs_the_same(at_home: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +176,21 @@ def test_status_tells_what_is_spent_of_a_quota(
     )
     (quota,) = document(capsys, "status")[1]["quotas"]
     assert (quota["channel"], quota["spent_bytes"], quota["quota_bytes"]) == ("uplink", sent, 1_000_000)
+
+
+def test_a_batch_that_covers_more_than_its_month_so_far_takes_no_days_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A month of weather that arrived on its last day was `in 59.8 of 31 days`."""
+    settings = small_lake(tmp_path)
+    stand_in(settings, monkeypatch)
+    write_bytes(f"{settings.schemas}/channels.yaml", b"channels: {uplink: {capacity: 1 MB/month}}")
+    tables = Tables(settings)
+    batch = max(load_batches(tables, "fields"), key=lambda one: one.batch_date)
+    save_batches(tables, [replace(batch, seconds_covered=30 * 86_400.0)])
+
+    (quota,) = document(capsys, "status")[1]["quotas"]
+    assert quota["elapsed_seconds"] == batch.batch_date.day * 86_400
 
 
 def test_broken_promises_are_wrong_and_come_first(

@@ -13,7 +13,7 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, day, json_li
 from spillway.batch import DONE
 from spillway.cli import main
 from spillway.engine import InProcess
-from spillway.errors import ConcurrentRun
+from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.take_in import take_in
 from spillway.pipeline import run_through
 
@@ -116,6 +116,23 @@ def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
     assert "FAILED: sites: another run has changed batch 1" in capsys.readouterr().out
     assert [status for status, _ in statuses(world, "sites")] == ["taken_in"]
     assert statuses(world, "meters") == [(DONE, ("attributes",))]
+
+
+def test_a_run_ends_with_its_result(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "--stream", "sites"]) == 0
+    shown = capsys.readouterr().out
+    assert "none missing" in shown
+    assert "narrow, 16 kbps" in shown
+    assert "meters" not in shown[shown.index("none missing") :]
+
+    def breaks(*_: Any) -> Any:
+        raise SpillwayError("`ledger` must be readable, got a stranger's; mend it")
+
+    monkeypatch.setattr("spillway.show.result.stream_overviews", breaks)
+    assert main(["run", "--stream", "sites"]) == 0, "what was done is done"
+    assert "the result cannot be shown: `ledger` must be readable" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("which", [["--stream", "sites"], ["--channel", "narrow"]])

@@ -109,6 +109,8 @@ class Batch:
     """Files of `raw` that retiring takes out, until they are gone from the disk."""
     validated_revision: int | None = None
     """The revision of which every expectation held."""
+    spends_on: date | None = None
+    """The day whose quota it spends, of a batch that was queued because it did not fit; None: its batch date."""
 
     @property
     def allowed_kbps(self) -> float:
@@ -135,6 +137,11 @@ class Batch:
     def is_pinned(self) -> bool:
         """Whether a run has fixed how the batch is shed."""
         return self.frame_origin is not None
+
+    @property
+    def quota_day(self) -> date:
+        """The day whose quota the batch spends."""
+        return self.spends_on or self.batch_date
 
     @property
     def is_validated(self) -> bool:

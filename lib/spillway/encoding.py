@@ -14,11 +14,14 @@ rows, and 4 to 7 times as much as writing for a file of 20,000 rows, all of whic
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spillway.footers import ShortFooterSink
@@ -32,9 +35,11 @@ PAGE_BYTES = 1 << 23
 """A page is compressed by itself. Pages of 64 KiB take 1 to 3 % more bytes, larger ones than 1 MiB the same.
 Data page version 2 takes 0 to 0.1 % more than version 1, which is written."""
 SAMPLE_ROWS = 1 << 16
-"""Number of rows on which the encodings of a file are compared."""
+"""Number of rows on which the encodings and the orders of a file are compared."""
 NEARLY = 1.3
 """How many times the bytes of the best encoding a dictionary may take in the sample to be compared on all rows."""
+LEAST_SAVING = 0.03
+"""Share of the bytes that another order of rows must save; readers pay for it by sorting."""
 DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
     "DICTIONARY",
     "PLAIN",
@@ -44,6 +49,8 @@ DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
 )
 """The encodings that Spark's vectorised reader, DuckDB, Polars and delta-rs read. `BYTE_STREAM_SPLIT` is not one."""
 _EMPTY_STATISTICS_BYTES = 2
+
+_KEYS = b"spillway.rows_by"
 
 Encodings = Mapping[str, str]
 """Encoding by column. A column that is missing has a dictionary."""
@@ -56,10 +63,70 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     takes relatively less: one that takes at most `NEARLY` as many bytes in the sample is compared on all rows.
     The rows decide and nothing else, so that the same rows always become the same bytes.
     """
-    sample = rows.slice(max(0, (rows.num_rows - SAMPLE_ROWS) // 2), SAMPLE_ROWS)
-    sizes = _compared(sample, {field.name: _candidates(field.type) for field in sample.schema})
+    return _best(rows, _compared(_sample(rows)))
+
+
+def best_layout(
+    rows: pa.Table, keys: Sequence[str], stays: bool = False
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the keys by which rows take the fewest bytes, and the best encodings of the columns then.
+
+    `keys` are returned if rows by key (see `by_key`) save at least `LEAST_SAVING` of the bytes in the order of arrival,
+    `seq` included, or if the order `stays`. Otherwise `()` is returned: the order of arrival. On streams whose
+    senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if measures are rounded. Batches
+    of 1,000 rows hardly gain, and rows without measures lose.
+
+    >>> key = [at % 100 for at in range(10_000)]
+    >>> counter = [(one + 1) ** 3 % 997 + at // 100 * (one % 7) for at, one in enumerate(key)]
+    >>> rows = pa.table({"seq": range(10_000), "key": key, "counter": counter})
+    >>> best_layout(rows, ["key"])[0]
+    ('key',)
+    """
+    sample = _sample(rows)
+    ordered = by_key(sample, keys)
+    if keys and stays:
+        return tuple(keys), _best(by_key(rows, keys), _compared(ordered))
+    arrival = _compared(sample)
+    if ordered is not sample:
+        found = _compared(ordered)
+        before, after = (sum(min(sizes.values()) for sizes in one.values()) for one in (arrival, found))
+        if after <= (1 - LEAST_SAVING) * before:
+            return tuple(keys), _best(by_key(rows, keys), found)
+    return (), _best(rows, arrival)
+
+
+def by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Return the rows of each key next to each other; the very same table if they are so already.
+
+    Keys come in the order of their first row, and rows of a key as they are. So `seq` advances by the same steps in
+    each key of a stream whose senders report in turn, and takes hardly a byte.
+
+    >>> by_key(pa.table({"key": ["b", "a", "b"], "seq": [1, 2, 3]}), ["key"])["seq"].to_pylist()
+    [1, 3, 2]
+    """
+    if rows.num_rows < 2:
+        return rows
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in keys:
+        values = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
+        one = np.asarray(values.indices, np.int64)
+        codes = np.asarray(pa.array(codes * (one.max() + 1) + one).dictionary_encode().indices, np.int64)
+    return rows if (codes[1:] >= codes[:-1]).all() else rows.take(np.argsort(codes, kind="stable"))
+
+
+def as_arrived(rows: pa.Table, arrival: str) -> pa.Table:
+    """Return the rows in the order of the column `arrival`."""
+    return rows.take(pc.sort_indices(rows[arrival]))
+
+
+def _sample(rows: pa.Table) -> pa.Table:
+    return rows.slice(max(0, (rows.num_rows - SAMPLE_ROWS) // 2), SAMPLE_ROWS)
+
+
+def _best(rows: pa.Table, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Return the best encoding of each column, by the sizes in a sample of the rows."""
     best = {name: min(found, key=found.__getitem__) for name, found in sizes.items()}
-    if rows.num_rows > sample.num_rows:
+    if rows.num_rows > SAMPLE_ROWS:
         doubtful = {
             name: (DICTIONARY, best[name])
             for name, found in sizes.items()
@@ -69,8 +136,12 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     return best
 
 
-def _compared(rows: pa.Table, candidates: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
-    """Return the bytes of each column in each of its candidates."""
+def _compared(
+    rows: pa.Table, candidates: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, dict[str, int]]:
+    """Return the bytes of each column in each of its candidates, by default in all that its type has."""
+    if candidates is None:
+        candidates = {field.name: _candidates(field.type) for field in rows.schema}
     trials = [(name, one) for name, some in candidates.items() for one in some]
     if not trials:
         return {}
@@ -89,6 +160,7 @@ def encoder(
     encodings: Encodings,
     has_row_groups: bool = False,
     footers: list[pq.FileMetaData] | None = None,
+    keys: Sequence[str] = (),
     **other: Any,
 ) -> Iterator[pq.ParquetWriter]:
     """Provide a writer of Parquet as every table is written.
@@ -98,6 +170,7 @@ def encoder(
     written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
     same bytes in files of one and of several row groups, so that a compaction changes no plan.
     `footers`: where the writer appends the footer when it is closed.
+    `keys`: the columns by which the rows of each row group are stored (`by_key`). The footer states them.
     `other`: options of Arrow's writer in the place of the constants, to compare them.
     """
     options: dict[str, Any] = {
@@ -123,8 +196,16 @@ def encoder(
         **options | other,
     ) as writer:
         yield writer
+        if keys:
+            writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
         shortened.finish()
     shortened.close()
+
+
+def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
+    """Return the keys by which the rows of each row group are stored; `()`: as they arrived, as far as is known."""
+    stated = (metadata.metadata or {}).get(_KEYS)
+    return () if stated is None else tuple(json.loads(stated))
 
 
 def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, int]:

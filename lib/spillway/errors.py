@@ -40,6 +40,18 @@ def so_many(count: int, one: str, more: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
+def bytes_said(count: float) -> str:
+    """Return a number of bytes as people write it.
+
+    >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
+    ('1.23 MB', '-2.05 kB', '12 B')
+    """
+    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(count) >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
 _WHOLE_FROM, _TOO_LARGE, _TOO_SMALL = 1000.0, 1e15, 1e-12
 """From here on numbers are whole; from there on, and below the last, they are told by their power of ten."""
 

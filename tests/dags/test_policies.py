@@ -14,7 +14,7 @@ DAG_IDS = (
     *("spillway_shed", "spillway_backfill", "spillway_train", "spillway_validate"),
     *("spillway_recover", "spillway_keep", "spillway_workloads"),
 )
-ROOMS = ("desk", "market", "uplink")
+ROOMS = ("cellular", "messages", "satellite", "sms")
 """The channels of the demo."""
 SPARK_TASKS = [
     ("spillway_shed", "shed"),

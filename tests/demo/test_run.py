@@ -113,6 +113,7 @@ def test_each_dag_is_timed_logged_and_told(tmp_path: Path, capsys: pytest.Captur
         "    print('spillway-step start', dag)\n"
         "    print('noise of', dag)\n"
         "    print('spillway: weather: done by', dag)\n"
+        "    print('spillway: weather: 1 batch could lose less; planned again by what came out')\n"
         "    print('spillway-step end', dag, 'success')\n"
     )
     progress = Progress(Console(width=100))
@@ -121,6 +122,8 @@ def test_each_dag_is_timed_logged_and_told(tmp_path: Path, capsys: pytest.Captur
     shown = capsys.readouterr().out
     assert "weather: done by spillway_train" in shown
     assert "noise" not in shown
+    assert "planned again" not in shown, "how a plan was found stays in the log"
+    assert "planned again" in (tmp_path / "logs" / "spillway_shed.log").read_text()
     assert "noise of spillway_shed" in (tmp_path / "logs" / "spillway_shed.log").read_text()
     assert "starting airflow" in (tmp_path / "logs" / "airflow.log").read_text()
 
@@ -148,10 +151,11 @@ def test_what_is_told_while_it_runs_folds_into_the_page(capsys: pytest.CaptureFi
 
 
 def test_where_to_look_fits_and_names_a_command_that_writes_nothing(settings: Settings) -> None:
-    seconds = {"seconds.validation": 9.0, "seconds.shed": 18.0, "seconds.total": 120.0}
-    lines = where_to_look(settings, {"expectations.run": 79, "expectations.failed": 0, **seconds}, ["stocks"])
+    figures = {"expectations.run": 79, "expectations.failed": 0, "seconds.total": 120.0}
+    lines = where_to_look(settings, figures, ["stocks"])
     home = str(Path(settings.lake).parent)  # as long as pytest's folders are
     assert max(len(line.replace(home, "/home/somebody/spillway")) for line in lines) <= PAGE
     said = " ".join(" ".join(lines).split())
-    assert "79 expectations, 0 failed; validation took 9 s, 50 % of the time of shedding" in said
+    assert "79 expectations, 0 failed; 120 s in all" in said
+    assert "Details: .venv/bin/spillway status --details." in said
     assert "spillway plan stocks" in said

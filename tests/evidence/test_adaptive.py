@@ -16,12 +16,14 @@ from evidence.adaptive.values import (
     category_contest,
     coder_contests,
     cycle_contests,
+    lossless_contests,
     packed_by,
     predictor_contest,
     residuals_by_slice,
 )
 from evidence.attributes.codecs.samples import Sample, real
 from evidence.book import Book
+from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import Look
@@ -117,6 +119,17 @@ def test_value_contests_measure_every_contestant_on_the_same_slices(sample: Samp
     assert class_extras == {"adaptive.category.looser_than_stated.seattle_days": 0.0}
     assert cycle_extras["adaptive.cycle_search.strict_finds_a_period.seattle_days"] in (0.0, 1.0)
     assert bytes_by_slice(trained, sample.parts["later"]) == predictors.blocks["lattice"]
+
+
+def test_synopsis_is_compared_with_all_bytes_of_the_later_columns(sample: Sample) -> None:
+    _, trained = predictor_contest(sample)
+    within, exact = lossless_contests(sample, trained)
+    later = sample.rows.slice(len(sample.parts["training"])).select(sample.measures)
+    assert later.num_rows == len(sample.parts["later"])
+    for one in (within, exact):
+        assert sum(one.blocks["columns"]) == pytest.approx(sum(widths_of(later).values()))
+        assert len(one.blocks["synopsis"]) == len(one.blocks["columns"])
+    assert sum(within.blocks["synopsis"]) <= sum(exact.blocks["synopsis"])
 
 
 def test_slices_hold_every_entry_once(sample: Sample) -> None:

@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 
 from evidence.attributes.codecs.absolute import smallest_within
-from evidence.attributes.codecs.compare import compared
+from evidence.attributes.codecs.compare import CURVE, compared
 from evidence.attributes.codecs.compressors import COMPRESSORS, smallest
 from evidence.attributes.codecs.key_groups import over_ours
-from evidence.attributes.codecs.ours import bounds_of, place_within, trained_on
-from evidence.attributes.codecs.samples import Sample
+from evidence.attributes.codecs.ours import bounds_of, place_within, planned_within, trained_on
+from evidence.attributes.codecs.samples import Sample, real
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
+from spillway.levers.attributes.synopsis.rounding import parquet_bytes
 
 
 def walk(rows=3000, keys=3, seed=5):
@@ -63,14 +64,24 @@ def test_codes_come_back_exactly(name):
     assert found.packed_bytes > 500 * 3 / 8
 
 
-def sample():
-    values = walk()
+@pytest.mark.parametrize("name", COMPRESSORS)
+def test_a_rival_that_must_be_exact_pays_for_no_sign_and_no_zero(name):
+    """Whole numbers that rise through zero by one: their differences are all alike."""
+    rising = np.arange(-3000, 3000)
+    found = smallest(name, Column.integer(rising), np.zeros(6000, int), 0.0)
+    shifted = smallest(name, Column.integer(rising + 9000), np.zeros(6000, int), 0.0)
+    assert (found.mean_error_pct, found.max_error_pct) == (0.0, 0.0)
+    assert found.packed_bytes < shifted.packed_bytes * 1.05 + 16
+
+
+def sample(rows=3000):
+    values = walk(rows)
     rows = pa.table(
         {
-            "member": np.tile(["a", "b", "c"], 1000),
+            "member": np.tile(["a", "b", "c"], rows // 3),
             "price": values,
             "twice": values * 2,
-            "code": [1, 2, 4] * 1000,
+            "code": [1, 2, 4] * (rows // 3),
         }
     )
     return Sample("walk", rows, ("member",), ("price", "twice", "code"), (), None)
@@ -83,6 +94,42 @@ def test_the_comparison_counts_both_parts_and_breaks_no_bound():
     for name in COMPRESSORS:
         for term in ("equal_bound", "equal_error"):
             assert 0 < figures[f"attributes.bytes_over_{name}.walk.{term}"] < 1.0
+
+
+def test_ratios_at_every_precision_are_those_of_a_plan_that_may_keep_a_column():
+    trained_and_later = sample(6000)
+    figures = compared(Book(lambda text: None), [trained_and_later, sample()])
+    for name in COMPRESSORS:
+        ratios = [
+            figures[f"attributes.bytes_over_{name}_at.walk.{mark}"]
+            for mark in ("exact", *(f"mean_{mean:g}" for mean in CURVE[1:-1]), "bound")
+        ]
+        assert max(ratios) == figures[f"attributes.bytes_over_{name}_largest.any_precision"] < 1.0
+    parts = sample(6000).parts
+    trained = trained_on(sample(6000), parts["training"], 4.5)
+    exact, loose = (planned_within(trained, parts["later"], mark) for mark in (0.0, 4.5))
+    for measure, one in exact.items():
+        column = parts["later"].columns[measure]
+        assert (one.mean_error_pct, one.violations, loose[measure].violations) == (0.0, 0, 0)
+        assert one.packed_bytes <= parquet_bytes(column)
+        assert loose[measure].packed_bytes <= one.packed_bytes
+
+
+def test_temperatures_that_move_slowly_take_no_more_than_by_interpolation():
+    """SZ3 interpolates. Steps of twice the aim alone took 1.17 of its bytes at a mean error of 0.7 %."""
+    parts = real("sea_surface").parts
+    trained = trained_on(real("sea_surface"), parts["training"], 4.5)
+    column, key = parts["later"].columns["temperature"], parts["later"].key
+    for mark in (0.7, 1.0):
+        ours = planned_within(trained, parts["later"], mark)["temperature"]
+        theirs = smallest("sz3", column, key, 4.5, mean_error_pct=ours.mean_error_pct)
+        assert ours.packed_bytes <= 1.01 * theirs.packed_bytes
+
+
+def test_streams_of_few_values_have_no_part_in_the_largest_ratio():
+    figures = compared(Book(lambda text: None), [sample()])
+    assert not [name for name in figures if "_at." in name]
+    assert figures["attributes.bytes_over_sz3_largest.any_precision"] == 0.0
 
 
 def test_ours_is_trained_on_the_first_tuples_alone_and_codes_are_exact():
@@ -111,11 +158,11 @@ def test_a_rival_under_a_bound_in_the_unit_takes_less_the_wider_it_is_and_pays_f
 
 
 def test_where_keys_obey_other_predictors_a_choice_by_key_is_seen_to_pay():
-    # the first half of the keys repeat a season that the others do not have
+    # two of the keys repeat a season that the others do not have
     rng = np.random.default_rng(4)
     season = np.tile(rng.uniform(10, 1000, 24), 50)
     columns = [
-        season * (1 + key) if key < 3 else np.exp(np.cumsum(rng.normal(0, 0.02, 1200))) * 50
+        season * (1 + key) if key < 2 else np.exp(np.cumsum(rng.normal(0, 0.05, 1200))) * 50
         for key in range(6)
     ]
     rows = pa.table({"key": np.tile(np.arange(6), 1200), "level": np.round(np.array(columns).T.ravel(), 4)})
@@ -123,4 +170,4 @@ def test_where_keys_obey_other_predictors_a_choice_by_key_is_seen_to_pay():
     parts = sample.parts
     found = over_ours(trained_on(sample, parts["training"], 4.5), parts["training"], parts["later"])
     assert found["hindsight"] <= found["training"] * 1.05
-    assert found["hindsight"] < 1.1
+    assert found["hindsight"] < 0.95

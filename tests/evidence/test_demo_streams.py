@@ -14,6 +14,7 @@ from evidence.attributes.generated import Generated, Source, generated
 from evidence.attributes.lab import Lab
 from evidence.attributes.targets import targets
 from evidence.book import Book
+from evidence.narrow_links import CHANNELS, LINKS, narrow_contracts, narrow_files
 from spillway.contracts import Contracts, StreamContract, load_contracts, read_channel
 from spillway.contracts.levers import LeverEntry
 from spillway.contracts.shapes import Record, Report
@@ -101,3 +102,20 @@ def test_the_demo_has_streams_with_and_without_the_lever(settings: Settings) -> 
     assert set(found) < set(STREAMS)
     assert found
     assert all(isinstance(one, StreamContract) for one in found.values())
+
+
+def test_the_evidence_has_links_of_its_own_for_every_stream_of_the_demo(settings: Settings) -> None:
+    """Figures compare what levers do when they must shed; the demo's links are those that people pay for."""
+    demo = load_contracts(settings.schemas)
+    found = narrow_contracts(demo)
+    assert set(found.streams) == set(LINKS) == set(STREAMS)
+    assert {one.channel for one in found.streams.values()} == set(found.channels) == set(CHANNELS)
+    assert not set(CHANNELS) & set(demo.channels)
+    assert not [one for one in found.channels.values() if one.capacity.quota is not None]
+
+
+def test_the_evidence_has_the_files_of_the_demo_in_longer_batches() -> None:
+    found = narrow_files()
+    for name, make in STREAMS.items():
+        assert sorted(found[name].values()) == sorted(make().values())
+    assert len({file.split("/")[0] for file in found["weather"]}) == 3

@@ -20,7 +20,7 @@ from spillway.store.tables import Tables
 NAMES = ("temp", "level", "pulses", "sky")
 
 
-def brought_across(folder: Path, capacity: str = "10 kbps", **lever: Any) -> World:
+def brought_across(folder: Path, capacity: str = "4.5 kbps", **lever: Any) -> World:
     """Two batches that share a frame, shed by a source whose destination is elsewhere."""
     contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
     world = World.begin(
@@ -118,7 +118,7 @@ def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
 
 
 def test_what_is_told_is_as_large_as_it_was_counted_though_a_shortfall_came_out(tmp_path: Path) -> None:
-    world = brought_across(tmp_path, synopsis="hold", capacity="3 kbps")
+    world = brought_across(tmp_path, synopsis="hold", capacity="1 kbps")
     told = {row["batch"]: ToldBatch("sites", row["batch"], row["payload"]) for row in world.rows("told")}
     for row in world.rows("schemes"):
         batch = next(one for one in world.batches("sites") if one.batch == row["batch"])

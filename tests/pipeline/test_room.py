@@ -21,8 +21,10 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Load, Offer, Room, Work
 from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
+from spillway.pipeline.accounting import COLLECT_MORE
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.room import divided, measure_load, parts
+from spillway.pipeline.spending import spending_of
 from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -289,7 +291,9 @@ class TestWhenMoreComesOutThanWasPlanned:
         said: list[str] = []
         short: dict[int, float] = {}
         monkeypatch.setattr(ThinPlan, "can_do_more", lambda self, batch: True)
-        monkeypatch.setattr(ThinPlan, "fell_short", lambda self, batch, kbps: short.update({batch: kbps}))
+        monkeypatch.setattr(
+            ThinPlan, "fell_short", lambda self, batch, kbps, remedy: short.update({batch: kbps})
+        )
         shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
         again = "net: 1 batch came out above the channel's part; planned again by what came out"
         assert said.count(again) == shed.MOST_DRAFTS - 1
@@ -366,3 +370,80 @@ class TestWhenMoreComesOutThanWasPlanned:
             .to_pylist()
         )
         assert file.size < sent["bytes_kept"] < file.size + 1500
+
+
+@pytest.mark.parametrize(("rows", "collect"), [(2, True), (20_000, False)])
+def test_a_batch_whose_fixed_bytes_do_not_fit_is_told_to_collect_more(
+    tables: Tables, rows: int, collect: bool
+) -> None:
+    contract = stream("net", mode="shed")
+    taken_in(tables, contract, rows=rows, seconds=1.0)
+    offered = measure_load(tables, contract, load_batches(tables, "net")[0])
+    # two rows fit without the footer; of 20,000 most do not
+    kbps = offered.rate_kbps - 0.5 * offered.fixed_kbps if collect else 0.25 * offered.rate_kbps
+    contracts = rooms(contract, capacity=f"{kbps:.6f} kbps")
+    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    (line,) = tables.now().at("ledger").rows(stage="sent", unit="rows", dimension_kind="total").to_pylist()
+    assert line["shortfall"] > 0
+    assert 0 < line["bytes_fixed"] < line["bytes_kept"]
+    assert (COLLECT_MORE in line["reason"]) == collect
+    if collect:
+        assert f"{line['bytes_fixed']:,} bytes of the batch are fixed" in line["reason"]
+
+
+def test_a_batch_that_does_not_fit_waits_in_the_queue_until_it_does(tables: Tables) -> None:
+    contract = stream("net", mode="shed", on_overflow="queue")
+    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    save_batches(tables, [replace(first, batch=2, rows=0, revision=0)])
+    said: list[str] = []
+    narrow, wide = (rooms(contract, capacity=capacity) for capacity in ("1 kbps", "1 Mbps"))
+    assert shed.shed_channel(tables.now(), InProcess(), narrow, "up", said.append) == [] or said
+    queued = load_batches(tables.now(), "net", batch=1)[0]
+    assert (queued.status, queued.is_pinned, queued.spends_on) == (TAKEN_IN, False, first.batch_date)
+    assert "waits in the queue" in (queued.reason or "")
+    assert any("batch 1 of 2026-01-01 waits in the queue" in one for one in said)
+    now = tables.now()
+    assert now.at("ledger").rows(stage="sent").num_rows == 0, "nothing of it was sent"
+    done = shed.shed_channel(now, InProcess(), wide, "up")
+    assert 1 in {one.batch for one in done}
+    now = tables.now()
+    assert now.at("transmitted", "net").rows().num_rows == 100
+    assert load_batches(now, "net", batch=1)[0].reason is None
+
+
+def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> None:
+    contract = stream("net", mode="shed", on_overflow="queue")
+    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    size = measure_load(tables, contract, first).rate_kbps * 125
+    contracts = rooms(contract, capacity=f"{1.5 * size:.0f} B/day")
+    spent = LedgerRow(
+        "stream",
+        "net",
+        9,
+        DAY,
+        "sent",
+        1,
+        "rows",
+        offered=9,
+        kept=9,
+        bytes_offered=int(size),
+        bytes_kept=int(size),
+    )
+    tables.at("ledger").append([spent.to_dict()])
+    save_batches(tables, [replace(first, batch=9, status=DONE, frame_origin=0, rows=9, revision=0)])
+    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    assert load_batches(tables.now(), "net", batch=1)[0].status == TAKEN_IN
+    # a batch of the next day shows that the quota has been renewed
+    later = replace(first, batch=10, batch_date=date(2026, 1, 2), rows=0, revision=0)
+    save_batches(tables.now(), [later])
+    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    sent = load_batches(tables.now(), "net", batch=1)[0]
+    assert (sent.status, sent.spends_on) == (DONE, date(2026, 1, 2))
+    spending = spending_of(tables.now(), contracts, "up", [date(2026, 1, 2)])
+    quota = contracts.channels["up"].capacity.quota
+    assert quota is not None
+    (line,) = tables.now().at("ledger").rows(batch=1, stage="sent", unit="rows").to_pylist()
+    assert (
+        spending.spent(quota.period_of(date(2026, 1, 2))) == line["bytes_kept"] > quota.size_bytes - int(size)
+    )
+    assert spending.spent(quota.period_of(DAY)) == int(size)

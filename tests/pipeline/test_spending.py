@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
@@ -20,9 +21,9 @@ from spillway.contracts.quota import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
-from spillway.pipeline.room import parts
+from spillway.pipeline.room import measure_load, parts
 from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.spending import LEAST_KBPS, Parts, parts_of_batches, spending_of
+from spillway.pipeline.spending import LEAST_KBPS, SPARE, Parts, Spending, parts_of_batches, spending_of
 from spillway.settings import Settings
 from spillway.show.quotas import quotas_of
 from spillway.store.batches import load_batches, save_batches
@@ -233,6 +234,110 @@ def test_a_day_and_a_month_of_one_room_are_each_spent_by_their_own_calendar(tabl
     assert [part.own_kbps for part in found.values()] == pytest.approx([8.0, 8.0])
     # the month has two days left: half of it for the first, and for the second all that the first may not send
     assert [part.trunk_kbps for part in found.values()] == pytest.approx([8.0 * 5, 8.0 * 9])
+
+
+QUARTER = 900.0
+EVEN = [1.0] * 96
+MORNING = [4.0] * 24 + [0.0] * 72
+EVENING = [0.0] * 72 + [4.0] * 24
+UNEVEN = [1.0 + 0.6 * math.sin(place / 5.0) for place in range(96)]
+
+
+def spent_day(
+    quota: Quota, offers: Sequence[float], before: Spending | None = None, day: date = DAY
+) -> tuple[list[float], Spending]:
+    """Send a batch every quarter of an hour; return the share of each batch that was not sent, and the spending.
+
+    Each batch sends what it offers or what it may, whichever is less.
+    """
+    spending = before or Spending((), {}, {})
+    lost = []
+    for offer in offers:
+        offered = round(offer)
+        expected = spending.expected(quota, day, QUARTER, offered)
+        kbps = spending.allowance(quota, day, QUARTER, offered * SPARE, expected)
+        crossed = min(offered, int(Fraction(kbps) * 125 * Fraction(QUARTER)))
+        number = len(spending.batches)
+        done = batch("net", number, day, QUARTER, status=DONE)
+        spending = Spending(
+            (*spending.batches, done),
+            {**spending.crossed_bytes, ("net", number): crossed},
+            {**spending.offered_bytes, ("net", number): offered},
+        )
+        lost.append(1.0 - crossed / offered if offered else 0.0)
+    assert spending.spent(quota.period_of(day)) <= quota.size_bytes
+    return lost, spending
+
+
+def scaled(shape: Sequence[float], total: float) -> list[float]:
+    return [total * one / sum(shape) for one in shape]
+
+
+@pytest.mark.parametrize(
+    ("shape", "share"),
+    [(EVEN, 0.99), (EVENING, 0.99), (UNEVEN, 0.5), (UNEVEN, 0.99), (MORNING, 0.5), (MORNING, 0.9)],
+)
+def test_a_first_day_whose_offer_fits_into_its_quota_is_sent_whole(shape: list[float], share: float) -> None:
+    lost, _ = spent_day(Quota(1.0 * MB, "day"), scaled(shape, share * MB))
+    assert max(lost) == 0
+
+
+@pytest.mark.parametrize("shape", [EVEN, MORNING, EVENING, UNEVEN])
+def test_a_day_like_the_one_before_whose_offer_fits_is_sent_whole(shape: list[float]) -> None:
+    quota = Quota(1.0 * MB, "day")
+    _, before = spent_day(quota, scaled(shape, 0.95 * MB))
+    lost, _ = spent_day(quota, scaled(shape, 0.95 * MB), before, DAY + timedelta(days=1))
+    assert max(lost) == 0
+
+
+def test_a_small_batch_is_sent_whole_while_the_quota_has_unspent_bytes() -> None:
+    quota = Quota(120_000.0, "day")
+    spending = Spending((), {}, {})
+    even = quota.allowance(86_400, 0, 0, QUARTER) * 125 * QUARTER
+    assert even < 4_700
+    expected = spending.expected(quota, DAY, QUARTER, 4_700)
+    assert spending.allowance(quota, DAY, QUARTER, 4_700, expected) * 125 * QUARTER == pytest.approx(4_700)
+
+
+def test_a_day_of_twice_the_usual_offer_is_shed_all_over_the_day() -> None:
+    quota = Quota(1.0 * MB, "day")
+    _, before = spent_day(quota, scaled(EVEN, 0.8 * MB))
+    lost, _ = spent_day(quota, scaled(EVEN, 1.6 * MB), before, DAY + timedelta(days=1))
+    # 37.5 % of the day is too much: no batch loses more than twice that, and the first ones lose nothing
+    assert lost[0] == 0
+    assert sum(lost) / 96 == pytest.approx(0.375, abs=0.01)
+    assert max(lost) < 2 * 0.375
+
+
+def test_a_month_spreads_what_does_not_fit_over_its_days() -> None:
+    quota = Quota(10.0 * MB, "month")
+    spending, whole, lost = Spending((), {}, {}), 24 * HOUR, []
+    for number in range(31):
+        day = date(2026, 1, 1) + timedelta(days=number)
+        offered = 0.5 * MB
+        expected = spending.expected(quota, day, whole, offered)
+        crossed = min(offered, int(spending.allowance(quota, day, whole, offered, expected) * 125 * whole))
+        done = batch("net", number, day, whole, status=DONE)
+        spending = Spending(
+            (*spending.batches, done),
+            {**spending.crossed_bytes, ("net", number): int(crossed)},
+            {**spending.offered_bytes, ("net", number): int(offered)},
+        )
+        lost.append(1.0 - crossed / offered)
+    assert spending.spent(quota.period_of(DAY)) <= quota.size_bytes
+    assert max(lost) - min(lost) < 0.01
+
+
+def test_batches_that_wait_together_are_sent_whole_if_the_day_has_bytes_for_all(tables: Tables) -> None:
+    contracts = rooms(declared("net"), capacity="1 MB/day")
+    waiting = [batch("net", place, seconds=QUARTER, rows=200 + 250 * (place % 7)) for place in range(1, 25)]
+    loads = {one.batch: measure_load(tables, contracts.streams["net"], one) for one in waiting}
+    offered = sum(loads[one.batch].rate_kbps * 125 * QUARTER for one in waiting)
+    assert 0.3 * MB < offered < 0.9 * MB
+    found = allotted(tables, contracts, *waiting)["net"]
+    for one in waiting:
+        assert found[one.batch].own_kbps >= loads[one.batch].rate_kbps
+    assert sum(part.own_kbps * 125 * QUARTER for part in found.values()) <= MB
 
 
 lakes = itertools.count()

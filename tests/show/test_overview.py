@@ -82,7 +82,7 @@ def test_the_screen_says_what_was_offered_used_lost_checked_and_what_more_would_
         "uplink (weather): 50 kbps offered into 25 kbps; 24 kbps sent, 96.0 % of the capacity used",
         "lost of a measure value, on average: 5.2 %. Dropping rows at random would have lost 50 %",
         "10 % more capacity would bring the planned loss from 0.75 % to 0.3 %",
-        "pays next: weather.dewp, rounded 0.9 % off, to kept 0 % off, for 12 kbps",
+        "the next 12 kbps would make weather.dewp exact (now 0.9 % off)",
         "temp rounded 60 %, as synopsis 30 %, 0.5 degF 0.2 degF 0.45 degF 4 kB 900 B 50 B held back 10 %",
         "precip kept 4.8 % - - 500 B 500 B -",
         "origin: never touched, 70 B",

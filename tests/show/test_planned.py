@@ -87,6 +87,7 @@ def test_what_the_destination_would_have_is_within_the_bound_or_absent(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (one,) = document(capsys, "plan", "sites", "--capacity", "24 kbps")["streams"]
+    assert one["fixed_bytes"] > 0
     figures = {figure["attribute"]: figure for figure in one["overview"]["attributes"]}
     touched = [name for name, figure in figures.items() if figure["rounded"] or figure["shed"]]
     assert touched

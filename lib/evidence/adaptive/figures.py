@@ -13,6 +13,7 @@ from evidence.adaptive.values import (
     category_contest,
     coder_contests,
     cycle_contests,
+    lossless_contests,
     predictor_contest,
 )
 from evidence.attributes.real_streams import TRIED_REAL
@@ -24,6 +25,8 @@ TITLES = {
     "predictors": f"Search over all predictors: bytes of later rows at E {ERROR_PCT:g} %, including the models",
     "coder": "Our coder on the same residuals: bytes",
     "coder_cpu": "Our coder on the same residuals: CPU seconds",
+    "synopsis": f"Synopsis at E {ERROR_PCT:g} % instead of columns in their best lossless encoding: bytes",
+    "synopsis_exact": "Synopsis without any error instead of columns in their best lossless encoding: bytes",
     "category": "The class recognised by names: bytes within the bounds of the class",
     "cycle_search": "Search for the sender's key under noise, with a declared key: bytes",
     "cycle_search_without_key": "Search for the sender's key under noise, with no declared key: bytes",
@@ -50,7 +53,8 @@ def adaptive_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[st
         predictors, trained = predictor_contest(sample)
         of_cycle, cycle_extras = cycle_contests(sample)
         of_class, class_extras = category_contest(sample)
-        contests += [predictors, *coder_contests(sample, trained), of_class, *of_cycle]
+        contests += [predictors, *coder_contests(sample, trained), *lossless_contests(sample, trained)]
+        contests += [of_class, *of_cycle]
         found |= cycle_extras | class_extras
     for lab in planned_labs(demo, [name for name in TRIED_REAL if name not in LEFT_OUT]):
         contests += reevaluation_contests(lab)

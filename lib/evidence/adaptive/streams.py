@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from evidence.attributes.codecs.samples import REAL, Sample, real
 from evidence.attributes.lake import Lake
+from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Contracts, StreamContract
 from spillway.contracts.levers import LeverEntry
-from spillway.demo.data import STREAMS
 from spillway.levers.attributes.settings import AttributeSettings
 
 DEMO_ROWS = 30_000
@@ -26,8 +26,8 @@ def demo_lake(contracts: Contracts, settings: AttributeSettings) -> Lake:
 
     Neither class nor bound is stated, so that all streams are compared on the same terms.
     """
-    streams = {name: plain_contract(contracts.streams[name], settings) for name in STREAMS}
-    files = {name: make() for name, make in STREAMS.items()}
+    contracts, files = narrow_contracts(contracts), narrow_files()
+    streams = {name: plain_contract(contracts.streams[name], settings) for name in files}
     return Lake.landed("adaptive", streams, files, contracts.channels)
 
 

@@ -1,4 +1,4 @@
-"""Mechanisms of the attribute lever, measured in synopsis bytes on later rows: predictors, coder, class, sender's key.
+"""Mechanisms of the attribute lever, measured in bytes on later rows: predictors, coder, class, sender's key.
 
 Every contestant is trained on the same first rows and keeps the same bounds on the same later rows. Later rows are shed
 as one frame. Synopses are packed in consecutive slices, which are the blocks of the intervals.
@@ -19,6 +19,7 @@ from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
 from evidence.attributes.codecs.ours import Trained, bounds_of, model_bytes, place_within, trained_within
 from evidence.attributes.codecs.samples import Sample
 from evidence.streams import perturb
+from spillway.encoding import widths_of
 from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
@@ -100,6 +101,22 @@ def coder_contests(sample: Sample, trained: Trained) -> list[Contest]:
         Contest("coder", sample.name, "bytes", "coder", found),
         Contest("coder_cpu", sample.name, "CPU seconds", "coder", seconds),
     ]
+
+
+def lossless_contests(sample: Sample, trained: Trained) -> list[Contest]:
+    """Compare the synopsis with the measures as Parquet columns, each in its best encoding: at the bounds, and exact.
+
+    The columns of all later rows are one file, as a batch is; its bytes are shared evenly among the slices.
+    """
+    later = sample.rows.slice(len(sample.parts["training"])).select(sample.measures)
+    exact = trained_within(sample, sample.parts["training"], dict.fromkeys(sample.measures, 0.0))
+    found = []
+    for mechanism, one in (("synopsis", trained), ("synopsis_exact", exact)):
+        ours = bytes_by_slice(one, sample.parts["later"])
+        columns = sum(widths_of(later).values()) / len(ours)
+        blocks = {"synopsis": ours, "columns": [columns] * len(ours)}
+        found.append(Contest(mechanism, sample.name, "bytes", "synopsis", blocks))
+    return found
 
 
 def category_contest(sample: Sample) -> tuple[Contest, dict[str, float]]:

@@ -13,30 +13,34 @@ from pathlib import Path
 
 from evidence.attributes.at_capacity import at_capacities
 from evidence.attributes.bounds_kept import bounds_kept_overall, rooms
+from evidence.attributes.cliff import cliffs
 from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.codecs.samples import HELD_BACK
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycles, identifiers
 from evidence.attributes.every_way import bounds_kept_every_way
+from evidence.attributes.generated import sources
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
+from evidence.attributes.lossless import lossless
 from evidence.attributes.nine import brought_through, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
 from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
+from evidence.attributes.row_order import row_orders
 from evidence.attributes.single_ways import single_ways
 from evidence.attributes.small_batches import small_batches
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
 from evidence.book import Book
+from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Channel, Contracts, StreamContract, load_contracts
-from spillway.demo.data import STREAMS
 from spillway.errors import Refused
 from spillway.levers.attributes.policy import own_settings
 from spillway.settings import Settings
@@ -58,8 +62,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
         raise Refused(
             "tests/golden", "lie under SPILLWAY_HOME", settings.home, "run from a checkout of the repository"
         )
-    contracts = load_contracts(settings.schemas)
-    files = {name: make() for name, make in STREAMS.items()}
+    contracts, files = narrow_contracts(load_contracts(settings.schemas)), narrow_files()
     streams = compared_streams(contracts, files)
     lake = landed_and_shed(streams, files, contracts.channels)
     labs = {name: Lab(lake, name) for name in streams}
@@ -75,8 +78,11 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
         original_and_recovered(book, lab)
     found |= apart(book, labs, directory)
     found |= at_capacities(book, labs)
+    found |= cliffs(book, sources(directory))
     found |= key_frames(book, labs)
     found |= compressors(book, labs, directory)
+    found |= lossless(book, settings, directory)
+    found |= row_orders(book, labs, directory)
     found |= fixed_points(book, labs, directory)
     found |= shares_by_accuracy(book, labs, directory)
     lake.forget()

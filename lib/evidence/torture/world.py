@@ -19,8 +19,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
+from evidence.narrow_links import CHANNELS, LINKS, narrow_files
 from spillway.contracts import Contracts, load_contracts
-from spillway.demo.data import STREAMS
 from spillway.settings import Settings
 
 AWKWARD = "awkward"
@@ -77,21 +77,21 @@ def begin(folder: Path, only: str | None = None) -> Tortured:
     world = Tortured(folder)
     schemas, product = folder / "schemas", Path(Settings.from_environment().schemas)
     (schemas / "streams").mkdir(parents=True)
-    channels = yaml.safe_load((product / "channels.yaml").read_text(encoding="utf-8"))
-    channels["channels"]["ditch"] = {"capacity": "8 kbps"}
+    channels = {"channels": {**CHANNELS, "ditch": {"capacity": "8 kbps"}}}
     (schemas / "channels.yaml").write_text(yaml.safe_dump(channels), encoding="utf-8")
     (schemas / "streams" / f"{AWKWARD}.yaml").write_text(
         yaml.safe_dump(_awkward_contract()), encoding="utf-8"
     )
+    landing = narrow_files() if only is None else {}
     for stream, names in _FILES.items() if only is None else ():
         contract = yaml.safe_load((product / "streams" / f"{stream}.yaml").read_text(encoding="utf-8"))
         contract["source"]["settle_seconds"] = 0
+        contract["channel"], contract["rate"] = LINKS[stream]
         for entry in contract.get("levers") or []:
             entry["training"] = {**entry.get("training", {}), "tuples": TRAINED_ON}
         (schemas / "streams" / f"{stream}.yaml").write_text(yaml.safe_dump(contract), encoding="utf-8")
-        files = STREAMS[stream]()
         for name in names:
-            world.deliver(f"{stream}/{name}", _slice(name, files[name]))
+            world.deliver(f"{stream}/{name}", _slice(name, landing[stream][name]))
     lines = awkward_lines(0, 260)
     world.deliver(f"{AWKWARD}/2020-01-01/a.json", _text([*lines[:100], *_BAD, *lines[100:]]))
     world.deliver(f"{AWKWARD}/2020-01-01/again.json", _text([*lines[:100], *_BAD, *lines[100:]]))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, say_json
+from spillway.cli.output import command, say_json, say_line
 from spillway.errors import SpillwayError, UsageError
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from spillway.contracts import Contracts
     from spillway.engine import Engine
+    from spillway.store.tables import Tables
 
 ENGINES = ("process", "spark")
 
@@ -24,7 +26,7 @@ def add_run(commands: Any) -> None:
         "run",
         "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, work out joins and "
         "queries, validate. Exits with 1 if a stream fails, a file is refused whole or a batch exceeds its channel.",
-        ["spillway run", "spillway run --stream weather", "spillway run --channel uplink --engine spark"],
+        ["spillway run", "spillway run --stream weather", "spillway run --channel cellular --engine spark"],
     )
     made.add_argument(
         "--now",
@@ -85,11 +87,23 @@ def _run(asked: argparse.Namespace) -> int:
         say_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})
         return 1 if red else 0
     progress.detail(f"report: {report}")
+    _say_result(tables.now(), contracts, streams)
     for sentence in red:
         progress.failed(sentence)
     if not red:
         progress.step("done; see: spillway status")
     return 1 if red else 0
+
+
+def _say_result(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> None:
+    from spillway.show.result import result_lines, run_result
+
+    try:
+        lines = result_lines(run_result(tables, contracts, streams))
+    except SpillwayError as problem:
+        lines = [f"the result cannot be shown: {problem}"]
+    for line in ["", *lines, ""]:
+        say_line(line)
 
 
 def _streams(asked: argparse.Namespace, contracts: Contracts) -> list[str]:

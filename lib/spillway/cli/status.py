@@ -18,6 +18,7 @@ def add_status(commands: Any) -> None:
         "1,000 batches.",
         [
             "spillway status",
+            "spillway status --details",
             "spillway status --metrics /var/lib/node_exporter/spillway.prom",
             "spillway status --json | jq '.shortages[] | select(.wrong)'",
         ],
@@ -29,11 +30,17 @@ def add_status(commands: Any) -> None:
         metavar="FILE",
         help="only write a file for Prometheus' node exporter (default: build/metrics/spillway.prom)",
     )
+    made.add_argument(
+        "--details",
+        action="store_true",
+        help="also every channel and every attribute: what was done to it, its error, its bytes",
+    )
     made.set_defaults(run=_run)
 
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.show.status import status
+    from spillway.show.words import rate_said
     from spillway.store.tables import Tables
 
     tables = Tables(Settings.from_environment())
@@ -56,14 +63,15 @@ def _run(asked: argparse.Namespace) -> int:
         ["run", "at (UTC)", "streams", "#batches", "#tuples"],
         [(run.run_id, run.at, ", ".join(run.streams), run.batches, run.tuples) for run in found.runs],
     )
-    heads = ["stream", "channel", "mode", "batches", "#tuples", "#rejected", "#kbps in", "#out", "#capacity"]
+    heads = ["stream", "channel", "mode", "batches", "#tuples", "#rejected", "#offered", "#sent", "#capacity"]
     say_table(
         "\nStreams",
         [*heads, "levers and their facts", "ledger"],
         [
             (
-                s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected, s.figures.rate_in_kbps,
-                s.figures.rate_out_kbps, s.figures.capacity_kbps,
+                s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected,
+                rate_said(s.figures.rate_in_kbps), rate_said(s.figures.rate_out_kbps),
+                rate_said(s.figures.capacity_kbps),
                 _levers(s.facts),
                 "balances" if s.figures.ledger_difference == 0 else f"off by {s.figures.ledger_difference:,}",
             )
@@ -94,6 +102,12 @@ def _run(asked: argparse.Namespace) -> int:
         say_line(f"      {shortage.remedy}", "dim")
     if not found.shortages:
         say_line("Nothing falls short.", "green")
+    if asked.details:
+        from spillway.show.overview import overview, overview_lines
+
+        say_line("")
+        for line in overview_lines(overview(tables)):
+            say_line(line)
     return 1 if found.wrong else 0
 
 

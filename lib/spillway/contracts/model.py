@@ -206,6 +206,13 @@ class StreamContract(Subject):
         "rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch waits",
         None,
     )
+    on_overflow: str = rule(
+        Choice(("fail", "queue")),
+        "a batch that does not fit although all that may be shed is shed; fail: it is sent, the shortfall is recorded, "
+        "and the run ends red; queue: it waits at the source, and later batches behind it, until it fits, in a later "
+        "period of a quota too",
+        "fail",
+    )
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     row_group_tuples: int | None = rule(
         Maybe(Number(least=1, whole=True)),

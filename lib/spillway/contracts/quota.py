@@ -1,16 +1,23 @@
 """Quotas: so many bytes a day or a month, spent over the period instead of being turned into a constant rate.
 
-What a batch may send is what is left, spread evenly over what remains of the period:
+A quota that has unspent bytes is used before anything is shed. What a batch may send is the larger of these two:
 
-    left = Q + carried - spent,     allowance = left / max(P - elapsed, T)
+    even   = left x T / max(P - elapsed, T)                 what is left, spread evenly over what remains of the period
+    needed = o                                              if o + E <= left
+             max(left x o / (o + E), accrued)               if not, and never more than o
+    accrued = (left + spent) x (elapsed + T) / P - spent    the period's even part up to now that nobody has spent
 
-Q bytes a period of P seconds, T the seconds of the batch, `elapsed` those that the period's batches before it covered.
-A quiet stretch leaves room, and raises what later batches may send; `burst` caps it. `carry_over_pct` of what is left
-of a period's own quota moves on to the next period, and no further.
+    left = Q + carried - spent
 
-Guarantee: allowance x T never exceeds what is left, so that whatever is sent, in whatever order periods are worked on,
-no period spends more than its quota and what was carried over: in whole bytes, exactly. With constant traffic the
-allowance is the constant rate Q / P.
+Q bytes a period of P seconds; T the seconds of the batch; `elapsed` those that the period's batches before it covered;
+o the bytes that the batch offers; E the bytes that are expected of the rest of the period (`pipeline.spending`).
+`burst` caps the rate. `carry_over_pct` of what is left of a period's own quota moves on to the next period, and no
+further.
+
+Guarantees: allowance x T never exceeds what is left, so that whatever is sent, in whatever order periods are worked on,
+no period spends more than its quota and what was carried over: in whole bytes, exactly. If the expected rest of the
+period fits next to the batch, the batch is sent whole. If nothing is offered above the even part, the allowance with
+constant traffic is the constant rate Q / P.
 
 An hour is no period here: a batch's own span counts as now, and `GB/hour` is a plain rate.
 
@@ -120,14 +127,34 @@ class Quota:
         batch_seconds: float,
         carried_bytes: int = 0,
         spent_after: int = 0,
+        offered_bytes: float = 0.0,
+        expected_bytes: float = 0.0,
     ) -> float:
-        """Kbps for a batch: what is left, spread over what remains of the period, the batch itself at least."""
+        """Return the kbps that a batch may send: what it needs if that is there, and its even part at least.
+
+        `offered_bytes`: what the batch would send if nothing were shed. `expected_bytes`: what the rest of the period
+        is expected to offer after it.
+
+        >>> day = Quota(96_000.0, "day")
+        >>> found = [day.allowance(86_400, 0, 0, 900, offered_bytes=4_700, expected_bytes=e) for e in (0, 9e5)]
+        >>> [round(kbps * 900 * 125) for kbps in found]
+        [4700, 1000]
+        """
         left = self.left(spent_bytes, carried_bytes, spent_after)
-        over = max(Fraction(period_seconds) - Fraction(elapsed_seconds), Fraction(batch_seconds))
+        seconds = Fraction(batch_seconds)
+        over = max(Fraction(period_seconds) - Fraction(elapsed_seconds), seconds)
         if not left or over <= 0:
             # nothing is left, or a batch of no time whose rate nobody can tell
             return 0.0
         exact = Fraction(left) * 8 / (1000 * over)
+        if seconds > 0 and offered_bytes > 0:
+            offered, rest = Fraction(offered_bytes), Fraction(expected_bytes)
+            needed = offered
+            if offered + rest > left:
+                passed = min(Fraction(1), (Fraction(elapsed_seconds) + seconds) / Fraction(period_seconds))
+                accrued = (left + spent_bytes) * passed - spent_bytes
+                needed = min(offered, max(left * offered / (offered + rest), accrued))
+            exact = max(exact, min(needed, Fraction(left)) * 8 / (1000 * seconds))
         if self.burst_kbps is not None:
             exact = min(exact, Fraction(self.burst_kbps))
         kbps = float(exact)

@@ -12,7 +12,11 @@ import json
 
 from spillway.demo.landing import package_file, plant
 
-FOLDERS = {"2013-04-30": range(1, 5), "2013-08-31": range(5, 9), "2013-12-31": range(9, 13)}
+FOLDERS = {
+    month: f"2013-{month:02d}-{days}"
+    for month, days in enumerate((31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), start=1)
+}
+"""By month, the folder of its file: the last day of the month."""
 MEASURES = (
     "temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "pressure", "visib",
 )  # fmt: skip
@@ -25,20 +29,15 @@ def weather_files() -> dict[str, bytes]:
     months: dict[int, list[bytes]] = {month: [] for month in range(1, 13)}
     for row in rows:
         months[int(row["month"])].append(_json(row))
-    files = {
-        _name(folder, month): plant(months[month], DEFECTS.get(month, {}))
-        for folder, in_folder in FOLDERS.items()
-        for month in in_folder
-    }
-    cut = _name("2013-04-30", 4)
-    files[cut] += months[4][-1][:73]  # the last line, cut short, with no line feed
-    files["2013-12-31/weather-2013-06-again.jsonl"] = files[_name("2013-08-31", 6)]
+    files = {_name(month): plant(months[month], DEFECTS.get(month, {})) for month in FOLDERS}
+    files[_name(4)] += months[4][-1][:73]  # the last line, cut short, with no line feed
+    files["2013-12-31/weather-2013-06-again.jsonl"] = files[_name(6)]
     files["2013-12-31/weather-2013-13.jsonl"] = b""
     return dict(sorted(files.items()))
 
 
-def _name(folder: str, month: int) -> str:
-    return f"{folder}/weather-2013-{month:02d}.jsonl"
+def _name(month: int) -> str:
+    return f"{FOLDERS[month]}/weather-2013-{month:02d}.jsonl"
 
 
 def _json(row: dict[str, str]) -> bytes:

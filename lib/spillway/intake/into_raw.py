@@ -21,7 +21,7 @@ from spillway.intake.fates import Fate
 from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
 from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
-from spillway.intake.rate import newest_end, rated_batches, time_covered
+from spillway.intake.rate import HISTORY_NOTE, newest_end, rated_batches, time_covered
 from spillway.intake.read_again import note_read_again
 from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
@@ -246,7 +246,7 @@ def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
                 f"{batch.stream}: WARNING: batch {batch.batch}: {note} in all {count:,} records: it is null in them"
                 f"{renamed}; correct the source or schemas/streams/{batch.stream}.yaml"
             )
-    if batch.rate_note:
+    if batch.rate_note and HISTORY_NOTE not in batch.rate_note:
         say(f"{batch.stream}: batch {batch.batch}: {batch.rate_note}")
 
 

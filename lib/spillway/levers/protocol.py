@@ -20,7 +20,7 @@ they hold travel to tasks, so they pickle. State between batches is what its own
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
@@ -300,6 +300,10 @@ class Plan(ABC):
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
         """Lines of the ledger for one batch: a total for every unit it was offered, and whatever else tells more."""
 
+    def exact_columns(self, batch: int) -> Collection[str]:
+        """Return the sheddable columns of a batch of which every value is handed on as it came, as far as is known."""
+        return ()
+
     def said(self, batch: int) -> str:
         """What was done to a batch, in a few words; empty where nothing was."""
         return ""
@@ -308,9 +312,28 @@ class Plan(ABC):
         """Whether it would have lost less of the batch with more room."""
         return False
 
+    def takes_too_much(self, drafted: Drafted) -> bool:
+        """Return whether something in a draft takes no fewer bytes than what it stands for."""
+        return False
+
     def is_worth_a_draft(self, before: Plan) -> bool:
         """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True
+
+    def lost_of(self, batch: int) -> float:
+        """Return what the plan loses of a batch, in the lever's own unit."""
+        return 0.0
+
+    def leaves_absent(self, batch: int) -> bool:
+        """Return whether some values of a batch are absent at the destination as planned."""
+        return False
+
+    def mixed(self, finer: Plan, share: float) -> Plan | None:
+        """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
+
+        None: the lever treats all tuples of a batch alike, or `finer` loses no less.
+        """
+        return None
 
     def can_do_more(self, batch: int) -> bool:
         """Whether it could shed more of the batch if it aimed lower."""
@@ -320,8 +343,8 @@ class Plan(ABC):
         """Whether a limit of the lever's own was broken, beside the part of the room, and it could be kept."""
         return False
 
-    def fell_short(self, batch: int, excess_kbps: float) -> None:
-        """Put on record that this much is still too much, where the lever keeps one."""
+    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
+        """Put on record that this much is still too much, where the lever keeps one, and what to do about it."""
         return
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -382,6 +405,14 @@ class Lever(ABC):
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
         """Return the rows of each batch that the lever dropped."""
         return {}
+
+    def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
+        """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
+
+        `exact`: no value may differ; otherwise values keep to their bounds. None: the lever has no such settings, for
+        example because it drops rows.
+        """
+        return None
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
         """Return the attributes whose values the lever may round, or recover within a bound."""

@@ -13,6 +13,7 @@ from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.protocol import OVERHEAD, Drafted
 from spillway.pipeline.planning import WayDown
 from spillway.pipeline.room import bytes_as_written
+from spillway.registry import columns_of
 from spillway.store.drafts import Draft
 from spillway.store.tables import Tables
 
@@ -20,6 +21,10 @@ SENT = "sent"
 """The last stage on the way, which is the pipeline's own."""
 SENT_BEFORE = "sent_before"
 """Beside the way: what of a batch had crossed before it was sent again."""
+
+
+COLLECT_MORE = "collect more per batch, for example with batching: {until_bytes: 1 MB, until_seconds: 3600}"
+"""The remedy if fixed bytes are what does not fit."""
 
 
 class Measurable(Protocol):
@@ -50,6 +55,44 @@ def crossing_bytes(draft: Draft, batch: int) -> int:
 def all_crossing(drafts: Measurable, batch: int) -> int:
     """All bytes of a batch that cross, what the destination is told of it among them."""
     return sum(crossing_bytes(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
+
+
+def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+    """Return the bytes of a batch that cross and do not depend on the number of its rows.
+
+    These are the footers of files, what logs say of them, and what the destination is told of the batch.
+    """
+    added = [column for name in batch.levers for column, _, _ in columns_of(name)]
+    columns = [*OVERHEAD, *added, *way.contract.names]
+    payloads = sum(
+        count
+        for name, count in _counts(drafts.aside.values(), batch.batch).items()
+        if name.startswith("sent.")
+    )
+    held = sum(drafts.sent.column_bytes(batch.batch, columns).values())
+    return max(0, all_crossing(drafts, batch.batch) - held - payloads)
+
+
+def collect_more(way: WayDown, drafts: Measurable) -> str:
+    """Return what to do if batches do not fit because of their fixed bytes; empty if they are not the reason."""
+    allowed = way.batches[0].allowed_kbps * 125.0 * seconds_of(way.batches)
+    fixed = sum(fixed_bytes(way, drafts, batch) for batch in way.batches)
+    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    if way.contract.width == "declared" or crossing - fixed > allowed:
+        return ""
+    return (
+        f"; {fixed:,} bytes of the batch are fixed (footers, log entries, metadata), and it may send {allowed:,.0f}: "
+        f"{COLLECT_MORE}"
+    )
+
+
+def remedy_of(reason: str, otherwise: str) -> str:
+    """Return what to do about a batch that does not fit, by the reason that the ledger has.
+
+    >>> remedy_of(f"send all; {COLLECT_MORE}", "widen the channel") == COLLECT_MORE
+    True
+    """
+    return COLLECT_MORE if COLLECT_MORE in reason else otherwise
 
 
 def drafted_by(
@@ -104,7 +147,10 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
                     offered[line.unit] = line.kept
             rows += lines
         whole = sum(raw_bytes.values()) + around
-        rows += _sent(batch, drafts, offered, whole, _too_many(way, drafts, batch))
+        fixed = fixed_bytes(way, drafts, batch)
+        too_many = _too_many(way, drafts, batch)
+        why = f"no lever works on it{collect_more(way, drafts)}" if too_many else ""
+        rows += _sent(batch, drafts, offered, whole, too_many, why, fixed)
     return [*rows, *_sent_before(tables, way)]
 
 
@@ -196,6 +242,8 @@ def _sent(
     offered: Mapping[str, int],
     whole_bytes: int,
     too_many: int,
+    why: str,
+    fixed: int,
 ) -> list[LedgerRow]:
     """The last stage: what it was offered against what was written to be sent, counted from what was written.
 
@@ -211,12 +259,13 @@ def _sent(
         LedgerRow(
             *place,
             "rows",
-            reason=batch.sent_whole or ("no lever works on it" if too_many else ""),
+            reason=batch.sent_whole or why,
             offered=offered["rows"],
             kept=rows,
             shortfall=too_many,
             bytes_offered=whole_bytes,
             bytes_kept=all_crossing(drafts, batch.batch),
+            bytes_fixed=fixed,
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),
     ]

@@ -104,7 +104,8 @@ def _told(
     # who took it in, and when, is nothing recovery needs, and would make every run cross another size
     day = datetime.combine(batch.batch_date, time(), UTC)
     row = {**batch.row(), "run_id": "", "created_at": day, "updated_at": day, "status": DONE, "files": []}
-    del row["revision"], row["raw_leaving"], row["validated_revision"], row["event_end"], row["sent_with"]
+    for name in ("revision", "raw_leaving", "validated_revision", "event_end", "sent_with", "spends_on"):
+        del row[name]
     told: dict[str, _Rows] = {"batches": [row]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):

@@ -118,7 +118,8 @@ def groups_to_send(
         if batch.is_pinned:
             goes_on = last is not None and last.is_pinned and _is_sent_with(last, batch)
         else:
-            same = last is not None and not last.is_pinned and last.batch_date == batch.batch_date
+            day = (batch.batch_date, batch.quota_day)
+            same = last is not None and not last.is_pinned and (last.batch_date, last.quota_day) == day
             goes_on = same and bool(batch.rows) and bool(last and last.rows) and size < most
         if not goes_on:
             groups.append([])
@@ -145,9 +146,10 @@ def with_their_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
 
 def _is_sent_with(first: Batch, second: Batch) -> bool:
     """Return whether two pinned batches are of one group; a batch of it that was pinned again since is not."""
-    return first.sent_with is not None and (
-        first.sent_with, first.batch_date, first.levers, dict(first.models), first.sent_whole, first.allowed_kbps,
-    ) == (
-        second.sent_with, second.batch_date, second.levers, dict(second.models), second.sent_whole,
-        second.allowed_kbps,
-    )  # fmt: skip
+    return first.sent_with is not None and _group_of(first) == _group_of(second)
+
+
+def _group_of(batch: Batch) -> tuple[object, ...]:
+    """Return what the batches of one group have in common."""
+    days, shed_by = (batch.batch_date, batch.quota_day), (batch.levers, dict(batch.models), batch.sent_whole)
+    return batch.sent_with, *days, *shed_by, batch.allowed_kbps

@@ -77,7 +77,8 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
         told = told_sizes(told_of_way(tables, way))
         out, group = held["transmitted"], contract.row_group_tuples
-        sent = out.draft(engine, pieces_for(out), SendDown(way.down, columns), rows_in_a_group=group)
+        send = SendDown(way.down, columns)
+        sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
     except BaseException:
         # or every try of a batch that cannot be drafted would leave files behind
         for found in aside.values():
@@ -160,13 +161,19 @@ def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float
     """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
     if way.contract.width == "declared":
         return Again(aims, tried)
-    beside = 0
+    names = [*OVERHEAD, *way.contract.names]
+    beside, sizes = 0, dict.fromkeys(names, 0)
     for batch in way.batches:
-        columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
+        columns = drafts.sent.column_bytes(batch.batch, names)
         told = drafts.told_bytes.get(batch.batch, 0)
         beside += crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
+        sizes = {name: size + columns[name] for name, size in sizes.items()}
     around = max(0, beside) * 8.0 / 1000.0 / seconds_of(way.batches)
-    return Again(aims, tried, dict.fromkeys(way.numbers, around))
+    rows = max(1, sum(drafts.sent.rows(number) for number in way.numbers))
+    exacts = [plan.exact_columns(number) for plan in way.plans for number in way.numbers]
+    shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
+    exact = {name: size * 8.0 / rows for name, size in sizes.items() if name not in shed}
+    return Again(aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact))
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:

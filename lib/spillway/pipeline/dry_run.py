@@ -92,13 +92,15 @@ def _run(
     waiting: dict[str, str] = {}
     chosen: dict[str, Batch] = {}
     for stream in streams:
-        found = _chosen(tables, stream, batch[1] if batch is not None and batch[0] == stream else None)
+        found = chosen_batch(tables, stream, batch[1] if batch is not None and batch[0] == stream else None)
         if found is None:
             waiting[stream] = "nothing of it is at hand: deliver a file, then spillway run"
         else:
             chosen[stream] = found
     observed = tuple(name for name in chosen if streams[name].mode == "observe")
-    acting = {name: replace(one, mode="shed") for name, one in streams.items() if name in chosen}
+    acting = {
+        name: replace(one, mode="shed", on_overflow="fail") for name, one in streams.items() if name in chosen
+    }
     alone = replace(contracts, streams=acting)
     for stream, one in chosen.items():
         _copy(tables, memory, engine, acting[stream], one)
@@ -120,7 +122,7 @@ def _run(
     return DryRun(memory.now(), alone, through, learned, observed, waiting)
 
 
-def _chosen(tables: Tables, stream: str, number: int | None) -> Batch | None:
+def chosen_batch(tables: Tables, stream: str, number: int | None) -> Batch | None:
     """The batch asked for, or the last one; its raw must be there."""
     if number is None:
         return newest_batch(tables, stream, status=HELD, rows=Between(1))

@@ -42,6 +42,8 @@ class Again:
     """By ordinal of the lever and batch, its plan and what that came to."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
     """By batch, what crossed beside the columns of `transmitted`."""
+    exact_widths: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    """By batch, the bits per row of the columns that were sent exact. They depend on the order of the rows."""
     fits: bool = False
     """Whether a draft that fits is at hand."""
 
@@ -65,6 +67,8 @@ def plan_all(
         mine = {b.batch: known.get(b.batch) or measure_load(tables, contract, b) for b in batches}
         if again is not None:
             mine |= {n: replace(mine[n], fixed_kbps=kbps) for n, kbps in again.fixed_kbps.items()}
+            for n, widths in again.exact_widths.items():
+                mine[n] = replace(mine[n], widths_bits={**mine[n].widths_bits, **widths})
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)

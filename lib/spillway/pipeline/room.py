@@ -156,7 +156,7 @@ def _parts(
     for name in sorted({contract.channel for contract in contracts.values()}):
         offers = {stream: offered(stream) for stream, one in contracts.items() if one.channel == name}
         absent = {
-            stream: Offer(_rate_on_record(tables, stream))
+            stream: Offer(rate_on_record(tables, stream))
             for stream in room.contracts.withheld(name)
             if stream not in offers
         }
@@ -213,13 +213,13 @@ def _last_rate(tables: Tables, contract: StreamContract) -> float:
     last = _last_sent(tables, contract.stream)
     if last is not None and last.status == DONE and last.seconds_covered:
         return measure_load(tables, contract, last).rate_kbps
-    return _rate_on_record(tables, contract.stream)
+    return rate_on_record(tables, contract.stream)
 
 
 def _last_known(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> float:
     """What a stream offers whose load cannot be found out: what it last did, by the ledger; of one that never sent, by
     the bits that its contract declares. Never less than that for being faulty."""
-    known = _rate_on_record(tables, contract.stream)
+    known = rate_on_record(tables, contract.stream)
     bits = sum(attribute.declared_bits for attribute in contract.attributes)
     rates = [(b.rows or 0) / b.seconds_covered * bits / 1000.0 for b in batches if b.seconds_covered]
     return known or max(rates, default=0.0)
@@ -229,7 +229,7 @@ def _last_sent(tables: Tables, stream: str) -> Batch | None:
     return newest_batch(tables, stream, status=[DONE, RETIRED], rows=Between(1))
 
 
-def _rate_on_record(tables: Tables, stream: str) -> float:
+def rate_on_record(tables: Tables, stream: str) -> float:
     """What the ledger says the last batch that was sent had offered: it needs neither contract nor raw tuples."""
     last = _last_sent(tables, stream)
     if last is None or not last.seconds_covered:

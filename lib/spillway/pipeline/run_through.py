@@ -18,7 +18,7 @@ from spillway.errors import SpillwayError, safely, so_many
 from spillway.intake.take_in import take_in
 from spillway.ledger import TOTAL, Row
 from spillway.levers.protocol import Say
-from spillway.pipeline.accounting import SENT
+from spillway.pipeline.accounting import SENT, remedy_of
 from spillway.pipeline.channel import bring_through, sketch_channel
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.faults import Faults
@@ -109,12 +109,15 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
         worst = max(lines, key=lambda line: line["shortfall"] / max(1, line["kept"]))
         batches = sorted({line["batch"] for line in lines})
         reason = f" ({worst['reason']})" if worst["reason"] else ""
+        remedy = (
+            "; widen the channel, let more be shed, or deliver larger batches less often: spillway plan "
+            f"{stream} shows what each capacity would do"
+        )
         found.append(
             f"{stream}: a batch must fit into its share of channel {contract.channel}, got "
             f"{so_many(len(batches), 'batch that does', 'batches that do')} not: of the {worst['kept']:,} "
             f"{worst['unit']} that were sent of batch {worst['batch']}, about {worst['shortfall']:,} are too "
-            f"many{reason}; widen the channel, let more be shed, or deliver larger batches less often: spillway plan "
-            f"{stream} shows what each capacity would do"
+            f"many{reason}{'' if remedy_of(worst['reason'], '') else remedy}"
         )
     return found
 

@@ -19,24 +19,26 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
+from typing import Any
 
-from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, UNTRAINED, Batch
+from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError, is_its_own, so_many
+from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
-from spillway.pipeline.accounting import seconds_of, sent_kbps
+from spillway.pipeline.accounting import SENT, collect_more, seconds_of, sent_kbps
 from spillway.pipeline.batching import groups_to_send, waiting_batches, with_their_groups
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
+from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.setting_aside import count_failures
-from spillway.pipeline.spending import parts_of_batches
+from spillway.pipeline.spending import parts_of_batches, with_quota_days
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -45,7 +47,7 @@ ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
 """Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
 WELL_USED = 0.9
 """Who could lose less with what is left is asked again while it uses less of its part than this."""
-FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.02, 0.7
+FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
 """What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
 
@@ -99,6 +101,7 @@ def _shed(
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
+    waiting = with_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
@@ -137,7 +140,13 @@ def _shed(
         halves = _halved(tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told)
         first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
         aside |= count_failures(tables, first, faults, told, say)
-        queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*through, *halves]}
+        # what does not fit and is queued keeps those behind it waiting
+        for stream in (one for one, found in through.items() if not found):
+            later = [batch for group in queues[stream][1:] for batch in group]
+            behind = [batch for batch in later if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+        went = [stream for stream, found in through.items() if found]
+        queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
         behind = lambda batch: (  # noqa: E731
@@ -339,10 +348,14 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
-    sent = sent_kbps(way, drafts)
+    sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
+    if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
+        why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
+        drafts.discard()
+        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g}{why}", say)
     for batch in short:
         for plan in way.plans:
-            plan.fell_short(batch.batch, sent - batch.allowed_kbps)
+            plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
     if short:
         many = so_many(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
@@ -350,12 +363,52 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
+    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), seconds_of(way.batches)
+    offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
-        f"{way.loads[first.batch].rate_kbps:.4g} -> {sent:.4g} kbps of {first.allowed_kbps:.4g}; {said or 'all kept'}"
+        f"{offered_said} -> {sent_said} of {allowed_said} that its channel carries; {said or 'all kept'}"
     )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
+
+
+def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
+    """Whether some of the batches had crossed already: then they are sent again, whatever they take."""
+    numbers = [batch.batch for batch in batches]
+    return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
+
+
+def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
+    """Take back how batches are shed, of which nothing was sent: a later run fixes it anew, and their part is free."""
+    return save_batches(
+        tables,
+        [
+            batch.becomes(
+                utc_now(),
+                status=TAKEN_IN,
+                levers=(),
+                models={},
+                capacity_kbps=None,
+                trunk_kbps=None,
+                frame_origin=None,
+                frame_tuples=None,
+                sent_whole=None,
+                sent_with=None,
+                **changes,
+            )
+            for batch in batches
+        ],
+    )
+
+
+def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+    """Put batches that do not fit back to wait: nothing of them is sent, and no part of the channel is theirs."""
+    for batch in way.batches:
+        say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
+    for batch in way.batches:
+        _unpin(tables, [batch], spends_on=batch.quota_day, reason=f"waits in the queue: {why}")
+    return []
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
@@ -364,20 +417,24 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
     fitting: tuple[WayDown, Drafts] | None = None
+    larger: list[TooLarge] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
             tried = tried_by(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
+                larger.append(too_large(way, drafts))
                 drafts.discard()
             else:
                 if fitting is not None:
                     fitting[1].discard()
                 fitting = (way, drafts)
             aims |= _next_aims(way, drafts, over, aims)
-            told, losing = told_by(way, drafts, tried, aims), _losing(way)
+            told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
+            why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
+            enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
             loads = {stream: way.loads}
@@ -391,7 +448,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 say(f"{stream}: {many} came out above {what}; planned again by what came out")
             elif _worth_a_draft(way, fitting[0]):
                 many = so_many(len(losing), "batch", "batches")
-                say(f"{stream}: {many} could lose less; planned again by what came out")
+                say(f"{stream}: {many} {why}; planned again by what came out")
             else:
                 break
     except BaseException:
@@ -399,11 +456,16 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return fitting
+    return use_what_is_left(tables, engine, fitting, larger)
 
 
 def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
+
+
+def _leaves_absent(way: WayDown) -> bool:
+    """Whether values are absent at the destination: then more drafts are made to find out how few need be."""
+    return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:
@@ -449,10 +511,11 @@ def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
     return [batch for batch in way.batches if sent > batch.allowed_kbps]
 
 
-def _losing(way: WayDown) -> list[int]:
-    """Batches of which less could be lost."""
+def _losing(way: WayDown, tried: Tried) -> list[int]:
+    """Return the batches of which less could be lost, or with fewer bytes."""
     if way.contract.mode == "observe":
         return []
-    return [
-        batch.batch for batch in way.batches if any(plan.could_lose_less(batch.batch) for plan in way.plans)
-    ]
+    found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}
+    for runs in tried.values():
+        found |= {number for number, (plan, came) in runs.items() if plan.takes_too_much(came)}
+    return sorted(found)

@@ -6,7 +6,12 @@ were counted to send, what was asked back of them, and, of batches that were pin
 still send. So a run that died, or one that brings several days through at once, promises no byte twice.
 
 For the batches at hand a channel with a quota is then a channel of a rate (`Room` with that capacity), divided and
-pinned as any other is: a rerun does what the first run did.
+pinned as any other is: a rerun does what the first run did. Batches that wait together are given their parts one after
+another, oldest first; those that follow count as expected.
+
+A batch is sent whole if what is left covers it and what is expected of the rest of the period (`Spending.expected`):
+the last earlier day, from the same time of day on, says what today will still offer, and its total is expected of each
+later day of a month. So a day whose offer fits is sent whole, also if all of it comes in the morning or in the evening.
 
 Not known is time in which nothing was delivered at all, but for whole days of a month: a day with one delivery spends
 over the day as if the rest were still to come.
@@ -16,8 +21,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,12 +34,19 @@ from spillway.contracts.quota import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
 from spillway.pipeline.faults import Faults
-from spillway.pipeline.room import parts
+from spillway.pipeline.room import measure_load, parts, rate_on_record
 from spillway.store.batches import load_batches, newest_batch
 from spillway.store.tables import Between, Tables
 
 LEAST_KBPS = 1e-6
 """What a channel whose quota is spent still is planned for: nothing, but for a number that may be divided by."""
+
+SPARE = 1.02
+"""A batch that is sent whole may come out this much larger than it was measured in `raw`."""
+AROUND_BYTES = 6_000
+"""What the destination is told of a batch, and a file of synopses, may add to it."""
+STEADY = 0.1
+"""A day is compared with the one before it as if it had begun with this share of that day."""
 
 Parts = dict[str, dict[int, Part]]
 """By stream and batch."""
@@ -55,16 +68,31 @@ def parts_of_batches(
     if not quotas:
         shares = parts(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
-    days = {batch.batch_date for found in waiting.values() for batch in found}
+    days = {batch.quota_day for found in waiting.values() for batch in found}
     spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
+    offered = _offered_bytes(tables, room, waiting)
     promised: Parts = {stream: {} for stream in waiting}
-    for group in _by_period(quotas.values(), waiting):
-        day = min(batch.batch_date for found in group.values() for batch in found)
+    groups = _by_period(quotas.values(), waiting)
+    for place, group in enumerate(groups):
+        day = min(batch.quota_day for found in group.values() for batch in found)
         at_hand = {name: _at_hand(room.contracts, name, group) for name in quotas}
-        now = {
-            name: max(LEAST_KBPS, spent[name].allowance(quota, day, at_hand[name]))
-            for name, quota in quotas.items()
-        }
+        now = {}
+        for name, quota in quotas.items():
+            mine = _streams_of(room.contracts, name)
+            period = quota.period_of(day)
+            follow = sum(
+                offered[one.stream, one.batch]
+                for later in groups[place + 1 :]
+                for found in later.values()
+                for one in found
+                if one.stream in mine and one.quota_day in period
+            )
+            kbps = _offered_kbps(tables, room.contracts, name, group, offered)
+            bytes_ = kbps * 125.0 * at_hand[name]
+            expected = max(follow, spent[name].expected(quota, day, at_hand[name], bytes_))
+            now[name] = max(
+                LEAST_KBPS, spent[name].allowance(quota, day, at_hand[name], bytes_ * SPARE, expected)
+            )
         shares = parts(tables, _at_rates(room, now), group, faults=faults)
         for stream, found in group.items():
             promised[stream] |= {one.batch: shares[stream] for one in found}
@@ -74,6 +102,24 @@ def parts_of_batches(
     return promised
 
 
+def with_quota_days(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+) -> dict[str, list[Batch]]:
+    """Return the batches with the day whose quota they spend: of one that was queued, the newest of its channels."""
+    batches = [batch for found in waiting.values() for batch in found]
+    if not any(batch.spends_on and not batch.is_pinned for batch in batches):
+        return {stream: list(found) for stream, found in waiting.items()}
+    spent = [last_spent(tables, stream) for stream in _streams_of(room.contracts, room.name)]
+    newest = max([batch.quota_day for batch in batches] + [day for day in spent if day is not None])
+    return {
+        stream: [
+            replace(batch, spends_on=newest) if batch.spends_on and not batch.is_pinned else batch
+            for batch in found
+        ]
+        for stream, found in waiting.items()
+    }
+
+
 @dataclass(frozen=True)
 class Spending:
     """What the batches of a channel have spent, or may still spend since it was promised to them."""
@@ -81,16 +127,18 @@ class Spending:
     batches: tuple[Batch, ...]
     crossed_bytes: Mapping[tuple[str, int], int]
     """Of done batches, by stream and batch."""
+    offered_bytes: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """Of done batches, by stream and batch: what they would have sent if nothing had been shed."""
 
     def spent(self, period: Period) -> int:
         """Bytes of the period."""
-        return sum(self._of(batch) for batch in self.batches if batch.batch_date in period)
+        return sum(self._of(batch) for batch in self.batches if batch.quota_day in period)
 
     def elapsed(self, period: Period, day: date) -> float:
         """Seconds of the period that are over when a batch of that day begins: those covered, whole days at least."""
         whole = (day - period.first).days * DAY_SECONDS
-        since = [batch for batch in self.batches if batch.batch_date in period and batch.batch_date >= day]
-        before = [batch for batch in self.batches if batch.batch_date in period]
+        since = [batch for batch in self.batches if batch.quota_day in period and batch.quota_day >= day]
+        before = [batch for batch in self.batches if batch.quota_day in period]
         return max(_covered(before), whole + _covered(since))
 
     def left(self, quota: Quota, period: Period) -> int:
@@ -101,12 +149,54 @@ class Spending:
     def carried(self, quota: Quota, period: Period) -> int:
         """Bytes that moved on from the period before; none where the channel was not used yet."""
         before = quota.before(period)
-        if not self.batches or min(batch.batch_date for batch in self.batches) > before.last:
+        if not self.batches or min(batch.quota_day for batch in self.batches) > before.last:
             return 0
         return quota.carried(self.spent(before))
 
-    def allowance(self, quota: Quota, day: date, at_hand: float) -> float:
-        """Kbps for batches from that day on that cover so many seconds."""
+    def expected(self, quota: Quota, day: date, at_hand: float, offered: float) -> float:
+        """Return the bytes that the rest of the period is expected to offer after the batches at hand.
+
+        `at_hand`, `offered`: the seconds that these cover, and the bytes that they offer. The rest of the day is what
+        the last earlier day offered from the same time of day on, scaled by how today compares with that day so far.
+        Without an earlier day it is the rate seen so far times the third power of the share of the day that was seen,
+        because the first hours of a day say little about its rest: a steady day that fits is sent whole, and so is one
+        whose offer comes at four times its mean rate at first. Each later day of the period is like the last earlier
+        one, or like today so far.
+        """
+        period = quota.period_of(day)
+        today = [batch for batch in self.batches if batch.quota_day == day]
+        reached = _covered(today) + at_hand
+        so_far = offered + sum(self._offered(batch) for batch in today)
+        earlier = [batch for batch in self.batches if batch.quota_day < day and self._offered(batch)]
+        later_days = max(0, (period.last - day).days)
+        if not earlier:
+            seen = min(1.0, reached / DAY_SECONDS)
+            rest = so_far / reached * (DAY_SECONDS - reached) * seen**3 if 0 < reached < DAY_SECONDS else 0.0
+            return rest + later_days * so_far
+        last = max(batch.quota_day for batch in earlier)
+        before, after = self._offered_around([one for one in earlier if one.quota_day == last], reached)
+        usual = before + after
+        return after * (so_far + STEADY * usual) / (before + STEADY * usual) + later_days * usual
+
+    def _offered(self, batch: Batch) -> int:
+        return self.offered_bytes.get((batch.stream, batch.batch), 0)
+
+    def _offered_around(self, batches: Sequence[Batch], reached: float) -> tuple[float, float]:
+        """Return the bytes that a day's batches offered before and after so many seconds of it."""
+        before = after = 0.0
+        covered: dict[str, float] = {}
+        for batch in sorted(batches, key=lambda one: one.batch):
+            start, seconds = covered.get(batch.stream, 0.0), batch.seconds_covered or 0.0
+            covered[batch.stream] = start + seconds
+            share = min(1.0, max(0.0, (reached - start) / seconds)) if seconds else float(start < reached)
+            before += share * self._offered(batch)
+            after += (1.0 - share) * self._offered(batch)
+        return before, after
+
+    def allowance(
+        self, quota: Quota, day: date, at_hand: float, offered: float = 0.0, expected: float = 0.0
+    ) -> float:
+        """Return the kbps for batches of that day that cover `at_hand` seconds and offer `offered` bytes."""
         period = quota.period_of(day)
         return quota.allowance(
             period.seconds,
@@ -115,6 +205,8 @@ class Spending:
             at_hand,
             self.carried(quota, period),
             self.spent(quota.after(period)),
+            offered,
+            expected,
         )
 
     def beside(self, batches: Iterable[Batch]) -> Spending:
@@ -155,31 +247,39 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
         return Spending((), {})
     batches: list[Batch] = []
     crossed: dict[tuple[str, int], int] = {}
+    offered: dict[tuple[str, int], int] = {}
     for stream in spenders(contracts, channel):
         span = Between(min(one.first for one in near), max(one.last for one in near))
-        pinned = [one for one in load_batches(tables, stream, batch_date=span) if spends(one)]
+        found = load_batches(tables, stream, batch_date=span)
+        known = {one.batch for one in found}
+        found += [one for one in load_batches(tables, stream, spends_on=span) if one.batch not in known]
+        pinned = [one for one in found if spends(one)]
         # of those before, one is enough to say that the channel was in use
         earlier = Between(high=span.low - timedelta(days=1))
         before = newest_batch(tables, stream, batch_date=earlier, frame_origin=Between())
         pinned += [before] if before is not None else []
         batches += pinned
-        done = {one.batch: one for one in pinned if any(one.batch_date in period for period in near)}
-        crossed |= {(stream, number): sent for number, sent in _crossed(tables, stream, done).items()}
-    return Spending(tuple(batches), crossed)
+        done = {one.batch: one for one in pinned if any(one.quota_day in period for period in near)}
+        for number, (sent, brought) in _crossed(tables, stream, done).items():
+            crossed[stream, number], offered[stream, number] = sent, brought
+    return Spending(tuple(batches), crossed, offered)
 
 
 def _around(quota: Quota, period: Period) -> tuple[Period, Period, Period]:
     return quota.before(period), period, quota.after(period)
 
 
-def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[int, int]:
-    """Bytes of each batch that crossed: what its last stage kept, and what was asked back of it later."""
+def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[int, tuple[int, int]]:
+    """Return the bytes of each batch that crossed, and those that it offered.
+
+    What crossed: what its last stage kept, and what was asked back of it later.
+    """
     if not batches:
         return {}
     rows = (
         tables.at("ledger")
         .rows(
-            ["batch", "ordinal", "bytes_kept", "bytes_asked_back"],
+            ["batch", "ordinal", "bytes_offered", "bytes_kept", "bytes_asked_back"],
             subject=stream,
             batch=list(batches),
             batch_date=sorted({batch.batch_date for batch in batches.values()}),
@@ -192,10 +292,56 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
     asked_back = dict.fromkeys(batches, 0)
     for row in rows:
         asked_back[row["batch"]] += row["bytes_asked_back"]
+    nothing = {"bytes_kept": 0, "bytes_offered": 0}
     return {
-        number: asked_back[number] + (last[number]["bytes_kept"] if number in last else 0)
+        number: (
+            asked_back[number] + last.get(number, nothing)["bytes_kept"],
+            last.get(number, nothing)["bytes_offered"],
+        )
         for number in batches
     }
+
+
+def _offered_bytes(
+    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+) -> dict[tuple[str, int], float]:
+    """Return what each waiting batch would send if nothing were shed; 0 if that cannot be found out."""
+    found = {}
+    for stream, batches in waiting.items():
+        contract = room.contracts.streams[stream]
+        for batch in batches:
+            measure = partial(measure_load, tables, contract, batch)
+            load = Faults().attempt(stream, "plan", measure, [batch]) if batch.rows else None
+            found[stream, batch.batch] = (
+                load.rate_kbps * 125.0 * (batch.seconds_covered or 0.0) if load is not None else 0.0
+            )
+    return found
+
+
+def _offered_kbps(
+    tables: Tables,
+    contracts: Contracts,
+    channel: str,
+    group: Mapping[str, Sequence[Batch]],
+    offered: Mapping[tuple[str, int], float],
+) -> float:
+    """Return the rate that a channel's streams offer together; one with nothing at hand counts with its last rate."""
+    total = 0.0
+    for stream in _streams_of(contracts, channel):
+        batches = group.get(stream, ())
+        seconds = _covered(batches)
+        bytes_ = sum(offered[stream, batch.batch] for batch in batches)
+        if bytes_ and seconds:
+            total += (bytes_ + AROUND_BYTES * len(batches)) / 125.0 / seconds
+        else:
+            total += rate_on_record(tables, stream)
+    return total
+
+
+def _streams_of(contracts: Contracts, channel: str) -> list[str]:
+    """Return the streams that are planned with a channel, whether their contracts can be used today or not."""
+    streams = [contract.stream for contract in contracts.streams_of(channel)]
+    return list(dict.fromkeys([*streams, *contracts.withheld(channel)]))
 
 
 def _channels_of(room: Room) -> list[str]:
@@ -206,15 +352,22 @@ def _channels_of(room: Room) -> list[str]:
 def _by_period(
     quotas: Iterable[Quota], waiting: Mapping[str, Sequence[Batch]]
 ) -> list[dict[str, list[Batch]]]:
-    """The batches that are not pinned yet, period by period of the shortest quota, oldest first."""
+    """Return the batches that are not pinned yet, of each stream one at a time: the oldest of each, then the next.
+
+    They go period by period of the shortest quota.
+    """
     shortest = min(quotas, key=lambda quota: ("day", "month").index(quota.per))
-    groups: dict[Period, dict[str, list[Batch]]] = {}
+    groups: dict[tuple[Period, date, int], dict[str, list[Batch]]] = {}
     for stream, batches in waiting.items():
-        for batch in batches:
+        turns: dict[date, int] = {}
+        for batch in sorted(batches, key=lambda one: one.batch):
             if not batch.is_pinned:
-                period = shortest.period_of(batch.batch_date)
-                groups.setdefault(period, {}).setdefault(stream, []).append(batch)
-    return [groups[period] for period in sorted(groups)]
+                day = batch.quota_day
+                turn = turns[day] = turns.get(day, -1) + 1
+                groups.setdefault((shortest.period_of(day), day, turn), {}).setdefault(stream, []).append(
+                    batch
+                )
+    return [groups[place] for place in sorted(groups)]
 
 
 def _at_hand(contracts: Contracts, channel: str, group: Mapping[str, Sequence[Batch]]) -> float:

@@ -24,6 +24,7 @@ from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
+from spillway.pipeline.accounting import remedy_of
 from spillway.settings import HOOK_PREFIX
 from spillway.show.addresses import NotTold, checked_address, send
 from spillway.show.summary import totals
@@ -76,7 +77,8 @@ def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
             why = f": {row['reason']}" if row["reason"] else ""
             said = (
                 f"batch {row['batch']} of {row['batch_date']}: about {row['shortfall']:,} of {row['kept']:,} "
-                f"{row['unit']} are more than there is room for{why}; widen the channel, or let more be shed"
+                f"{row['unit']} are more than there is room for{why}"
+                f"{'' if remedy_of(row['reason'], '') else '; widen the channel, or let more be shed'}"
             )
             yield Alert("shortfall", row["subject"], f"{row['batch']} {row['stage']} {row['unit']}", said)
     for row in tables.at("validations").rows(validated_at=Between(since)).to_pylist():

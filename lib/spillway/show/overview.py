@@ -34,6 +34,21 @@ class StreamOverview:
     seconds: float
     values_checked: int
     rows_missing: int
+    rows: int = 0
+    """Of the batches that were sent."""
+    exact_bytes: int = 0
+    """What sending all of these rows exactly takes."""
+    sent_bytes: int = 0
+    batches: int = 0
+    """Batches that were sent."""
+    batches_unchecked: int = 0
+    """Of these, those that no validation has passed since they were written last."""
+    queries: int = 0
+    """Queries that rows were chosen for."""
+    rows_asked: int = 0
+    """Rows that these queries ask for; a row counts once for each query."""
+    rows_answered: int = 0
+    """Of these, rows that were sent."""
 
     @property
     def measures(self) -> tuple[AttributeFigures, ...]:
@@ -55,7 +70,7 @@ class ChannelOverview:
 
     @property
     def used_pct(self) -> float:
-        return 100.0 * self.sent_kbps / self.capacity_kbps
+        return 100.0 * self.sent_kbps / self.capacity_kbps if self.capacity_kbps else 0.0
 
     @property
     def dropping_rows_pct(self) -> float:
@@ -184,6 +199,11 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
             if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
         )
         absent = absent_values(tables, contract, through)
+        asked = [
+            line
+            for line in lines
+            if (line["dimension_kind"], line["unit"]) == ("query", "rows") and line["batch"] in sent
+        ]
         found.append(
             StreamOverview(
                 recent_figures(recent),
@@ -191,6 +211,14 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
                 math.fsum(batch.seconds_covered or 0.0 for batch in through),
                 sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
                 abs(rows - lost - back),
+                rows=sum(batch.rows or 0 for batch in through),
+                exact_bytes=sum(line["bytes_offered"] for line in sent.values()),
+                sent_bytes=sum(line["bytes_kept"] for line in sent.values()),
+                batches=len(through),
+                batches_unchecked=sum(bool(batch.rows) and not batch.is_validated for batch in through),
+                queries=len({line["dimension"] for line in asked}),
+                rows_asked=sum(line["offered"] for line in asked),
+                rows_answered=sum(line["kept"] for line in asked),
             )
         )
     return found
@@ -209,10 +237,12 @@ def channel_overview(
     """The channel with the streams that go through it; None where none has."""
     if not streams:
         return None
+    capacity = contracts.channels[channel].capacity
     return ChannelOverview(
         channel,
         tuple(one.figures.stream for one in streams),
-        contracts.channels[channel].capacity_kbps,
+        # a quota is no rate: what counts is what its batches were given of it
+        capacity.kbps if capacity.quota is None else math.fsum(one.figures.capacity_kbps for one in streams),
         math.fsum(one.figures.rate_in_kbps for one in streams),
         math.fsum(one.figures.rate_out_kbps for one in streams),
         measured_loss(streams),

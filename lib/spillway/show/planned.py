@@ -10,11 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.batch import Batch
 from spillway.contracts import Contracts, load_usable, read_channel
 from spillway.contracts.shapes import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
+from spillway.ledger import TOTAL
+from spillway.levers.protocol import Say
+from spillway.pipeline.accounting import SENT
+from spillway.pipeline.comparison import Comparison, compare_with_lossless, planned_sizes
 from spillway.pipeline.dry_run import DryRun, arrived, dry_run
+from spillway.show.compared import comparison_lines
 from spillway.show.lines import blocks, sentences, table_lines
 from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, rows_said, stream_overviews
 from spillway.show.trades import ChannelTrade, trade_lines, traded
@@ -34,6 +40,8 @@ class StreamPlan:
     batch_date: date
     tuples: int
     part_kbps: float
+    fixed_bytes: int
+    """Of what crosses, what does not depend on the number of rows: footers, log entries, metadata."""
     loss_pct: float
     notes: tuple[str, ...]
     columns: tuple[str, ...]
@@ -53,12 +61,23 @@ class ShownPlan:
     waiting: Mapping[str, str]
     """Streams of which nothing can be planned, and why."""
     trade: ChannelTrade | None
+    comparisons: tuple[Comparison, ...] = ()
+    """Of each stream, the batch next to files of lossless compressors, if that was asked for."""
 
 
 def plan_of(
-    tables: Tables, engine: Engine, name: str, capacity: str | None = None, batch: int | None = None
+    tables: Tables,
+    engine: Engine,
+    name: str,
+    capacity: str | None = None,
+    batch: int | None = None,
+    compare: bool = False,
+    say: Say = lambda _: None,
 ) -> ShownPlan:
-    """What would be done to the stream or the channel `name`, at its capacity or another one."""
+    """What would be done to the stream or the channel `name`, at its capacity or another one.
+
+    `compare`: also measure the batch of each stream as files of lossless compressors, which takes seconds.
+    """
     contracts = load_usable(tables.settings.schemas)
     for one in contracts.broken:
         if one.subject == name:
@@ -75,7 +94,16 @@ def plan_of(
     chosen = (stream, batch) if stream is not None and batch is not None else None
     room = contracts.planned_with(channel)
     with dry_run(tables, engine, contracts, room, chosen) as run:
-        return _shown(run, contracts, channel, stream)
+        shown = _shown(run, contracts, channel, stream)
+        names = [one.overview.figures.stream for one in shown.streams] if compare else []
+        planned = {name: planned_sizes(run, name) for name in names}
+        numbers = {name: run.batches[name].batch for name in names}
+    comparisons = []
+    for name, sizes in planned.items():
+        compared = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
+        if compared is not None:
+            comparisons.append(replace(compared, sizes=(*compared.sizes, *sizes)))
+    return replace(shown, comparisons=tuple(comparisons))
 
 
 def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
@@ -129,12 +157,25 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
         batch.batch_date,
         batch.rows or 0,
         batch.allowed_kbps,
+        _fixed_bytes(run.tables, batch),
         measured_loss([one]),
         tuple(notes),
         contract.names,
         tuple(came.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()),
         tuple(_as_sent(came["seq"].slice(0, ROWS_SHOWN).to_pylist(), has, contract.names)),
     )
+
+
+def _fixed_bytes(tables: Tables, batch: Batch) -> int:
+    rows = tables.at("ledger").rows(
+        ["bytes_fixed"],
+        subject=batch.stream,
+        batch=batch.batch,
+        stage=SENT,
+        unit="rows",
+        dimension_kind=TOTAL,
+    )
+    return sum(row["bytes_fixed"] or 0 for row in rows.to_pylist())
 
 
 def _as_sent(seq: Sequence[int], has: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any] | None]:
@@ -155,6 +196,9 @@ def plan_lines(found: ShownPlan) -> Iterator[str]:
     if found.trade is not None:
         yield ""
         yield from trade_lines(found.trade)
+    for compared in found.comparisons:
+        yield ""
+        yield from comparison_lines(compared)
 
 
 def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
@@ -169,6 +213,10 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     yield from sentences(f"lost of {of_what}, on average: {loss_said(one.loss_pct)}", indent=2)
     if f.rows_shed:
         yield from sentences(rows_said(f.rows_shed), indent=2)
+    yield from sentences(
+        f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata), whatever is shed of it",
+        indent=2,
+    )
     if f.rate_out_kbps > one.part_kbps:
         yield from sentences(
             f"That is {rate_said(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from spillway.batch import PENDING, SET_ASIDE, UNTRAINED
+from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.errors import SpillwayError, so_many
@@ -19,6 +19,7 @@ from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.levers.windows import PLANNED
+from spillway.pipeline.accounting import remedy_of
 from spillway.pipeline.batching import WaitingBatches, waiting_to_be_sent
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
@@ -174,6 +175,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         )
         streams.append(found)
         shortages += _broken(found)
+        shortages += _queued(stream, waiting)
         shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in waiting))
         known = {one.batch: one for one in [*recent.batches, *waiting]}
         in_order = [known[number] for number in sorted(known)]
@@ -315,6 +317,20 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
+def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
+    """Yield what waits in the queue because it does not fit, since when and why."""
+    queued = [batch for batch in waiting if batch.spends_on is not None and not batch.is_pinned]
+    if queued:
+        first = queued[0]
+        why = first.reason or "waits in the queue"
+        yield Shortage(
+            stream, "queued", False,
+            f"batch {first.batch} of {first.batch_date} {why.partition('; ')[0]}; nothing of it is sent, and later "
+            "batches wait behind it",
+            remedy_of(why, "widen the channel, or let more be shed"),
+        )  # fmt: skip
+
+
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
     """Yield what was odd about accepted rows: new and absent columns of the last batch, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
@@ -380,7 +396,10 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
             f"{so_many(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
             f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
             f"room for{reason}",
-            f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+            remedy_of(
+                worst["reason"],
+                f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+            ),
         )  # fmt: skip
 
 

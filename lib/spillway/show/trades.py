@@ -128,16 +128,10 @@ def buys(found: Trade) -> str:
     )
     if step is None:
         return said
-    before, after = step.before, step.after
-    return (
-        f"{said}; pays next: {step.stream}.{before.of}, {_done(before.way)} {loss_said(before.lost_pct)} off, to "
-        f"{_done(after.way)} {loss_said(after.lost_pct)} off, for {rate_said(step.kbps)}"
-    )
-
-
-def _done(way: str) -> str:
-    """A way as what was done."""
-    return {"keep": "kept", "round": "rounded"}.get(way, way)
+    of, now_off = f"{step.stream}.{step.before.of}", f"(now {loss_said(step.before.lost_pct)} off)"
+    off = step.after.lost_pct
+    would = f"bring {of} to {loss_said(off)} off {now_off}" if off else f"make {of} exact {now_off}"
+    return f"{said}; the next {rate_said(step.kbps)} would {would}"
 
 
 def trade_lines(one: ChannelTrade) -> Iterator[str]:

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from spillway.errors import so_much
+from spillway.errors import bytes_said, so_much
 
-
-def bytes_said(count: float) -> str:
-    """
-    >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
-    ('1.23 MB', '-2.05 kB', '12 B')
-    """
-    for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(count) >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:.0f} B"
+__all__ = ["bytes_said", "cells", "how_many", "loss_said", "rate_said", "share_said", "table"]
 
 
 def rate_said(kbps: float) -> str:

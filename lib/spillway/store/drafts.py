@@ -134,12 +134,22 @@ def drafted(
     schema: pa.Schema,
     check: ReadBack | None = None,
     rows_in_a_group: int | None = None,
+    keys: Sequence[str] = (),
 ) -> Draft:
     """One file a piece, written by the engine's tasks; a piece without rows leaves none.
 
+    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`).
     Where one task is refused, what the others wrote is thrown away.
     """
-    work = partial(_write_piece, folder=folder, schema=schema, make=make, check=check, group=rows_in_a_group)
+    work = partial(
+        _write_piece,
+        folder=folder,
+        schema=schema,
+        make=make,
+        check=check,
+        group=rows_in_a_group,
+        keys=tuple(keys),
+    )
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
@@ -183,7 +193,13 @@ class _Made:
 
 
 def _write_piece(
-    piece: Piece, folder: str, schema: pa.Schema, make: Make, check: ReadBack | None, group: int | None
+    piece: Piece,
+    folder: str,
+    schema: pa.Schema,
+    make: Make,
+    check: ReadBack | None,
+    group: int | None,
+    keys: Sequence[str],
 ) -> _Made:
     counts: dict[int, dict[str, int]] = {number: {} for number, _ in piece.slices}
     rows: dict[int, int] = {}
@@ -195,7 +211,7 @@ def _write_piece(
                 yield table
 
     try:
-        written = write_file(folder, piece.partition, schema, tables(), rows_in_a_group=group)
+        written = write_file(folder, piece.partition, schema, tables(), rows_in_a_group=group, keys=keys)
         rows = {number: count for number, count in rows.items() if count}
         if check is None:
             return _Made(written, counts, None, rows)

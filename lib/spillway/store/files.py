@@ -17,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import chunk_bytes, empty_bytes
+from spillway.encoding import as_arrived, chunk_bytes, empty_bytes, stored_keys
 from spillway.errors import Refused
 from spillway.store.blobs import reading
 
+ARRIVAL = "seq"
+"""The column that has the order in which rows arrived."""
 _CUT_BY = timedelta(microseconds=999)
 
 
@@ -128,6 +130,20 @@ def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
     return (pc.sum(pc.equal(numbers, batch)).as_py() or 0) / max(1, len(numbers))
 
 
+def keys_of(file: DataFile) -> tuple[str, ...]:
+    """Return the keys by which a file stores the rows of each row group; `()` if they lie as they arrived."""
+    with _opened(file.path) as parquet:
+        return stored_keys(parquet.metadata)
+
+
+def _as_arrived(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
+    """Return a row group's columns, its rows in the order of arrival, however it stores them."""
+    if not columns or not stored_keys(parquet.metadata):
+        return parquet.read_row_group(group, columns=list(columns))
+    rows = parquet.read_row_group(group, columns=list(dict.fromkeys([*columns, ARRIVAL])))
+    return as_arrived(rows, ARRIVAL).select([name for name in columns if name in rows.column_names])
+
+
 def row_count(file: DataFile) -> int:
     """How many rows a file has, by its footer."""
     with _opened(file.path) as parquet:
@@ -196,7 +212,9 @@ def rows_of(
     within: Sequence[tuple[str, int | None, int | None]] = (),
     needed_from: tuple[str, Callable[[], int]] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of one file, some at a time; a column that it does not have is null.
+    """The rows of one file as they arrived, some at a time; a column that it does not have is null.
+
+    A row group that is stored by key is decoded whole; of others, `at_a_time` rows.
 
     `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
     `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
@@ -213,16 +231,21 @@ def rows_of(
                 order, least = needed_from
                 if not _row_groups(parquet.metadata, order, least(), None, [group]):
                     continue
+            if have and stored_keys(parquet.metadata):
+                whole = _as_arrived(parquet, group, have)
+                for at in range(0, whole.num_rows, at_a_time):
+                    yield _with_all(whole.slice(at, at_a_time), columns)
+                continue
             for batch in parquet.iter_batches(at_a_time, row_groups=[group], columns=have):
                 yield _with_all(pa.Table.from_batches([batch]), columns)
 
 
 def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of one file, a row group at a time; a column that it does not have is null."""
+    """The rows of one file as they arrived, a row group at a time; a column that it does not have is null."""
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
-            yield _with_all(parquet.read_row_group(group, columns=have), columns)
+            yield _with_all(_as_arrived(parquet, group, have), columns)
 
 
 def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -285,9 +308,9 @@ def not_cut(high: Any) -> Any:
 
 
 def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
-    """Columns of one row group."""
+    """Columns of one row group, its rows as they arrived."""
     with _opened(file.path) as parquet:
-        return parquet.read_row_group(place, columns=list(columns))
+        return _as_arrived(parquet, place, columns)
 
 
 class RowReader:
@@ -296,7 +319,8 @@ class RowReader:
     Files and row groups between two stretches are not read.
 
     A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
-    the stretch and of `AT_A_TIME` rows. Files whose rows are not in order from one to the next are read by `read_rows`.
+    the stretch and of `AT_A_TIME` rows, or of a row group where its rows are stored by key. Files whose rows are not in
+    order from one to the next are read by `read_rows`.
     """
 
     AT_A_TIME = 131_072

@@ -33,7 +33,7 @@ from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewh
 from spillway.settings import Settings
 from spillway.store import blobs, logs
 from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
-from spillway.store.files import DataFile, groups_of, rows_of
+from spillway.store.files import DataFile, groups_of, keys_of, rows_of
 from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
 from spillway.store.formats import differences, refuse_newer
 from spillway.store.logs import Stale, data_file, log_of
@@ -203,10 +203,14 @@ class Table:
         make: Make,
         check: ReadBack | None = None,
         rows_in_a_group: int | None = None,
+        keys: Sequence[str] = (),
     ) -> Draft:
-        """One file a piece, written (and read back for the check) by the engine's tasks; none without rows."""
-        schema = self.contract.file_schema
-        return drafted(engine, pieces, make, self.contract.table, self.path, schema, check, rows_in_a_group)
+        """One file a piece, written (and read back for the check) by the engine's tasks; none without rows.
+
+        `keys`: columns by which a file's rows are stored if that takes fewer bytes.
+        """
+        schema, name = self.contract.file_schema, self.contract.table
+        return drafted(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
 
     def discard(self, draft: Draft) -> None:
         """Throw a draft away: its files stand in no table and are removed."""
@@ -332,7 +336,15 @@ class Table:
                 partition = {name: str(value) for name, value in file.partition}
                 # batches that share a row group stay in one, those that lie apart stay apart
                 others, as_they_come = self._others(file, where), bool(self.contract.apart)
-                one = write_file(self.path, partition, self.file_schema, others, as_they_come=as_they_come)
+                one = write_file(
+                    self.path,
+                    partition,
+                    self.file_schema,
+                    others,
+                    as_they_come=as_they_come,
+                    keys=keys_of(file),
+                    order_stays=True,
+                )
                 if one is not None and one.rows == file.records:
                     discard(self.path, [one])  # nothing of it matched after all
                     continue

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pyarrow as pa
 
 from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.drafts import discard
-from spillway.store.files import DataFile, groups_of, rows_of
+from spillway.store.files import ARRIVAL, DataFile, groups_of, keys_of, rows_of
 from spillway.store.logs import open_delta
 from spillway.store.reads import ROWS_AT_A_TIME
 from spillway.store.tables import Table
@@ -60,7 +60,7 @@ def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = Fa
             groups.setdefault(file.partition, []).append(file)
     done = Upkept()
     for files in groups.values():
-        for few in _bins(table, files):
+        for few in (some for one in _bins(table, files) for some in _of_one_order(table, one)):
             if not dry_run:
                 table.rewrite(few, [_put_together(table, few)])
             done += Upkept(len(few), 1)
@@ -113,6 +113,16 @@ def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
     yield from [few] * (len(few) > 1)
 
 
+def _of_one_order(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """Files that follow one another and store rows by the same keys; a file has one order, and rows keep theirs."""
+    if ARRIVAL not in table.contract.sorted_by:
+        yield list(files)
+        return
+    for _, some in groupby(files, keys_of):
+        few = list(some)
+        yield from [few] * (len(few) > 1)
+
+
 def _order(table: Table) -> list[str]:
     """The columns by which rows lie in a file: batches one after the other, within one as its contract says."""
     apart, inside = table.contract.apart, table.file_schema.names
@@ -139,7 +149,8 @@ def correct_rows(
             partition = {name: str(value) for name, value in file.partition}
             schema, apart = table.file_schema, table.contract.apart
             parts = (corrected(shaped(part, schema))[0] for part in groups_of(file, schema.names))
-            one = write_file(table.path, partition, schema, parts, apart, as_they_come=bool(apart))
+            keys = keys_of(file)
+            one = write_file(table.path, partition, schema, parts, apart, None, bool(apart), keys, True)
             assert one is not None, "a file that was found has rows"
             table.rewrite([file], [one])
     return count
@@ -150,7 +161,8 @@ def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
     group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
     apart = table.contract.apart
     rows, as_they_come = _in_order(table, files)
-    one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come)
+    keys = keys_of(files[0])
+    one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, keys, True)
     expected = sum(file.records for file in files)
     if one is None or one.rows != expected:
         discard(table.path, [one] if one else [])

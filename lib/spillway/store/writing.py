@@ -11,7 +11,7 @@ import json
 import math
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, chunk_bytes, encoder
+from spillway.encoding import ROWS_IN_A_GROUP, best_layout, by_key, chunk_bytes, encoder
 from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
@@ -58,11 +58,15 @@ def write_file(
     apart: str | None = None,
     rows_in_a_group: int | None = None,
     as_they_come: bool = False,
+    keys: Sequence[str] = (),
+    order_stays: bool = False,
 ) -> Written | None:
     """The tables as one file below `folder`; None where there is no row.
 
     `schema`: the table's columns without those it is partitioned by. `apart`: a column of which rows with different
     values, that come one after the other, share no row group. `as_they_come`: nor do rows of two of the tables.
+    `keys`: columns by which rows are stored if the first row group takes fewer bytes then (`best_layout`), or, if
+    `order_stays`, in any case: rows that are put into another file take the same bytes there.
     """
     size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as Hive does, for readers that take a partition's value from the path
@@ -83,11 +87,15 @@ def write_file(
     others = itertools.chain([] if second is None else [second], groups)
     log, footers = LogStatistics(schema), list[pq.FileMetaData]()
     try:
+        chosen, encodings = best_layout(first, keys, order_stays)
         with writing(f"{folder}/{name}") as sink:
-            with encoder(sink, schema, best_encodings(first), several, footers) as writer:
+            with encoder(sink, schema, encodings, several, footers, chosen) as writer:
                 for group in itertools.chain([first], others):
                     log.add(group)
-                    writer.write_table(group, row_group_size=size)
+                    # rows change places within their row group alone, so that its edges of `seq` stay what they were
+                    for at in range(0, group.num_rows, size):
+                        part = group.slice(at, size)
+                        writer.write_table(by_key(part, chosen) if chosen else part, row_group_size=size)
             file_bytes = int(sink.tell())
     except BaseException:
         remove(f"{folder}/{name}")

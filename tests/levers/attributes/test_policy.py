@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.levers.attributes.capacity.crossings import Terms
+from spillway.levers.attributes.capacity.crossings import Terms, cross
 from spillway.levers.attributes.capacity.paid import UNTRIED
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.facts import Learned
@@ -291,6 +291,79 @@ def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
     assert [one.bytes_per_tuple for one in after["b"]] == pytest.approx([10.0, 4.5, 24.0 * UNTRIED])
     policy = policy_of(contract(), CHANNEL, learned(), load(costs), Part(160.0), paid=paid)
     assert "shed" not in {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"}
+
+
+@pytest.mark.parametrize("minimize", ["error", "bytes"])
+@pytest.mark.parametrize("kept", [0.001, 0.4, 2.0])
+def test_column_that_is_encoded_to_no_more_than_its_synopsis_is_kept_exact(
+    minimize: str, kept: float
+) -> None:
+    """A synopsis does not shrink because Parquet encodes a column well: `a` was trained at 10, 4 and 2 bytes."""
+    channel = replace(CHANNEL, minimize=minimize)
+    found = load({"a": (kept, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
+    for capacity_kbps in (200.0, 100.0, 60.0, 30.0, 10.0, 1.0):
+        policy = policy_of(contract(), channel, learned(), found, Part(capacity_kbps))
+        assert {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"} == {"keep"}
+
+
+@pytest.mark.parametrize("minimize", ["error", "bytes"])
+def test_options_that_still_pay_are_scaled_to_the_batch(minimize: str) -> None:
+    """At 3 bytes, less than rounding took in training, the synopsis of 2 is left."""
+    channel = replace(CHANNEL, minimize=minimize)
+    found = load({"a": (3.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
+    offered = choosing(contract(), channel, learned(), found, NAMES).offered["a"]
+    assert [(one.way, one.bytes_per_tuple) for one in offered] == [
+        ("keep", 3.0),
+        ("shed", pytest.approx(0.6)),
+    ]
+    wide = load({"a": (30.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
+    offered = choosing(contract(), channel, learned(), wide, NAMES).offered["a"]
+    assert [one.bytes_per_tuple for one in offered] == pytest.approx([30.0, 12.0, 6.0])
+
+
+def test_option_that_was_seen_to_take_less_than_in_training_is_offered() -> None:
+    narrow = load({"a": (2.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
+    paid = {"a": {"shed": 0.5, "shed/0": 0.5}}
+    offered = choosing(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered["a"]
+    assert [(one.way, one.bytes_per_tuple) for one in offered] == [
+        ("keep", 2.0),
+        ("shed", pytest.approx(0.2)),
+    ]
+
+
+def test_text_rule_sheds_its_prefix_whatever_the_synopsis_takes() -> None:
+    """`plan: prefix` is the thesis's rule; its synopses stay at the source."""
+    found = load({"a": (0.4, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
+    policy = policy_of(contract(plan="prefix"), CHANNEL, learned(), found, Part(138.0))
+    assert "a" in policy.decide(("a", "b", "c")).scheme
+
+
+@given(
+    st.floats(0.01, 20.0),
+    st.lists(st.tuples(st.floats(0.01, 20.0), st.floats(0.01, 5.0)), min_size=1, max_size=4),
+    st.sampled_from(["error", "bytes"]),
+    st.sampled_from(["auto", "send"]),
+    st.floats(0.0, 25.0),
+)
+def test_dominated_option_is_never_chosen(
+    kept: float, others: list[tuple[float, float]], minimize: str, synopsis: str, room: float
+) -> None:
+    """Nothing is chosen if something else puts no more on the channel, has no more error and takes no more bytes."""
+    every = [Option("a", "keep", kept)]
+    for at, (size, error) in enumerate(sorted(others, key=lambda one: one[1])):
+        every.append(
+            Option("a", "round", size, 0.0, error, precision=at)
+            if at % 2
+            else Option("a", "shed", 0.0, size, error, precision=at)
+        )
+    found = cross({"a": every}, {"a": 1.0}, room, Terms(minimize, synopsis)).ways["a"]
+    if found.option.way == "shed" and not found.sent:
+        assert found.option.synopsis_bytes_per_tuple < kept
+        return
+    for other in every:
+        no_worse = (other.bytes_per_tuple, other.mean_error_pct) <= (found.crosses, found.loss)
+        no_worse = no_worse and other.mean_error_pct <= found.loss
+        assert not (no_worse and (other.bytes_per_tuple, other.mean_error_pct) != (found.crosses, found.loss))
 
 
 def test_priority_class_and_contract_weigh_together() -> None:

@@ -48,7 +48,8 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     rows = world.rows("join_windows")
     numbers = part.told.numbers
     assert part.told.way.startswith("compared as far as its budget goes: ")
-    assert "60 steps (entries of the index read and lists looked up) a second" in part.told.because
+    each = f"{60 * world.contracts.joins['alike'].window.seconds:,.10g} in each window"
+    assert f"60 steps (entries of the index read and lists looked up) a second, {each}" in part.told.because
     assert numbers["comparisons made"] == sum(row["compared"] for row in rows)
     assert numbers["pairs found"] == len(world.rows("joined", "alike"))
     missed = missed_in(rows)

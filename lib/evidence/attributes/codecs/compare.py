@@ -1,8 +1,10 @@
-"""Our synopses against SZ3 and pcodec: at the same bound, at the same mean error, and along the whole curve.
+"""Our synopses against SZ3 and pcodec: at the same bound, at the same mean error, and at every precision.
 
 At the same bound (E of `ERROR_PCT` for every quantity, codes exact) each takes what it takes at its loosest. At the
 same mean error ours takes the coarsest precision within `MEAN_ERROR_PCT`, and a rival's bound is searched, within E,
 until its mean error is ours. Training tuples and later ones apart; ratios are of later tuples, all measures summed.
+
+At every precision, from exact to E, ours is what a plan takes (kept, rounded or shed), and a rival has our mean error.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from evidence.attributes.codecs.ours import (
     Synopsis,
     Trained,
     model_bytes,
+    planned_within,
     rounded,
     synopses_within,
     trained_in_unit,
@@ -36,8 +39,11 @@ from spillway.show.report.svg import Line, line_chart
 
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
 TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}
-CURVE = (0.0, 0.1, 0.5, 1.5, ERROR_PCT)
+CURVE = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, ERROR_PCT)
 ABSOLUTE = "absolute_bound"
+ANY = "any_precision"
+LEAST_VALUES = 10_000
+"""Streams with fewer values have no part in the largest ratio at any precision: headers decide there."""
 _Row = tuple[Any, ...]
 
 
@@ -64,6 +70,7 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     columns: list[_Row] = []
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     besides: list[_Row] = []
+    precisions: list[_Row] = []
     figures: dict[str, float] = {}
     for sample in every:
         parts = sample.parts
@@ -84,7 +91,15 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
                     one.violations for one in ours.values()
                 )
             totals.append((_title(sample), term, *ratios))
-        curves[sample.name] = curve(trained, parts["later"])
+        points, violations = at_every_precision(trained, parts["later"])
+        figures[f"attributes.violations_beside_compressors.{sample.name}.{ANY}.later"] = violations
+        curves[sample.name] = {
+            name: sorted({at[name] for at in points.values()}) for name in next(iter(points.values()))
+        }
+        more = over_rivals(sample, points)
+        figures |= more
+        if more:
+            precisions.append((_title(sample), *more.values()))
         more = beside(sample, trained)
         figures |= more
         besides.append((_title(sample), *more.values()))
@@ -93,12 +108,21 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
             found = [figures[f"attributes.bytes_over_{name}.{sample}.{term}"] for sample in curves]
             figures[f"attributes.bytes_over_{name}_mean.{term}"] = sum(found) / max(1, len(found))
             figures[f"attributes.bytes_over_{name}_largest.{term}"] = max(found, default=0.0)
+        found = [figures[place] for place in figures if place.startswith(f"attributes.bytes_over_{name}_at.")]
+        figures[f"attributes.bytes_over_{name}_largest.{ANY}"] = max(found, default=0.0)
     book.table(
         "Bytes over a compressor's, all measures of a stream",
         ("stream", "terms", *(f"{part}: over {name}" for part in ("training", "later") for name in COMPRESSORS)),
         totals,
         ["* held back: not looked at while predictors and packing were made. Equal error: of "
          f"{MEAN_ERROR_PCT:g} % at most."],
+    )  # fmt: skip
+    book.table(
+        "Bytes of a plan over a compressor's, at every precision",
+        ("stream", *(f"{_mark(mark)}: over {name}" for name in COMPRESSORS for mark in CURVE)),
+        precisions,
+        ["Every measure kept, rounded or shed, whatever took the fewest bytes in training within a mean error; a rival "
+         f"has our mean error, at {ERROR_PCT:g} % its bound. Streams of {LEAST_VALUES:,} values and more."],
     )  # fmt: skip
     book.table(
         "Bounds in an attribute's own unit, predictors by key, and models",
@@ -175,23 +199,56 @@ def _by_column(
     ]  # fmt: skip
 
 
-def curve(trained: Trained, frame: Frame) -> dict[str, list[tuple[float, float]]]:
-    """(mean error in %, bytes) of all measures, by contestant, along `CURVE`."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ("ours", *COMPRESSORS, "rounding")}
-    for mean_error_pct in CURVE:
-        ours = synopses_within(trained, frame, mean_error_pct)
-        found["ours"].append(_point([(one.packed_bytes, one.mean_error_pct) for one in ours.values()]))
+def at_every_precision(
+    trained: Trained, frame: Frame
+) -> tuple[dict[float, dict[str, tuple[float, float]]], int]:
+    """Return (mean error in %, bytes) of all measures by contestant, for each mean error of `CURVE`; and violations.
+
+    Ours is what a plan takes within a mean error, a rival's mean error is ours; at E it takes what it takes at E.
+    """
+    found: dict[float, dict[str, tuple[float, float]]] = {}
+    violations = 0
+    for mark in CURVE:
+        ours = planned_within(trained, frame, mark)
+        violations += sum(one.violations for one in ours.values())
+        found[mark] = {"ours": _point([(one.packed_bytes, one.mean_error_pct) for one in ours.values()])}
         for name in COMPRESSORS:
             theirs = [
                 smallest(
-                    name, frame.columns[one], frame.key, trained.error_pct[one], mean_error_pct=mean_error_pct
+                    name,
+                    frame.columns[measure],
+                    frame.key,
+                    trained.error_pct[measure] if one.mean_error_pct or mark == ERROR_PCT else 0.0,
+                    mean_error_pct=None if mark == ERROR_PCT else one.mean_error_pct,
                 )
-                for one in ours
+                for measure, one in ours.items()
             ]
-            found[name].append(_point([(one.packed_bytes, one.mean_error_pct) for one in theirs]))
-        size, mean = rounded(trained, frame, mean_error_pct)
-        found["rounding"].append((mean, float(size)))
-    return {name: sorted(set(points)) for name, points in found.items()}
+            found[mark][name] = _point([(one.packed_bytes, one.mean_error_pct) for one in theirs])
+        size, mean = rounded(trained, frame, mark)
+        found[mark]["rounding"] = (mean, float(size))
+    return found, violations
+
+
+def over_rivals(
+    sample: Sample, points: Mapping[float, Mapping[str, tuple[float, float]]]
+) -> dict[str, float]:
+    """Return our bytes over each rival's at every precision, of a stream that has enough values."""
+    if sample.rows.num_rows * len(sample.measures) < LEAST_VALUES:
+        return {}
+    return {
+        f"attributes.bytes_over_{name}_at.{sample.name}.{_mark(mark)}": at["ours"][1] / at[name][1]
+        for name in COMPRESSORS
+        for mark, at in points.items()
+    }
+
+
+def _mark(mark: float) -> str:
+    """Return the name of a place of `CURVE`.
+
+    >>> _mark(0.0), _mark(0.5), _mark(ERROR_PCT)
+    ('exact', 'mean_0.5', 'bound')
+    """
+    return {0.0: "exact", ERROR_PCT: "bound"}.get(mark, f"mean_{mark:g}")
 
 
 def _point(found: list[tuple[int, float]]) -> tuple[float, float]:
@@ -208,7 +265,7 @@ def _show(book: Book, curves: Mapping[str, Mapping[str, list[tuple[float, float]
             for name, points in found.items()
         ],
         [
-            "A point: every measure at its coarsest within a mean error. Rounding counts wire bytes of Parquet."
+            "A point: every measure in the fewest bytes within a mean error. Rounding counts wire bytes of Parquet."
         ],
     )
     for stream, found in curves.items():

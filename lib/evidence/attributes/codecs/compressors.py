@@ -3,8 +3,9 @@
 * `sz3` (Liang et al. 2023): the logarithms of the magnitudes with an absolute bound of ln(1 + E), by its default
   (interpolation or Lorenzo), by Lorenzo with regression, and without predicting;
 * `pcodec`: logarithms on even steps of 2 ln(1 + E), as whole numbers, at its highest level.
-Or the values themselves (SZ3: scaled to whole numbers, within half), which is smaller where a column has fewer values
-than the bound allows, and is asked for where nothing may be lost.
+Or the values themselves, with their signs and zeros (scaled to whole numbers where they have decimals; SZ3 within
+half), which is smaller where a column has fewer values than the bound allows, and is asked for where nothing may be
+lost.
 Both take the column in the order of arrival or key by key (the key travels, so the order costs nothing), whichever
 is smaller. What is no magnitude (null, NaN, zero, the sign, infinities) is one code per row, compressed with zstd. All
 that decoding needs is counted. Whoever reads may round what comes back to the column's decimals: the smaller mean
@@ -35,6 +36,7 @@ COMPRESSORS = ("sz3", "pcodec")
 _SLACK = 1.0 - 1e-9
 ALGORITHMS = (szAlgorithm.INTERP_LORENZO, szAlgorithm.LORENZO_REG, szAlgorithm.NOPRED)
 _SEARCHES = 12
+_LARGEST_WHOLE = 2.0**50
 _NEARLY_EXACT = 1e-9  # %: what SZ3 is let off with where it has no exact form
 
 
@@ -53,7 +55,6 @@ class _Magnitudes:
 
     code_bytes: int
     values: np.ndarray
-    exact: np.ndarray
     decimals: int | None
     known: int
 
@@ -65,7 +66,7 @@ def smallest(
     orders = [np.arange(len(column)), np.argsort(key, kind="stable")]
     parts = [_magnitudes(column.take(order)) for order in orders]
     forms = [(form, part) for part in parts for form in _FORMS[name]]
-    exact = [found for found in (_exactly(name, part) for part in parts) if found is not None]
+    exact = [found for found in (_exactly(name, column.take(order)) for order in orders) if found is not None]
     if not error_pct and exact:
         return min(exact, key=lambda one: one.packed_bytes)
     best, form, part = min(
@@ -99,7 +100,7 @@ def _magnitudes(column: Column) -> _Magnitudes:
     kept = (codes == 1) | (codes == 2)
     decimals = decimals_of(values[kept], 6) if real else 0
     size = len(zstd_bytes(codes.astype(np.uint8).tobytes())) if len(np.unique(codes)) > 1 else 1
-    return _Magnitudes(size, np.abs(values[kept]), column.values[kept], decimals, int(column.valid.sum()))
+    return _Magnitudes(size, np.abs(values[kept]), decimals, int(column.valid.sum()))
 
 
 def zstd_bytes(plain: bytes) -> bytes:
@@ -149,16 +150,25 @@ def pcodec_bytes(values: np.ndarray) -> int:
     return len(standalone.simple_compress(np.ascontiguousarray(values), config))
 
 
-def _exactly(name: str, part: _Magnitudes) -> Compressed | None:
+def _exactly(name: str, column: Column) -> Compressed | None:
+    """Return a column as it is: whole numbers or floats with their signs, and a code a row if there are nulls."""
+    values, floats = column.values[column.valid], column.values[column.valid].astype(np.float64)
+    decimals = None
+    if bool((np.isfinite(floats) & (np.abs(floats) < _LARGEST_WHOLE)).all()):
+        decimals = decimals_of(floats, 6) if column.kind == "real" else 0
+    forms = []
     if name == "pcodec":
-        return _judged(part, pcodec_bytes(part.exact), part.values)
-    if part.decimals is None or not len(part.values):
+        forms.append(pcodec_bytes(values))
+    if decimals is not None and len(values):
+        scaled = np.rint(floats * 10.0**decimals)
+        if name == "pcodec":
+            forms.append(pcodec_bytes(scaled.astype(np.int64)))
+        else:
+            forms += [len(sz3_packed(scaled, 0.499, algorithm)[0]) for algorithm in ALGORITHMS]
+    if not forms:
         return None
-    scaled = np.rint(part.values * 10.0**part.decimals)
-    packed = min(
-        (sz3_packed(scaled, 0.499, algorithm) for algorithm in ALGORITHMS), key=lambda one: len(one[0])
-    )
-    return _judged(part, len(packed[0]), np.rint(packed[1]) / 10.0**part.decimals)
+    nulls = 1 if bool(column.valid.all()) else len(zstd_bytes(column.valid.astype(np.uint8).tobytes()))
+    return Compressed(nulls + min(forms), 0.0, 0.0)
 
 
 _FORMS: dict[str, tuple[Callable[[_Magnitudes, float], Compressed], ...]] = {

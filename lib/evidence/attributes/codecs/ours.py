@@ -136,6 +136,34 @@ def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> di
     return found
 
 
+def planned_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
+    """Return every measure as a plan has it within a mean error: kept, rounded or shed, whatever takes fewest bytes.
+
+    By what training measured, as in the product: a column that is encoded to less than its synopsis is kept exact.
+    """
+    found = {}
+    for name in trained.order:
+        one, column = trained.attributes[name], frame.columns[name]
+        everything = np.ones(len(frame), np.bool_)
+        within = [
+            option
+            for option in one.options
+            if option.mean_error_pct <= mean_error_pct and (option.way != "round" or one.model.roundings)
+        ]
+        chosen = min(within, key=lambda option: option.bytes_per_tuple)
+        place = np.full(len(frame), chosen.precision)
+        if chosen.way == "shed":
+            result = shed(one.model, frame, everything, 0, place)
+            given, size = result.reconstructed, len(pack(result.entries, frame))
+        else:
+            given = round_rows(one.model, frame, everything, place) if chosen.way == "round" else column
+            size = parquet_bytes(given)
+        errors = certify(column, given, one.model.error_pct)
+        found[name] = Synopsis(size, loss_of(errors, column, LOOSEST_PCT), errors.violations)
+        frame = frame.with_columns({name: given})
+    return found
+
+
 def rounded(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int, float]:
     """Wire bytes of every measure rounded, each at its coarsest rounding within a mean error, and that mean error."""
     total, errors = 0, []

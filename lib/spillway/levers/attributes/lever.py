@@ -20,6 +20,7 @@ from spillway.levers.attributes.policy import (
     measures_now,
     own_settings,
     prefixes,
+    with_fewest_bytes,
 )
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
@@ -129,6 +130,9 @@ class Attributes(Lever):
             found[place] = found.get(place, 0) + row["shed_values"]
         return found
 
+    def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
+        return with_fewest_bytes(contract, exact)
+
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
         from spillway.levers.attributes.stated import inexact_names
 
@@ -169,7 +173,7 @@ def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alter
         yield prefixes(rests_on, ranking)
         return
     kbps, rate = rests_on.bytes_to_kbps, rests_on.load.tuples_per_second
-    for ways, choices in choices_of(rests_on.measured, rests_on.worths(ranking), rests_on.terms):
+    for ways, choices in choices_of(rests_on.offered, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
             Alternative(
                 one.crosses * kbps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,15 +17,16 @@ from spillway.levers.attributes.capacity.paid import DIVIDED
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import choosing, measures_now, policy_of
+from spillway.levers.attributes.policy import choosing, measures_now, own_settings, policy_of
 from spillway.levers.attributes.scheme import Run, Runs
 from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, state_before
 from spillway.levers.attributes.stated import bound_now
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
-AROUND_SENT_BYTES = 3_000
-"""About what a file of sent synopses takes beside them, and its log says of it, before one has told."""
+AROUND_SENT_BYTES = 2_000
+"""Bytes that a file of sent synopses and its log entry are taken to have in addition to the synopses, until a draft has
+measured them."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
 """What a batch's bytes came to over what was planned is believed within these."""
 LEAST_DIVIDED = 0.9
@@ -180,6 +182,10 @@ class AttributePlan(Plan):
         factor = max(0.0, planned - load.fixed_kbps) / columns if columns else 0.0
         return replace(load, widths_bits={name: bits * factor for name, bits in load.widths_bits.items()})
 
+    def exact_columns(self, batch: int) -> set[str]:
+        touched = {way.attribute for run in self.runs[batch] for way in run.ways if way.way != "keep"}
+        return set(self.contract.sheddable) - touched
+
     def said(self, batch: int) -> str:
         runs = self.runs_of(batch)
         sent = {way.attribute for run in runs for way in run.ways if way.sent}
@@ -193,19 +199,78 @@ class AttributePlan(Plan):
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
+    def takes_too_much(self, drafted: Drafted) -> bool:
+        """Return whether a synopsis that was sent, or a rounded column, takes no fewer bytes than the column itself.
+
+        An attribute whose tuples are not all treated alike is left to the next plan, which knows what it took.
+        """
+        batch = drafted.batch
+        load = self.work.loads[batch.batch]
+        for name in measures_now(self.contract, self.learned[batch.models["attributes"]]):
+            ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
+            treated = {(one.way, one.precision, one.sent) for one in ways}
+            if len(treated) != 1:
+                continue
+            ((way, _, sent),) = treated
+            if way == "round":
+                took = drafted.sent_bytes.get(name, 0)
+            elif way == "shed" and sent:
+                took = drafted.counts.get(f"sent.{name}", 0)
+            else:
+                continue
+            if took >= load.widths_bits[name] / 8.0 * (batch.rows or 0):
+                return True
+        return False
+
     def is_worth_a_draft(self, before: Plan) -> bool:
         assert isinstance(before, AttributePlan)
+        if any(plan.takes_too_much(drafted) for plan, drafted in self.work.tried.values()):
+            return True
         return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
+
+    def lost_of(self, batch: int) -> float:
+        return self.lost[batch]
+
+    def leaves_absent(self, batch: int) -> bool:
+        return any(way.way == "shed" and not way.sent for run in self.runs[batch] for way in run.ways)
+
+    def mixed(self, finer: Plan, share: float) -> AttributePlan | None:
+        assert isinstance(finer, AttributePlan)
+        able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
+        if not able or not any(finer.lost[number] < lost for number, lost in self.lost.items()):
+            return None
+        found = copy(self)
+        found.__dict__.pop("decision", None)
+        found.runs, found.lost = {}, {}
+        for batch in self.work.batches:
+            mine, better = self.runs[batch.batch], finer.runs[batch.batch]
+            cut = batch.first_seq + round(share * (batch.last_seq - batch.first_seq + 1))
+            lost = share * finer.lost[batch.batch] + (1.0 - share) * self.lost[batch.batch]
+            first = [replace(run, to_seq=min(run.to_seq, cut - 1)) for run in better if run.from_seq < cut]
+            rest = [
+                # windows and what was found on them are counted once
+                replace(run, from_seq=cut, windows=0, evaluations=0, hits=min(run.hits, 0))
+                if run.from_seq < cut
+                else run
+                for run in mine
+                if run.to_seq >= cut
+            ]
+            text = f"{share:.0%} of the tuples finer, to use what is left"
+            found.runs[batch.batch] = [
+                replace(run, reason=f"{mine[-1].reason}; {text}", loss=lost) for run in [*first, *rest]
+            ]
+            found.lost[batch.batch] = lost
+        return found
 
     def can_do_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])
 
-    def fell_short(self, batch: int, excess_kbps: float) -> None:
+    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         self.runs[batch] = [
             replace(
                 run,
                 shortfall_kbps=max(run.shortfall_kbps, excess_kbps),
-                reason=f"{run.reason}; it came out {excess_kbps:.4g} kbps above the part",
+                reason=f"{run.reason}; it came out {excess_kbps:.4g} kbps above the part{remedy}",
             )
             for run in self.runs[batch]
         ]

@@ -16,7 +16,7 @@ from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.capacity.paid import DIVIDED, UNTRIED_DIVIDED, Paid, corrected, hoped
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.loss import ABSENT, place_weights
-from spillway.levers.attributes.option import Option, options_of, scaled
+from spillway.levers.attributes.option import Option, options_of, pays, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -51,6 +51,8 @@ class Choosing:
     """By attribute whose tuples need not all be treated alike, how much more than the mean of its parts it takes."""
     paid: Paid = field(default_factory=dict)
     """What was seen of them, by which they are corrected."""
+    trained: OptionsByName = field(default_factory=dict)
+    """The options as training measured them, before they were corrected; empty: they were not corrected."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
         """What a per cent of error of each attribute weighs: priority x place / number of measures.
@@ -80,6 +82,23 @@ class Choosing:
             name: scaled(found, self.load.widths_bits[name] / 8.0) for name, found in self.options.items()
         }
 
+    @property
+    def offered(self) -> dict[str, list[Option]]:
+        """Return the options to choose among, for the widths that the batch's columns have.
+
+        An option that took no less than the column takes now, in training and by what was seen since, is not offered.
+        """
+        found = {}
+        for name, measured in self.measured.items():
+            width = self.load.widths_bits[name] / 8.0
+            before = self.trained.get(name, self.options[name])
+            found[name] = [
+                one
+                for one, now, then in zip(measured, self.options[name], before, strict=True)
+                if pays(now, width) or pays(then, width)
+            ]
+        return found
+
 
 def choosing(
     contract: StreamContract,
@@ -105,7 +124,9 @@ def choosing(
     told = {name: known[DIVIDED] for name, known in (paid or {}).items() if DIVIDED in known}
     dearer = {name: told.get(name, UNTRIED_DIVIDED) for name in measures if bold or name in told}
     terms = terms_of(settings, channel)
-    return Choosing(settings, options, load, terms, priorities, around_sent_bytes, dearer, paid or {})
+    return Choosing(
+        settings, options, load, terms, priorities, around_sent_bytes, dearer, paid or {}, allowed
+    )
 
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
@@ -167,6 +188,23 @@ def own_settings(contract: StreamContract) -> AttributeSettings:
     """What the contract says of this lever."""
     found: AttributeSettings = contract.lever_settings("attributes")
     return found
+
+
+def with_fewest_bytes(contract: StreamContract, exact: bool) -> StreamContract:
+    """Return the contract with every synopsis sent; `exact`: and with a bound of 0 for every attribute.
+
+    On a channel with `minimize: bytes` each measure is then kept, rounded or shed, whatever crosses in the fewest
+    bytes. The treatments stay those that the contract allows.
+    """
+    settings = replace(own_settings(contract), synopsis="send", plan="least_loss", fit="bits")
+    attributes = contract.attributes
+    if exact:
+        settings = replace(settings, error_pct=0.0)
+        attributes = tuple(replace(one, error_pct=None, error=None) for one in attributes)
+    levers = tuple(
+        replace(one, settings=settings) if one.lever == "attributes" else one for one in contract.levers
+    )
+    return replace(contract, attributes=attributes, levers=levers)
 
 
 def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
@@ -345,21 +383,21 @@ def _coarsest(options: Sequence[Option]) -> int:
 
 
 def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
-    load, measured = rests_on.load, rests_on.measured
+    load, offered = rests_on.load, rests_on.offered
     room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
     worths, around = rests_on.worths(ranking), rests_on.around_sent_bytes
-    found = cross(measured, worths, room, rests_on.terms, around, rests_on.dearer)
-    ways = tuple(_way(one, measured[name]) for name, one in found.ways.items())
+    found = cross(offered, worths, room, rests_on.terms, around, rests_on.dearer)
+    ways = tuple(_way(one, offered[name]) for name, one in found.ways.items())
     planned = rests_on.fixed_kbps + found.crosses * rests_on.bytes_to_kbps
     shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0
     text = _sentence(ways, load, capacity_kbps, planned, shortfall)
     finer: tuple[Way, ...] = ()
     if (whole := hoped(found, room, worths, rests_on.paid)) is not None:
-        ways = tuple(_way(one, measured[name]) for name, one in whole.ways.items())
+        ways = tuple(_way(one, offered[name]) for name, one in whole.ways.items())
         text += f"; {', '.join(a for a in whole.ways if whole.ways[a] != found.ways[a])} finer, to see what it takes"
         found = whole
     elif found.finer is not None:
-        better = _way(found.finer.way, measured[found.finer.attribute])
+        better = _way(found.finer.way, offered[found.finer.attribute])
         finer = tuple(better if way.attribute == better.attribute else way for way in ways)
         text += f"; {better.attribute} {found.finer.way.name} for {found.finer.share:.0%} of the tuples"
     held = [way.attribute for way in ways if way.way == "shed" and not way.sent]

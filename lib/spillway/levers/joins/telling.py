@@ -62,7 +62,8 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     said = (
         "it has no budget"
         if budget is None
-        else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second"
+        else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second, "
+        f"{budget.comparisons_per_second * contract.window.seconds:,.10g} in each window"
         if budget.comparisons_per_second is not None
         else f"its budget is {so_much(budget.core_pct or 0.0)} % of a core"
     )

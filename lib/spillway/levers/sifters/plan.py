@@ -306,7 +306,7 @@ class SifterPlan(Plan):
         one = self.chosen[batch]
         return one.outcome is None or one.outcome.short <= 0
 
-    def fell_short(self, batch: int, excess_kbps: float) -> None:
+    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         self.short_kbps[batch] = excess_kbps
 
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:

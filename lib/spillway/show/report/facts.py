@@ -15,8 +15,10 @@ from spillway.contracts.workload import Workload
 from spillway.ledger import Row
 from spillway.levers.protocol import Picture
 from spillway.levers.windows import WindowLever
+from spillway.pipeline.comparison import Comparison
 from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
+from spillway.show.compared import kept_comparison
 from spillway.show.recent import last_windows, read_recent
 from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.store.tables import Tables
@@ -32,6 +34,8 @@ class StreamFacts:
     ledger: tuple[Row, ...]
     certificates: tuple[Row, ...]
     pictures: tuple[Picture, ...]
+    comparison: Comparison | None = None
+    """A batch next to files of lossless compressors, if somebody measured it."""
 
     @property
     def sent(self) -> list[Row]:
@@ -59,6 +63,7 @@ def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[Stre
                 recent.ledger,
                 recent.certificates,
                 tuple(_pictures(tables, contract)),
+                kept_comparison(tables.settings, contract.stream),
             )
         )
     return found

@@ -12,6 +12,7 @@ from typing import Any
 from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.levers.certificate import Certificate
 from spillway.pipeline.presence import Presence, presence_of_row
+from spillway.show.compared import comparison_picture
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
 from spillway.show.report.facts import StreamFacts, WorkloadFacts
@@ -227,6 +228,8 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
     yield headline(facts)
     yield '<div class="cards">'
     yield from (picture_card(picture) for picture in facts.pictures)
+    if facts.comparison is not None:
+        yield picture_card(comparison_picture(facts.comparison))
     yield stage_table(facts.ledger)
     yield certificate_table(facts)
     yield ledger_table(facts.ledger)

@@ -27,8 +27,21 @@ from spillway.levers.attributes.synopsis.walking import same_key_before
 
 LONGEST_SEASON = 200
 LEAST_DIVISOR = 5
+MOST_ZEROS, MOST_DECIMALS = 6, 6
+"""Units between a million and a millionth are tried."""
+USUAL_SHARE = 0.5
+"""A unit is usual if this share of the values are multiples of it."""
+NEAR_STEPS, LARGEST_POWER_OF_TWO = 15, 25
+WHOLE = 2 * (NEAR_STEPS + 1 + LARGEST_POWER_OF_TWO - 4) + 3
+SYMBOLS = WHOLE + 1
+"""What an estimate tells apart: each step up to the first, larger ones by their power of two, and whole values."""
 _RATES = (0.4, 0.1, 0.03)
-AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08)
+AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08, 0.045, 0.025, 0.012)
+"""Shares of the bound. The finest has about a hundredth of the error, so that a small shortfall costs little error."""
+WIDTHS = (2.0, 1.5, 1.0)
+"""Steps over the aim. Of values that move slowly, a step of twice the aim lands as far off on the other side."""
+STEPS = tuple((aim, width) for width in WIDTHS for aim in AIMS if width == 2.0 or aim > 0.1)
+"""Aims and widths that are tried. Against the finest aims few values move slowly."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +61,15 @@ class Lattice:
 
 @njit(cache=True)
 def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
-    """How often each symbol follows each pair (kind of the key's one before, kind of the row's one before)."""
-    counts = np.zeros((16, 64), np.int64)
+    """Count how often each symbol follows each pair (kind of the key's one before, kind of the row's one before)."""
+    counts = np.zeros((16, SYMBOLS), np.int64)
     before = np.zeros(key.max() + 1, np.int64)
     beside = 0
     for i in range(len(key)):
         symbol = symbols[i]
         counts[before[key[i]] * 4 + beside, symbol] += 1
-        kind = 0 if symbol == 0 else (1 if symbol < 32 else (2 if symbol < 63 else 3))
+        # no entry, a step down, a step up, a whole value
+        kind = 0 if symbol == 0 else (3 if symbol == WHOLE else 1 + symbol % 2)
         before[key[i]] = kind
         beside = kind
     return counts
@@ -64,33 +78,45 @@ def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
 def estimated_bytes(frame: Frame, result: Shed) -> int:
     """About what a block would take, without coding it: the entropy of what happens at each row.
 
-    Symbols are "no entry", the steps from -31 to 30, "whole value"; what they leave open is charged by size.
+    Symbols are "no entry", the steps from -15 to 15, larger steps by sign and power of two, and "whole value". The bits
+    below the power of two and whole values are charged by size.
     """
     if not len(frame):
         return 0
     entries = result.entries
     symbols = np.zeros(len(frame), np.int64)
-    symbols[result.positions] = np.where(entries.is_step, np.clip(entries.steps, -31, 30) + 32, 63)
+    whole = ~entries.is_step
+    size = np.abs(entries.steps)
+    power = np.floor(np.log2(np.maximum(size, 1).astype(np.float64))).astype(np.int64)
+    near = size <= NEAR_STEPS
+    place = np.where(near, size, NEAR_STEPS + 1 + np.minimum(power, LARGEST_POWER_OF_TWO) - 4)
+    # odd for steps up, even for steps down
+    symbols[result.positions] = np.where(whole, WHOLE, 2 * place + 1 + (entries.steps < 0))
     counts = _symbol_counts(frame.key, symbols).astype(np.float64)
     totals = np.broadcast_to(counts.sum(1, keepdims=True), counts.shape)
     used = counts > 0
     bits = float((counts[used] * np.log2(totals[used] / counts[used])).sum()) + 8.0 * int(used.sum())
-    far = np.abs(entries.steps[np.abs(entries.steps) > 30]).astype(np.float64)
-    bits += float((2.0 * np.log2(far)).sum())
-    bits += _bits_of_wholes(entries.values.take(~entries.is_step))
+    bits += float(power[~whole & ~near].sum())
+    bits += _bits_of_wholes(entries.values.take(whole), frame.key[result.positions[whole]])
     return int(bits / 8) + 1
 
 
-def _bits_of_wholes(column: Column) -> float:
-    """Whole values as places in a list where there are few different ones, else as differences."""
-    values = column.values[column.valid]
-    if column.kind == "real":
-        values = values[np.isfinite(values)]
+def _bits_of_wholes(column: Column, key: np.ndarray) -> float:
+    """Estimate whole values as places in a list where there are few different ones, else as differences.
+
+    A difference is to the key's whole value before, as the coder has it (`packing.entry_coder`).
+    """
+    known = column.valid & np.isfinite(column.values)
+    values = column.values[known]
     distinct = len(np.unique(values))
     if distinct <= min(LONGEST_LIST, len(values) // 4 + 16):
         return len(values) * (1.0 + float(np.log2(1 + distinct)))
     wholes = WholeForm.of(column.kind, values).wholes(values).astype(np.float64)
-    return float(np.log2(1.0 + np.abs(np.diff(wholes, prepend=0.0))).sum()) + 2.0 * len(wholes)
+    before = same_key_before(key[known])
+    # a key's first is coded against the newest of any key
+    before = np.where(before >= 0, before, np.arange(-1, len(before) - 1))
+    then = np.where(before >= 0, wholes[np.maximum(before, 0)], 0.0)
+    return float(np.log2(1.0 + np.abs(wholes - then)).sum()) + 2.0 * len(wholes)
 
 
 def lattices_of(
@@ -103,32 +129,36 @@ def lattices_of(
     if error is not None:
         return _even_lattices(error_pct, column, decimals, error)
     found = [Lattice(error_pct * 0.45, error_pct * 0.9)]
-    for aim in AIMS:
-        found += [Lattice(error_pct * aim, error_pct * aim * width) for width in (2.0, 1.0)]
+    found += [Lattice(error_pct * aim, error_pct * aim * width) for aim, width in STEPS]
     unit = unit_of(column, decimals)
     if unit:
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
     ground = unit or least_of(column) * error_pct / 50.0
     if ground > 0:
-        for aim in AIMS:
-            found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for width in (2.0, 1.0)]
+        found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for aim, width in STEPS]
     found += [Lattice(error_pct * aim, 0.0) for aim in (1.0, 0.45, 0.13)]
-    exact = [Lattice(0.0, 0.0, unit), Lattice(0.0, 0.0)]
+    exact = _exact_lattices(column, unit)
     return list(dict.fromkeys([*found, *exact] if error_pct else exact))
 
 
+def _exact_lattices(column: Column, unit: float) -> list[Lattice]:
+    """Return steps of the unit that all values have, steps of the unit that most of them have, and whole values."""
+    units = dict.fromkeys([unit, usual_unit(column), 0.0])
+    return [Lattice(0.0, 0.0, one) for one in units]
+
+
 def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
-    """Steps of twice the aim leave no value farther from one than the aim; but for those near zero, which may not
-    become zero: where there are such, steps of one aim are tried too, of which the first is near enough to all of them.
+    """Return precisions of even steps, as multiples of the unit of the values.
+
+    Steps of twice the aim leave no value farther from one than the aim, except those near zero, which may not become
+    zero. The first step of one aim is near enough to all of them.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
     Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
     """
     least = unit_of(column, decimals)
     found = []
-    sizes = np.abs(column.values[column.valid].astype(np.float64))
-    widths = (2.0, 1.0) if bool(((sizes > 0) & (sizes < error)).any()) else (2.0,)
-    for share, aims in ((share, aims) for aims in widths for share in AIMS):
+    for share, aims in STEPS:
         aim = error * share
         width = aims * aim if not least else least * math.floor(aims * aim / least * (1 + 1e-12))
         if width > 0 and math.isfinite(width):
@@ -136,7 +166,7 @@ def _even_lattices(error_pct: float, column: Column, decimals: int | None, error
     found += [Lattice(None, 0.0, 0.0, error * share) for share in (1.0, 0.45, 0.13) if error]
     if math.isfinite(error_pct):
         found += [one for one in lattices_of(error_pct, column, decimals) if one.aim_pct]
-    return list(dict.fromkeys([*found, Lattice(0.0, 0.0, least), Lattice(0.0, 0.0)]))
+    return list(dict.fromkeys([*found, *_exact_lattices(column, least)]))
 
 
 def unit_of(column: Column, decimals: int | None) -> float:
@@ -156,6 +186,24 @@ def unit_of(column: Column, decimals: int | None) -> float:
     if divisor < LEAST_DIVISOR:  # that all are even may be chance, and then the odd ones cost most
         divisor = 1
     return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
+
+
+def usual_unit(column: Column) -> float:
+    """Return the largest power of ten that most values are multiples of, 0 when there is none.
+
+    Prices are in cents, and a few of them in hundredths of a cent: steps of cents take six bits less, and the few
+    others are stored whole.
+
+    >>> usual_unit(Column.real([1.25, 3.5, 2.75, 8.01, 1.0625])), usual_unit(Column.real([1 / 3, 1 / 7]))
+    (0.01, 0.0)
+    """
+    values = column.values[column.valid].astype(np.float64)
+    values = values[(values != 0) & (np.abs(values) < 2.0**40)]
+    for decimals in range(-MOST_ZEROS, MOST_DECIMALS + 1) if len(values) else ():
+        scale = 10.0**decimals
+        if float((np.rint(values * scale) / scale == values).mean()) >= USUAL_SHARE:
+            return 1.0 / scale
+    return 0.0
 
 
 def least_of(column: Column) -> float:

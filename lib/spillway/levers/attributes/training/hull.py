@@ -15,7 +15,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-MOST = 6
+MOST = 10
+"""Number of precisions that an attribute keeps."""
 
 
 def on_the_hull(points: Sequence[tuple[float, float]]) -> list[int]:

@@ -43,7 +43,10 @@ STRETCHES = 4
 PROOF_ROWS = 20_000
 MOST_FALLBACKS = 4
 BLENDED = 4
-PROVED = 8
+PROVED = 12
+"""Number of precisions that are packed over all training rows."""
+COMPARED = 5
+"""Number of precisions that are packed to compare sets of predictors."""
 _PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
 _ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05, 0.02, 0.008)
 WORTH_IT = 0.03  # of the bytes of last: less is chance
@@ -168,17 +171,48 @@ class ModelSearch:
                     tried.append((lattice.precision, facts))
             points = [_point(self.start, precision, facts) for precision, facts in tried]
             curve = [(tried[place][0], points[place][1]) for place in on_the_hull(points)]
-            found.append((height(points, self._marks()), len(found), predictors, blend, curve))
+            found.append(
+                (self._packed_height(predictors, blend, curve), len(found), predictors, blend, curve)
+            )
         _, _, predictors, blend, curve = min(found, key=lambda one: one[:2])
         places = rising([_bound_of(self.start, precision) for precision, _ in curve])
         places = thinned(places, [curve[place][1] for place in places], most=PROVED)
         precisions = tuple(curve[place][0] for place in places)
+        precisions = (self._smallest_exact(predictors, blend, lattices, precisions[0]), *precisions[1:])
         model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
         proved = self._proved(model)
         heights = [height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
         fits = proved[1][-1].packed_bytes <= paper[1][-1].packed_bytes
         sound = not any(one.violations for one in proved[1])
         return proved if fits and sound and heights[0] < heights[1] * (1 - WORTH_IT) else paper
+
+    def _smallest_exact(
+        self, predictors: tuple[Predictor, ...], blend: bool, lattices: Sequence[Lattice], finest: Precision
+    ) -> Precision:
+        """Return the exact precision whose synopsis is the smallest when it is packed; `finest` if that is not exact.
+
+        Estimates of steps and of whole values are not equally good, so these are measured.
+        """
+        if min(_bound_of(self.start, finest)):
+            return finest
+        exact = [finest]
+        exact += [one.precision for one in lattices if not min(_bound_of(self.start, one.precision))]
+        sizes: list[tuple[int, int, Precision]] = []
+        for one in dict.fromkeys(exact):
+            model = replace(self.start, predictors=predictors, blend=blend, precisions=(one,))
+            sizes.append((self._measured(model, self.proof).packed_bytes, len(sizes), one))
+        return min(sizes)[2]
+
+    def _packed_height(
+        self, predictors: tuple[Predictor, ...], blend: bool, curve: Sequence[tuple[Precision, float]]
+    ) -> float:
+        """Return the height of a curve as it is packed: estimates are too coarse to compare sets of predictors by."""
+        places = thinned(range(len(curve)), [size for _, size in curve], most=COMPARED)
+        points = []
+        for precision in (curve[place][0] for place in places):
+            model = replace(self.start, predictors=predictors, blend=blend, precisions=(precision,))
+            points.append(_point(self.start, precision, self._measured(model, self.search)))
+        return height(points, self._marks())
 
     def _marks(self) -> list[float]:
         """The mean errors at which curves are compared: those that a uniform quantiser has, from exact to E."""

@@ -1,0 +1,324 @@
+"""The product against lossless compressors, on the newest batch of every stream: nothing lost, and within the bound.
+
+Each stream is landed, trained and sent by the product's own steps, twice, through a channel with room for everything
+that is paid by the byte (`minimize: bytes`) and with `synopsis: send`, so that nothing stays at the source:
+
+* exact: no value of the destination may differ (`error_pct: 0`); a column is kept or sent as an exact synopsis;
+* bound: within the bounds that the contract states, or that training finds.
+
+Ours is what the ledger counts: whole files, `seq`, `batch`, `scheme`, footers and log entries. Its *fixed bytes* are
+those of no column and no synopsis: footers, log entries, schemes. Models travel once a training and are left out. The
+models were trained on rows of earlier batches.
+
+Compressors get the same rows without `seq`, in the order of arrival or by key and time, whichever is smaller
+(`spillway.lossless`). `pcodec` takes each numeric column, times and dates included, as a stream of its own at its
+highest level, and which of its values are null as bits compressed with zstd; all other columns are one Parquet file.
+
+>>> rows = pa.table({"key": ["a", "b"] * 500, "value": [float(at % 7) for at in range(1000)]})
+>>> list(rival_sizes(rows, ["key"], None))
+['gzip', 'xz', 'parquet', 'pcodec']
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evidence.attributes.at_capacity import ledger_bytes
+from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
+from evidence.attributes.generated import generated, sources
+from evidence.attributes.lake import Lake
+from evidence.attributes.real_streams import TRIED_REAL, as_stream
+from evidence.attributes.restated import with_settings
+from evidence.book import Book
+from spillway.batch import Batch
+from spillway.contracts import StreamContract, load_contracts, read_channel
+from spillway.demo.data import STREAMS
+from spillway.levers.attributes.choices import WAYS
+from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
+from spillway.levers.protocol import OVERHEAD
+from spillway.lossless import coarsest, lossless_sizes, parquet_bytes, row_orders
+from spillway.settings import Settings
+from spillway.store.files import column_bytes
+
+RIVALS = ("xz", "parquet", "pcodec")
+"""Those that the best is taken of; gzip is shown for reference."""
+PLENTY = "1000000 kbps"
+REGULAR_STEPS, REGULAR_PCT = 2, 99.0
+"""A stream arrives in regular order if so few different steps of its time make up so many of all."""
+LEVER = "attributes"
+Landed = tuple[StreamContract, Mapping[str, bytes]]
+"""A contract, and the content of the files that land."""
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """What one batch takes at the destination."""
+
+    total_bytes: int
+    column_bytes: Mapping[str, int]
+    payload_bytes: Mapping[str, int]
+    """Of synopses that crossed, by attribute."""
+
+    @property
+    def fixed_bytes(self) -> int:
+        """What is no column and no synopsis."""
+        return self.total_bytes - sum(self.column_bytes.values()) - sum(self.payload_bytes.values())
+
+    def of(self, name: str) -> int:
+        """What crosses of a column."""
+        return self.column_bytes.get(name, 0) + self.payload_bytes.get(name, 0)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The newest batch of a stream, by the product and by its rivals."""
+
+    stream: str
+    rows: pa.Table
+    keys: tuple[str, ...]
+    sizes: Mapping[str, int]
+    exact: Crossed
+    bound: Crossed
+    differing_values: int
+    """Values of the batch that the destination does not give back exactly, when nothing may be lost."""
+    order_columns: tuple[str, ...]
+
+    @property
+    def best(self) -> str:
+        return min(RIVALS, key=lambda name: self.sizes[name])
+
+    @property
+    def best_bytes(self) -> int:
+        return self.sizes[self.best]
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether the times advance by a few different steps."""
+        return all(is_regular(self.rows[name]) for name in self.order_columns)
+
+    @property
+    def order_bytes_per_row(self) -> float:
+        """What `seq` and the time take of a row."""
+        return sum(map(self.exact.of, ("seq", *self.order_columns))) / self.rows.num_rows
+
+
+def lossless(book: Book, settings: Settings, directory: Path) -> dict[str, float]:
+    """Write the tables; return `attributes.exact_bytes_over_best_lossless.<stream>` and what belongs to it."""
+    book.section(
+        "Lossless compressors",
+        "The newest batch of every stream as files that lose nothing, next to what crosses of ours: without any loss, "
+        "and within the bound. gzip -9 and xz -9 of a CSV file, Parquet with zstd-19 and the best encoding of each "
+        "column, pcodec for each numeric column and Parquet for the others.",
+    )
+    return compared(book, [compare(name, *one) for name, one in every_stream(settings, directory)])
+
+
+def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Landed]]:
+    """Yield the demo's, the generated and the real streams: a contract and the files that land."""
+    contracts = load_contracts(settings.schemas)
+    for name, make in STREAMS.items():
+        if LEVER in contracts.streams[name].lever_names:
+            contract = contracts.streams[name]
+            levers = tuple(one for one in contract.levers if one.lever == LEVER)
+            yield name, (replace(contract, levers=levers), make())
+    for source in sources(directory):
+        made = generated(source)
+        yield f"generated.{made.contract.stream}", (made.contract, made.files)
+    for name in TRIED_REAL:
+        made = as_stream(name)
+        yield name, (made.contract, made.files)
+
+
+def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> Compared:
+    """Send a stream without loss and within its bound, and measure the newest batch; give it to the rivals too."""
+    crossed: dict[str, Crossed] = {}
+    rows, differing = pa.table({}), 0
+    for bound in ("exact", "bound"):
+        stated = with_fewest_bytes(with_every_treatment(contract), exact=bound == "exact")
+        stream = stated.stream
+        lake = Lake.landed(f"lossless-{stream}", {stream: stated}, {stream: files})
+        terms = {"capacity": PLENTY, "minimize": "bytes"}
+        lake = lake.with_channels({stated.channel: read_channel(stated.channel, terms)})
+        lake.train()
+        lake.send()
+        batch = next(one for one in reversed(lake.batches(stream)) if one.rows)
+        crossed[bound] = crossed_of(lake, stream, batch)
+        if bound == "exact":
+            rows = lake.rows("raw", stream, batch)
+            lake.recover(stream)
+            back = lake.rows("recovered", stream, batch)
+            differing = sum(differing_values(rows[one], back[one]) for one in contract.names)
+        lake.forget()
+    times = tuple(one.name for one in contract.attributes if one.name == contract.order)
+    sizes = rival_sizes(rows.select(contract.names), contract.keys, contract.order)
+    return Compared(name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times)
+
+
+def with_every_treatment(contract: StreamContract) -> StreamContract:
+    """Return the contract with every treatment allowed, whatever its owner chose."""
+    return with_settings(contract, replace(own_settings(contract), ways=WAYS))
+
+
+def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
+    """Return what one batch took at the destination, as the ledger counts it and by column."""
+    where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
+    columns = [*OVERHEAD, *lake.contracts.streams[stream].names]
+    files = lake.tables.at("transmitted", stream).files(**where)
+    payloads: Counter[str] = Counter()
+    for row in (
+        lake.tables.at("sent_synopsis").rows(["attribute", "payload"], stream=stream, **where).to_pylist()
+    ):
+        payloads[row["attribute"]] += len(row["payload"])
+    return Crossed(ledger_bytes(lake, stream)[batch.batch], column_bytes(files, columns), payloads)
+
+
+def differing_values(truth: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
+    """Return the number of values that are not equal; two nulls or two NaN are.
+
+    >>> differing_values(pa.chunked_array([[1.0, None, math.nan]]), pa.chunked_array([[1.5, None, math.nan]]))
+    1
+    """
+    if truth.type != found.type or len(truth) != len(found):
+        return len(truth)
+    one, other = truth.combine_chunks(), found.combine_chunks()
+    same = pc.or_(pc.equal(one, other).fill_null(False), pc.and_(one.is_null(), other.is_null()))
+    if pa.types.is_floating(one.type):
+        both_nan = pc.and_(pc.is_nan(one).fill_null(False), pc.is_nan(other).fill_null(False))
+        same = pc.or_(same, both_nan)
+    return len(truth) - int(pc.sum(same.cast(pa.int64())).as_py() or 0)
+
+
+def rival_sizes(rows: pa.Table, keys: Sequence[str], order: str | None) -> dict[str, int]:
+    """Return the bytes of the rows by each compressor, in the better of both orders."""
+    orders = row_orders(rows, keys, order)
+    return {**lossless_sizes(rows, keys, order), "pcodec": min(pcodec_file_bytes(one) for one in orders)}
+
+
+def pcodec_file_bytes(rows: pa.Table) -> int:
+    """Return the bytes of the numeric columns by pcodec and of the others as one Parquet file."""
+    numeric = [name for name in rows.column_names if _is_number(rows.schema.field(name).type)]
+    others = rows.drop_columns(numeric)
+    sizes = [pcodec_column_bytes(rows[name]) for name in numeric]
+    return sum(sizes) + (parquet_bytes(others) if others.num_columns else 0)
+
+
+def pcodec_column_bytes(values: pa.ChunkedArray) -> int:
+    """Return the bytes of a column by pcodec, and of the bits that say which values are null."""
+    size = 0
+    if values.null_count:
+        size = len(zstd_bytes(np.packbits(np.asarray(values.is_null())).tobytes()))
+    known = values.drop_null()
+    if pa.types.is_timestamp(known.type):
+        known = coarsest(known).cast(pa.int64())
+    elif pa.types.is_date32(known.type):
+        known = known.cast(pa.int32())
+    return size + pcodec_bytes(known.to_numpy())
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = (pa.types.is_integer, pa.types.is_floating, pa.types.is_timestamp, pa.types.is_date32)
+    return any(is_one(kind) for is_one in types)
+
+
+def is_regular(times: pa.ChunkedArray) -> bool:
+    """Whether a few different steps from one time to the next make up almost all.
+
+    >>> is_regular(pa.chunked_array([[0, 0, 60, 60, 120, 120]])), is_regular(pa.chunked_array([[0, 1, 3, 9, 27]]))
+    (True, False)
+    """
+    known = times.drop_null()
+    width = pa.int32() if pa.types.is_date32(known.type) else pa.int64()
+    steps = np.diff(known.cast(width).to_numpy()) if len(known) > 1 else np.zeros(1)
+    _, counts = np.unique(steps, return_counts=True)
+    often = np.sort(counts)[::-1][:REGULAR_STEPS].sum()
+    return bool(100.0 * often >= REGULAR_PCT * len(steps))
+
+
+def compared(book: Book, every: Sequence[Compared]) -> dict[str, float]:
+    """Write the tables of some streams; return their figures."""
+    figures: dict[str, float] = {}
+    for one in every:
+        figures[f"attributes.exact_bytes_over_best_lossless.{one.stream}"] = (
+            one.exact.total_bytes / one.best_bytes
+        )
+        figures[f"attributes.bound_bytes_over_best_lossless.{one.stream}"] = (
+            one.bound.total_bytes / one.best_bytes
+        )
+        figures[f"attributes.exact_fixed_bytes.{one.stream}"] = float(one.exact.fixed_bytes)
+        place = "order_bytes_per_row" if one.is_regular else "irregular_order_bytes_per_row"
+        figures[f"attributes.{place}.{one.stream}"] = one.order_bytes_per_row
+    over = {one.stream: (one.exact.total_bytes - one.exact.fixed_bytes) / one.best_bytes for one in every}
+    figures |= {
+        "attributes.exact_differing_values": float(sum(one.differing_values for one in every)),
+        "attributes.exact_fixed_bytes_mean": sum(one.exact.fixed_bytes for one in every) / max(1, len(every)),
+        "attributes.exact_bytes_over_best_lossless_geometric_mean": geometric_mean(
+            [one.exact.total_bytes / one.best_bytes for one in every]
+        ),
+        "attributes.exact_bytes_without_fixed_over_best_lossless_geometric_mean": geometric_mean(
+            [*over.values()]
+        ),
+        "attributes.exact_bytes_without_fixed_over_best_lossless_largest": max(over.values(), default=0.0),
+    }
+    in_order = [one.order_bytes_per_row for one in every if one.is_regular]
+    figures["attributes.order_bytes_per_row_largest"] = max(in_order, default=0.0)
+    book.table(
+        "Bytes of the newest batch",
+        ("stream", "rows", "gzip -9", *RIVALS, "ours, exact", "of it fixed", "over the best", "without fixed",
+         "ours, at the bound", "over the best", "seq and time, bytes a row"),
+        [
+            (
+                one.stream, one.rows.num_rows, one.sizes["gzip"], *(one.sizes[name] for name in RIVALS),
+                one.exact.total_bytes, one.exact.fixed_bytes, one.exact.total_bytes / one.best_bytes,
+                over[one.stream], one.bound.total_bytes, one.bound.total_bytes / one.best_bytes,
+                f"{one.order_bytes_per_row:.3f}{'' if one.is_regular else ' (irregular)'}",
+            )
+            for one in every
+        ],
+        ["The best is the smallest of xz, Parquet and pcodec, which hold no seq and may sort the rows. Fixed: footers, "
+         "log entries and schemes, no column and no synopsis."],
+    )  # fmt: skip
+    book.table(
+        "Exact bytes by column",
+        ("stream", "column", "type", "ours", "treatment", "pcodec or Parquet", "over it"),
+        [row for one in every for row in _by_column(one)],
+        ["A rival's column: pcodec or Parquet, in the order of arrival or by key, whichever is smaller; its share of "
+         "a file's footer is left out."],
+    )  # fmt: skip
+    return figures
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """
+    >>> round(geometric_mean([0.5, 2.0]), 9)
+    1.0
+    """
+    return math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
+
+
+def _by_column(one: Compared) -> Iterator[tuple[Any, ...]]:
+    orders = list(row_orders(one.rows, one.keys, one.order_columns[0] if one.order_columns else None))
+    for name in one.rows.column_names:
+        if name in ("batch", "batch_date") or (name not in one.exact.column_bytes and not one.exact.of(name)):
+            continue
+        kind = one.rows.schema.field(name).type
+        sizes = [min(_parquet_column(rows, name) for rows in orders)]
+        if _is_number(kind):
+            sizes += [pcodec_column_bytes(rows[name]) for rows in orders]
+        treatment = "synopsis sent" if one.exact.payload_bytes.get(name) else "kept"
+        ours, theirs = one.exact.of(name), min(sizes)
+        yield one.stream, name, str(kind), ours, treatment, theirs, ours / max(1, theirs)
+
+
+def _parquet_column(rows: pa.Table, name: str) -> int:
+    """Return the bytes of a column as a Parquet file, without the bytes of a file that has no rows."""
+    column = rows.select([name])
+    return parquet_bytes(column) - parquet_bytes(column.slice(0, 0))

@@ -1,0 +1,262 @@
+"""The result of a run on one screen: what was checked, what was sent and what was lost, next to gzip and xz.
+
+The first sentence says whether what arrived is right. It claims nothing that was not checked. Counts and bytes come
+from `batches`, `ledger` and `certificates`; the bytes of gzip and xz are measured on the rows of `raw`, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts import Contracts, StreamContract
+from spillway.errors import so_many
+from spillway.lossless import csv_of, gzip_bytes, xz_bytes
+from spillway.show.lines import sentences, table_lines
+from spillway.show.overview import StreamOverview, WorkloadOverview, measured_loss, stream_overviews
+from spillway.show.summary import expectation_figures, last_outcomes, last_stages
+from spillway.show.words import bytes_said, loss_said, share_said
+from spillway.store.tables import Tables
+
+MOST_LINES = 13
+"""The most lines of the screen: with what `make run` prints after it, 25."""
+MOST_NAMED = 3
+"""The most streams whose losses one sentence names."""
+GZIP, XZ = "gzip -9", "xz -9"
+RIVALS: Mapping[str, Callable[[bytes], int]] = {GZIP: gzip_bytes, XZ: xz_bytes}
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """One line of the screen: a stream, its link, and what others make of the same rows."""
+
+    seen: StreamOverview
+    link: str
+    rivals: Mapping[str, int] | None = None
+    """Bytes by rival; None: not measured, or `raw` has no longer all rows."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The screen."""
+
+    streams: tuple[StreamResult, ...]
+    expectations_failed: int = 0
+
+    @property
+    def seen(self) -> tuple[StreamOverview, ...]:
+        return tuple(one.seen for one in self.streams)
+
+    def rival_bytes(self, rival: str) -> int | None:
+        """Return what a rival makes of all streams; None if it was not measured on every one of them."""
+        sizes = [one.rivals[rival] for one in self.streams if one.rivals is not None]
+        return sum(sizes) if sizes and len(sizes) == len(self.streams) else None
+
+    def flat(self) -> dict[str, float]:
+        """Return its numbers under their names in `build/run.json`."""
+        found: dict[str, float] = {}
+        for one in self.streams:
+            name = one.seen.figures.stream
+            found |= {f"sent_bytes.{name}": one.seen.sent_bytes, f"exact_bytes.{name}": one.seen.exact_bytes}
+            for rival, size in (one.rivals or {}).items():
+                found[f"{rival.split()[0]}_bytes.{name}"] = size
+        return found
+
+
+def run_result(
+    tables: Tables,
+    contracts: Contracts,
+    streams: Iterable[str] | None = None,
+    seen: Sequence[StreamOverview] | None = None,
+    rivals: bool = False,
+) -> RunResult:
+    """Return the result of `streams` (default: all); `seen`: their overviews, if they are known.
+
+    `rivals`: also compress the rows of `raw` with gzip and xz, which takes about two seconds per MB of CSV.
+    """
+    names = list(contracts.streams) if streams is None else list(streams)
+    wanted = {name: contracts.streams[name] for name in names if name in contracts.streams}
+    if seen is None:
+        seen = stream_overviews(tables, wanted)
+    found = []
+    for one in seen:
+        contract = wanted.get(one.figures.stream)
+        if contract is None:
+            continue
+        channel = contracts.channels[contract.channel]
+        measured = rival_bytes(tables, contract) if rivals else None
+        found.append(StreamResult(one, f"{contract.channel}, {channel.capacity.stated}", measured))
+    failed = int(expectation_figures(last_outcomes(tables))["expectations.failed"])
+    return RunResult(tuple(found), failed)
+
+
+def rival_bytes(tables: Tables, contract: StreamContract) -> dict[str, int] | None:
+    """Return the bytes of each rival over the rows of all batches that were sent, a CSV file for each batch.
+
+    None if `raw` does not have all of these rows.
+    """
+    from spillway.show.recent import read_recent
+
+    recent = read_recent(tables, contract.stream)
+    sent = last_stages(recent.ledger)
+    totals = dict.fromkeys(RIVALS, 0)
+    for batch in recent.batches:
+        if batch.batch not in sent:
+            continue
+        rows = tables.at("raw", contract.stream).rows(
+            ["seq", *contract.names], batch=batch.batch, batch_date=batch.batch_date
+        )
+        if rows.num_rows != (batch.rows or 0):
+            return None
+        text = csv_of(_in_order(rows))
+        for rival, size in RIVALS.items():
+            totals[rival] += size(text)
+    return totals
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Return the rows in the order of arrival, without `seq`."""
+    return rows.take(pc.sort_indices(rows["seq"])).drop_columns(["seq"])
+
+
+def result_lines(found: RunResult) -> list[str]:
+    """Return the screen: the verdict, the sum, and a line for each stream, as many as fit into `MOST_LINES`."""
+    lines = sentences(verdict(found))
+    if not found.streams:
+        return lines
+    lines += [*sentences(summed(found)), ""]
+    table: list[str] = []
+    for shown in range(len(found.streams), 0, -1):
+        table = stream_table(found.streams[:shown])
+        if left := len(found.streams) - shown:
+            table.append(f"and {so_many(left, 'more stream')}: spillway status")
+        if len(lines) + len(table) <= MOST_LINES:
+            break
+    return [*lines, *table]
+
+
+def stream_table(streams: Sequence[StreamResult]) -> list[str]:
+    """Return a table with a line for each stream: its link, its bytes, those of rivals, and what was lost."""
+    rivals = [name for name in RIVALS if any(one.rivals is not None for one in streams)]
+    heads = ["~stream", "~link", "#rows", *(f"#{name}" for name in rivals), "#lossless", "#sent", "~lost"]
+    rows = [
+        [
+            one.seen.figures.stream,
+            one.link,
+            f"{one.seen.rows:,}",
+            *("-" if one.rivals is None else bytes_said(one.rivals[name]) for name in rivals),
+            bytes_said(one.seen.exact_bytes),
+            bytes_said(one.seen.sent_bytes),
+            lost_said(one.seen),
+        ]
+        for one in streams
+    ]
+    return table_lines(heads, rows)
+
+
+def verdict(found: RunResult) -> str:
+    """Return the sentence that says whether what arrived is right; it claims nothing that was not checked."""
+    sent = sum(one.batches for one in found.seen)
+    unchecked = sum(one.batches_unchecked for one in found.seen)
+    checked = sum(one.values_checked for one in found.seen)
+    wrong = [
+        so_many(count, one, more)
+        for count, one, more in (
+            (_outside(found), "value is outside its bound", "values are outside their bound"),
+            (sum(one.rows_missing for one in found.seen), "row is missing", "rows are missing"),
+            (found.expectations_failed, "expectation failed", "expectations failed"),
+        )
+        if count
+    ]
+    if wrong:
+        return f"WRONG: {', '.join(wrong)}. {so_many(checked, 'value')} checked; see spillway status."
+    if not sent:
+        return "Nothing was checked: no batch was sent yet."
+    batches = so_many(sent, "batch", "batches")
+    if unchecked == sent:
+        return f"Nothing was checked: of {batches} sent, none is validated. Start the DAG spillway_validate."
+    if checked:
+        said = (
+            f"{so_many(checked, 'rounded or recovered value')} checked against the source one by one, everything "
+            f"else by checksum: none outside its bound, {_missing(found)}."
+        )
+    else:
+        said = f"Everything that was sent was checked against the source by checksum: no difference, {_missing(found)}."
+    return f"{said} Not validated yet: {unchecked:,} of {batches}." if unchecked else said
+
+
+def _outside(found: RunResult) -> int:
+    return sum(one.figures.violations for one in found.seen)
+
+
+def _missing(found: RunResult) -> str:
+    """Return that nothing is missing, and what was left out on purpose."""
+    left_out = [
+        so_many(count, *words)
+        for count, *words in (
+            (sum(one.figures.rows_lost for one in found.seen), "dropped row"),
+            (
+                sum(one.figures.held_values for one in found.seen),
+                "value kept at the source",
+                "values kept at the source",
+            ),
+        )
+        if count
+    ]
+    return f"none missing except {' and '.join(left_out)}" if left_out else "none missing"
+
+
+def summed(found: RunResult) -> str:
+    """Return the sentence that says what was sent of what, and what was lost."""
+    sent = sum(one.sent_bytes for one in found.seen)
+    exact = sum(one.exact_bytes for one in found.seen)
+    sizes = [(name, found.rival_bytes(name)) for name in RIVALS]
+    rivals = ", ".join(f"{name} {bytes_said(size)}" for name, size in sizes if size is not None)
+    lost = [
+        f"{one.figures.stream} {said}"
+        for one in found.seen
+        if (said := lost_said(one, brief=True)) != "nothing"
+    ]
+    if len(lost) > MOST_NAMED:
+        lost[MOST_NAMED:] = [f"and {so_many(len(lost) - MOST_NAMED, 'more stream')}"]
+    return (
+        f"Sent {bytes_said(sent)}; sending all of it exactly takes {bytes_said(exact)}"
+        f"{f' ({rivals})' if rivals else ''}. "
+        f"Lost: {'; '.join(lost) or 'nothing'}."
+    )
+
+
+def lost_said(one: StreamOverview, brief: bool = False) -> str:
+    """Return what the destination lacks of a stream, and how far off it is; `brief` leaves out what queries get."""
+    f, parts = one.figures, []
+    if f.rows_lost:
+        said = so_many(f.rows_lost, "row")
+        parts.append(f"{said}, {queries_said(one)}" if one.rows_asked and not brief else said)
+    if f.held_values:
+        parts.append(so_many(f.held_values, "value kept at the source", "values kept at the source"))
+    there = measured_loss([one])
+    if there and not f.held_values:
+        parts.append(f"values off by {loss_said(there)} on average")
+    return "; ".join(parts) or "nothing"
+
+
+def queries_said(one: StreamOverview) -> str:
+    """Return how many of the rows that queries ask for were sent."""
+    ask = f"{so_many(one.queries, 'query', 'queries')} ask{'s' if one.queries == 1 else ''} for"
+    if one.rows_answered == one.rows_asked:
+        return f"none that its {ask}"
+    return f"{one.rows_answered:,} of {one.rows_asked:,} that its {ask} were sent"
+
+
+def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
+    """Return which share of its work each join and query did; nothing if none has done any."""
+    shares = [
+        f"{one.told.name} {share_said(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
+        for one in workloads
+        for stage in one.told.stages
+        if stage.unit in ("rows", "comparisons") and stage.offered
+    ]
+    return sentences(f"Joins and queries, share of the work done: {'; '.join(shares)}.") if shares else []

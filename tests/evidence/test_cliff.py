@@ -1,0 +1,26 @@
+"""A channel that is a little too narrow costs a little: what is lost follows what is lacking."""
+
+from __future__ import annotations
+
+import pytest
+
+from evidence.attributes.cliff import CASES, SHORTFALLS_PCT, small_trial
+from evidence.attributes.generated import Source
+
+ROUTERS = Source(
+    "miq.net", "internet", ("Router", "Response Time", "Packet Loss", "Minimum Delay", "Average Delay"), 50
+)
+WEATHER = Source("w.net", "weather", ("Location", "Temperature", "Humidity", "Wind", "Pressure"), 60)
+QUOTES = Source("q.net", "stock", ("Symbol", "Last Sale", "Net Change", "Share Volume"), 100)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("source", [ROUTERS, WEATHER, QUOTES], ids=lambda one: one.domain)
+def test_loss_is_at_most_twice_the_shortfall_and_one_frame(source: Source, case: str) -> None:
+    trial = small_trial(source, CASES[case], f"test-{source.domain}-{case}")
+    losses = trial.losses()
+    assert trial.fixed_bytes < trial.lossless_bytes
+    assert list(losses) == list(SHORTFALLS_PCT)
+    assert losses[50.0] > 0, "half of what may be shed is missing"
+    assert trial.excess_points(losses) == 0, losses
+    trial.lake.forget()

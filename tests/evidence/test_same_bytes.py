@@ -1,0 +1,56 @@
+"""Before and after at the same absolute capacities, on the smallest stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from evidence.attributes import same_bytes
+from evidence.attributes.real_streams import as_stream
+from evidence.attributes.same_bytes import Before, measure, read_before
+from spillway.errors import Refused
+
+STREAM = "seattle_days"
+
+
+@pytest.fixture(scope="module")
+def before() -> Before:
+    return read_before()[STREAM]
+
+
+@pytest.fixture(scope="module")
+def after(before: Before) -> dict[str, float]:
+    made = as_stream(STREAM)
+    return measure((made.contract, made.files), before)
+
+
+def test_file_of_the_old_revision_has_every_evidence_stream() -> None:
+    found = read_before()
+    assert len(found) == 20
+    assert all(one.offered_bytes for one in found.values())
+
+
+def test_less_is_lost_at_the_bytes_that_the_old_revision_offered(
+    before: Before, after: dict[str, float]
+) -> None:
+    errors = [name for name in after if name.startswith("error_pct.")]
+    assert len(errors) == len(same_bytes.SYNOPSES) * len(same_bytes.CAPACITIES_PCT)
+    assert not [name for name in errors if after[name] > before.figures[name]]
+    assert [name for name in errors if after[name] < before.figures[name]]
+
+
+def test_classes_of_columns_and_fixed_bytes_add_up_to_all_bytes(
+    before: Before, after: dict[str, float]
+) -> None:
+    for one in (before.figures, after):
+        columns = sum(one[f"bytes_per_row.{kind}"] for kind in same_bytes.CLASSES) * one["rows"]
+        footers = one["fixed_bytes_per_file.footer"] * one["files"]
+        logs = one["fixed_bytes_per_batch.log_and_metadata"] * len(before.offered_bytes)
+        assert columns + footers + logs == pytest.approx(one["offered_bytes"], abs=1)
+
+
+def test_stream_with_other_rows_than_the_old_revision_had_is_refused(before: Before) -> None:
+    made = replace(as_stream(STREAM), rows=as_stream(STREAM).rows.slice(1))
+    with pytest.raises(Refused, match="rows that the old revision was measured on"):
+        measure((made.contract, made.files), before)

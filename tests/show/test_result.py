@@ -1,0 +1,257 @@
+"""The last screen: a verdict that claims only what was checked, in 25 lines, next to gzip and xz of the same rows."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import lzma
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.levers.sifters.logs import logged
+from tests.pipeline.streams import SITES, World, json_lines, sites
+from tests.show.test_overview import FIGURES, TEMP, WEATHER
+
+from spillway.demo.run import where_to_look
+from spillway.engine import InProcess
+from spillway.lossless import csv_of
+from spillway.show.explain import WorkloadExplanation
+from spillway.show.lines import PAGE
+from spillway.show.overview import StreamOverview, WorkloadOverview
+from spillway.show.result import (
+    GZIP,
+    MOST_LINES,
+    XZ,
+    RunResult,
+    StreamResult,
+    lost_said,
+    result_lines,
+    rival_bytes,
+    run_result,
+    verdict,
+    workload_lines,
+)
+from spillway.show.stages import StageSum
+
+SENT = replace(
+    WEATHER, rows=26_115, exact_bytes=247_000, sent_bytes=142_000, batches=12, values_checked=235_035,
+    attributes=(replace(TEMP, absent=0),),
+)  # fmt: skip
+"""A stream of 12 batches, all validated; its values are off by 0.3 % on average."""
+EXACT = replace(SENT, attributes=(), figures=replace(FIGURES, stream="stocks"), values_checked=0)
+
+
+def screen(*streams: StreamOverview, failed: int = 0) -> str:
+    found = RunResult(tuple(StreamResult(one, "messages, 12 kB/month") for one in streams), failed)
+    return " ".join(" ".join(result_lines(found)).split())
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A stream that was shed and is not validated yet."""
+    found = World.begin(InProcess(), tmp_path, SITES, capacity="3 kbps")
+    found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    found.shed()
+    found.train("sites")
+    found.shed()
+    return found
+
+
+def result(world: World) -> RunResult:
+    return run_result(world.tables.now(), world.contracts)
+
+
+def test_first_sentence_convinces() -> None:
+    assert screen(SENT).startswith(
+        "235,035 rounded or recovered values checked against the source one by one, everything else by checksum: "
+        "none outside its bound, none missing. Sent 142 kB; sending all of it exactly takes 247 kB"
+    )
+
+
+def test_values_outside_their_bound_rows_missing_and_failed_expectations_come_first() -> None:
+    outside = replace(SENT, figures=replace(FIGURES, violations=3))
+    assert screen(outside).startswith("WRONG: 3 values are outside their bound. 235,035 values checked")
+    assert screen(replace(SENT, rows_missing=1)).startswith("WRONG: 1 row is missing.")
+    assert screen(SENT, failed=2).startswith("WRONG: 2 expectations failed.")
+    both = replace(outside, rows_missing=7)
+    assert "3 values are outside their bound, 7 rows are missing" in screen(both)
+    for wrong in (outside, both):
+        assert "none outside" not in screen(wrong)
+        assert "none missing" not in screen(wrong)
+
+
+def test_nothing_is_claimed_of_batches_that_were_not_validated() -> None:
+    none = replace(SENT, batches_unchecked=12, values_checked=0)
+    assert screen(none).startswith("Nothing was checked: of 12 batches sent, none is validated.")
+    assert "none missing" not in screen(none)
+    some = replace(SENT, batches_unchecked=2)
+    assert "Not validated yet: 2 of 12 batches." in screen(some)
+    wrong = replace(none, figures=replace(FIGURES, violations=1))
+    assert screen(wrong).startswith("WRONG: 1 value is outside its bound")
+
+
+def test_a_run_that_sent_nothing_says_so() -> None:
+    assert result_lines(RunResult(())) == ["Nothing was checked: no batch was sent yet."]
+
+
+def test_exact_streams_lost_nothing() -> None:
+    assert lost_said(EXACT) == "nothing"
+    assert screen(EXACT).startswith(
+        "Everything that was sent was checked against the source by checksum: no difference, none missing."
+    )
+    assert "Lost: nothing." in screen(EXACT)
+    assert "Lost: weather values off by 0.3 % on average." in screen(EXACT, SENT)
+
+
+def test_dropped_rows_and_values_at_the_source_are_no_part_of_none_missing() -> None:
+    dropped = replace(EXACT, figures=replace(FIGURES, rows_lost=9_062))
+    assert "none missing except 9,062 dropped rows." in screen(dropped)
+    held = replace(SENT, figures=replace(FIGURES, held_values=1))
+    assert "none missing except 1 value kept at the source." in screen(held)
+    assert "1 value kept at the source" in lost_said(held)
+    assert "off by" not in lost_said(held), "a mean over absent values is no error of those that are there"
+
+
+def test_queries_are_served_or_it_is_said_how_far() -> None:
+    dropped = replace(
+        EXACT, figures=replace(FIGURES, rows_lost=9), queries=6, rows_asked=40, rows_answered=40
+    )
+    assert lost_said(dropped) == "9 rows, none that its 6 queries ask for"
+    assert lost_said(replace(dropped, rows_answered=31)) == (
+        "9 rows, 31 of 40 that its 6 queries ask for were sent"
+    )
+
+
+def test_screen_has_25_lines_and_fits_the_page(tmp_path: Path, world: World) -> None:
+    wide = replace(
+        SENT, figures=replace(FIGURES, stream="s" * 20, rows_lost=123_456), queries=12, rows_asked=10_000,
+        rows_answered=9_999,
+    )  # fmt: skip
+    sizes = {GZIP: 123_456_789, XZ: 123_456_789}
+    four = [
+        StreamResult(replace(wide, figures=replace(wide.figures, stream=f"stream_{at}")), "l" * 24, sizes)
+        for at in range(4)
+    ]
+    lines = result_lines(RunResult(tuple(four)))
+    figures = {"expectations.run": 520, "expectations.failed": 0, "seconds.total": 120.0}
+    queries = workload_lines([workload(f"mean_response_{at}", stage("rows", 9, 4)) for at in range(6)])
+    last = ["", *lines, *queries, "", *where_to_look(world.settings, figures, ["weather"])]
+    assert len(last) <= 25
+    assert max(map(len, lines)) <= PAGE
+    many = result_lines(RunResult(tuple(four * 5)))
+    assert len(many) <= MOST_LINES
+    shown = sum(line.startswith("stream_") for line in many)
+    assert shown >= 1
+    assert many[-1] == f"and {20 - shown} more streams: spillway status"
+
+
+def test_bytes_of_rivals_stand_only_where_they_were_measured() -> None:
+    measured = StreamResult(SENT, "messages, 12 kB/month", {GZIP: 328_000, XZ: 265_000})
+    both = " ".join(result_lines(RunResult((measured, StreamResult(EXACT, "satellite, 2.4 kbps")))))
+    assert "328 kB" in both
+    assert "(gzip" not in both, "a sum over some of the streams would be compared with all of them"
+    alone = " ".join(result_lines(RunResult((measured,))))
+    assert "(gzip -9 328 kB, xz -9 265 kB)" in alone
+    assert RunResult((measured,)).flat()["xz_bytes.weather"] == 265_000
+
+
+def test_a_real_run_claims_nothing_before_it_is_validated(world: World) -> None:
+    assert verdict(result(world)).startswith("Nothing was checked: of 1 batch sent, none is validated.")
+    world.validate()
+    proofs = [row for row in world.rows("certificates") if row["attribute"]]
+    values = sum(row["shed_values"] + row["rounded_values"] for row in proofs)
+    assert values > 0
+    assert verdict(result(world)).startswith(f"{values:,} rounded or recovered values checked")
+    assert "none missing" in verdict(result(world))
+    world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 120)))
+    world.shed()
+    assert verdict(result(world)).endswith("Not validated yet: 1 of 2 batches.")
+
+
+def test_bytes_sent_and_exact_are_those_of_the_ledger(world: World) -> None:
+    (one,) = result(world).seen
+    last = [
+        row
+        for row in world.rows("ledger")
+        if (row["stage"], row["unit"], row["dimension_kind"]) == ("sent", "rows", "total")
+    ]
+    assert [one.sent_bytes, one.exact_bytes] == [last[0]["bytes_kept"], last[0]["bytes_offered"]]
+    assert one.rows == 330
+
+
+def test_recovered_rows_that_are_gone_turn_the_verdict(world: World) -> None:
+    world.validate()
+    world.tables.now().at("recovered", "sites").delete(batch=1)
+    assert verdict(result(world)).startswith("WRONG: 330 rows are missing.")
+
+
+def test_joins_and_queries_say_which_share_of_their_work_was_done() -> None:
+    query = stage("rows", 40_000, 17_480)
+    whole = stage("rows", 3_000, 3_000)
+    join = stage("comparisons", 1_000, 261)
+    told = [
+        workload("mean_response", query),
+        workload("quotes", whole),
+        workload("pairs", join),
+        workload("idle"),
+    ]
+    assert " ".join(" ".join(workload_lines(told)).split()) == (
+        "Joins and queries, share of the work done: mean_response 43.7 % of rows; quotes 100 % of rows; "
+        "pairs 26.1 % of comparisons."
+    )
+    assert workload_lines([workload("idle")]) == []
+
+
+def stage(unit: str, offered: int, handed_on: int) -> StageSum:
+    return StageSum(
+        "quality", unit, "", 2, offered, handed_on, 0, offered - handed_on, 0, offered - handed_on
+    )
+
+
+def workload(name: str, *stages: StageSum) -> WorkloadOverview:
+    return WorkloadOverview(WorkloadExplanation(name, ("network",), "", (), stages))
+
+
+def test_rivals_compress_the_rows_that_came_a_file_for_each_batch(world: World) -> None:
+    world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 120)))
+    world.shed()
+    contract = world.contracts.stream("sites")
+    sizes: Mapping[str, int] | None = rival_bytes(world.tables.now(), contract)
+    texts = []
+    for batch in (1, 2):
+        rows = world.at("raw", "sites").rows(["seq", *contract.names], batch=batch).sort_by("seq")
+        texts.append(csv_of(rows.drop_columns(["seq"])))
+    assert sizes == {
+        GZIP: sum(len(gzip.compress(text, 9, mtime=0)) for text in texts),
+        XZ: sum(
+            min(len(lzma.compress(text, preset=preset)) for preset in (9, 9 | lzma.PRESET_EXTREME))
+            for text in texts
+        ),
+    }
+    back = [row for text in texts for row in csv.DictReader(io.StringIO(text.decode()))]
+    assert [row["site"] for row in back] == [row["site"] for row in sites(0, 450)]
+    assert [float(row["temp"]) if row["temp"] else None for row in back] == [
+        row["temp"] for row in sites(0, 450)
+    ]
+
+
+def test_rivals_are_not_measured_on_a_part_of_the_rows(world: World) -> None:
+    world.tables.now().at("raw", "sites").delete(batch=1)
+    assert rival_bytes(world.tables.now(), world.contracts.stream("sites")) is None
+
+
+def test_rows_that_no_query_asks_for_are_said_to_be_that(tmp_path: Path) -> None:
+    sifted = logged(InProcess(), tmp_path, capacity="2.5 kbps")
+    (one,) = result(sifted).streams
+    lines = [
+        row
+        for row in sifted.rows("ledger")
+        if (row["dimension_kind"], row["unit"], row["subject"]) == ("query", "rows", "logs")
+    ]
+    assert one.seen.queries == 3
+    assert one.seen.rows_asked == sum(row["offered"] for row in lines) > 0
+    assert one.seen.rows_answered == sum(row["kept"] for row in lines)
+    assert f"{one.seen.figures.rows_lost:,} rows" in lost_said(one.seen)
