@@ -143,8 +143,8 @@ def _shed(
         # what does not fit and is queued keeps those behind it waiting
         for stream in (one for one, found in through.items() if not found):
             later = [batch for group in queues[stream][1:] for batch in group]
-            behind = [batch for batch in later if not _sent_before(tables, stream, [batch])]
-            faults.attempt(stream, "queue", partial(_unpin, tables, behind), behind)
+            unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, unsent), unsent)
         went = [stream for stream, found in through.items() if found]
         queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
     if aside:
