@@ -95,6 +95,10 @@ class Batch:
     attempts: int = 0
     reason: str | None = None
     rate_note: str | None = None
+    event_end: datetime | None = None
+    """The end of its event time: the next batch covers the time from there."""
+    sent_with: int | None = None
+    """The first of the batches that it is sent together with, in one file; None: it is sent alone."""
     beside_bytes: int | None = None
     """What its files of `raw` took beside the stream's columns when they were written, with what logs say of them."""
     sent_whole: str | None = None

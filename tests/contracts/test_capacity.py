@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from spillway.contracts import read_channel
-from spillway.contracts.capacity import parse_capacity, shannon_kbps
+from spillway.contracts import read_channel, read_stream
+from spillway.contracts.capacity import SizeShape, parse_capacity, shannon_kbps
 from spillway.contracts.quota import Quota
+from spillway.contracts.shapes import Report
 from spillway.errors import ContractError, Refused
+
+RIVER: dict[str, Any] = {
+    "stream": "river",
+    "channel": "uplink",
+    "source": {"kind": "files"},
+    "attributes": [
+        {"name": "at", "type": "timestamp", "role": "order"},
+        {"name": "level", "type": "double"},
+    ],
+}
 
 
 @pytest.mark.parametrize(
@@ -126,3 +137,43 @@ def test_a_capacity_that_makes_no_sense_is_refused_by_its_field(stated: Any, fie
 def test_a_bandwidth_of_nothing_carries_nothing_and_is_refused(bandwidth: float) -> None:
     with pytest.raises(Refused, match="`bandwidth_khz` must be above 0"):
         shannon_kbps(bandwidth, 20)
+
+
+@pytest.mark.parametrize(
+    ("stated", "size"),
+    [("1 MB", 1_000_000), ("2 KiB", 2048), (5000, 5000), ("8 bits", 1), ("1.5 kB", 1500)],
+)
+def test_a_size_is_read_as_whole_bytes(stated: Any, size: int) -> None:
+    report = Report("river.yaml")
+    assert (SizeShape().read(stated, "until_bytes", report), report.problems) == (size, [])
+
+
+@pytest.mark.parametrize(
+    ("stated", "sentence"),
+    [
+        ("1", "`batching.until_bytes` must be a number with a unit of size, got '1'; write 1 MB"),
+        ("-1 MB", "`batching.until_bytes` must be above 0, got '-1 MB'; write 1 MB"),
+        ("0 MB", "`batching.until_bytes` must be above 0, got '0 MB'; write 1 MB"),
+        (True, "`batching.until_bytes` must be a number with a unit of size, got True; write 1 MB"),
+        (
+            "1 MB/day",
+            "`batching.until_bytes` must be a number with a unit of size, got '1 MB/day'; write 1 MB",
+        ),
+        (None, "`batching.until_bytes` must be a number with a unit of size, got None; write 1 MB"),
+    ],
+)
+def test_a_size_that_is_none_is_refused_with_its_value(stated: Any, sentence: str) -> None:
+    with pytest.raises(ContractError) as refused:
+        read_stream({**RIVER, "batching": {"until_bytes": stated}}, "river.yaml")
+    assert sentence in str(refused.value)
+
+
+def test_how_long_small_batches_wait_has_defaults_and_is_read_strictly() -> None:
+    assert read_stream(RIVER).batching is None
+    found = read_stream({**RIVER, "batching": {}}).batching
+    assert found is not None
+    assert (found.until_bytes, found.until_seconds) == (1_000_000, 3600.0)
+    with pytest.raises(ContractError) as refused:
+        read_stream({**RIVER, "batching": {"until_secs": 60, "until_seconds": 0}}, "river.yaml")
+    assert "did you mean until_seconds?" in str(refused.value)
+    assert "`batching.until_seconds` must be a number above 0" in str(refused.value)

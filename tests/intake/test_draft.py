@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.contracts import StreamContract, read_stream
+from spillway.contracts.sections import Batching
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import ContractError, SpillwayError
@@ -443,3 +444,24 @@ def test_parts_of_time_are_searched_for_once_per_column(
     path.write_text("\n".join(["at,a,b,c", *rows]) + "\n")
     new_contract(path)
     assert sorted(searched) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rows", "waits"),
+    [(9, 100, True), (60, 100, False), (0.001, 60_000, False)],
+    ids=["a quarter of an hour", "more than an hour", "a quarter of an hour that is large"],
+)
+def test_a_draft_lets_small_files_that_arrive_more_often_than_hourly_wait_for_each_other(
+    tmp_path: Path, seconds: float, rows: int, waits: bool
+) -> None:
+    start = datetime(2026, 3, 2, tzinfo=UTC)
+    lines = [
+        json.dumps(
+            {"device": f"d{i % 4}", "at": (start + timedelta(seconds=seconds * i)).isoformat(), "v": i / 7}
+        )
+        for i in range(rows)
+    ]
+    sample = tmp_path / "docks.json"
+    sample.write_text("\n".join(lines))
+    found = drafted(sample).batching
+    assert found == (Batching(until_bytes=1_000_000, until_seconds=3600.0) if waits else None)

@@ -203,7 +203,7 @@ def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
 
     world.deliver("a.json", lines(range(3)))
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "rate_of", failing)
+        patch.setattr(into_raw, "time_covered", failing)
         for _ in range(3):
             assert "`_delta_log` must be a log" in world.fails()
     assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 0)]
@@ -214,7 +214,7 @@ def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
 def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = into_raw.rate_of
+    whole = into_raw.time_covered
 
     def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
         if batch.batch == 1:
@@ -224,7 +224,7 @@ def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
     world.deliver("2026-01-01/a.json", lines(range(3)))
     world.deliver("2026-01-02/b.json", lines(range(3, 6)))
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "rate_of", failing)
+        patch.setattr(into_raw, "time_covered", failing)
         assert "batch 1 could not be written and is tried once more: `at` must be kind" in world.fails()
         assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 1), (TAKEN_IN, 0)]
         assert "batch 1 failed a second time and is set aside: `at` must be kind" in world.fails()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.intake.landing_world import CONTRACT, LandingWorld, contract
+from tests.intake.landing_world import CONTRACT, START, LandingWorld, contract
 
+from spillway.batch import RECORDED
 from spillway.intake.rate import covered
+from spillway.store.batches import save_batches
 
 EVENT = {"rate": {"from": "event_time"}}
 QUARTER = np.repeat(np.arange(0, 900, 9), 10)
@@ -96,9 +99,12 @@ def test_a_few_tuples_that_come_unevenly_cover_all_of_their_time() -> None:
 
 
 def test_a_rest_that_was_waited_for_counts_and_a_late_delivery_does_not(tmp_path: Path) -> None:
-    """Eight hours, a rest of eight, and a quarter as many in two more, of a batch that took a day to arrive."""
+    """Eight hours, a rest of eight, and a quarter as many in two more, of a batch that took a day to arrive.
+
+    The batches before them have other events: these ones cover what their own tuples span.
+    """
     world = timed(tmp_path)
-    world.deliver("2026-03-01/a.json", at(every(60, 10, world.now)))
+    world.deliver("2026-03-01/a.json", at(every(60, 10, world.now + timedelta(days=30))))
     world.take_in()
     world.later(86_400)
     start = world.now - timedelta(hours=20)
@@ -221,9 +227,131 @@ def test_event_time_and_arrival_that_disagree_by_ten_times_are_told_by_name(tmp_
     assert "write `rate: {from: arrival}`" in world.said[-1]
     assert "history" not in (batch.rate_note or "")
     world.later(2000)
-    world.deliver("c.json", at(every(1, 100, world.now)))
+    world.deliver("c.json", at(every(0.5, 198, start)))
     (batch,) = world.take_in()
-    assert "event time says that it covers 100 s, its files arrived within 2,061 s" in (batch.rate_note or "")
+    assert "event time says that it covers 99 s, its files arrived within 2,061 s" in (batch.rate_note or "")
+
+
+def test_a_quarter_hourly_delivery_covers_the_quarter_though_its_last_event_comes_earlier(
+    tmp_path: Path,
+) -> None:
+    """Forty devices report once in a quarter, within its first 636 s: the time between two deliveries is 900 s."""
+    world = timed(tmp_path)
+    start = world.now
+    for quarter in range(4):
+        moments = every(636 / 39, 40, start + quarter * timedelta(minutes=15))
+        world.deliver(f"{quarter}.json", at(moments))
+        world.take_in()
+        world.later(900 - 61)
+    first, *others = (batch.seconds_covered for batch in world.batches())
+    assert first == pytest.approx(636 * 40 / 39), "the first batch has only its own span and one step"
+    assert others == [900.0] * 3
+    assert [batch.rate_note for batch in world.batches()] == [None] * 4
+
+
+def test_one_moment_after_another_covers_the_time_between_them(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    start = world.now
+    for minutes in (0, 5, 10):
+        world.deliver(f"{minutes}.json", at([start + timedelta(minutes=minutes)] * 8))
+        world.take_in()
+    assert [batch.seconds_covered for batch in world.batches()] == [300.0] * 3
+    assert world.batches()[0].rate_note == "it has no rate of its own: the last known one, of batch 2"
+
+
+@pytest.mark.parametrize(
+    ("begin", "seconds"),
+    [(-3600, 900.0), (-899, 900.0), (-450, 900.0), (0, 900.0), (1, 901.0), (600, 1500.0)],
+    ids=["late", "about the same time", "half of it new", "in turn", "a second later", "after a rest"],
+)
+def test_a_batch_covers_its_own_span_or_the_longer_time_since_the_one_before(
+    tmp_path: Path, begin: int, seconds: float
+) -> None:
+    """`begin`: seconds between the end of the time of the first batch and the begin of the second."""
+    world = timed(tmp_path)
+    world.deliver("a.json", at(every(9, 100, world.now)))
+    world.deliver("b.json", b"")
+    world.take_in()
+    world.deliver("c.json", at(every(9, 100, START + timedelta(seconds=900 + begin))))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == seconds
+
+
+def test_a_late_batch_leaves_the_next_one_the_time_since_the_newest(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    for name, begin in (("a", 0), ("late", -86_400), ("b", 1200)):
+        world.deliver(f"{name}.json", at(every(9, 100, START + timedelta(seconds=begin))))
+        world.take_in()
+    assert [batch.seconds_covered for batch in world.batches()] == [900.0, 900.0, 1200.0]
+
+
+def test_silence_of_days_counts_for_one_day(tmp_path: Path) -> None:
+    """A link that was silent for a week cannot send a week's bytes at once."""
+    world = timed(tmp_path)
+    for day in (0, 7):
+        world.deliver(f"{day}.json", at(every(9, 100, START + timedelta(days=day))))
+        world.take_in()
+        world.later(7 * 86_400)
+    assert [batch.seconds_covered for batch in world.batches()] == [900.0, 900.0 + 86_400.0]
+    assert [batch.rate_note for batch in world.batches()] == [None, None]
+
+
+def test_one_clock_that_is_ahead_takes_no_time_from_the_batches_after_it(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    ahead = START + timedelta(days=900)
+    for quarter in range(3):
+        moments = [*every(9, 100, START + quarter * timedelta(minutes=15)), *([ahead] if not quarter else [])]
+        world.deliver(f"{quarter}.json", at(moments))
+        world.take_in()
+    assert [batch.seconds_covered for batch in world.batches()][1:] == [900.0, 900.0]
+
+
+def test_files_of_one_run_and_dates_of_one_run_cover_their_time_once(tmp_path: Path) -> None:
+    """Two files of a date are one batch; the batch of the next date covers the time from the end of the first."""
+    world = timed(tmp_path)
+    for name, hour in (("2026-03-02/a", 0), ("2026-03-02/b", 1), ("2026-03-03/c", 24)):
+        world.deliver(f"{name}.json", at(every(36, 100, START + timedelta(hours=hour))))
+    first, second = world.take_in()
+    assert (first.seconds_covered, second.seconds_covered) == (7200.0, 23 * 3600.0)
+
+
+def test_a_batch_that_is_written_again_covers_the_same_time(tmp_path: Path) -> None:
+    """A run that died left it recorded; a batch that was taken in meanwhile is later, and changes nothing of it."""
+    world = timed(tmp_path)
+    for quarter in range(3):
+        world.deliver(f"{quarter}.json", at(every(9, 60, START + quarter * timedelta(minutes=15))))
+        world.take_in()
+    before = world.batches()
+    recorded = replace(
+        before[1], status=RECORDED, rows=None, rate_note=None, event_end=None, seconds_covered=61.0
+    )
+    save_batches(world.tables, [recorded])
+    world.take_in()
+    assert [b.seconds_covered for b in world.batches()] == [b.seconds_covered for b in before]
+    assert [b.event_end for b in world.batches()] == [b.event_end for b in before]
+
+
+def test_rows_that_were_refused_and_other_streams_do_not_move_the_end_of_a_batch(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    world.deliver("a.json", at(every(9, 100, START)))
+    refused = json.dumps({"router": None, "at": (START + timedelta(days=1)).isoformat(), "delay_ms": 1.0})
+    world.deliver("b.json", at(every(9, 100, START + timedelta(minutes=15))) + refused.encode() + b"\n")
+    world.take_in()
+    other = timed(tmp_path, stream="others", source={"kind": "files", "path": "delays", "format": "json"})
+    other.take_in()
+    world.deliver("c.json", at(every(9, 100, START + timedelta(minutes=30))))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 900.0
+
+
+def test_batches_of_before_the_end_was_kept_leave_the_next_its_own_span(tmp_path: Path) -> None:
+    world = timed(tmp_path)
+    world.deliver("a.json", at(every(9, 60, START)))
+    (batch,) = world.take_in()
+    save_batches(world.tables, [replace(batch, event_end=None)])
+    world.deliver("b.json", at(every(9, 60, START + timedelta(minutes=15))))
+    (batch,) = world.take_in()
+    assert batch.seconds_covered == 540.0
 
 
 def test_history_that_is_delivered_at_once_is_told_as_that(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from spillway.errors import Refused, SpillwayError
 from spillway.intake import into_raw, repeats, window
 from spillway.intake.alike import repeated_seqs
 from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
-from spillway.intake.rate import rate_of
+from spillway.intake.rate import time_covered
 from spillway.intake.repeats import (
     compared_by,
     filter_before,
@@ -438,10 +438,10 @@ def test_no_row_that_came_late_past_the_filter_is_denied(
     def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
         if batch.batch == 2:
             raise SpillwayError("`at` must be kind, got unkind; mend it")
-        return rate_of(tables, of, batch, *more)
+        return time_covered(tables, of, batch, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "rate_of", failing)
+        patch.setattr(into_raw, "time_covered", failing)
         for day, ats in enumerate((range(3), range(3, 6), range(6, 9)), 1):
             world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
         assert "batch 2 could not be written" in world.fails()

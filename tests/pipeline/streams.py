@@ -205,9 +205,14 @@ class World:
         path.write_bytes(content)
         return path
 
-    def shed(self, channel: str = "narrow", dates: tuple[date, date] | None = None) -> list[Batch]:
+    def shed(
+        self, channel: str = "narrow", dates: tuple[date, date] | None = None, at_once: bool = False
+    ) -> list[Batch]:
         run = f"run {len(self.said)}"
-        return bring_through(self.tables, self.engine, self.contracts, channel, run, self.said.append, dates)
+        say = self.said.append
+        return bring_through(
+            self.tables, self.engine, self.contracts, channel, run, say, dates, at_once=at_once
+        )
 
     def sketch(self, channel: str = "narrow", dates: tuple[date, date] | None = None) -> int:
         return sketch_channel(self.tables, self.engine, self.contracts, channel, self.said.append, dates)

@@ -34,6 +34,7 @@ from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.attributes.row_order import row_orders
 from evidence.attributes.single_ways import single_ways
+from evidence.attributes.small_batches import small_batches
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
@@ -89,6 +90,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= counted_over_file_bytes(streams, landed, contracts.channels)
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
     found |= real_streams(book)
+    found |= small_batches(book)
     lab = brought_through(rooms())
     found |= bounds_kept_every_way(lab, lab.stream)
     lab.lake.forget()

@@ -28,6 +28,11 @@ def add_run(commands: Any) -> None:
         "queries, validate. Exits with 1 if a stream fails, a file is refused whole or a batch exceeds its channel.",
         ["spillway run", "spillway run --stream weather", "spillway run --channel cellular --engine spark"],
     )
+    made.add_argument(
+        "--now",
+        action="store_true",
+        help="also send batches that wait to be sent together (batching: in a contract)",
+    )
     which = made.add_mutually_exclusive_group()
     which.add_argument("--stream", help="only this stream; others on its channel keep their part")
     which.add_argument("--channel", help="only the streams of this channel")
@@ -73,7 +78,7 @@ def _run(asked: argparse.Namespace) -> int:
     red: list[str] = []
     try:
         with engine_of(asked) as engine:
-            run_through(tables, engine, contracts, streams, run_id, progress.detail)
+            run_through(tables, engine, contracts, streams, run_id, progress.detail, asked.now)
     except SpillwayError as problem:
         red = str(problem).splitlines()
     metrics = after_run(tables, contracts, progress.detail, red, run_id)

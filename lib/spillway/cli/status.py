@@ -90,6 +90,11 @@ def _run(asked: argparse.Namespace) -> int:
         say_line("\nQuotas")
     for quota in found.quotas:
         say_line(quota.sentence)
+    together = [stream.waiting_together for stream in found.streams if stream.waiting_together is not None]
+    if together:
+        say_line("\nWaiting to be sent together (spillway run --now sends them)")
+    for waiting in together:
+        say_line(waiting.sentence)
     say_line(f"\nLast validated: {said(found.validated_at)}")
     for shortage in found.shortages:
         label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"

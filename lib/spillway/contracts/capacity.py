@@ -51,6 +51,7 @@ _AMOUNT = (
 _SIZE = re.compile(_AMOUNT)
 _EXPRESSION = re.compile(_AMOUNT + r"(?:/\s*|p(?=s\b)|(?<=\s)per\s+)(?P<period>[a-z]+)\s*")
 _POSITIVE = r"(?=[0-9.]*[1-9])([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?"
+_SIZE_PATTERN = rf"^\s*\+?{_POSITIVE}\s*{_UNIT}\s*$"
 
 
 def _pattern(periods: Iterable[str]) -> str:
@@ -92,12 +93,40 @@ class CapacityShape:
                 for name in names
             }
             forms.append(_form(properties, names))
-        size = {"type": "string", "pattern": rf"^\s*\+?{_POSITIVE}\s*{_UNIT}\s*$"}
+        size = {"type": "string", "pattern": _SIZE_PATTERN}
         burst = {"type": "string", "pattern": _pattern(p for p in _SECONDS if p not in MEAN_SECONDS)}
         spending = {"carry_over_pct": {"type": "number", "minimum": 0, "maximum": 100}, "burst": burst}
         forms.append(_form({"quota": size, "per": {"const": "hour"}}, _QUOTA))
         forms.append(_form({"quota": size, "per": {"enum": list(MEAN_SECONDS)}, **spending}, _QUOTA))
         return {"anyOf": forms}
+
+
+@dataclass(frozen=True)
+class SizeShape:
+    """A size as people write it, or a whole number of bytes; read as whole bytes.
+
+    >>> SizeShape().read("1.5 MB", "until_bytes", Report("river.yaml"))
+    1500000
+    """
+
+    remedy: str = "write 1 MB"
+
+    def read(self, value: object, path: str, report: Report) -> Any:
+        words = f"{value} B" if isinstance(value, int) and not isinstance(value, bool) else value
+        found = _SIZE.fullmatch(words) if isinstance(words, str) else None
+        if not found:
+            return report.add(path, "be a number with a unit of size", value, self.remedy)
+        try:
+            size = _bits(found, path, self.remedy) / 8
+        except Refused as refused:
+            problem = refused.problem
+            return report.add(path, problem.rule, problem.value, problem.remedy)
+        if not 1 <= size < 1 << 63:
+            return report.add(path, "be at least one byte and a size that files may have", value, self.remedy)
+        return math.ceil(size)
+
+    def json_schema(self) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "pattern": _SIZE_PATTERN}, {"type": "integer", "minimum": 1}]}
 
 
 def parse_capacity(expression: object) -> float:

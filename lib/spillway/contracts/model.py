@@ -41,6 +41,7 @@ from spillway.contracts.levers import (
 from spillway.contracts.row_rules import RowRule, row_rule_problems, rules_of_rows
 from spillway.contracts.sections import (
     BadRecords,
+    Batching,
     Duplicates,
     FrameLength,
     Rate,
@@ -199,6 +200,12 @@ class StreamContract(Subject):
         Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"
     )
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
+    batching: Batching | None = rule(
+        Maybe(Record(Batching)),
+        "small batches that wait to be sent together: each batch sent alone costs 1 to 2 kB for its file and log; the "
+        "rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch waits",
+        None,
+    )
     on_overflow: str = rule(
         Choice(("fail", "queue")),
         "a batch that does not fit although all that may be shed is shed; fail: it is sent, the shortfall is recorded, "

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from spillway.contracts.capacity import SizeShape
 from spillway.contracts.shapes import (
     METHODS,
     PERCENT,
@@ -125,7 +126,9 @@ class Rate:
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
-        "event_time: tuples over the span of `order`; arrival: over the span of arrival; declared",
+        "event_time: tuples over the time from the end of the batch before to the batch's own end, by `order` (silence "
+        "before it counts for at most a day; a late batch covers what its own tuples span); arrival: tuples over the "
+        "time since the files before arrived; declared: tuples_per_second",
         "event_time",
         yaml="from",
     )
@@ -157,6 +160,22 @@ class Rate:
             },
             "else": {"properties": {"tuples_per_second": {"type": "null"}}},
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batching:
+    """How long batches wait in `raw` to be sent together, in one file and one commit for each batch date."""
+
+    until_bytes: int = rule(
+        SizeShape(),
+        "send the waiting batches once they have at least this size in raw, for example 1 MB",
+        1_000_000,
+    )
+    until_seconds: float = rule(
+        Number(above=0, most=31_622_400),
+        "or once the oldest waiting batch of a batch date was taken in this long ago",
+        3600.0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

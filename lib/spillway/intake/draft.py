@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -26,6 +27,8 @@ from spillway.contracts.model import TYPES
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import Refused, safely
+from spillway.intake.order_unit import SECONDS_PER, to_steps
+from spillway.intake.rate import covered
 from spillway.intake.roles import (
     ODD_SHARE,
     SampleColumn,
@@ -47,6 +50,7 @@ _FORMATS = {
 _WRAPPER_ENDINGS = (".gz", ".zst")
 _SAMPLE_BYTES = 4 << 20
 _SAMPLE_ROWS = 20_000
+_SMALL_BYTES = 1_000_000
 # in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
 _TEXT_TYPES = ("integer", "double", "date", "timestamp", "boolean")
 _EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
@@ -79,6 +83,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
         *(_attribute(column, order, keys) for column in columns),
         f"channel: {channel}  # one of channels.yaml",
         _rate(order),
+        *_batching(order, path),
         "mode: observe  # plans and accounts, drops nothing; then: shed",
         _levers(columns, order, keys),
     ]
@@ -326,6 +331,32 @@ def _rate(order: SampleColumn) -> str:
     if order.type in ("timestamp", "date") or order.unit is not None:
         return "rate: {from: event_time}  # or {from: declared, tuples_per_second: ...}"
     return "rate: {from: arrival}  # or {from: declared, tuples_per_second: ...}"
+
+
+def _batching(order: SampleColumn, path: Path) -> list[str]:
+    """Return the line that lets small batches wait for each other, if files like this arrive more often than hourly."""
+    seconds = _span_seconds(order)
+    if path.stat().st_size >= _SMALL_BYTES or seconds is None or seconds > 3600:
+        return []
+    told = (
+        f"a file spans {seconds:,.0f} s: batches are sent together, for each sent alone costs 1 to 2 kB more"
+    )
+    return [f"batching: {{until_bytes: 1 MB, until_seconds: 3600}}  # {told}; null: at once"]
+
+
+def _span_seconds(order: SampleColumn) -> float | None:
+    """Return the time that the sample's rows span; None if it is not known."""
+    if order.type == "timestamp":
+        moments, step = order.values.cast(pa.timestamp("us")).cast(pa.int64()), 1e-6
+    elif order.type == "integer" and order.unit is not None:
+        moments, step = order.values, SECONDS_PER[order.unit]
+    else:
+        return None
+    values = np.asarray(moments.drop_null())
+    if order.type == "integer" and order.unit is not None:
+        values = to_steps(values, order.unit)
+    found = covered(values)
+    return None if found is None else found * step
 
 
 def _word(text: str) -> str:

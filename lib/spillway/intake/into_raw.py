@@ -21,7 +21,7 @@ from spillway.intake.fates import Fate
 from spillway.intake.first_time import without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
 from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
-from spillway.intake.rate import HISTORY_NOTE, rate_of, rated_batches
+from spillway.intake.rate import HISTORY_NOTE, newest_end, rated_batches, time_covered
 from spillway.intake.read_again import note_read_again
 from spillway.intake.repeats import Repeated, keep_states
 from spillway.intake.replayed import originals_of
@@ -188,15 +188,17 @@ def _published(
         own = [part for part in parsed if part.batch == number]
         notes = _noted(contract, own, rows + (len(again.rows) if again else 0))
         ledger += _lines(contract, one, rows, notes, again, files[number])
-        seconds, note = rate_of(tables, contract, one.batch, rows, rated)
+        end_before = partial(newest_end, tables, stream, number, list(written.values()))
+        time = time_covered(tables, contract, one.batch, rows, rated, end_before)
         done = one.batch.becomes(
             clock(),
             status=TAKEN_IN,
             rows=rows,
             rejected=sum(one.reasons.values()),
             deduplicated=_delivered_before(contract, one.batch) + (len(again.rows) if again else 0),
-            seconds_covered=seconds,
-            rate_note=note,
+            seconds_covered=time.seconds,
+            rate_note=time.note,
+            event_end=time.event_end,
             beside_bytes=_beside(contract, files[number]),
             attempts=0,
             reason=None,

@@ -1,10 +1,16 @@
 """The time that a batch covers, and so its rate: robust against single clocks, told where it is doubtful.
 
-`event_time`: k moments over a span stand for span k/(k-1), for the last step's tuples take one step more. So that one
-clock that says 1970, or one late tuple of last week, changes nothing, the span is compared with that of the tuples but
-for the outermost 1 % on either side (at least one of them), scaled up to all of them. Where all tuples cover more than
-1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long a
-one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
+`event_time`: a batch covers the time from the end of the newest batch before it to its own end, and never less than its
+own tuples span. So a delivery every 15 minutes covers 15 minutes, although its last event comes before the quarter is
+over. Silence before a batch counts for at most a day (`MOST_SILENCE`): a link that was silent for a week cannot send a
+week's bytes at once. A batch that ends no later than a batch before it (late, replayed or out of order) covers what its
+own tuples span, as the first batch of a stream does.
+
+What tuples span: k moments over a span stand for span k/(k-1), for the last step's tuples take one step more. So that
+one clock that says 1970, or one late tuple of last week, changes nothing, the span is compared with that of the tuples
+but for the outermost 1 % on either side (at least one of them), scaled up to all of them. Where all tuples cover more
+than 1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long
+a one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
 beside a day's: where less than a quarter of the tuples lie beyond a gap that is more than half as long as what the
 others span, only these others count, scaled up to all. A stream that rests within a batch looks the same; it is told by
 the files, which took as long to arrive as the tuples span: the channel had that time, and all of it counts. Of history
@@ -34,6 +40,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spillway.batch import RECORDED, Batch
 from spillway.contracts import StreamContract
@@ -48,18 +55,39 @@ OUTER_SHARE = 0.01
 STRETCH, STRETCH_OF_FEW = 1.25, 8.0
 GAP, FEW = 0.5, 0.25
 """The gap, over what the others span, and the tuples beyond it, over all, from and up to which these do not count."""
+MOST_SILENCE = timedelta(days=1)
+"""The longest time without events before a batch that counts as covered by it."""
 DISAGREE = 10.0
 HISTORY_NOTE = "history that was delivered at once?"
 HISTORY = timedelta(days=1)
 """What ended so long before it arrived is history delivered at once: its arrival says nothing of its rate."""
 
 
+class Span(NamedTuple):
+    """The seconds that tuples span (None: they have one moment only), and the last moment that counts."""
+
+    seconds: float | None
+    end: int
+
+
 def covered(order: Moments, arrived_within: float | None = None) -> float | None:
-    """Seconds, where `order` counts seconds, that these tuples cover; None where they know but one moment."""
+    """Return the seconds, where `order` counts seconds, that these tuples span; None for a single moment."""
+    found = span_of(order, arrived_within)
+    return None if found is None else found.seconds
+
+
+def span_of(order: Moments, arrived_within: float | None = None) -> Span | None:
+    """Return what these tuples span without odd clocks and late tuples; None where there is no tuple.
+
+    >>> span_of(np.append(np.arange(900), 2**40)).end
+    899
+    """
+    if not len(order):
+        return None
     every = np.sort(order, kind="stable")
     order = every if _took_as_long(every, arrived_within) else _together(every)
-    seconds = _without_outermost(order)
-    return None if seconds is None else seconds * (len(every) / len(order))
+    seconds, end = _without_outermost(order)
+    return Span(None if seconds is None else seconds * (len(every) / len(order)), end)
 
 
 def _took_as_long(order: Moments, seconds: float | None) -> bool:
@@ -80,18 +108,19 @@ def _together(order: Moments) -> Moments:
     return order
 
 
-def _without_outermost(order: Moments) -> float | None:
-    whole = _seconds(order)
+def _without_outermost(order: Moments) -> Span:
+    whole, last = _seconds(order), int(order[-1])
     outer = max(1, int(len(order) * OUTER_SHARE))
     if whole is None or len(order) < 2 * outer + 2:
-        return whole
+        return Span(whole, last)
     inner = order[outer:-outer]
     robust = _seconds(inner)
     if robust is None:
         # one moment and odd tuples around it: of many tuples no rate, of few the rate of all
-        return None if outer > 1 else whole
+        return Span(None, int(inner[-1])) if outer > 1 else Span(whole, last)
     robust = robust * len(order) / len(inner)
-    return robust if whole > robust * (STRETCH + STRETCH_OF_FEW / len(order)) else whole
+    is_stretched = whole > robust * (STRETCH + STRETCH_OF_FEW / len(order))
+    return Span(robust, int(inner[-1])) if is_stretched else Span(whole, last)
 
 
 def _seconds(order: Moments) -> float | None:
@@ -110,29 +139,78 @@ class Rated(NamedTuple):
     seconds: float
 
 
-def rate_of(
-    tables: Tables, contract: StreamContract, batch: Batch, rows: int, known: Callable[[], Sequence[Rated]]
-) -> tuple[float | None, str | None]:
-    """Seconds that a batch of so many tuples covers, by the contract's `rate`, and what is to be known of them.
+class TimeCovered(NamedTuple):
+    """The seconds that a batch covers (None: unknown), a note on them, and the end of its event time."""
 
-    `batch.seconds_covered` is the time its files took to arrive, where that is known.
+    seconds: float | None = None
+    note: str | None = None
+    event_end: datetime | None = None
+
+
+def time_covered(
+    tables: Tables,
+    contract: StreamContract,
+    batch: Batch,
+    rows: int,
+    known: Callable[[], Sequence[Rated]],
+    end_before: Callable[[], datetime | None] = lambda: None,
+) -> TimeCovered:
+    """Return the time that a batch of `rows` tuples covers, by the contract's `rate`.
+
+    `batch.seconds_covered` is the time its files took to arrive, if that is known. `end_before` returns the end of the
+    newest batch before it.
     """
     if not rows:
-        return None, None
+        return TimeCovered()
     if contract.rate.from_ == "declared":
-        return rows / float(contract.rate.tuples_per_second or 1.0), None
+        return TimeCovered(rows / float(contract.rate.tuples_per_second or 1.0))
     arrival = batch.seconds_covered
-    seconds, note = arrival, None
+    found = TimeCovered(arrival)
     if contract.rate.from_ == "event_time":
         order, unit = _order(tables, contract, batch)
         if unit is None:
-            return _rate_without_unit(contract, batch, rows, known(), arrival)
-        step = SECONDS_PER[unit]
-        found = covered(order, arrival and round(arrival / step))
-        seconds = None if found is None else found * step
-        if seconds is not None and arrival is not None:
-            note = _disagreement(seconds, arrival, float(np.median(order)) * step, batch)
-    return (seconds, note) if seconds is not None else borrowed(contract, batch, rows, known(), arrival)
+            return TimeCovered(*_rate_without_unit(contract, batch, rows, known(), arrival))
+        found = _by_event_time(order, SECONDS_PER[unit], batch, arrival, end_before)
+    if found.seconds is not None:
+        return found
+    return TimeCovered(*borrowed(contract, batch, rows, known(), arrival), found.event_end)
+
+
+def _by_event_time(
+    order: Moments,
+    step: float,
+    batch: Batch,
+    arrival: float | None,
+    end_before: Callable[[], datetime | None],
+) -> TimeCovered:
+    """Return the time covered by event times; `step` is their unit in seconds, `arrival` the seconds of arrival."""
+    span = span_of(order, arrival and round(arrival / step))
+    if span is None:
+        return TimeCovered()
+    own = None if span.seconds is None else span.seconds * step
+    end, before = _moment(span.end * step), end_before()
+    since = end - before if end is not None and before is not None and end > before else None
+    seconds = own
+    if since is not None:
+        longest = timedelta(seconds=own or 0.0) + MOST_SILENCE
+        seconds = max(own or 0.0, min(since, longest).total_seconds())
+        if since > longest:
+            return TimeCovered(seconds, None, end)
+    note = None
+    if seconds is not None and arrival is not None:
+        note = _disagreement(seconds, arrival, float(np.median(order)) * step, batch)
+    return TimeCovered(seconds, note, end)
+
+
+def newest_end(tables: Tables, stream: str, before: int, others: Iterable[Batch] = ()) -> datetime | None:
+    """Return the latest end of event time of the stream's batches with a number below `before`.
+
+    `others` are batches that are not saved yet.
+    """
+    stored = tables.at("batches").rows(["event_end"], stream=stream, batch=Between(high=before - 1))
+    ends = [pc.max(stored["event_end"]).as_py()]
+    ends += [one.event_end for one in others if one.batch < before]
+    return max((end for end in ends if end is not None), default=None)
 
 
 def _rate_without_unit(
@@ -215,7 +293,7 @@ def _disagreement(seconds: float, arrival: float, middle: float, batch: Batch) -
 
 def _moment(epoch_seconds: float) -> datetime | None:
     try:
-        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=epoch_seconds)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=round(epoch_seconds * 1e6))
     except OverflowError:
         return None
 

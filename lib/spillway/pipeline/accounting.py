@@ -73,11 +73,12 @@ def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
     return max(0, all_crossing(drafts, batch.batch) - held - payloads)
 
 
-def collect_more(way: WayDown, drafts: Measurable, batch: Batch) -> str:
-    """Return what to do if a batch does not fit because of its fixed bytes; empty if they are not the reason."""
-    seconds = batch.seconds_covered or 1.0
-    fixed, allowed = fixed_bytes(way, drafts, batch), batch.allowed_kbps * 125.0 * seconds
-    if way.contract.width == "declared" or all_crossing(drafts, batch.batch) - fixed > allowed:
+def collect_more(way: WayDown, drafts: Measurable) -> str:
+    """Return what to do if batches do not fit because of their fixed bytes; empty if they are not the reason."""
+    allowed = way.batches[0].allowed_kbps * 125.0 * seconds_of(way.batches)
+    fixed = sum(fixed_bytes(way, drafts, batch) for batch in way.batches)
+    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    if way.contract.width == "declared" or crossing - fixed > allowed:
         return ""
     return (
         f"; {fixed:,} bytes of the batch are fixed (footers, log entries, metadata), and it may send {allowed:,.0f}: "
@@ -148,22 +149,34 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
         whole = sum(raw_bytes.values()) + around
         fixed = fixed_bytes(way, drafts, batch)
         too_many = _too_many(way, drafts, batch)
-        why = f"no lever works on it{collect_more(way, drafts, batch)}" if too_many else ""
+        why = f"no lever works on it{collect_more(way, drafts)}" if too_many else ""
         rows += _sent(batch, drafts, offered, whole, too_many, why, fixed)
     return [*rows, *_sent_before(tables, way)]
 
 
-def sent_kbps(way: WayDown, drafts: Measurable, batch: Batch) -> float:
-    """The measured rate of all that crosses; of a stream that counts declared bits, the planned one."""
+def sent_kbps(way: WayDown, drafts: Measurable) -> float:
+    """Return the measured rate of all that crosses of the way's batches, over the time that they cover together.
+
+    Of a stream that counts declared bits it is the planned rate.
+    """
     if way.contract.width == "declared":
-        offered = way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
-        return offered.rate_kbps
-    return all_crossing(drafts, batch.batch) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+        rates = [(way.plans[-1].offers_on(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
+        if len(rates) == 1:
+            return rates[0]
+        kbits = (rate * seconds_of([batch]) for rate, batch in zip(rates, way.batches, strict=True))
+        return math.fsum(kbits) / seconds_of(way.batches)
+    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    return crossing * 8.0 / 1000.0 / seconds_of(way.batches)
+
+
+def seconds_of(batches: Iterable[Batch]) -> float:
+    """Return the time that batches of one stream cover one after another."""
+    return math.fsum(batch.seconds_covered or 0.0 for batch in batches) or 1.0
 
 
 def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
     """About how many rows there is no room for, of a batch that no lever works on; each lever counts its own."""
-    sent = sent_kbps(way, drafts, batch)
+    sent = sent_kbps(way, drafts)
     if way.plans or way.contract.mode == "observe" or sent <= batch.allowed_kbps:
         return 0
     rows = drafts.sent.rows(batch.batch)

@@ -1,9 +1,10 @@
 """What the destination is told beside what is sent, where it is elsewhere: with it, recovery there needs nothing else.
 
 A row of `told` a batch: the batch as it will be, the facts that it was shed with (once a training, without their
-evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. It lies
-there before `transmitted` does: whoever sees a transmitted row can recover it. Where source and destination are one
-place, there is nothing to tell.
+evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. The
+rows of batches that are sent together are one file, which is compressed as a whole. It lies there before `transmitted`
+does: whoever sees a transmitted row can recover it. Where source and destination are one place, there is nothing to
+tell.
 
 `tables_there` is how whoever is at the destination opens what lies there: `batches`, `models` and the levers' tables
 are made of what was told, in memory; `transmitted` and the synopses that were sent lie there themselves.
@@ -26,6 +27,7 @@ from spillway.levers.protocol import Plan
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.commits import commit_bytes
+from spillway.store.drafts import share_out
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file
 
@@ -45,13 +47,20 @@ class ToldBatch:
 
     @property
     def size(self) -> int:
-        """Return the bytes that cross: the file that `tell` writes for this batch alone, and its commit."""
-        rows = pa.table({"batch": [self.batch], "payload": [self.payload]})
-        folder = f"{blobs.MEMORY}{TOLD}"
-        one = write_file(folder, {"stream": self.stream}, rows.schema, [rows])
-        assert one is not None, "a table of one row is a file"
-        blobs.remove(f"{folder}/{one.path}")
-        return one.size + commit_bytes([one])
+        """Return the bytes that cross if `tell` writes it alone."""
+        return told_sizes([self])[self.batch]
+
+
+def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
+    """Return by batch its share of the bytes that cross: the one file that `tell` writes of all, and its commit."""
+    if not told:
+        return {}
+    rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
+    folder = f"{blobs.MEMORY}{TOLD}"
+    one = write_file(folder, {"stream": told[0].stream}, rows.schema, [rows])
+    assert one is not None, "a table with rows is a file"
+    blobs.remove(f"{folder}/{one.path}")
+    return share_out(one.size + commit_bytes([one]), {each.batch: len(each.payload) for each in told})
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
@@ -59,7 +68,11 @@ def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]
     if tables.settings.destination == tables.settings.lake:
         return []
     known = _known_versions(tables, batches)
-    return [_told(tables, batch, levers, known) for batch in batches]
+    found = [_told(tables, batch, levers, known) for batch in batches]
+    # the rows of several batches are alike: the file's compression finds that only in what is stored, not deflated
+    level = 9 if len(batches) == 1 else 0
+    payloads = [zlib.compress(json.dumps(one, default=_spelled).encode(), level) for one in found]
+    return [ToldBatch(b.stream, b.batch, one) for b, one in zip(batches, payloads, strict=True)]
 
 
 def tell(tables: Tables, told: Sequence[ToldBatch]) -> None:
@@ -85,11 +98,14 @@ def tables_there(settings: Settings) -> Tables:
     return there
 
 
-def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]) -> ToldBatch:
+def _told(
+    tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]
+) -> dict[str, _Rows]:
     # who took it in, and when, is nothing recovery needs, and would make every run cross another size
     day = datetime.combine(batch.batch_date, time(), UTC)
     row = {**batch.row(), "run_id": "", "created_at": day, "updated_at": day, "status": DONE, "files": []}
-    del row["revision"], row["raw_leaving"], row["validated_revision"], row["spends_on"]
+    for name in ("revision", "raw_leaving", "validated_revision", "event_end", "sent_with", "spends_on"):
+        del row[name]
     told: dict[str, _Rows] = {"batches": [row]}
     facts: list[Mapping[str, Any]] = []
     for name, version in sorted(batch.models.items()):
@@ -101,7 +117,8 @@ def _told(tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[t
     for plan in levers.values():
         for table, rows in plan.told().items():
             told[table] = [row for row in rows if row["batch"] == batch.batch]
-    return ToldBatch(batch.stream, batch.batch, zlib.compress(json.dumps(told, default=_spelled).encode(), 9))
+    # a column that a row does not have is null there
+    return {table: [{n: v for n, v in one.items() if v is not None} for one in told[table]] for table in told}
 
 
 def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, int]]:

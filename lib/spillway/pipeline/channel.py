@@ -29,6 +29,7 @@ def bring_through(
     say: Say = lambda _: None,
     dates: tuple[date, date] | None = None,
     only: Collection[str] | None = None,
+    at_once: bool = False,
 ) -> list[Batch]:
     """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
 
@@ -36,6 +37,7 @@ def bring_through(
     shed though something new cannot be taken in. But a stream in which another run was quicker is left to that run from
     there on: taken up again at a later step, it would be taken from a run that is ahead, and each would have given way
     to the other. `only`: of these streams; the others keep the part of the channel that their last offer gives them.
+    `at_once`: no batch waits to be sent together with later ones.
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
@@ -43,9 +45,8 @@ def bring_through(
     if dates is None:
         faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
     going_on = streams.keys() - faults.gave_way
-    done = shed_channel(
-        tables, engine, contracts, channel, say, dates, faults, lambda batch: batch.stream in going_on
-    )
+    mine = lambda batch: batch.stream in going_on  # noqa: E731
+    done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
     now = tables.now()
     for stream in sorted(going_on - faults.gave_way):
         settle_batches(now, stream)

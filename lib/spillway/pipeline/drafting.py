@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, StoreFault
-from spillway.levers.pieces import pieces
-from spillway.levers.protocol import OVERHEAD, Drafted, Lever, Plan
+from spillway.levers.pieces import MOST_ROWS, pieces
+from spillway.levers.protocol import OVERHEAD, Drafted, FramePart, Lever, Plan
 from spillway.pipeline.accounting import (
     SENT,
     SENT_BEFORE,
     account,
     crossing_bytes,
     drafted_by,
+    seconds_of,
     stages_of_old,
 )
-from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of
+from spillway.pipeline.across import TOLD, ToldBatch, tell, told_of, told_sizes
 from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import bytes_as_written
 from spillway.pipeline.stages import LayAside, SendDown
@@ -56,16 +58,12 @@ class Drafts:
 def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     """Apply the decisions piece by piece; nothing of it is in any table yet."""
     contract, stream = way.contract, way.contract.stream
-    cut = {batch.batch: pieces(batch) for batch in way.batches}
+    cut = shared_pieces(way.batches)
     held: dict[str, Table] = {}
 
     def pieces_for(table: Table) -> list[Piece]:
         fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
-        return [
-            Piece({**fixed, "batch_date": str(batch.batch_date)}, batch.batch, piece)
-            for batch in way.batches
-            for piece in cut[batch.batch]
-        ]
+        return [Piece({**fixed, "batch_date": str(day)}, *first, tuple(more)) for day, (first, *more) in cut]
 
     aside: dict[tuple[int, str], Draft] = {}
     levers = way.batches[0].levers
@@ -77,7 +75,7 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
                 make = LayAside(way.down, ordinal, table)
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
-        told = {one.batch: one.size for one in told_of_way(tables, way)}
+        told = told_sizes(told_of_way(tables, way))
         out, group = held["transmitted"], contract.row_group_tuples
         send = SendDown(way.down, columns)
         sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
@@ -87,6 +85,24 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
             held[found.table].discard(found)
         raise
     return Drafts(sent, aside, held, told)
+
+
+def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]]:
+    """Return what each file of these batches holds: a batch date, and slices of one batch or several.
+
+    Small batches of one date share a file. A file holds at most `MOST_ROWS`, as one of a single batch does.
+    """
+    found: list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]] = []
+    rows = 0
+    for batch in batches:
+        for piece in pieces(batch):
+            more = piece[-1].to_seq - piece[0].from_seq + 1
+            if not found or found[-1][0] != batch.batch_date or rows + more > MOST_ROWS:
+                found.append((batch.batch_date, []))
+                rows = 0
+            found[-1][1].append((batch.batch, piece))
+            rows += more
+    return found
 
 
 def levers_of_streams() -> list[str]:
@@ -143,19 +159,21 @@ def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
 
 def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
     """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
-    around, exact = {}, {}
+    if way.contract.width == "declared":
+        return Again(aims, tried)
+    names = [*OVERHEAD, *way.contract.names]
+    beside, sizes = 0, dict.fromkeys(names, 0)
     for batch in way.batches:
-        if way.contract.width == "declared":
-            continue
-        columns = drafts.sent.column_bytes(batch.batch, [*OVERHEAD, *way.contract.names])
+        columns = drafts.sent.column_bytes(batch.batch, names)
         told = drafts.told_bytes.get(batch.batch, 0)
-        beside = crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
-        around[batch.batch] = max(0, beside) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
-        rows = max(1, drafts.sent.rows(batch.batch))
-        exacts = [plan.exact_columns(batch.batch) for plan in way.plans]
-        shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
-        exact[batch.batch] = {name: size * 8.0 / rows for name, size in columns.items() if name not in shed}
-    return Again(aims, tried, around, exact)
+        beside += crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
+        sizes = {name: size + columns[name] for name, size in sizes.items()}
+    around = max(0, beside) * 8.0 / 1000.0 / seconds_of(way.batches)
+    rows = max(1, sum(drafts.sent.rows(number) for number in way.numbers))
+    exacts = [plan.exact_columns(number) for plan in way.plans for number in way.numbers]
+    shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
+    exact = {name: size * 8.0 / rows for name, size in sizes.items() if name not in shed}
+    return Again(aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact))
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:

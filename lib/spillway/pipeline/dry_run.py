@@ -110,7 +110,7 @@ def _run(
             train_stream(memory, alone, stream, say)
         except SpillwayError as problem:
             waiting[stream] = f"it is untrained, and nothing can be learned from this batch alone: {problem}"
-    shed_channel(memory, engine, alone, channel, say)
+    shed_channel(memory, engine, alone, channel, say, at_once=True)
     through: dict[str, Batch] = {}
     for stream in chosen:
         now = memory.now()

@@ -15,6 +15,7 @@ from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import landed
 from spillway.intake.rate import rated_batches
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
+from spillway.pipeline.batching import waiting_to_be_sent
 from spillway.pipeline.exemptions import exemption_of
 from spillway.pipeline.facts import untrained
 from spillway.pipeline.workloads import chosen_workloads, waits
@@ -27,9 +28,12 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
     """Whether a run would find work: a file to deal with, or a batch that is not done and can be carried on.
 
     What waits for somebody is no work: a file that is refused or has not settled, a batch that was set aside, one whose
-    rate nothing tells, one whose stream is not trained.
+    rate nothing tells, one whose stream is not trained. Nor is a batch that waits to be sent together with later ones,
+    until its time is over.
     """
-    begun = load_batches(tables, contract.stream, status=PENDING)
+    together = waiting_to_be_sent(tables, contract, now or utc_now())
+    mine = together.batches if together is not None else ()
+    begun = [b for b in load_batches(tables, contract.stream, status=PENDING) if b.batch not in mine]
     quick = {batch.status for batch in begun if not waits_for_a_rate(batch)}
     slow = [batch for batch in begun if waits_for_a_rate(batch)]
     rated = rated_batches(tables, contract.stream) if slow else []

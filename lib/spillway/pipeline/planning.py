@@ -52,26 +52,29 @@ def plan_all(
     room: Room,
     runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
     again: Again | None = None,
+    loads: Mapping[str, Mapping[int, Load]] | None = None,
 ) -> list[WayDown]:
     """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
 
-    A lever at the same place on the way of several streams plans for all of them at once.
+    A lever at the same place on the way of several streams plans for all of them at once. `loads`: by stream and batch,
+    what is known of loads already.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     ways: list[WayDown] = []
     for (stream, _), batches in runs.items():
         contract = room.contracts.streams[stream]
-        loads = {batch.batch: measure_load(tables, contract, batch) for batch in batches}
+        known = (loads or {}).get(stream, {})
+        mine = {b.batch: known.get(b.batch) or measure_load(tables, contract, b) for b in batches}
         if again is not None:
-            loads |= {n: replace(loads[n], fixed_kbps=kbps) for n, kbps in again.fixed_kbps.items()}
+            mine |= {n: replace(mine[n], fixed_kbps=kbps) for n, kbps in again.fixed_kbps.items()}
             for n, widths in again.exact_widths.items():
-                loads[n] = replace(loads[n], widths_bits={**loads[n].widths_bits, **widths})
+                mine[n] = replace(mine[n], widths_bits={**mine[n].widths_bits, **widths})
         days = sorted({batch.batch_date for batch in batches})
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
         sent_columns = SentColumns(frozenset(["seq", *contract.names]), stretches)
         down = Down(raw, (), len(contract.attributes), sent_columns)
-        ways.append(WayDown(contract, tuple(batches), loads, (), down))
+        ways.append(WayDown(contract, tuple(batches), mine, (), down))
     for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
         here = {
             i: way.batches[0].levers[ordinal - 1]
@@ -79,10 +82,10 @@ def plan_all(
             if len(way.batches[0].levers) >= ordinal
         }
         for name in sorted(set(here.values())):
-            mine = [i for i, other in here.items() if other == name]
-            works = [_work(tables, ways[i], name, ordinal, again or Again()) for i in mine]
+            places = [i for i, other in here.items() if other == name]
+            works = [_work(tables, ways[i], name, ordinal, again or Again()) for i in places]
             plans = lever(name).plan(room, works)
-            for i, plan in zip(mine, plans, strict=True):
+            for i, plan in zip(places, plans, strict=True):
                 way = ways[i]
                 down = replace(way.down, decisions=(*way.down.decisions, plan.decision))
                 ways[i] = replace(way, plans=(*way.plans, plan), down=down)

@@ -62,6 +62,7 @@ def resend(
             and dates[0] <= batch.batch_date <= dates[1]
             and batch.sent_whole == ASKED_AGAIN
         ),
+        at_once=True,
     )
     answers = [one.subject for one in chosen_workloads(contracts) if stream in one.inputs]
     if sent and answers:

@@ -36,8 +36,12 @@ def run_through(
     streams: Sequence[str],
     run_id: str,
     say: Say = lambda _: None,
+    at_once: bool = False,
 ) -> None:
-    """Bring what has landed of these streams through; others on their channels count with what they last offered."""
+    """Bring what has landed of these streams through; others on their channels count with what they last offered.
+
+    `at_once`: also batches that wait to be sent together with later ones.
+    """
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
@@ -52,7 +56,7 @@ def run_through(
     )  # a stream in which another run was quicker is that run's from there on
     for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
         through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(going))
-        _noted(faults, room, through)
+        _noted(faults, room, partial(through, at_once=at_once))
         sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))
         _noted(faults, "sketch", sketches)
     reading = [one.subject for one in chosen_workloads(contracts) if mine.keys() & set(one.inputs)]

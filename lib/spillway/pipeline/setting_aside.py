@@ -64,7 +64,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
         loose = [
             one.becomes(
                 now, status=TAKEN_IN, levers=(), models={}, capacity_kbps=None, trunk_kbps=None,
-                frame_origin=None, frame_tuples=None,
+                frame_origin=None, frame_tuples=None, sent_with=None,
             )
             for one in later
         ]  # fmt: skip

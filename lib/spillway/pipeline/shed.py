@@ -5,6 +5,11 @@ into drafts, files that no table has yet. All that would cross is measured, whol
 batch above its part of the channel, or one that would lose less by what its draft told, is planned again. The last
 draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
 records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
+
+Small batches of one date that waited for each other (`pipeline.batching`) go through as one group: one plan, one file a
+table, one commit. Together they fit the parts of all of them. Each keeps its own row, lines of the ledger, and
+certificates, and can be brought through again alone. A group that fails is divided, so that the batch at fault is found
+and the others are sent.
 """
 
 from __future__ import annotations
@@ -20,16 +25,18 @@ from spillway.batch import DONE, PENDING, PLANNED, RECORDED, RETIRED, SET_ASIDE,
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError, bytes_said, so_many
+from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
-from spillway.levers.protocol import Part, Room, Say
-from spillway.pipeline.accounting import SENT, collect_more, sent_kbps
+from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
+from spillway.pipeline.accounting import SENT, collect_more, seconds_of, sent_kbps
+from spillway.pipeline.batching import groups_to_send, waiting_batches, with_their_groups
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
 from spillway.pipeline.planning import WayDown, plan_all
+from spillway.pipeline.room import measure_load
 from spillway.pipeline.setting_aside import count_failures
 from spillway.pipeline.spending import parts_of_batches, with_quota_days
 from spillway.store.batches import load_batches, reserve, save_batches
@@ -53,18 +60,20 @@ def shed_channel(
     dates: tuple[date, date] | None = None,
     faults: Faults | None = None,
     only: WhichBatches = lambda _: True,
+    at_once: bool = False,
 ) -> list[Batch]:
     """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
 
     A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
-    given. `only`: of these batches those for which it holds.
+    given. `only`: of these batches those for which it holds. `at_once`: no batch waits to be sent together with later
+    ones (`batching:` of its contract); batches of given dates never do.
     """
     if channel not in contracts.channels:
         raise SpillwayError(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
     found = Faults(say) if faults is None else faults
-    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only)
+    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only, at_once)
     if faults is None:
         found.tell()
     return done
@@ -79,6 +88,7 @@ def _shed(
     dates: tuple[date, date] | None,
     faults: Faults,
     only: WhichBatches,
+    at_once: bool,
 ) -> list[Batch]:
     room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
     whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
@@ -86,7 +96,8 @@ def _shed(
     now = replace(contracts, streams=_without_levers(contracts.streams, whole))
     waiting: dict[str, list[Batch]] = {}
     for contract in now.streams_of(channel):
-        found = faults.attempt(contract.stream, "plan", partial(_ready, tables, contract, dates, say, only))
+        ready = partial(_ready, tables, contract, dates, say, only, at_once)
+        found = faults.attempt(contract.stream, "plan", ready)
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
@@ -100,18 +111,25 @@ def _shed(
             pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
     done: list[Batch] = []
     aside: set[str] = set()
-    queues: dict[str, list[Batch]] = {}
+    queues: dict[str, list[tuple[Batch, ...]]] = {}
     for stream, found in pinned.items():
         empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
         finished = faults.attempt(stream, "finish", partial(save_batches, tables, empty), empty)
         if finished is not None:
             done += finished
-            queues[stream] = [batch for batch in found if batch.rows]
+            full = [batch for batch in found if batch.rows]
+            queues[stream] = groups_to_send(tables, now.streams[stream], full)
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
-        # a batch goes on from what the one before it came to: of each stream the next, all of them planned together
-        runs = {(stream, queue[0].levers): queue[:1] for stream, queue in queues.items()}
+        # batches go on from what those before them came to: of each stream the next group, all planned together
+        runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
         told = len(faults.found)
-        ways = {way.contract.stream: way for way in _planned(room, runs, faults)}
+        loads = {
+            stream: faults.attempt(stream, "measure", partial(_group_load, room, engine, batches), batches)
+            for (stream, _), batches in runs.items()
+            if len(batches) > 1
+        }
+        able = {place: batches for place, batches in runs.items() if loads.get(place[0], {}) is not None}
+        ways = {way.contract.stream: way for way in _planned(room, able, faults, loads)}
         through = faults.each(
             "shed",
             ways,
@@ -119,14 +137,16 @@ def _shed(
             {stream: way.batches for stream, way in ways.items()},
         )
         done += [batch for found in through.values() for batch in found]
-        aside |= count_failures(
-            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told, say
-        )
+        halves = _halved(tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told)
+        first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
+        aside |= count_failures(tables, first, faults, told, say)
         # what does not fit and is queued keeps those behind it waiting
         for stream in (one for one, found in through.items() if not found):
-            later = [batch for batch in queues[stream][1:] if not _sent_before(tables, stream, [batch])]
-            faults.attempt(stream, "queue", partial(_unpin, tables, later), later)
-        queues = {stream: queues[stream][1:] for stream, found in through.items() if found}
+            later = [batch for group in queues[stream][1:] for batch in group]
+            unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, unsent), unsent)
+        went = [stream for stream, found in through.items() if found]
+        queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
     if aside:
         # what waited behind a batch that is set aside now goes on without it
         behind = lambda batch: (  # noqa: E731
@@ -134,15 +154,76 @@ def _shed(
             and only(batch)
             and (dates is None or dates[0] <= batch.batch_date <= dates[1])
         )
-        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind)
+        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind, True)
     return done
 
 
+def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
+    """Return what batches that are sent together put on the channel: by batch the mean of all of them.
+
+    Their columns take fewer bytes in one file than in the files of `raw`, and there is one footer. So they are drafted
+    as they are, and measured.
+    """
+    tables: Tables = room.tables  # type: ignore[assignment]
+    contract = room.contracts.streams[batches[0].stream]
+    seconds, rows = seconds_of(batches), max(1, sum(batch.rows or 0 for batch in batches))
+    if contract.width == "declared":
+        load = measure_load(tables, contract, batches[0])
+        return dict.fromkeys((b.batch for b in batches), replace(load, tuples_per_second=rows / seconds))
+    unshed = replace(contract, levers=())
+    (way,) = plan_all(
+        replace(room, contracts=replace(room.contracts, streams={contract.stream: unshed})),
+        {(contract.stream, ()): tuple(replace(batch, levers=(), models={}) for batch in batches)},
+    )
+    drafts = draft(tables, engine, way)
+    try:
+        columns = [*OVERHEAD, *contract.names]
+        sizes = [drafts.sent.column_bytes(batch.batch, columns) for batch in batches]
+        widths = {name: sum(one[name] for one in sizes) * 8.0 / rows for name in columns}
+        fixed = told_by(way, drafts, {}, {}).fixed_kbps
+    finally:
+        drafts.discard()
+    return {number: Load(widths, rows / seconds, kbps) for number, kbps in fixed.items()}
+
+
+def _halved(
+    tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
+) -> dict[str, list[tuple[Batch, ...]]]:
+    """Return the two halves of each group that failed for a reason of its own since `told` faults were known.
+
+    So a batch that cannot be sent keeps no other back. The fault is left to the half that has it.
+    """
+    halves: dict[str, list[tuple[Batch, ...]]] = {}
+    for fault in list(faults.found[told:]):
+        group = groups.get(fault.stream, ())
+        failed = len(group) > 1 and fault.batches == tuple(batch.batch for batch in group)
+        if not failed or not is_its_own(fault.problem) or fault.stream in halves:
+            continue
+        middle = len(group) // 2
+        apart = [batch.becomes(utc_now(), sent_with=group[0].batch) for batch in group[:middle]]
+        apart += [batch.becomes(utc_now(), sent_with=group[middle].batch) for batch in group[middle:]]
+        saved = faults.attempt(fault.stream, "divide", partial(save_batches, tables, apart), apart)
+        if saved is not None:
+            faults.found.remove(fault)
+            halves[fault.stream] = [tuple(saved[:middle]), tuple(saved[middle:])]
+    return halves
+
+
 def _ready(
-    tables: Tables, contract: StreamContract, dates: tuple[date, date] | None, say: Say, only: WhichBatches
+    tables: Tables,
+    contract: StreamContract,
+    dates: tuple[date, date] | None,
+    say: Say,
+    only: WhichBatches,
+    at_once: bool,
 ) -> list[Batch]:
-    """The stream's batches that can go on."""
-    return _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
+    """Return the stream's batches that can go on."""
+    able = _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
+    together = None if at_once or dates else waiting_batches(tables, contract, able, utc_now())
+    if together is None:
+        return able
+    say(together.sentence)
+    return [batch for batch in able if batch.batch not in together.batches]
 
 
 def _without_levers(
@@ -155,7 +236,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     """The batches to bring through, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
-        return [batch for batch in begun if not waits_for_a_rate(batch)]
+        return with_their_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
@@ -183,14 +264,18 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
 
 
 def _planned(
-    room: Room, runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]], faults: Faults
+    room: Room,
+    runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
+    faults: Faults,
+    loads: Mapping[str, Mapping[int, Load] | None],
 ) -> list[WayDown]:
     """All planned together; where that fails, each alone: parts are pinned, so that one's fault keeps no other back."""
+    known = {stream: one for stream, one in loads.items() if one is not None}
     try:
-        return plan_all(room, runs)
+        return plan_all(room, runs, loads=known)
     except Exception:
         ways = [
-            faults.attempt(place[0], "plan", partial(plan_all, room, {place: batches}), batches)
+            faults.attempt(place[0], "plan", partial(plan_all, room, {place: batches}, loads=known), batches)
             for place, batches in runs.items()
         ]
         return [way for found in ways for way in found or ()]
@@ -210,6 +295,13 @@ def _pinned(
     every = load_batches(tables, contract.stream, batch_date={batch.batch_date for batch in batches})
     latest = {b.batch_date: b for b in every if b.is_pinned and b.status != RETIRED}
     pinned: list[Batch] = []
+    groups = groups_to_send(tables, contract, batches)
+    sent_with = {
+        batch.batch: group[0].sent_with if group[0].is_pinned else group[0].batch
+        for group in groups
+        for batch in group
+        if len(group) > 1
+    }
     for batch in batches:
         if not batch.is_pinned:
             # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
@@ -236,11 +328,13 @@ def _pinned(
                 frame_origin=before.frame_origin if before is not None and goes_on else batch.first_seq,
                 frame_tuples=length,
                 sent_whole=sent_whole,
+                sent_with=sent_with.get(batch.batch),
             )
             latest[batch.batch_date] = batch
-        elif batch.status != PLANNED:
-            # a backfill that dies is pending, so that the next run finishes what is half rewritten
-            batch = batch.becomes(utc_now(), status=PLANNED)
+        elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch of a group
+            # that goes again without the others is sent alone from now on
+            batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
     now = {batch.batch: batch for batch in [*pinned, *saved]}
@@ -254,29 +348,27 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
-        why = collect_more(way, drafts, short[0]) or "; widen the channel, or let more be shed"
-        needed = sent_kbps(way, drafts, short[0])
+        why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
         drafts.discard()
-        return _queued(
-            tables, way, f"{needed:.4g} kbps do not fit into {short[0].allowed_kbps:.4g}{why}", say
-        )
+        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g}{why}", say)
     for batch in short:
         for plan in way.plans:
-            remedy = collect_more(way, drafts, batch)
-            plan.fell_short(batch.batch, sent_kbps(way, drafts, batch) - batch.allowed_kbps, remedy)
+            plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
     if short:
         many = so_many(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
     publish(tables, way, drafts, time.monotonic() - started)
-    for batch in way.batches:
-        said = "; ".join(filter(None, (plan.said(batch.batch) for plan in way.plans))) or "all kept"
-        rates = (way.loads[batch.batch].rate_kbps, sent_kbps(way, drafts, batch), batch.allowed_kbps)
-        offered, sent, allowed = (bytes_said(kbps * 125.0 * (batch.seconds_covered or 0.0)) for kbps in rates)
-        say(
-            f"{stream}: batch {batch.batch} of {batch.batch_date}: {batch.rows:,} tuples, {offered} -> {sent} of "
-            f"{allowed} that its channel carries; {said}"
-        )
+    first, last = way.batches[0], way.batches[-1]
+    said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
+    name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
+    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), seconds_of(way.batches)
+    offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
+    say(
+        f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
+        f"{offered_said} -> {sent_said} of {allowed_said} that its channel carries; {said or 'all kept'}"
+    )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
 
@@ -302,6 +394,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
                 frame_origin=None,
                 frame_tuples=None,
                 sent_whole=None,
+                sent_with=None,
                 **changes,
             )
             for batch in batches
@@ -344,10 +437,11 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
-            (way,) = plan_all(room, {(stream, levers): way.batches}, told)
+            loads = {stream: way.loads}
+            (way,) = plan_all(room, {(stream, levers): way.batches}, told, loads)
             if fitting is not None and not _worth_a_draft(way, fitting[0]):
                 bold = replace(told, fits=True)
-                (way,) = plan_all(room, {(stream, levers): way.batches}, bold)
+                (way,) = plan_all(room, {(stream, levers): way.batches}, bold, loads)
             if fitting is None:
                 what = "the channel's part" if _above(way, drafts) else "what its server takes in"
                 many = so_many(len(over), "batch", "batches")
@@ -375,7 +469,8 @@ def _leaves_absent(way: WayDown) -> bool:
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:
-    return all(sent_kbps(way, drafts, batch) >= WELL_USED * batch.allowed_kbps for batch in way.batches)
+    sent = sent_kbps(way, drafts)
+    return all(sent >= WELL_USED * batch.allowed_kbps for batch in way.batches)
 
 
 def _next_aims(
@@ -386,11 +481,12 @@ def _next_aims(
     Lower for what came out too large. What fits may aim high again: if that comes out too large, this is at hand.
     """
     found = {one.batch: max(aims[one.batch], FIRST_AIM) for one in way.batches if one.batch not in over}
+    sent = sent_kbps(way, drafts)
     for batch in (one for one in way.batches if one.batch in over):
         before = aims[batch.batch]
-        if sent_kbps(way, drafts, batch) <= batch.allowed_kbps:
+        if sent <= batch.allowed_kbps:
             continue  # a limit of a lever's own, which it knows
-        excess = sent_kbps(way, drafts, batch) / batch.allowed_kbps - 1.0
+        excess = sent / batch.allowed_kbps - 1.0
         lower = max(LEAST_AIM, before - max(LOWER, 1.5 * excess))
         found[batch.batch] = FIRST_AIM if before == 1.0 else lower
     return found
@@ -410,8 +506,9 @@ def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
 
 
 def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
-    """Batches that came out above their part."""
-    return [batch for batch in way.batches if sent_kbps(way, drafts, batch) > batch.allowed_kbps]
+    """Batches that came out above their part: of batches that are sent together all, or none."""
+    sent = sent_kbps(way, drafts)
+    return [batch for batch in way.batches if sent > batch.allowed_kbps]
 
 
 def _losing(way: WayDown, tried: Tried) -> list[int]:

@@ -20,6 +20,7 @@ from spillway.ledger import Row, difference
 from spillway.levers.asks import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.pipeline.accounting import remedy_of
+from spillway.pipeline.batching import WaitingBatches, waiting_to_be_sent
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.train import edge_of
@@ -90,6 +91,8 @@ class StreamStatus:
     waiting_since: datetime | None
     """When the oldest batch that is not done was begun."""
     last_done_at: datetime | None
+    waiting_together: WaitingBatches | None
+    """The batches that wait to be sent together with later ones, by the contract's `batching`."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         facts = _facts(contract, versions.get(stream, []))
         landing = landed(contract, tables, now)
         waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE])
+        together = waiting_to_be_sent(tables, contract, now or utc_now())
         found = StreamStatus(
             stream=stream,
             channel=contract.channel,
@@ -167,6 +171,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
             batches_over_capacity=len({row["batch"] for row in _short(recent.ledger)}),
             waiting_since=min((one.created_at for one in waiting if one.status in PENDING), default=None),
             last_done_at=held.last_done(stream),
+            waiting_together=together,
         )
         streams.append(found)
         shortages += _broken(found)
@@ -302,7 +307,8 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
         )  # fmt: skip
     # what waits for training alone has been told; once trained it waits for shedding as the rest does
     open_ones = [name for name in PENDING if not (found.untrained and name == UNTRAINED)]
-    pending = max(0, sum(found.batches.get(name, 0) for name in open_ones) - unrated)
+    together = len(found.waiting_together.batches) if found.waiting_together is not None else 0
+    pending = max(0, sum(found.batches.get(name, 0) for name in open_ones) - unrated - together)
     if pending or found.waiting_files:
         yield Shortage(
             stream, "pending", False,

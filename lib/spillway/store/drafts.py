@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,11 +20,20 @@ from spillway.store.writing import Written, write_file
 
 @dataclass(frozen=True)
 class Piece:
-    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of."""
+    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of.
+
+    `others`: more batches whose rows follow in the same file, each with what the maker knows of it.
+    """
 
     partition: Mapping[str, str]
     batch: int
     of: Any
+    others: tuple[tuple[int, Any], ...] = ()
+
+    @property
+    def slices(self) -> tuple[tuple[int, Any], ...]:
+        """All batches of the file, each with what the maker knows of it; a batch may occur more than once."""
+        return ((self.batch, self.of), *self.others)
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,28 @@ class Draft:
     """By batch, what the makers counted."""
     found: tuple[Any, ...] = ()
     """What was found of each piece's file, in the pieces' order, where that was asked for."""
+    batch_rows: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """By path of a file that several batches share, the rows of each batch."""
 
     @property
     def written(self) -> tuple[Written, ...]:
         return tuple(written for _, written in self.parts)
 
+    @property
+    def batches(self) -> frozenset[int]:
+        """The batches that have rows."""
+        return frozenset(number for piece, one in self.parts for number in self._rows(piece, one))
+
     def of(self, batch: int) -> list[Written]:
-        """The files of one batch."""
-        return [written for piece, written in self.parts if piece.batch == batch]
+        """The files of one batch; of a file that batches share, the batch's share of its bytes."""
+        return [
+            _share(written, rows, batch)
+            for piece, written in self.parts
+            if (rows := self._rows(piece, written)).get(batch)
+        ]
+
+    def _rows(self, piece: Piece, written: Written) -> Mapping[int, int]:
+        return self.batch_rows.get(written.path, {piece.batch: written.rows})
 
     def rows(self, batch: int) -> int:
         """How many rows of the batch were written."""
@@ -60,10 +83,36 @@ class Draft:
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
-        """Return the bytes that the table's log takes for the batch: its files, and its share of the commit."""
-        files = self.of(batch)
-        batches = len({piece.batch for piece, _ in self.parts})
-        return sum(map(add_bytes, files)) + -(-commit_info_bytes(files) // batches) if files else 0
+        """Return the bytes that the table's log takes for the batch: its share of its files and of the commit."""
+        numbers = self.batches
+        if batch not in numbers:
+            return 0
+        entries = (
+            share_out(add_bytes(one), self._rows(piece, one)).get(batch, 0) for piece, one in self.parts
+        )
+        return sum(entries) + share_out(commit_info_bytes(self.written), dict.fromkeys(numbers, 1))[batch]
+
+
+def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
+    """Return the share of each batch in a size, by weight; the shares add up to the size.
+
+    >>> share_out(100, {1: 1, 2: 1, 3: 1})
+    {1: 33, 2: 33, 3: 34}
+    """
+    whole, before, shares = sum(weights.values()) or 1, 0, {}
+    for batch, weight in sorted(weights.items()):
+        shares[batch] = size * (before + weight) // whole - size * before // whole
+        before += weight
+    return shares
+
+
+def _share(written: Written, rows: Mapping[int, int], batch: int) -> Written:
+    """Return what a batch has of a file."""
+    if len(rows) == 1:
+        return written
+    column_bytes = {name: share_out(size, rows)[batch] for name, size in written.column_bytes.items()}
+    size = share_out(written.size, rows)[batch]
+    return replace(written, size=size, rows=rows[batch], column_bytes=column_bytes)
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
@@ -104,17 +153,21 @@ def drafted(
     found: list[tuple[Piece, Written]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
+    shared: dict[str, Mapping[int, int]] = {}
     problem: SpillwayError | None = None
     for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
         if isinstance(made.outcome, SpillwayError):
             problem = problem or made.outcome
         elif made.outcome is not None:
             found.append((piece, made.outcome))
+            if piece.others:
+                shared[made.outcome.path] = made.rows
         checked.append(made.found)
-        into = counts.setdefault(piece.batch, {})
-        for name, count in made.counts.items():
-            into[name] = into.get(name, 0) + count
-    draft = Draft(table, tuple(found), counts, tuple(checked) if check is not None else ())
+        for number, counted in made.counts.items():
+            into = counts.setdefault(number, {})
+            for name, count in counted.items():
+                into[name] = into.get(name, 0) + count
+    draft = Draft(table, tuple(found), counts, tuple(checked) if check is not None else (), shared)
     if problem is not None:
         discard(folder, draft.written)
         raise problem
@@ -132,8 +185,11 @@ class _Made:
     """What came of a piece: its file, none where it has no rows, or why it was refused."""
 
     outcome: Written | SpillwayError | None
-    counts: Mapping[str, int]
+    counts: Mapping[int, Mapping[str, int]]
+    """By batch, what the maker counted."""
     found: Any = None
+    rows: Mapping[int, int] = field(default_factory=dict)
+    """By batch, the rows in the file."""
 
 
 def _write_piece(
@@ -145,14 +201,23 @@ def _write_piece(
     group: int | None,
     keys: Sequence[str],
 ) -> _Made:
-    counts: dict[str, int] = {}
+    counts: dict[int, dict[str, int]] = {number: {} for number, _ in piece.slices}
+    rows: dict[int, int] = {}
+
+    def tables() -> Iterator[pa.Table]:
+        for number, of in piece.slices:
+            for table in make(of, counts[number]):
+                rows[number] = rows.get(number, 0) + table.num_rows
+                yield table
+
     try:
-        rows = make(piece.of, counts)
-        written = write_file(folder, piece.partition, schema, rows, rows_in_a_group=group, keys=keys)
+        written = write_file(folder, piece.partition, schema, tables(), rows_in_a_group=group, keys=keys)
+        rows = {number: count for number, count in rows.items() if count}
         if check is None:
-            return _Made(written, counts)
+            return _Made(written, counts, None, rows)
         try:
-            return _Made(written, counts, check(piece.of, _as_listed(piece, folder, schema, written)))
+            found = check(piece.of, _as_listed(piece, folder, schema, written))
+            return _Made(written, counts, found, rows)
         except BaseException:
             discard(folder, [] if written is None else [written])
             raise

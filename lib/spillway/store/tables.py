@@ -334,15 +334,14 @@ class Table:
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
-                apart = self.contract.apart
-                others = self._others(file, where)
+                # batches that share a row group stay in one, those that lie apart stay apart
+                others, as_they_come = self._others(file, where), bool(self.contract.apart)
                 one = write_file(
                     self.path,
                     partition,
                     self.file_schema,
                     others,
-                    apart,
-                    as_they_come=bool(apart),
+                    as_they_come=as_they_come,
                     keys=keys_of(file),
                     order_stays=True,
                 )

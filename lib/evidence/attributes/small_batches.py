@@ -1,0 +1,308 @@
+"""Small batches: what a day of deliveries every 15 minutes costs, and whether it fits where the day's single file does.
+
+Forty devices report ten attributes every five minutes. The same rows arrive as one file for the day, or as 96 files.
+The 96 are brought through as they arrive, under a clock that is set, by the product's own steps on Delta tables in a
+folder. Bytes are those of the ledger: whole files, what the tables' logs say of them, and destination metadata.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from evidence.book import Book
+from spillway.batch import Batch
+from spillway.clock import use_clock
+from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
+from spillway.engine import InProcess
+from spillway.ledger import TOTAL
+from spillway.pipeline.accounting import SENT
+from spillway.pipeline.channel import bring_through
+from spillway.pipeline.train import train_stream
+from spillway.settings import Settings
+from spillway.store.files import column_bytes
+from spillway.store.tables import Between, Tables
+
+ENGINE = InProcess()
+DEVICES, MINUTES = 40, 5
+DELIVERIES = 96
+FIRST_DAY = date(2026, 3, 2)
+LEARNED_FROM, SENT_ON = FIRST_DAY, FIRST_DAY + timedelta(days=1)
+SEED = 25
+CONTRACT: dict[str, Any] = {
+    "stream": "docks",
+    "channel": "street",
+    "source": {"kind": "files", "path": "docks", "format": "csv", "settle_seconds": 0},
+    "attributes": [
+        {"name": "device", "type": "string", "role": "key"},
+        {"name": "at", "type": "timestamp", "role": "order"},
+        {"name": "temp_c", "type": "double", "error": 0.2},
+        {"name": "humidity_pct", "type": "integer", "error": 2},
+        {"name": "battery_v", "type": "double", "error": 0.005},
+        {"name": "power_w", "type": "double", "error_pct": 1.0},
+        {"name": "pressure_hpa", "type": "double", "error": 0.2},
+        {"name": "energy_wh", "type": "double", "error_pct": 0.05},
+        {"name": "bikes", "type": "integer", "role": "protected"},
+        {"name": "signal_dbm", "type": "integer", "error": 2},
+    ],
+}  # fmt: skip
+
+
+def readings(day: date) -> pa.Table:
+    """Return the rows of a day in the order in which they arrive; each day has its own seed."""
+    rng = np.random.default_rng([SEED, day.toordinal()])
+    turns = 24 * 60 // MINUTES
+    hours = np.arange(turns) * MINUTES / 60
+    device = np.arange(DEVICES)
+    walk = rng.normal(0, 0.08, (turns, DEVICES)).cumsum(axis=0)
+    temp = 12 + 6 * np.sin((hours[:, None] - 9) / 24 * 2 * np.pi) + device % 7 / 5 + walk
+    power = np.abs(80 + 25 * np.sin(hours[:, None] / 3 + device) + rng.normal(0, 4, (turns, DEVICES)))
+    bikes = np.clip(10 + rng.integers(-1, 2, (turns, DEVICES)).cumsum(axis=0), 0, 20)
+    start = datetime.combine(day, time())
+    at = [
+        start + timedelta(minutes=MINUTES * turn, seconds=float(7 * d % 240))
+        for turn in range(turns)
+        for d in device
+    ]
+    flat = {
+        "temp_c": np.round(temp, 1),
+        "humidity_pct": np.round(60 - 2 * (temp - 12) + rng.normal(0, 1, temp.shape)).astype(np.int64),
+        "battery_v": np.round(4.1 - 0.2 * hours[:, None] / 24 - device / 400, 2),
+        "power_w": np.round(power, 1),
+        "pressure_hpa": np.round(1013 + walk.mean(axis=1, keepdims=True) * 3 + device / 50, 1),
+        "energy_wh": np.round(1000 * device + power.cumsum(axis=0) * MINUTES / 60, 1),
+        "bikes": bikes,
+        "signal_dbm": -60 - device % 20 + rng.integers(-2, 3, (turns, DEVICES)),
+    }
+    columns = {"device": [f"dock-{d:03d}" for _ in range(turns) for d in device], "at": at}
+    columns |= {name: values.reshape(-1) for name, values in flat.items()}
+    return pa.table(columns)
+
+
+def csv_of(rows: pa.Table) -> bytes:
+    """Return rows as a file lands."""
+    sink = pa.BufferOutputStream()
+    pyarrow.csv.write_csv(rows, sink)
+    return bytes(sink.getvalue())
+
+
+@dataclass
+class Street:
+    """A lake in a folder with one stream on one channel, under a clock that is set."""
+
+    folder: Path
+    contract: StreamContract
+    capacity: str = "10 Mbps"
+    destination: bool = False
+    """Whether the destination is elsewhere, so that metadata for recovery crosses too."""
+
+    def __post_init__(self) -> None:
+        roots = {name: str(self.folder / name) for name in ("lake", "landing", "build")}
+        roots["destination"] = str(self.folder / "destination") if self.destination else roots["lake"]
+        self.settings = replace(Settings.in_memory("small batches"), **roots)
+        self.said: list[str] = []
+
+    @property
+    def contracts(self) -> Contracts:
+        """The stream's contract and its channel."""
+        channel = read_channel("street", {"capacity": self.capacity})
+        return Contracts({"docks": self.contract}, {"street": channel})
+
+    @property
+    def tables(self) -> Tables:
+        """The tables as they are now."""
+        return Tables(self.settings)
+
+    def deliver(self, day: date, name: str, content: bytes, moment: datetime) -> None:
+        """Write a landing file at a moment."""
+        path = self.folder / "landing" / "docks" / str(day) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.utime(path, (moment.timestamp(), moment.timestamp()))
+
+    def run(self, moment: datetime, at_once: bool = False) -> list[Batch]:
+        """Bring through what has landed, as the scheduled run of this moment does."""
+        with use_clock(lambda: moment):
+            say = self.said.append
+            return bring_through(
+                self.tables, ENGINE, self.contracts, "street", "evidence", say, at_once=at_once
+            )
+
+    def learn(self) -> None:
+        """Take in the day before as one file, train on it and send it."""
+        moment = datetime.combine(SENT_ON, time(), UTC)
+        self.deliver(LEARNED_FROM, "day.csv", csv_of(readings(LEARNED_FROM)), moment)
+        self.run(moment)
+        with use_clock(lambda: moment):
+            train_stream(self.tables, self.contracts, "docks")
+        self.run(moment, at_once=True)
+
+    def day_at_once(self) -> list[Batch]:
+        """Bring the day through as one file."""
+        moment = datetime.combine(SENT_ON + timedelta(days=1), time(), UTC)
+        self.deliver(SENT_ON, "day.csv", csv_of(readings(SENT_ON)), moment)
+        return self.run(moment)
+
+    def day_by_quarters(self, deliveries: int = DELIVERIES) -> list[Batch]:
+        """Bring the first of the day's 96 files through (all of them), a run every 15 minutes, until no batch waits."""
+        rows = readings(SENT_ON)
+        share = rows.num_rows // DELIVERIES
+        done: list[Batch] = []
+        moment = datetime.combine(SENT_ON, time(), UTC)
+        for number in range(deliveries):
+            moment += timedelta(minutes=15)
+            self.deliver(SENT_ON, f"{number:02d}.csv", csv_of(rows.slice(number * share, share)), moment)
+            done += self.run(moment)
+        while len(done) < deliveries and moment < datetime.combine(SENT_ON + timedelta(days=3), time(), UTC):
+            moment += timedelta(minutes=15)
+            done += self.run(moment)
+        return done
+
+    def crossing_bytes(self) -> int:
+        """Return what crossed of the day, by the ledger."""
+        rows = self.tables.at("ledger").rows(
+            ["bytes_kept"], subject="docks", batch_date=SENT_ON, stage=SENT, unit="rows", dimension_kind=TOTAL
+        )
+        return int(sum(rows["bytes_kept"].to_pylist()))
+
+    def fixed_bytes(self) -> int:
+        """Return what crossed of the day in addition to the data of its columns."""
+        data = 0
+        for name in ("transmitted", "sent_synopsis"):
+            stream = "docks" if name == "transmitted" else None
+            for file in self.tables.at(name, stream).files(batch_date=SENT_ON):
+                columns = pq.ParquetFile(file.path).schema_arrow.names
+                data += sum(column_bytes([file], columns).values()) - page_header_bytes(file.path)
+        return self.crossing_bytes() - data
+
+    def told_bytes(self) -> int:
+        """Return what crossed of the day as destination metadata."""
+        table, found = self.tables.at("told"), 0
+        logs = list(Path(table.path, "_delta_log").glob("*.json"))
+        for file in table.files(batch=Between(2)):
+            name = Path(file.path).name
+            found += file.size + sum(path.stat().st_size for path in logs if name in path.read_text())
+        return found
+
+    def lost_pct(self) -> float:
+        """Return the share of the day's values that are not at the destination as they were sent to it, in %."""
+        names = ["seq", *self.contract.names]
+        raw, sent = (
+            self.tables.at(table, "docks").rows(names, batch_date=SENT_ON).sort_by("seq")
+            for table in ("raw", "transmitted")
+        )
+        alike = 0
+        if raw["seq"].equals(sent["seq"]):
+            alike = sum(a == b for name in self.contract.names for a, b in _pairs(raw[name], sent[name]))
+        return 100.0 * (1.0 - alike / (raw.num_rows * len(self.contract.names)))
+
+
+def _pairs(first: pa.ChunkedArray, second: pa.ChunkedArray) -> Iterator[tuple[Any, Any]]:
+    return zip(first.to_pylist(), second.to_pylist(), strict=True)
+
+
+def street(folder: Path, batching: Mapping[str, Any] | None, destination: bool = False) -> Street:
+    """Return a lake that has learned from the day before."""
+    contract = read_stream({**CONTRACT, **({} if batching is None else {"batching": dict(batching)})})
+    found = Street(folder, contract, destination=destination)
+    found.learn()
+    return found
+
+
+DEFAULT = {"until_bytes": "1 MB", "until_seconds": 3600}
+"""What `spillway contracts new` drafts for such files."""
+WHOLE_DAY = {"until_bytes": "1 GB", "until_seconds": 86_400}
+ALONE = 8
+"""Deliveries that are sent alone."""
+EXCESS_BYTES = 256
+"""What the quota of a day holds beyond the day's single file: the group's batch numbers, and gaps in `seq`."""
+
+
+def small_batches(book: Book) -> dict[str, float]:
+    """Return the figures of small batches, and write them into the book."""
+    with TemporaryDirectory() as root:
+        folder = Path(root)
+        single = street(folder / "single", None)
+        single.day_at_once()
+        alone = street(folder / "alone", None, destination=True)
+        alone.day_by_quarters(ALONE)
+        default = street(folder / "default", DEFAULT, destination=True)
+        default.day_by_quarters()
+        fits = street(folder / "fits", WHOLE_DAY)
+        fits.capacity = f"{single.crossing_bytes() + EXCESS_BYTES} B/day"
+        fits.day_by_quarters()
+        found = {
+            "attributes.small_batches_day_bytes": float(single.crossing_bytes()),
+            "attributes.small_batches_excess_bytes": float(fits.crossing_bytes() - single.crossing_bytes()),
+            "attributes.small_batches_lost_pct": fits.lost_pct(),
+        }
+        for name, lake, count in (("alone", alone, ALONE), ("per_delivery", default, DELIVERIES)):
+            told = lake.told_bytes()
+            found[f"attributes.fixed_bytes_{name}"] = (lake.fixed_bytes() - told) / count
+            found[f"attributes.fixed_bytes_{name}_elsewhere"] = lake.fixed_bytes() / count
+    book.section(
+        "Small batches",
+        "A day of 96 deliveries of ten attributes. Fixed bytes are all that crosses except the data of the columns: "
+        "footers, page headers, log entries and commits; elsewhere: with destination metadata.",
+    )
+    book.table("Small batches", ("figure", "value"), list(found.items()))
+    return found
+
+
+def page_header_bytes(path: str) -> int:
+    """Return the bytes of the page headers of a Parquet file."""
+    content = Path(path).read_bytes()
+    metadata, found = pq.ParquetFile(pa.BufferReader(content)).metadata, 0
+    for group in range(metadata.num_row_groups):
+        for place in range(metadata.num_columns):
+            column = metadata.row_group(group).column(place)
+            at = column.dictionary_page_offset or column.data_page_offset
+            end = at + column.total_compressed_size
+            while at < end:
+                data, sizes = _thrift_struct(content, at)
+                found += data - at
+                at = data + sizes[3]
+    return found
+
+
+def _thrift_struct(content: bytes, at: int) -> tuple[int, dict[int, int]]:
+    """Return where a struct in Thrift's compact protocol ends, and its integer fields by number."""
+    field, integers = 0, dict[int, int]()
+    while (head := content[at]) != 0:
+        at += 1
+        kind, field = head & 15, field + (head >> 4)
+        if not head >> 4:
+            field, at = _varint(content, at)
+            field = (field >> 1) ^ -(field & 1)
+        if kind in (4, 5, 6):
+            number, at = _varint(content, at)
+            integers[field] = (number >> 1) ^ -(number & 1)
+        elif kind == 8:
+            size, at = _varint(content, at)
+            at += size
+        elif kind == 12:
+            at, _ = _thrift_struct(content, at)
+        elif kind not in (1, 2):
+            raise ValueError(f"a page header must hold no Thrift field of kind {kind}")
+    return at + 1, integers
+
+
+def _varint(content: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while True:
+        byte = content[at]
+        at += 1
+        found |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return found, at

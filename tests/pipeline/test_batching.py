@@ -1,0 +1,435 @@
+"""Small batches that wait to be sent together: when they go, in what files, and what a redo of one of them leaves."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.levers.failing import lever as _failing
+from tests.pipeline.interleaved import Lake, Run, places
+from tests.pipeline.streams import SITES, World, json_lines, sites
+
+from spillway import registry
+from spillway.batch import DONE, PLANNED, SET_ASIDE, TAKEN_IN, Batch
+from spillway.clock import use_clock, utc_now
+from spillway.engine import InProcess
+from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.ledger import TOTAL, difference
+from spillway.pipeline.batching import waiting_to_be_sent
+from spillway.pipeline.pending import is_pending, pending_channels
+from spillway.pipeline.resend import resend
+from spillway.pipeline.shed import shed_channel
+from spillway.show.status import status
+from spillway.store.batches import save_batches
+from spillway.store.tables import Table
+
+assert _failing is not None
+HOUR = 3600
+BATCHING = {"until_bytes": "1 MB", "until_seconds": HOUR}
+TOGETHER: dict[str, Any] = {**SITES, "batching": BATCHING}
+ALONE = SITES
+ROWS = 40
+
+
+def begun(folder: Path, contract: dict[str, Any] = TOGETHER, capacity: str = "8 kbps") -> World:
+    """A stream that is trained, its first day sent."""
+    world = World.begin(InProcess(), folder, contract, capacity=capacity)
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.shed()
+    world.train("sites")
+    world.shed(at_once=True)
+    return world
+
+
+@pytest.fixture(scope="module")
+def sent_first(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return begun(tmp_path_factory.mktemp("first"))
+
+
+@pytest.fixture
+def world(sent_first: World, tmp_path: Path) -> World:
+    return sent_first.copy(tmp_path)
+
+
+def rows_of(number: int) -> bytes:
+    """The rows of the batch of this number, the second batch is the first of them."""
+    return json_lines(sites(330 + ROWS * (number - 2), ROWS))
+
+
+def deliver(world: World, *batches: int, day: str = "2020-01-02") -> None:
+    """Deliver a file a batch, and take each in by a run of its own."""
+    for number in batches:
+        world.deliver(f"sites/{day}/{number}.json", rows_of(number))
+        world.shed()
+
+
+def at(later: float, moment: datetime | None = None) -> Any:
+    """The clock of a scheduled run that comes so many seconds later."""
+    now = (moment or utc_now()) + timedelta(seconds=later)
+    return use_clock(lambda: now)
+
+
+def statuses(world: World) -> list[str]:
+    return [batch.status for batch in world.batches("sites")]
+
+
+def held(world: World, number: int) -> Batch:
+    return next(batch for batch in world.batches("sites") if batch.batch == number)
+
+
+def kept_bytes(world: World, *batches: int) -> int:
+    """What the ledger says was sent of these batches."""
+    lines = world.at("ledger").rows(
+        ["bytes_kept"], subject="sites", batch=list(batches), stage="sent", unit="rows", dimension_kind=TOTAL
+    )
+    return sum(lines["bytes_kept"].to_pylist())
+
+
+def batches_by_file(world: World, table: str, stream: str | None = None) -> list[list[int]]:
+    """The batches of every file of the second day on, file by file."""
+    files = [file for file in world.at(table, stream).files() if str(file.value("batch_date")) > "2020-01-01"]
+    if stream is None:
+        files = [file for file in files if file.value("stream") == "sites"]
+    return sorted(sorted(set(_column(file.path))) for file in files)
+
+
+def _column(path: str) -> list[int]:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(path, columns=["batch"], partitioning=None)["batch"].to_pylist()
+
+
+def is_whole(world: World) -> None:
+    """Every row is sent and comes back within its bound, and the ledger balances."""
+    world.validate()
+    raw, sent = world.frame("raw", "sites"), world.frame("transmitted", "sites")
+    assert sent["seq"].tolist() == raw["seq"].tolist()
+    assert sent["batch"].tolist() == raw["batch"].tolist()
+    assert all(row["violations"] == 0 for row in world.rows("certificates"))
+    given = world.frame("recovered", "sites")
+    assert given["seq"].tolist() == raw["seq"].tolist()
+    assert given["site"].tolist() == raw["site"].tolist()
+    away = (given["temp"] - raw["temp"]).abs() > 0.0200001 * raw["temp"].abs()
+    assert not away.fillna(False).any()
+    assert difference([row for row in world.rows("ledger") if row["subject"] == "sites"]) == 0
+    assert all(row["success"] for row in world.rows("validations"))
+
+
+def test_small_batches_wait_in_raw_and_are_sent_together_after_their_time(world: World) -> None:
+    deliver(world, 2, 3, 4)
+    assert statuses(world) == [DONE, TAKEN_IN, TAKEN_IN, TAKEN_IN]
+    assert world.at("raw", "sites").rows(["seq"]).num_rows == 330 + 3 * ROWS, (
+        "joins and queries have the rows"
+    )
+    assert batches_by_file(world, "transmitted", "sites") == []
+    assert "sites: 3 batches wait to be sent together (120 tuples, " in world.said[-1]
+    assert not is_pending(world.contracts.streams["sites"], world.tables.now())
+    assert pending_channels(world.settings) == []
+
+    before = world.at("transmitted", "sites").version
+    due = held(world, 2).created_at
+    with at(HOUR, due):
+        # no file has come since: the scheduled run is started all the same
+        assert pending_channels(world.settings) == ["narrow"]
+        done = world.shed()
+    assert [batch.batch for batch in done] == [2, 3, 4]
+    assert world.at("transmitted", "sites").version == before + 1, "one commit"
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
+    assert [batch.sent_with for batch in world.batches("sites")] == [None, 2, 2, 2]
+    assert [f.path for f in world.at("transmitted", "sites").files() if f.records == 3 * ROWS]
+    is_whole(world)
+
+
+def test_the_ledger_of_batches_that_share_a_file_adds_up_to_what_lies_there(world: World) -> None:
+    deliver(world, 2, 3, 4)
+    with at(HOUR, held(world, 2).created_at):
+        world.shed()
+    table = world.at("transmitted", "sites")
+    (file,) = [one for one in table.files() if str(one.value("batch_date")) == "2020-01-02"]
+    log = Path(table.path, "_delta_log", f"{table.version:020}.json").stat().st_size
+    sent = [file.size for file in world.at("sent_synopsis").files(stream="sites", batch=[2, 3, 4])]
+    assert not sent, "the channel is wide enough for the columns"
+    assert kept_bytes(world, 2, 3, 4) == pytest.approx(file.size + log, abs=40)
+    assert len({kept_bytes(world, number) for number in (2, 3, 4)}) <= 2, "equal rows, equal shares"
+
+
+def test_a_batch_that_waits_is_shown_with_since_when_and_until_when(world: World) -> None:
+    deliver(world, 2, 3)
+    (stream,) = status(world.tables.now(), utc_now()).streams
+    together = stream.waiting_together
+    assert together is not None
+    first = held(world, 2).created_at
+    assert (together.batches, together.tuples, together.since) == ((2, 3), 2 * ROWS, first)
+    assert together.until == first + timedelta(seconds=HOUR)
+    assert 0 < together.raw_bytes < together.until_bytes == 1_000_000
+    assert not [one for one in status(world.tables.now()).shortages if one.kind == "pending"]
+    with at(HOUR, first):
+        late = status(world.tables.now(), utc_now())
+    assert late.streams[0].waiting_together is None
+    assert [one.sentence for one in late.shortages if one.kind == "pending"]
+
+
+def test_batches_that_are_large_enough_are_sent_at_once(world: World) -> None:
+    deliver(world, 2)
+    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    assert waiting is not None
+    world.contract_becomes({**SITES, "batching": {**BATCHING, "until_bytes": 2 * waiting.raw_bytes - 500}})
+    deliver(world, 3)
+    assert statuses(world) == [DONE] * 3
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3]]
+
+
+def test_a_backlog_is_sent_in_groups_of_about_the_size_that_is_waited_for(world: World) -> None:
+    deliver(world, 2)
+    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    assert waiting is not None
+    deliver(world, 3, 4, 5, 6)
+    world.contract_becomes({**SITES, "batching": {**BATCHING, "until_bytes": 2 * waiting.raw_bytes - 500}})
+    world.shed()
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4, 5], [6]]
+    is_whole(world)
+
+
+def test_nothing_waits_that_is_asked_for_now_or_of_a_contract_without_the_field(world: World) -> None:
+    deliver(world, 2, 3)
+    assert [batch.batch for batch in world.shed(at_once=True)] == [2, 3]
+    deliver(world, 4)
+    world.contract_becomes(ALONE)
+    assert [batch.batch for batch in world.shed()] == [4]
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4]]
+
+
+def test_dates_that_are_asked_for_do_not_wait(world: World) -> None:
+    deliver(world, 2, 3)
+    day = held(world, 2).batch_date
+    assert [batch.batch for batch in world.shed(dates=(day, day))] == [2, 3]
+
+
+def test_a_group_holds_one_batch_date_and_each_date_waits_for_itself(world: World) -> None:
+    deliver(world, 2, 3)
+    early = held(world, 2).created_at
+    with at(HOUR - 60, early):
+        deliver(world, 4, 5, day="2020-01-03")
+    with at(HOUR, early):
+        assert [batch.batch for batch in world.shed()] == [2, 3]
+    assert statuses(world)[3:] == [TAKEN_IN, TAKEN_IN]
+    with at(2 * HOUR, early):
+        assert [batch.batch for batch in world.shed()] == [4, 5]
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4, 5]]
+    is_whole(world)
+
+
+def test_dates_that_go_together_are_files_of_their_own(world: World) -> None:
+    deliver(world, 2, 3)
+    deliver(world, 4, 5, day="2020-01-03")
+    world.shed(at_once=True)
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4, 5]]
+    is_whole(world)
+
+
+def narrow(tmp_path: Path) -> World:
+    """A lake whose second day is shed: three batches in one file, through five sixths of what they would take."""
+    wide = begun(tmp_path / "wide")
+    deliver(wide, 2, 3, 4)
+    world = wide.copy(tmp_path / "narrow")
+    wide.contract_becomes(TOGETHER, capacity="10 Mbps")
+    wide.shed(at_once=True)
+    kbps = kept_bytes(wide, 2, 3, 4) * 8 / 1000 / (3 * ROWS / 100)
+    world.contract_becomes(TOGETHER, capacity=f"{kbps * 5 / 6:.3f} kbps")
+    world.shed(at_once=True)
+    return world
+
+
+def test_what_is_shed_of_a_group_comes_back_and_its_bytes_fit_together(tmp_path: Path) -> None:
+    world = narrow(tmp_path)
+    shed = {way["way"] for row in world.rows("schemes") if row["batch"] > 1 for way in row["attributes"]}
+    assert "shed" in shed
+    seconds = 3 * ROWS / 100
+    assert kept_bytes(world, 2, 3, 4) * 8 / 1000 / seconds <= held(world, 2).allowed_kbps
+    is_whole(world)
+
+
+@pytest.mark.parametrize("which", [2, 3, 4])
+def test_a_batch_that_goes_again_goes_with_its_group_and_leaves_the_same_tables(
+    tmp_path: Path, which: int
+) -> None:
+    world = narrow(tmp_path)
+    before, version = world.everything("sites"), world.at("transmitted", "sites").version
+    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    assert [one.batch for one in world.shed()] == [2, 3, 4]
+    assert world.at("transmitted", "sites").version == version + 1, "one commit"
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
+    assert world.everything("sites") == before
+
+
+@pytest.mark.parametrize("which", [2, 3, 4])
+def test_a_batch_that_goes_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
+    world = narrow(tmp_path)
+    tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
+    others = {table: [row for row in world.rows(*table) if row.get("batch") != which] for table in tables}
+    version = world.at("transmitted", "sites").version
+    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    only = lambda batch: batch.batch == which  # noqa: E731
+    done = shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only)
+    assert [(one.batch, one.sent_with) for one in done] == [(which, None)]
+    assert world.at("transmitted", "sites").version == version + 1, "one commit"
+    rest = sorted({2, 3, 4} - {which})
+    assert batches_by_file(world, "transmitted", "sites") == sorted([[which], rest])
+    for table, rows in others.items():
+        assert [row for row in world.rows(*table) if row.get("batch") != which] == rows, table
+
+
+def test_a_backfill_of_the_date_leaves_the_same_tables(tmp_path: Path) -> None:
+    world = narrow(tmp_path)
+    before, day = world.everything("sites"), held(world, 2).batch_date
+    world.shed(dates=(day, day))
+    assert world.everything("sites") == before
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
+
+
+def test_a_date_that_is_sent_again_whole_is_exact(tmp_path: Path) -> None:
+    world = narrow(tmp_path)
+    day = held(world, 2).batch_date
+    sent = resend(world.tables, world.engine, world.contracts, "sites", (day, day))
+    assert [batch.batch for batch in sent] == [2, 3, 4]
+    raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
+    mine = raw["batch"] > 1
+    assert there[mine]["temp"].equals(raw[mine]["temp"])
+    assert not world.at("sent_synopsis").rows(["batch"], stream="sites", batch=[2, 3, 4]).num_rows
+    is_whole(world)
+
+
+def test_a_busy_batch_uses_what_quiet_ones_leave(tmp_path: Path) -> None:
+    """Two batches of 20 rows and one of 80 in the same 24 s each: alone the busy one must shed, together none."""
+    timed = {**TOGETHER, "rate": {"from": "event_time"}}
+    lost = {}
+    for name, capacity in (("wide", "10 Mbps"), ("exact", None)):
+        world = begun(tmp_path / name, timed, capacity or f"{lost['wide']} kbps")
+        first = 330
+        for number, rows in enumerate((12, 96, 12), start=2):
+            world.deliver(f"sites/2020-01-02/{number}.json", json_lines(sites(first, rows)))
+            world.shed()
+            first += rows
+        world.shed(at_once=True)
+        batches = [batch for batch in world.batches("sites") if batch.batch > 1]
+        seconds = sum(batch.seconds_covered or 0.0 for batch in batches)
+        lost[name] = kept_bytes(world, 2, 3, 4) * 8 / 1000 / seconds
+        raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
+        mine = raw["batch"] > 1
+        for column in ("temp", "level", "pulses"):
+            assert there[mine][column].equals(raw[mine][column]), (name, column)
+
+
+def poisoned(batch: int | None) -> dict[str, Any]:
+    """The stream behind a lever that crashes on this batch."""
+    at = "plan" if batch is not None else "nowhere"
+    levers = [{"lever": "failing", "at": at, "batch": batch}, SITES["levers"][0]]
+    return {**TOGETHER, "levers": levers}
+
+
+def test_a_batch_that_cannot_be_sent_keeps_no_other_of_its_group_back(tmp_path: Path) -> None:
+    with registry.registered(failing="tests.levers.failing"):
+        world = begun(tmp_path, poisoned(None))
+        deliver(world, 2, 3, 4, 5, 6)
+        world.contract_becomes(poisoned(4))
+        with pytest.raises(SpillwayError, match="batch 4"):
+            world.shed(at_once=True)
+        assert statuses(world)[:3] == [DONE, DONE, DONE], "what comes before it"
+        with pytest.raises(SpillwayError, match="batch 4 failed a second time and is set aside"):
+            world.shed()
+        assert statuses(world) == [DONE, DONE, DONE, SET_ASIDE, DONE, DONE]
+        assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [5, 6]]
+        world.contract_becomes(poisoned(None))
+        from spillway.intake.replay import Selection, replay
+
+        replay(world.tables, world.engine, world.contracts.stream("sites"), Selection(), "again")
+        world.shed()
+        assert statuses(world) == [DONE] * 6
+        is_whole(world)
+
+
+SMALL: dict[str, Any] = {
+    **TOGETHER,
+    "frame": {"tuples": 20},
+    "levers": [{"lever": "attributes", "training": {"tuples": 60}, "ways": ["keep", "shed"]}],
+}
+
+
+def waiting_group(folder: Path) -> Lake:
+    """Two batches wait in a lake in memory; the run that finds them sends them together."""
+    world = Lake.begin(folder, SMALL, capacity="2 kbps")
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 80)))
+    world.shed()
+    world.train("sites")
+    world.shed(at_once=True)
+    for number, first in (("b", 80), ("c", 120)):
+        world.deliver(f"sites/2020-01-02/{number}.json", json_lines(sites(first, 40)))
+        world.shed()
+    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    assert waiting is not None
+    due = {**SMALL, "batching": {"until_bytes": waiting.raw_bytes, "until_seconds": HOUR}}
+    world.contract_becomes(due, capacity="2 kbps")
+    return Lake(world)
+
+
+def test_two_runs_of_a_group_at_once_send_it_once(tmp_path: Path) -> None:
+    """The second stands still before each step, and the first goes on to its end. One of them wins."""
+    lake = waiting_group(tmp_path)
+    run = Run(lake.world)
+    run.to_the_end()
+    assert run.problem is None
+    wanted = lake.world.everything("sites")
+    assert [batch.sent_with for batch in lake.world.batches("sites")] == [None, 2, 2]
+    for here in places(run.steps):
+        lake.put_back()
+        one, other = Run(lake.world), Run(lake.world)
+        other.until(here)
+        one.to_the_end()
+        other.to_the_end()
+        problems = [each.problem for each in (one, other) if each.problem is not None]
+        assert len(problems) < 2, (here, problems)
+        assert all(isinstance(each, ConcurrentRun) for each in problems), (here, problems)
+        assert lake.world.everything("sites") == wanted, here
+
+
+def test_a_run_that_ends_before_any_commit_of_a_group_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = waiting_group(tmp_path)
+    commit, made = Table._commit, [0]
+
+    def counted(self: Table, *given: Any, **named: Any) -> Any:
+        made[0] += 1
+        if made[0] == last:
+            raise KeyboardInterrupt
+        return commit(self, *given, **named)
+
+    monkeypatch.setattr(Table, "_commit", counted)
+    last = 0
+    lake.world.shed()
+    wanted, commits = lake.world.everything("sites"), made[0]
+    assert commits > 5
+    for last in range(1, commits + 1):
+        lake.put_back()
+        made[0] = 0
+        with pytest.raises(KeyboardInterrupt):
+            lake.world.shed()
+        lake.world.shed()
+        assert lake.world.everything("sites") == wanted, last
+
+
+def test_only_some_batches_of_a_stream_can_be_asked_for(world: World) -> None:
+    deliver(world, 2, 3, 4)
+    done = shed_channel(
+        world.tables,
+        world.engine,
+        world.contracts,
+        "narrow",
+        only=lambda batch: batch.batch == 3,
+        at_once=True,
+    )
+    assert [batch.batch for batch in done] == [3]
+    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    assert [batch.sent_with for batch in done] == [None]
