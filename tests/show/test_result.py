@@ -67,7 +67,7 @@ def result(world: World) -> RunResult:
 def test_first_sentence_convinces() -> None:
     assert screen(SENT).startswith(
         "235,035 rounded or recovered values checked against the source one by one, everything else by checksum: "
-        "none outside its bound, none missing. Sent 142 kB; every column as it came takes 247 kB"
+        "none outside its bound, none missing. Sent 142 kB. All rows take 247 kB as Parquet"
     )
 
 
@@ -150,9 +150,9 @@ def test_bytes_of_rivals_stand_only_where_they_were_measured() -> None:
     measured = StreamResult(SENT, "messages, 12 kB/month", {GZIP: 328_000, XZ: 265_000})
     both = " ".join(result_lines(RunResult((measured, StreamResult(EXACT, "satellite, 2.4 kbps")))))
     assert "328 kB" in both
-    assert "(gzip" not in both, "a sum over some of the streams would be compared with all of them"
+    assert "CSV with" not in both, "a sum over some of the streams would be compared with all of them"
     alone = " ".join(result_lines(RunResult((measured,))))
-    assert "(gzip -9 328 kB, xz -9 265 kB)" in alone
+    assert "328 kB as CSV with gzip, 265 kB as CSV with xz." in alone
     assert RunResult((measured,)).flat()["xz_bytes.weather"] == 265_000
 
 
