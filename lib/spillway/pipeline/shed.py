@@ -6,10 +6,10 @@ batch above its part of the channel, or one that would lose less by what its dra
 draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
 records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
 
-Small batches of one date that waited for each other (`pipeline.batching`) go through as one group: one plan, one file a
-table, one commit. Together they fit the parts of all of them. Each keeps its own row, lines of the ledger, and
-certificates, and can be brought through again alone. A group that fails is divided, so that the batch at fault is found
-and the others are sent.
+Small batches of one date that waited for each other (`pipeline.batching`) are sent as one group: one plan, one file per
+table, one commit. The group must fit the sum of the shares of its batches. Each batch keeps its own row, ledger lines
+and certificates, and can be sent again alone. If a group fails, it is divided, so that the batch at fault is found and
+the others are sent.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def shed_channel(
     """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
 
     A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
-    given. `only`: of these batches those for which it holds. `at_once`: no batch waits to be sent together with later
-    ones (`batching:` of its contract); batches of given dates never do.
+    given. `only`: of these batches those for which it holds. `at_once`: no batch waits for later ones (`batching:` of
+    its contract); batches of given dates never wait.
     """
     if channel not in contracts.channels:
         raise SpillwayError(
@@ -120,7 +120,7 @@ def _shed(
             full = [batch for batch in found if batch.rows]
             queues[stream] = groups_to_send(tables, now.streams[stream], full)
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
-        # batches go on from what those before them came to: of each stream the next group, all planned together
+        # a group needs the results of the groups before it: take the next group of each stream, plan all together
         runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
         told = len(faults.found)
         loads = {
@@ -140,7 +140,7 @@ def _shed(
         halves = _halved(tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told)
         first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
         aside |= count_failures(tables, first, faults, told, say)
-        # what does not fit and is queued keeps those behind it waiting
+        # if a batch is queued because it does not fit, the batches behind it wait too
         for stream in (one for one, found in through.items() if not found):
             later = [batch for group in queues[stream][1:] for batch in group]
             unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
@@ -159,10 +159,10 @@ def _shed(
 
 
 def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
-    """Return what batches that are sent together put on the channel: by batch the mean of all of them.
+    """Return the load of batches that are sent together: for each batch, the mean of the group.
 
-    Their columns take fewer bytes in one file than in the files of `raw`, and there is one footer. So they are drafted
-    as they are, and measured.
+    Their columns take fewer bytes in one file than in the files of `raw`, and share a footer. So a draft without
+    shedding is made and measured.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     contract = room.contracts.streams[batches[0].stream]
@@ -189,9 +189,9 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
 def _halved(
     tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
 ) -> dict[str, list[tuple[Batch, ...]]]:
-    """Return the two halves of each group that failed for a reason of its own since `told` faults were known.
+    """Return the two halves of each group that failed for a reason of its own, by the faults after the first `told`.
 
-    So a batch that cannot be sent keeps no other back. The fault is left to the half that has it.
+    So a batch that cannot be sent does not block the others. The fault is removed: the half at fault raises it again.
     """
     halves: dict[str, list[tuple[Batch, ...]]] = {}
     for fault in list(faults.found[told:]):
@@ -332,8 +332,8 @@ def _pinned(
             )
             latest[batch.batch_date] = batch
         elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
-            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch of a group
-            # that goes again without the others is sent alone from now on
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch that is
+            # sent again without its group is sent alone from now on
             batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
@@ -352,7 +352,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
         drafts.discard()
-        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g}{why}", say)
+        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
     for batch in short:
         for plan in way.plans:
             plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
@@ -367,20 +367,20 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
-        f"{offered_said} -> {sent_said} of {allowed_said} that its channel carries; {said or 'all kept'}"
+        f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
     )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
 
 
 def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
-    """Whether some of the batches had crossed already: then they are sent again, whatever they take."""
+    """Return whether some of the batches were sent before: then they are sent again, and never queued."""
     numbers = [batch.batch for batch in batches]
     return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
 
 
 def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
-    """Take back how batches are shed, of which nothing was sent: a later run fixes it anew, and their part is free."""
+    """Unpin batches of which nothing was sent: a later run decides again how to shed them; their share is free."""
     return save_batches(
         tables,
         [
@@ -403,7 +403,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
 
 
 def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
-    """Put batches that do not fit back to wait: nothing of them is sent, and no part of the channel is theirs."""
+    """Queue batches that do not fit: nothing of them is sent, and their share of the channel is free."""
     for batch in way.batches:
         say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
     for batch in way.batches:
@@ -464,7 +464,7 @@ def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
 
 
 def _leaves_absent(way: WayDown) -> bool:
-    """Whether values are absent at the destination: then more drafts are made to find out how few need be."""
+    """Return whether the plan leaves values absent at the destination: then more drafts are made to have fewer."""
     return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
@@ -506,13 +506,13 @@ def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
 
 
 def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
-    """Batches that came out above their part: of batches that are sent together all, or none."""
+    """Return the batches that are above their share; of batches that are sent together, all or none."""
     sent = sent_kbps(way, drafts)
     return [batch for batch in way.batches if sent > batch.allowed_kbps]
 
 
 def _losing(way: WayDown, tried: Tried) -> list[int]:
-    """Return the batches of which less could be lost, or with fewer bytes."""
+    """Return the batches for which another plan could lose less or send fewer bytes."""
     if way.contract.mode == "observe":
         return []
     found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}

@@ -25,8 +25,8 @@ from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
 AROUND_SENT_BYTES = 2_000
-"""Bytes that a file of sent synopses and its log entry are taken to have in addition to the synopses, until a draft has
-measured them."""
+"""First estimate of the bytes that a file of sent synopses and its log entry take in addition to the synopses. A draft
+then measures them."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
 """What a batch's bytes came to over what was planned is believed within these."""
 LEAST_DIVIDED = 0.9
@@ -200,9 +200,9 @@ class AttributePlan(Plan):
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
     def takes_too_much(self, drafted: Drafted) -> bool:
-        """Return whether a synopsis that was sent, or a rounded column, takes no fewer bytes than the column itself.
+        """Return whether a sent synopsis or a rounded column takes at least the bytes of the exact column.
 
-        An attribute whose tuples are not all treated alike is left to the next plan, which knows what it took.
+        If tuples of an attribute have different treatments, the attribute is ignored: the next plan knows its bytes.
         """
         batch = drafted.batch
         load = self.work.loads[batch.batch]
@@ -248,7 +248,7 @@ class AttributePlan(Plan):
             lost = share * finer.lost[batch.batch] + (1.0 - share) * self.lost[batch.batch]
             first = [replace(run, to_seq=min(run.to_seq, cut - 1)) for run in better if run.from_seq < cut]
             rest = [
-                # windows and what was found on them are counted once
+                # windows, evaluations and hits count once, in the first part
                 replace(run, from_seq=cut, windows=0, evaluations=0, hits=min(run.hits, 0))
                 if run.from_seq < cut
                 else run
