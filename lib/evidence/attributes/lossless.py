@@ -1,18 +1,18 @@
-"""The product against lossless compressors, on the newest batch of every stream: nothing lost, and within the bound.
+"""Compare the product with lossless compressors on the newest batch of every stream, without loss and within the bound.
 
-Each stream is landed, trained and sent by the product's own steps, twice, through a channel with room for everything
-that is paid by the byte (`minimize: bytes`) and with `synopsis: send`, so that nothing stays at the source:
+The product's own steps land, train and send each stream twice. The channel has room for everything and is paid by the
+byte (`minimize: bytes`), and the lever states `synopsis: send`, so that nothing stays at the source:
 
-* exact: no value of the destination may differ (`error_pct: 0`); a column is kept or sent as an exact synopsis;
-* bound: within the bounds that the contract states, or that training finds.
+* exact: no value at the destination may differ (`error_pct: 0`); a column is kept or sent as an exact synopsis;
+* bound: values stay within the bounds that the contract states or that training finds.
 
-Ours is what the ledger counts: whole files, `seq`, `batch`, `scheme`, footers and log entries. Its *fixed bytes* are
-those of no column and no synopsis: footers, log entries, schemes. Models travel once a training and are left out. The
-models were trained on rows of earlier batches.
+Our bytes are those of the ledger: whole files, `seq`, `batch`, `scheme`, footers and log entries. The *fixed bytes*
+belong to no column and no synopsis: footers, log entries, schemes. Models are sent once per training and are left out.
+They were trained on rows of earlier batches.
 
 Compressors get the same rows without `seq`, in the order of arrival or by key and time, whichever is smaller
-(`spillway.lossless`). `pcodec` takes each numeric column, times and dates included, as a stream of its own at its
-highest level, and which of its values are null as bits compressed with zstd; all other columns are one Parquet file.
+(`spillway.lossless`). `pcodec` compresses each numeric column, times and dates included, separately at its highest
+level. Its null bitmap is compressed with zstd. All other columns are one Parquet file.
 
 >>> rows = pa.table({"key": ["a", "b"] * 500, "value": [float(at % 7) for at in range(1000)]})
 >>> list(rival_sizes(rows, ["key"], None))
@@ -50,10 +50,10 @@ from spillway.settings import Settings
 from spillway.store.files import column_bytes
 
 RIVALS = ("xz", "parquet", "pcodec")
-"""Those that the best is taken of; gzip is shown for reference."""
+"""The smallest of these counts as the best rival; gzip is shown for reference only."""
 PLENTY = "1000000 kbps"
 REGULAR_STEPS, REGULAR_PCT = 2, 99.0
-"""A stream arrives in regular order if so few different steps of its time make up so many of all."""
+"""A stream arrives in regular order if its `REGULAR_STEPS` most frequent time steps are this share of all steps."""
 LEVER = "attributes"
 Landed = tuple[StreamContract, Mapping[str, bytes]]
 """A contract, and the content of the files that land."""
@@ -61,26 +61,26 @@ Landed = tuple[StreamContract, Mapping[str, bytes]]
 
 @dataclass(frozen=True)
 class Crossed:
-    """What one batch takes at the destination."""
+    """The bytes of one batch at the destination."""
 
     total_bytes: int
     column_bytes: Mapping[str, int]
     payload_bytes: Mapping[str, int]
-    """Of synopses that crossed, by attribute."""
+    """Bytes of the synopses that were sent, by attribute."""
 
     @property
     def fixed_bytes(self) -> int:
-        """What is no column and no synopsis."""
+        """Return the bytes that belong to no column and no synopsis."""
         return self.total_bytes - sum(self.column_bytes.values()) - sum(self.payload_bytes.values())
 
     def of(self, name: str) -> int:
-        """What crosses of a column."""
+        """Return the bytes that are sent of a column, with its synopsis."""
         return self.column_bytes.get(name, 0) + self.payload_bytes.get(name, 0)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The newest batch of a stream, by the product and by its rivals."""
+    """The newest batch of a stream: its bytes by the product and by its rivals."""
 
     stream: str
     rows: pa.Table
@@ -89,7 +89,7 @@ class Compared:
     exact: Crossed
     bound: Crossed
     differing_values: int
-    """Values of the batch that the destination does not give back exactly, when nothing may be lost."""
+    """Number of values that the destination does not recover exactly although nothing may be lost."""
     order_columns: tuple[str, ...]
 
     @property
@@ -102,28 +102,28 @@ class Compared:
 
     @property
     def is_regular(self) -> bool:
-        """Whether the times advance by a few different steps."""
+        """Return whether the times advance by only a few different steps."""
         return all(is_regular(self.rows[name]) for name in self.order_columns)
 
     @property
     def order_bytes_per_row(self) -> float:
-        """What `seq` and the time take of a row."""
+        """Return the bytes per row of `seq` and the time together."""
         return sum(map(self.exact.of, ("seq", *self.order_columns))) / self.rows.num_rows
 
 
 def lossless(book: Book, settings: Settings, directory: Path) -> dict[str, float]:
-    """Write the tables; return `attributes.exact_bytes_over_best_lossless.<stream>` and what belongs to it."""
+    """Write the tables; return `attributes.exact_bytes_over_best_lossless.<stream>` and related figures."""
     book.section(
         "Lossless compressors",
-        "The newest batch of every stream as files that lose nothing, next to what crosses of ours: without any loss, "
-        "and within the bound. gzip -9 and xz -9 of a CSV file, Parquet with zstd-19 and the best encoding of each "
-        "column, pcodec for each numeric column and Parquet for the others.",
+        "The newest batch of every stream as files of lossless compressors, next to the bytes that the product sends "
+        "without loss and within the bound. The rivals: CSV with gzip -9 and with xz -9; Parquet with zstd-19 and the "
+        "best encoding of each column; pcodec for each numeric column with Parquet for the other columns.",
     )
     return compared(book, [compare(name, *one) for name, one in every_stream(settings, directory)])
 
 
 def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Landed]]:
-    """Yield the demo's, the generated and the real streams: a contract and the files that land."""
+    """Yield name, contract and landing files of each stream: those of the demo, generated ones and real ones."""
     contracts = load_contracts(settings.schemas)
     for name, make in STREAMS.items():
         if LEVER in contracts.streams[name].lever_names:
@@ -139,7 +139,7 @@ def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Lan
 
 
 def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> Compared:
-    """Send a stream without loss and within its bound, and measure the newest batch; give it to the rivals too."""
+    """Send a stream without loss and within its bound; measure its newest batch, and the rivals on the same rows."""
     crossed: dict[str, Crossed] = {}
     rows, differing = pa.table({}), 0
     for bound in ("exact", "bound"):
@@ -164,12 +164,12 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
 
 
 def with_every_treatment(contract: StreamContract) -> StreamContract:
-    """Return the contract with every treatment allowed, whatever its owner chose."""
+    """Return the contract with every treatment allowed."""
     return with_settings(contract, replace(own_settings(contract), ways=WAYS))
 
 
 def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
-    """Return what one batch took at the destination, as the ledger counts it and by column."""
+    """Return the bytes of one batch at the destination, in total by the ledger, and by column."""
     where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
     columns = [*OVERHEAD, *lake.contracts.streams[stream].names]
     files = lake.tables.at("transmitted", stream).files(**where)
@@ -212,7 +212,7 @@ def pcodec_file_bytes(rows: pa.Table) -> int:
 
 
 def pcodec_column_bytes(values: pa.ChunkedArray) -> int:
-    """Return the bytes of a column by pcodec, and of the bits that say which values are null."""
+    """Return the bytes of a column by pcodec, and of its null bitmap."""
     size = 0
     if values.null_count:
         size = len(zstd_bytes(np.packbits(np.asarray(values.is_null())).tobytes()))
@@ -230,7 +230,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def is_regular(times: pa.ChunkedArray) -> bool:
-    """Whether a few different steps from one time to the next make up almost all.
+    """Return whether a few different steps from one time to the next are almost all steps.
 
     >>> is_regular(pa.chunked_array([[0, 0, 60, 60, 120, 120]])), is_regular(pa.chunked_array([[0, 1, 3, 9, 27]]))
     (True, False)
@@ -283,15 +283,15 @@ def compared(book: Book, every: Sequence[Compared]) -> dict[str, float]:
             )
             for one in every
         ],
-        ["The best is the smallest of xz, Parquet and pcodec, which hold no seq and may sort the rows. Fixed: footers, "
-         "log entries and schemes, no column and no synopsis."],
+        ["The best is the smallest of xz, Parquet and pcodec, which hold no seq and may sort the rows. Fixed bytes: "
+         "footers, log entries and schemes."],
     )  # fmt: skip
     book.table(
         "Exact bytes by column",
         ("stream", "column", "type", "ours", "treatment", "pcodec or Parquet", "over it"),
         [row for one in every for row in _by_column(one)],
-        ["A rival's column: pcodec or Parquet, in the order of arrival or by key, whichever is smaller; its share of "
-         "a file's footer is left out."],
+        ["A rival's column: pcodec or Parquet, in the order of arrival or by key, whichever is smaller, without its "
+         "share of a file's footer."],
     )  # fmt: skip
     return figures
 
