@@ -37,7 +37,7 @@ PAGE_BYTES = 1 << 23
 Data page version 1 is written; version 2 takes 0 to 0.1 % more."""
 SAMPLE_ROWS = 1 << 16
 """Number of rows on which the encodings and the orders of a file are compared."""
-NEARLY = 1.3
+DICTIONARY_MARGIN = 1.3
 """If a dictionary takes at most this many times the bytes of the best encoding in the sample, it is compared on all
 rows."""
 LEAST_SAVING = 0.03
@@ -62,19 +62,20 @@ def best_encodings(rows: pa.Table) -> dict[str, str]:
     """Return the encoding of each column that takes the fewest bytes; of equal ones, the first in `_candidates`.
 
     The encodings are compared on `SAMPLE_ROWS` rows. More rows repeat more values, so that a dictionary takes
-    relatively fewer bytes. If it takes at most `NEARLY` times the bytes of the best encoding in the sample, both are
-    compared on all rows. The choice depends on the rows alone, so that the same rows always become the same bytes.
+    relatively fewer bytes. If it takes at most `DICTIONARY_MARGIN` times the bytes of the best encoding in the sample,
+    both are compared on all rows. The choice depends on the rows alone, so that the same rows always become the same
+    bytes.
     """
     return _best(rows, _compared(_sample(rows)))
 
 
 def best_layout(
-    rows: pa.Table, keys: Sequence[str], stays: bool = False
+    rows: pa.Table, keys: Sequence[str], order_stays: bool = False
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return the keys by which to store rows, and the best encodings of the columns in that order.
 
     `keys` are returned if storing rows by key (see `by_key`) saves at least `LEAST_SAVING` of the bytes, `seq`
-    included, or if `stays` is true: the rows are stored by key already. Otherwise `()` is returned: the order of
+    included, or if `order_stays` is true: the rows are stored by key already. Otherwise `()` is returned: the order of
     arrival. On streams whose senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if
     measures are rounded. Batches of 1,000 rows become hardly smaller. Rows without measures become larger.
 
@@ -86,7 +87,7 @@ def best_layout(
     """
     sample = _sample(rows)
     ordered = by_key(sample, keys)
-    if keys and stays:
+    if keys and order_stays:
         return tuple(keys), _best(by_key(rows, keys), _compared(ordered))
     arrival = _compared(sample)
     if ordered is not sample:
@@ -132,7 +133,7 @@ def _best(rows: pa.Table, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, s
         doubtful = {
             name: (DICTIONARY, best[name])
             for name, found in sizes.items()
-            if best[name] != DICTIONARY and found[DICTIONARY] <= NEARLY * found[best[name]]
+            if best[name] != DICTIONARY and found[DICTIONARY] <= DICTIONARY_MARGIN * found[best[name]]
         }
         best |= {name: min(found, key=found.__getitem__) for name, found in _compared(rows, doubtful).items()}
     return best

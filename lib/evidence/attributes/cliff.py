@@ -68,7 +68,7 @@ class CliffTrial:
         assert facts is not None, "a stream that is sent into too little is trained"
         return tuple(Learned.from_facts(facts).models)
 
-    def sent_into(self, capacity_bytes: float | None) -> Loss:
+    def send_through(self, capacity_bytes: float | None) -> Loss:
         """Send the batch through a channel of `capacity_bytes`; None: of unlimited capacity."""
         seconds = self.batch.seconds_covered or 1.0
         kbps = WIDE_KBPS if capacity_bytes is None else max(NARROW_KBPS, capacity_bytes / 125.0 / seconds)
@@ -104,16 +104,16 @@ class CliffTrial:
     @cached_property
     def fixed_bytes(self) -> int:
         """Return the bytes that are sent if all measures are shed."""
-        return self.sent_into(0.0).crossed_bytes
+        return self.send_through(0.0).crossed_bytes
 
     @cached_property
     def lossless_bytes(self) -> int:
         """Return about the fewest bytes with which no value is absent."""
-        found = self.sent_into(None)
+        found = self.send_through(None)
         least, most = float(self.fixed_bytes), found.crossed_bytes
         for _ in range(HALVINGS):
             middle = (least + most) / 2.0
-            found = self.sent_into(middle)
+            found = self.send_through(middle)
             if found.lost_pct > 0 or found.crossed_bytes > middle:
                 least = middle
             else:
@@ -131,7 +131,7 @@ class CliffTrial:
         """Return by shortfall the share of values that are absent, in %."""
         sheddable = self.lossless_bytes - self.fixed_bytes
         return {
-            one: self.sent_into(self.lossless_bytes - one / 100.0 * sheddable).lost_pct
+            one: self.send_through(self.lossless_bytes - one / 100.0 * sheddable).lost_pct
             for one in shortfalls_pct
         }
 

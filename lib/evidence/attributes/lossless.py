@@ -60,7 +60,7 @@ Landed = tuple[StreamContract, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True)
-class Crossed:
+class SentBytes:
     """The bytes of one batch at the destination."""
 
     total_bytes: int
@@ -79,15 +79,15 @@ class Crossed:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedStream:
     """The newest batch of a stream: its bytes by the product and by its rivals."""
 
     stream: str
     rows: pa.Table
     keys: tuple[str, ...]
     sizes: Mapping[str, int]
-    exact: Crossed
-    bound: Crossed
+    exact: SentBytes
+    bound: SentBytes
     differing_values: int
     """Number of values that the destination does not recover exactly although nothing may be lost."""
     order_columns: tuple[str, ...]
@@ -138,9 +138,9 @@ def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Lan
         yield name, (made.contract, made.files)
 
 
-def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> Compared:
+def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> ComparedStream:
     """Send a stream without loss and within its bound; measure its newest batch, and the rivals on the same rows."""
-    crossed: dict[str, Crossed] = {}
+    crossed: dict[str, SentBytes] = {}
     rows, differing = pa.table({}), 0
     for bound in ("exact", "bound"):
         stated = with_fewest_bytes(with_every_treatment(contract), exact=bound == "exact")
@@ -151,7 +151,7 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
         lake.train()
         lake.send()
         batch = next(one for one in reversed(lake.batches(stream)) if one.rows)
-        crossed[bound] = crossed_of(lake, stream, batch)
+        crossed[bound] = sent_bytes_of(lake, stream, batch)
         if bound == "exact":
             rows = lake.rows("raw", stream, batch)
             lake.recover(stream)
@@ -160,7 +160,9 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
         lake.forget()
     times = tuple(one.name for one in contract.attributes if one.name == contract.order)
     sizes = rival_sizes(rows.select(contract.names), contract.keys, contract.order)
-    return Compared(name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times)
+    return ComparedStream(
+        name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times
+    )
 
 
 def with_every_treatment(contract: StreamContract) -> StreamContract:
@@ -168,7 +170,7 @@ def with_every_treatment(contract: StreamContract) -> StreamContract:
     return with_settings(contract, replace(own_settings(contract), ways=WAYS))
 
 
-def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
+def sent_bytes_of(lake: Lake, stream: str, batch: Batch) -> SentBytes:
     """Return the bytes of one batch at the destination, in total by the ledger, and by column."""
     where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
     columns = [*OVERHEAD, *lake.contracts.streams[stream].names]
@@ -178,7 +180,7 @@ def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
         lake.tables.at("sent_synopsis").rows(["attribute", "payload"], stream=stream, **where).to_pylist()
     ):
         payloads[row["attribute"]] += len(row["payload"])
-    return Crossed(ledger_bytes(lake, stream)[batch.batch], column_bytes(files, columns), payloads)
+    return SentBytes(ledger_bytes(lake, stream)[batch.batch], column_bytes(files, columns), payloads)
 
 
 def differing_values(truth: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
@@ -243,7 +245,7 @@ def is_regular(times: pa.ChunkedArray) -> bool:
     return bool(100.0 * often >= REGULAR_PCT * len(steps))
 
 
-def compared(book: Book, every: Sequence[Compared]) -> dict[str, float]:
+def compared(book: Book, every: Sequence[ComparedStream]) -> dict[str, float]:
     """Write the tables of some streams; return their figures."""
     figures: dict[str, float] = {}
     for one in every:
@@ -304,7 +306,7 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
 
 
-def _by_column(one: Compared) -> Iterator[tuple[Any, ...]]:
+def _by_column(one: ComparedStream) -> Iterator[tuple[Any, ...]]:
     orders = list(row_orders(one.rows, one.keys, one.order_columns[0] if one.order_columns else None))
     for name in one.rows.column_names:
         if name in ("batch", "batch_date") or (name not in one.exact.column_bytes and not one.exact.of(name)):

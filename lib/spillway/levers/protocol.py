@@ -320,15 +320,15 @@ class Plan(ABC):
         """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True
 
-    def lost_of(self, batch: int) -> float:
+    def loss_of(self, batch: int) -> float:
         """Return the loss of a batch under this plan, in the lever's own unit."""
         return 0.0
 
-    def leaves_absent(self, batch: int) -> bool:
+    def leaves_values_absent(self, batch: int) -> bool:
         """Return whether the plan leaves some values of a batch absent at the destination."""
         return False
 
-    def mixed(self, finer: Plan, share: float) -> Plan | None:
+    def mix(self, finer: Plan, share: float) -> Plan | None:
         """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
 
         None: the lever treats all tuples of a batch alike, or `finer` loses no less.

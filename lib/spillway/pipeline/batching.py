@@ -115,7 +115,7 @@ def groups_to_send(
     for batch in batches:
         last = groups[-1][-1] if groups else None
         if batch.is_pinned:
-            goes_on = last is not None and last.is_pinned and _is_sent_with(last, batch)
+            goes_on = last is not None and last.is_pinned and _in_one_group(last, batch)
         else:
             day = (batch.batch_date, batch.quota_day)
             same = last is not None and not last.is_pinned and (last.batch_date, last.quota_day) == day
@@ -128,7 +128,7 @@ def groups_to_send(
     return [tuple(group) for group in groups]
 
 
-def with_their_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+def complete_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     """Return these pending batches and the done batches that share a file with one of them.
 
     So a group is always sent again as a whole, and its file still fits the shares of all its batches. Batches whose raw
@@ -139,11 +139,11 @@ def with_their_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
         return list(batches)
     labels = sorted({batch.sent_with for batch in begun if batch.sent_with is not None})
     done = load_batches(tables, begun[0].stream, sent_with=labels, status=DONE)
-    mine = [one for one in done if any(_is_sent_with(one, batch) for batch in begun)]
+    mine = [one for one in done if any(_in_one_group(one, batch) for batch in begun)]
     return sorted([*batches, *mine], key=lambda batch: batch.batch)
 
 
-def _is_sent_with(first: Batch, second: Batch) -> bool:
+def _in_one_group(first: Batch, second: Batch) -> bool:
     """Return whether two pinned batches are in one group; a batch that was pinned again alone has left its group."""
     return first.sent_with is not None and _group_of(first) == _group_of(second)
 

@@ -28,20 +28,20 @@ AIM = 0.98
 
 
 @dataclass(frozen=True)
-class TooLarge:
+class OversizedDraft:
     """A draft that did not fit: its plans, and the bytes that it would have sent."""
 
     way: WayDown
     bytes: int
 
 
-def too_large(way: WayDown, drafts: Drafts) -> TooLarge:
+def oversized_draft(way: WayDown, drafts: Drafts) -> OversizedDraft:
     """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
-    return TooLarge(way, _crossing(way, drafts))
+    return OversizedDraft(way, _crossing(way, drafts))
 
 
-def use_what_is_left(
-    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[TooLarge]
+def use_remaining_capacity(
+    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[OversizedDraft]
 ) -> tuple[WayDown, Drafts]:
     """Return a draft that fits and loses less, mixed from the fitting draft and a larger one; else the fitting draft.
 
@@ -54,23 +54,23 @@ def use_what_is_left(
     low = _crossing(way, drafts)
     if low > capacity:
         return fitting
-    tries: list[tuple[float, int, TooLarge]] = []
+    tries: list[tuple[float, int, OversizedDraft]] = []
     for other in larger:
         if other.bytes > capacity:
-            mixed = way.plans[0].mixed(other.way.plans[0], (capacity - low) / (other.bytes - low))
+            mixed = way.plans[0].mix(other.way.plans[0], (capacity - low) / (other.bytes - low))
             if mixed is not None:
-                tries.append((max(mixed.lost_of(number) for number in way.numbers), len(tries), other))
+                tries.append((max(mixed.loss_of(number) for number in way.numbers), len(tries), other))
     for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
-        fitting = _mixed_with(tables, engine, fitting, (way, low), finer, capacity)
+        fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
     return fitting
 
 
-def _mixed_with(
+def _best_mixture(
     tables: Tables,
     engine: Engine,
     fitting: tuple[WayDown, Drafts],
     coarser: tuple[WayDown, int],
-    finer: TooLarge,
+    finer: OversizedDraft,
     capacity: float,
 ) -> tuple[WayDown, Drafts]:
     """Return the best of the fitting draft and the mixtures of the two plans."""
@@ -81,7 +81,7 @@ def _mixed_with(
         if attempt and most < 1.0:
             # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
             share = min(share, (least + most) / 2.0)
-        plan = way.plans[0].mixed(finer.way.plans[0], share)
+        plan = way.plans[0].mix(finer.way.plans[0], share)
         if plan is None or not plan.is_worth_a_draft(fitting[0].plans[0]):
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))

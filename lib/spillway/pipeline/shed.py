@@ -29,16 +29,16 @@ from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
 from spillway.pipeline.accounting import SENT, collect_more, seconds_of, sent_kbps
-from spillway.pipeline.batching import groups_to_send, waiting_batches, with_their_groups
+from spillway.pipeline.batching import complete_groups, groups_to_send, waiting_batches
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
-from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
+from spillway.pipeline.mixing import OversizedDraft, oversized_draft, use_remaining_capacity
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.setting_aside import count_failures
-from spillway.pipeline.spending import parts_of_batches, with_quota_days
+from spillway.pipeline.spending import assign_quota_days, parts_of_batches
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -101,7 +101,7 @@ def _shed(
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
-    waiting = with_quota_days(tables, room, waiting)
+    waiting = assign_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
@@ -137,7 +137,9 @@ def _shed(
             {stream: way.batches for stream, way in ways.items()},
         )
         done += [batch for found in through.values() for batch in found]
-        halves = _halved(tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told)
+        halves = _split_failed_groups(
+            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told
+        )
         first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
         aside |= count_failures(tables, first, faults, told, say)
         # if a batch is queued because it does not fit, the batches behind it wait too
@@ -186,7 +188,7 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
     return {number: Load(widths, rows / seconds, kbps) for number, kbps in fixed.items()}
 
 
-def _halved(
+def _split_failed_groups(
     tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
 ) -> dict[str, list[tuple[Batch, ...]]]:
     """Return the two halves of each group that failed for a reason of its own, by the faults after the first `told`.
@@ -236,7 +238,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     """The batches to bring through, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
-        return with_their_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
+        return complete_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
@@ -352,7 +354,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
         drafts.discard()
-        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
+        return _queue_batches(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
     for batch in short:
         for plan in way.plans:
             plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
@@ -402,7 +404,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
     )
 
 
-def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
     """Queue batches that do not fit: nothing of them is sent, and their share of the channel is free."""
     for batch in way.batches:
         say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
@@ -417,14 +419,14 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
     fitting: tuple[WayDown, Drafts] | None = None
-    larger: list[TooLarge] = []
+    larger: list[OversizedDraft] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
             tried = tried_by(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
-                larger.append(too_large(way, drafts))
+                larger.append(oversized_draft(way, drafts))
                 drafts.discard()
             else:
                 if fitting is not None:
@@ -434,7 +436,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
             why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
-            enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
+            enough = enough and not _leaves_values_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
             loads = {stream: way.loads}
@@ -456,16 +458,16 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return use_what_is_left(tables, engine, fitting, larger)
+    return use_remaining_capacity(tables, engine, fitting, larger)
 
 
 def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
 
 
-def _leaves_absent(way: WayDown) -> bool:
+def _leaves_values_absent(way: WayDown) -> bool:
     """Return whether the plan leaves values absent at the destination: then more drafts are made to have fewer."""
-    return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
+    return any(plan.leaves_values_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:

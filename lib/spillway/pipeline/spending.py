@@ -44,7 +44,7 @@ LEAST_KBPS = 1e-6
 
 SPARE = 1.02
 """A batch that is sent whole may take this many times the bytes that it took in `raw`."""
-AROUND_BYTES = 6_000
+METADATA_BYTES = 6_000
 """Bytes that destination metadata and a file of synopses may add to a batch."""
 STEADY = 0.1
 """Share of the earlier day that is added to both days before they are compared, so that little data says little."""
@@ -103,7 +103,7 @@ def parts_of_batches(
     return promised
 
 
-def with_quota_days(
+def assign_quota_days(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[str, list[Batch]]:
     """Return the batches with the day whose quota they spend; a queued batch spends the newest day of the channel."""
@@ -334,7 +334,7 @@ def _offered_kbps(
         seconds = _covered(batches)
         bytes_ = sum(offered[stream, batch.batch] for batch in batches)
         if bytes_ and seconds:
-            total += (bytes_ + AROUND_BYTES * len(batches)) / 125.0 / seconds
+            total += (bytes_ + METADATA_BYTES * len(batches)) / 125.0 / seconds
         else:
             total += rate_on_record(tables, stream)
     return total

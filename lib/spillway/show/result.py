@@ -128,7 +128,7 @@ def result_lines(found: RunResult) -> list[str]:
     lines = sentences(verdict(found))
     if not found.streams:
         return lines
-    lines += [*sentences(summed(found)), ""]
+    lines += [*sentences(summary(found)), ""]
     table: list[str] = []
     for shown in range(len(found.streams), 0, -1):
         table = stream_table(found.streams[:shown])
@@ -210,7 +210,7 @@ def _missing(found: RunResult) -> str:
     return f"none missing except {' and '.join(left_out)}" if left_out else "none missing"
 
 
-def summed(found: RunResult) -> str:
+def summary(found: RunResult) -> str:
     """Return the sentences on the bytes that were sent, the bytes of all rows in files, and the losses."""
     sent = sum(one.sent_bytes for one in found.seen)
     exact = sum(one.exact_bytes for one in found.seen)

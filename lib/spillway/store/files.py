@@ -285,7 +285,7 @@ def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
             elif metadata.num_row_groups == 1 and file.has_no_null(name):
                 low, high = file.low(name), file.high(name)
                 if low is not None and high is not None:
-                    known[name] = low, not_cut(high)
+                    known[name] = low, upper_bound(high)
         size = sum(chunk_bytes(metadata, at).values())
         found.append(RowGroup(at, group.num_rows, size, known))
     return found
@@ -296,13 +296,15 @@ def _places(metadata: pq.FileMetaData) -> dict[str, int]:
     return {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
 
 
-def not_cut(high: Any) -> Any:
+def upper_bound(high: Any) -> Any:
     """Return an upper bound for the values of a column, from its largest value in the log.
 
     Some writers truncate times to the millisecond.
 
-    >>> not_cut(datetime(2026, 1, 1, 12, 0, 0, 5000)).microsecond, not_cut(datetime.max) == datetime.max, not_cut(7)
-    (5999, True, 7)
+    >>> upper_bound(datetime(2026, 1, 1, 12, 0, 0, 5000)).microsecond, upper_bound(datetime.max) == datetime.max
+    (5999, True)
+    >>> upper_bound(7)
+    7
     """
     if not isinstance(high, datetime):
         return high

@@ -228,13 +228,13 @@ class AttributePlan(Plan):
             return True
         return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
 
-    def lost_of(self, batch: int) -> float:
+    def loss_of(self, batch: int) -> float:
         return self.lost[batch]
 
-    def leaves_absent(self, batch: int) -> bool:
+    def leaves_values_absent(self, batch: int) -> bool:
         return any(way.way == "shed" and not way.sent for run in self.runs[batch] for way in run.ways)
 
-    def mixed(self, finer: Plan, share: float) -> AttributePlan | None:
+    def mix(self, finer: Plan, share: float) -> AttributePlan | None:
         assert isinstance(finer, AttributePlan)
         able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
         if not able or not any(finer.lost[number] < lost for number, lost in self.lost.items()):

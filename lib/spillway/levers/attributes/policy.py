@@ -16,7 +16,7 @@ from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.capacity.paid import DIVIDED, UNTRIED_DIVIDED, Paid, corrected, hoped
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.loss import ABSENT, place_weights
-from spillway.levers.attributes.option import Option, options_of, pays, scaled
+from spillway.levers.attributes.option import Option, options_of, saves_bytes, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -95,7 +95,7 @@ class Choosing:
             found[name] = [
                 one
                 for one, now, then in zip(measured, self.options[name], before, strict=True)
-                if pays(now, width) or pays(then, width)
+                if saves_bytes(now, width) or saves_bytes(then, width)
             ]
         return found
 
