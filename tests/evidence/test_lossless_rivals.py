@@ -78,7 +78,7 @@ def test_rivals_get_the_rows_and_no_more(one: ComparedStream) -> None:
         (pa.array([7, None, 9] * 40, pa.int64()), np.array([7, 9] * 40)),
     ],
 )
-def test_pcodec_takes_what_is_known_and_bits_for_nulls(values: pa.Array, known: np.ndarray) -> None:
+def test_pcodec_gets_the_known_values_and_a_bitmap_of_nulls(values: pa.Array, known: np.ndarray) -> None:
     packed = standalone.simple_compress(known, pcodec.ChunkConfig(compression_level=12))
     assert np.array_equal(standalone.simple_decompress(packed), known, equal_nan=known.dtype.kind == "f")
     size = pcodec_column_bytes(pa.chunked_array([values]))
@@ -86,7 +86,7 @@ def test_pcodec_takes_what_is_known_and_bits_for_nulls(values: pa.Array, known: 
     assert bits == 0 if not values.null_count else bits > 0
 
 
-def test_text_stays_parquet_next_to_pcodec() -> None:
+def test_text_columns_of_the_pcodec_rival_are_parquet() -> None:
     rows = pa.table({"name": ["a", "b"] * 300, "value": pa.array(range(600), pa.int64())})
     numbers = len(standalone.simple_compress(np.arange(600), pcodec.ChunkConfig(compression_level=12)))
     assert pcodec_file_bytes(rows) == numbers + parquet_bytes(rows.select(["name"]))
@@ -108,7 +108,7 @@ def test_steps_of_the_time_decide_whether_an_order_is_regular() -> None:
     assert not is_regular(pa.chunked_array([pa.array(drawn)]))
 
 
-def test_figures_are_of_the_best_rival_and_fixed_bytes_are_taken_apart() -> None:
+def test_figures_compare_with_the_best_rival_with_and_without_fixed_bytes() -> None:
     rows = pa.table({"seq": range(100), "at": range(100), "value": [1.0] * 100})
     sizes = {"gzip": 10, "xz": 900, "parquet": 1000, "pcodec": 800}
     crossed = SentBytes(1000, {"seq": 5, "at": 10, "value": 100}, {"value": 125})

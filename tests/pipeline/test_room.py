@@ -373,7 +373,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
 
 @pytest.mark.parametrize(("rows", "collect"), [(2, True), (20_000, False)])
-def test_a_batch_whose_fixed_bytes_do_not_fit_is_told_to_collect_more(
+def test_batch_whose_fixed_bytes_do_not_fit_says_collect_more(
     tables: Tables, rows: int, collect: bool
 ) -> None:
     contract = stream("net", mode="shed")
