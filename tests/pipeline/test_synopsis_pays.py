@@ -67,7 +67,7 @@ def landed(name: str, second: np.ndarray, minimize: str) -> Lake:
 
 @pytest.fixture(params=[np.full(TUPLES, 21.5), repeated(1200)], ids=["constant", "repeated"])
 def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
-    """The channel is paid by the byte. On the first day the synopsis is smaller than the column, on the second larger."""
+    """On a channel paid by the byte, the synopsis is smaller than the column on the first day, larger on the second."""
     lake = landed("gauge", request.param, "bytes")
     yield lake
     lake.forget()

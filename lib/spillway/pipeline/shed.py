@@ -447,10 +447,10 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             if fitting is None:
                 what = "the channel's part" if _above(way, drafts) else "what its server takes in"
                 many = so_many(len(over), "batch", "batches")
-                say(f"{stream}: {many} came out above {what}; planned again by what came out")
+                say(f"{stream}: {many} came out above {what}; planned again with the measured sizes")
             elif _worth_a_draft(way, fitting[0]):
                 many = so_many(len(losing), "batch", "batches")
-                say(f"{stream}: {many} {why}; planned again by what came out")
+                say(f"{stream}: {many} {why}; planned again with the measured sizes")
             else:
                 break
     except BaseException:

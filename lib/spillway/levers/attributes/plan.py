@@ -255,7 +255,7 @@ class AttributePlan(Plan):
                 for run in mine
                 if run.to_seq >= cut
             ]
-            text = f"{share:.0%} of the tuples finer, to use what is left"
+            text = f"{share:.0%} of the tuples finer, to use the remaining capacity"
             found.runs[batch.batch] = [
                 replace(run, reason=f"{mine[-1].reason}; {text}", loss=lost) for run in [*first, *rest]
             ]
