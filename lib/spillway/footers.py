@@ -1,8 +1,8 @@
 """Shorten the footer of a Parquet file that Arrow writes: leave out optional fields that no reader here needs.
 
-Arrow states of each column of each row group how often every page encoding occurs and how many values are null, and of
-each column in which order statistics sort. In a small batch that is a quarter of the footer. Readers ask for the first
-two only to plan reads of pages, and for the order only to compare statistics, so it stays where there are any.
+Arrow writes three of them. For each column of each row group: how often each page encoding occurs, and size statistics.
+For each column: its sort order. In a small batch they take a quarter of the footer. Readers need the first two only to
+plan reads of pages. They need the sort order only to compare statistics, so it stays if the footer has statistics.
 
 The footer is a struct in Thrift's compact protocol (`parquet.thrift` of Apache Parquet names the fields).
 """
@@ -18,7 +18,7 @@ _ENDS_WITH = b"PAR1"
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 
 Omitted = Mapping[int, Any]
-"""By number of a field: True if it is left out, or what is left out of it (of each item, if it is a list)."""
+"""By field number: True if the field is left out; a mapping if parts of it are (of each item, if it is a list)."""
 
 
 class ShortFooterSink:
@@ -35,7 +35,7 @@ class ShortFooterSink:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """Write the bytes, or hold them back after `finish`."""
+        """Write the bytes; after `finish`, buffer them."""
         count = memoryview(data).nbytes
         self._written += count
         if self._end is None:
@@ -49,7 +49,7 @@ class ShortFooterSink:
         return self._written
 
     def flush(self) -> None:
-        """Do nothing: whoever opened the sink closes it."""
+        """Do nothing: the caller that opened the sink flushes and closes it."""
 
     def close(self) -> None:
         """Write the end of the file, with the shorter footer."""
@@ -58,7 +58,7 @@ class ShortFooterSink:
         self.closed = True
 
     def finish(self) -> None:
-        """Hold back what is written from now on."""
+        """Buffer all further bytes: Arrow writes the footer next."""
         self._end = bytearray()
 
 
@@ -86,7 +86,7 @@ class _Reader:
         self.data, self.at = data, at
 
     def copy_struct(self, into: bytearray, omitted: Omitted) -> None:
-        """Copy a struct without the fields that are left out; the numbers of fields are stated as differences."""
+        """Copy a struct without the omitted fields. A field's number is written as the difference to the one before."""
         read = written = 0
         while (head := self._byte()) != 0:
             step, kind = head >> 4, head & 15

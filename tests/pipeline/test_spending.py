@@ -299,7 +299,7 @@ def test_a_small_batch_is_sent_whole_while_the_quota_has_unspent_bytes() -> None
     assert spending.allowance(quota, DAY, QUARTER, 4_700, expected) * 125 * QUARTER == pytest.approx(4_700)
 
 
-def test_a_day_of_twice_the_usual_offer_is_shed_all_over_the_day() -> None:
+def test_day_with_twice_the_usual_offer_is_shed_over_the_whole_day() -> None:
     quota = Quota(1.0 * MB, "day")
     _, before = spent_day(quota, scaled(EVEN, 0.8 * MB))
     lost, _ = spent_day(quota, scaled(EVEN, 1.6 * MB), before, DAY + timedelta(days=1))
@@ -328,7 +328,7 @@ def test_a_month_spreads_what_does_not_fit_over_its_days() -> None:
     assert max(lost) - min(lost) < 0.01
 
 
-def test_batches_that_wait_together_are_sent_whole_if_the_day_has_bytes_for_all(tables: Tables) -> None:
+def test_waiting_batches_are_sent_whole_if_the_quota_of_the_day_covers_all(tables: Tables) -> None:
     contracts = rooms(declared("net"), capacity="1 MB/day")
     waiting = [batch("net", place, seconds=QUARTER, rows=200 + 250 * (place % 7)) for place in range(1, 25)]
     loads = {one.batch: measure_load(tables, contracts.streams["net"], one) for one in waiting}
