@@ -178,7 +178,7 @@ def encoder(
         "data_page_size": PAGE_BYTES,
         "max_rows_per_page": ROWS_IN_A_GROUP,
     }
-    shortened = ShortFooterSink(sink, has_row_groups)
+    shortened, collected = ShortFooterSink(sink, has_row_groups), [] if footers is None else footers
     with pq.ParquetWriter(
         shortened,
         schema,
@@ -192,14 +192,14 @@ def encoder(
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-        metadata_collector=footers,
+        metadata_collector=collected,
         **options | other,
     ) as writer:
         yield writer
         if keys:
             writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
         shortened.finish()
-    shortened.close()
+    shortened.close(collected[-1])
 
 
 def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
