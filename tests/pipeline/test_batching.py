@@ -433,3 +433,24 @@ def test_only_some_batches_of_a_stream_can_be_asked_for(world: World) -> None:
     assert [batch.batch for batch in done] == [3]
     assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
     assert [batch.sent_with for batch in done] == [None]
+
+
+QUOTA: dict[str, Any] = {**TOGETHER, "rate": {"from": "declared", "tuples_per_second": 0.05}}
+
+
+@pytest.mark.parametrize("capacity", ["100 kB/day", "6 kB/day", "4 kB/day"])
+def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
+    tmp_path: Path, capacity: str
+) -> None:
+    """Each batch offers other bytes, and alone a part of its own: a group has one part."""
+    world = begun(tmp_path, QUOTA, "10 Mbps")
+    deliver(world, 2, 3, 4, 5, 6)
+    world.contract_becomes(QUOTA, capacity=capacity)
+    world.shed(at_once=True)
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4, 5, 6]]
+    assert len({held(world, number).allowed_kbps for number in range(2, 7)}) == 1
+    assert kept_bytes(world, 2, 3, 4, 5, 6) <= int(capacity.split()[0]) * 1000
+    is_whole(world)
+    if capacity != "4 kB/day":
+        raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
+        assert there["temp"].equals(raw["temp"]), "together they fit, so nothing is lost"
