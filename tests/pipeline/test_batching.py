@@ -454,3 +454,29 @@ def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
     if capacity != "4 kB/day":
         raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
         assert there["temp"].equals(raw["temp"]), "together they fit, so nothing is lost"
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path, tuples: int | None) -> None:
+    """It is done at once, with nothing to send; frames of the batches before it begin with these."""
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2)
+    world.deliver("sites/2020-01-02/empty.json", b"")
+    world.shed()
+    world.deliver("sites/2020-01-02/last.json", rows_of(3))
+    world.shed()
+    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    world.shed(at_once=True)
+    assert [batch.frame_origin for batch in world.batches("sites")[1:2]] == [330]
+    assert statuses(world) == [DONE] * 4
+    is_whole(world)
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples: int | None) -> None:
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2, 3, 4)
+    only = lambda batch: batch.batch == 3  # noqa: E731
+    shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only, at_once=True)
+    world.shed(at_once=True)
+    is_whole(world)
