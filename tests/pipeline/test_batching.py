@@ -480,3 +480,13 @@ def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples
     shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only, at_once=True)
     world.shed(at_once=True)
     is_whole(world)
+
+
+@pytest.mark.parametrize(("back", "status_then"), [(60, TAKEN_IN), (3 * 365 * 86_400, DONE)])
+def test_a_batch_that_was_taken_in_by_a_clock_that_was_wrong_does_not_wait_for_years(
+    world: World, back: float, status_then: str
+) -> None:
+    deliver(world, 2, 3)
+    with at(-back):
+        world.shed()
+    assert statuses(world) == [DONE, status_then, status_then]
