@@ -282,7 +282,7 @@ def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
 
     with monkeypatch.context() as patch:
         if dies == "another plan":
-            patch.setattr(shedding, "_planned", lambda room, runs, faults: plan_all(room, runs))
+            patch.setattr(shedding, "_planned", lambda room, runs, *_: plan_all(room, runs))
             patch.setattr(shedding, "plan_all", refuses)
         elif dies == "a record":
             patch.setattr(AttributePlan, "records", refuses)

@@ -35,6 +35,7 @@ ROOMS: dict[str, Any] = {
     "frame": {"tuples": 500},
     "levers": [{"lever": "attributes", "training": {"tuples": TRAINED}}],
 }
+CAPACITY = "1.5 kbps"  # at this capacity people and http_status are shed too
 EXACT = ("motion", "people", "last_seen", "installed", "http_status")
 
 
@@ -71,7 +72,7 @@ def tightened(**bounds: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One batch, shed by models of its own tuples, through a channel that has room for little."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("rooms"), ROOMS, capacity="2.5 kbps")
+    world = World.begin(InProcess(), tmp_path_factory.mktemp("rooms"), ROOMS, capacity=CAPACITY)
     world.deliver("rooms/2020-01-01/a.json", json_lines(rooms(0, TRAINED)))
     world.shed()
     world.train("rooms")
@@ -125,7 +126,7 @@ def test_a_contract_tightened_since_training_holds_for_the_next_batch_and_tells_
     world = trained.copy(tmp_path)
     was = {row["attribute"]: row["max_error_pct"] for row in world.rows("certificates")}
     bound = was["load"] / 3
-    world.contract_becomes(tightened(load={"error_pct": bound}, celsius={"error": 0.01}), capacity="2.5 kbps")
+    world.contract_becomes(tightened(load={"error_pct": bound}, celsius={"error": 0.01}), capacity=CAPACITY)
     world.deliver("rooms/2020-01-02/b.json", json_lines(rooms(TRAINED, TRAINED)))
     world.shed()
     world.validate()  # the new batch alone
@@ -147,7 +148,7 @@ def test_a_contract_tightened_since_training_holds_for_the_next_batch_and_tells_
 def test_a_looser_contract_waits_for_the_next_training(trained: World, tmp_path: Path) -> None:
     world = trained.copy(tmp_path)
     was = {row["attribute"]: row["error_pct"] for row in world.rows("certificates")}
-    world.contract_becomes(tightened(load={"error_pct": 90}), capacity="2.5 kbps")
+    world.contract_becomes(tightened(load={"error_pct": 90}), capacity=CAPACITY)
     world.validate(every=True)
     assert {row["attribute"]: row["error_pct"] for row in world.rows("certificates")} == was
 
@@ -155,7 +156,7 @@ def test_a_looser_contract_waits_for_the_next_training(trained: World, tmp_path:
 def test_with_stated_bounds_what_states_none_is_exact(tmp_path: Path) -> None:
     stated = {**tightened(power_w={"error_pct": 3})}
     stated["levers"] = [{"lever": "attributes", "bounds": "stated", "training": {"tuples": TRAINED}}]
-    world = World.begin(InProcess(), tmp_path, stated, capacity="2.5 kbps")
+    world = World.begin(InProcess(), tmp_path, stated, capacity=CAPACITY)
     world.deliver("rooms/2020-01-01/a.json", json_lines(rooms(0, TRAINED)))
     world.shed()
     world.train("rooms")
@@ -174,7 +175,7 @@ def test_a_measure_or_a_key_that_the_contract_lost_is_named_and_nothing_breaks(
 ) -> None:
     world = trained.copy(tmp_path)
     lost = {**ROOMS, "attributes": [one for one in ROOMS["attributes"] if one["name"] != gone]}
-    world.contract_becomes(lost, capacity="2.5 kbps")
+    world.contract_becomes(lost, capacity=CAPACITY)
     later = [{name: row[name] for name in row if name != gone} for row in rooms(TRAINED, TRAINED)]
     world.deliver("rooms/2020-01-02/b.json", json_lines(later))
     world.shed()

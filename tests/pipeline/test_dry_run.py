@@ -16,7 +16,7 @@ from spillway.pipeline.dry_run import arrived, dry_run
 from spillway.pipeline.presence import absent_values
 from spillway.show.fared import attribute_figures
 
-CAPACITY = "20 kbps"
+CAPACITY = "12 kbps"
 OBSERVED: dict[str, Any] = {**SITES, "mode": "observe"}
 
 
@@ -119,7 +119,7 @@ def test_what_has_not_arrived_waits_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_what_is_merely_observed_is_planned_as_if_it_were_not(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, OBSERVED, capacity="14 kbps")
+    world = World.begin(InProcess(), tmp_path, OBSERVED, capacity="8 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
@@ -128,7 +128,7 @@ def test_what_is_merely_observed_is_planned_as_if_it_were_not(tmp_path: Path) ->
         assert any(counts[1] or counts[2] for counts in touched.values())
 
 
-@pytest.mark.parametrize(("synopsis", "capacity"), [("send", "12 kbps"), ("hold", CAPACITY)])
+@pytest.mark.parametrize(("synopsis", "capacity"), [("send", "6 kbps"), ("hold", CAPACITY)])
 def test_the_loss_is_that_of_what_the_destination_has_by_itself(
     world: World, synopsis: str, capacity: str
 ) -> None:
