@@ -14,6 +14,7 @@ For a file of 20,000 rows, all of which are compared, it takes 4 to 7 times the 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,8 @@ SAMPLE_ROWS = 1 << 16
 DICTIONARY_MARGIN = 1.3
 """If a dictionary takes at most this many times the bytes of the best encoding in the sample, it is compared on all
 rows."""
+MOST_BYTES_TAKEN = 1 << 30
+"""Bytes of rows that change places at once."""
 LEAST_SAVING = 0.03
 """Share of the bytes that another order of rows must save; readers pay for it by sorting."""
 DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
@@ -114,12 +117,33 @@ def by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
         values = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
         one = np.asarray(values.indices, np.int64)
         codes = np.asarray(pa.array(codes * (one.max() + 1) + one).dictionary_encode().indices, np.int64)
-    return rows if (codes[1:] >= codes[:-1]).all() else rows.take(np.argsort(codes, kind="stable"))
+    return rows if (codes[1:] >= codes[:-1]).all() else _take(rows, np.argsort(codes, kind="stable"))
 
 
 def as_arrived(rows: pa.Table, arrival: str) -> pa.Table:
     """Return the rows in the order of the column `arrival`."""
-    return rows.take(pc.sort_indices(rows[arrival]))
+    return _take(rows, pc.sort_indices(rows[arrival]).to_numpy())
+
+
+def _take(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """Return the rows at these places.
+
+    Arrow joins the chunks of a column before it takes rows of it, and refuses if they have more than 2 GiB of text.
+    """
+    if rows.nbytes <= MOST_BYTES_TAKEN:
+        return rows.take(places)
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    wide = pa.schema([field.with_type(large.get(field.type, field.type)) for field in rows.schema])
+    whole = rows.cast(wide).combine_chunks()
+    lengths = [pc.binary_length(whole[field.name]) for field in wide if field.type in large.values()]
+    sizes = np.full(rows.num_rows, 8 * rows.num_columns, np.int64)
+    for one in lengths:
+        sizes += np.asarray(pc.fill_null(one, 0), np.int64)
+    pieces = np.cumsum(sizes[places]) // MOST_BYTES_TAKEN
+    edges = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), rows.num_rows]
+    return pa.concat_tables(
+        [whole.take(places[low:high]).cast(rows.schema) for low, high in itertools.pairwise(edges)]
+    )
 
 
 def _sample(rows: pa.Table) -> pa.Table:
@@ -181,7 +205,7 @@ def encoder(
         "data_page_size": PAGE_BYTES,
         "max_rows_per_page": ROWS_IN_A_GROUP,
     }
-    shortened = ShortFooterSink(sink, has_row_groups)
+    shortened, collected = ShortFooterSink(sink, has_row_groups), [] if footers is None else footers
     with pq.ParquetWriter(
         shortened,
         schema,
@@ -195,14 +219,14 @@ def encoder(
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-        metadata_collector=footers,
+        metadata_collector=collected,
         **options | other,
     ) as writer:
         yield writer
         if keys:
             writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
         shortened.finish()
-    shortened.close()
+    shortened.close(collected[-1])
 
 
 def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:

@@ -131,6 +131,10 @@ class ConcurrentRun(LiesElsewhere):
     """Another run wrote the same at the same time; nothing was doubled, try again."""
 
 
+class WrongFooter(SpillwayError):
+    """A Parquet footer that was shortened states something else than the one that Arrow wrote. No file is left."""
+
+
 class RunFailed(SpillwayError):
     """What went wrong in a run with some of its streams, a sentence each; the others were brought through."""
 

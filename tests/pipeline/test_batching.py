@@ -433,3 +433,60 @@ def test_only_the_chosen_batches_are_sent(world: World) -> None:
     assert [batch.batch for batch in done] == [3]
     assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
     assert [batch.sent_with for batch in done] == [None]
+
+
+QUOTA: dict[str, Any] = {**TOGETHER, "rate": {"from": "declared", "tuples_per_second": 0.05}}
+
+
+@pytest.mark.parametrize("capacity", ["100 kB/day", "6 kB/day", "4 kB/day"])
+def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
+    tmp_path: Path, capacity: str
+) -> None:
+    """Each batch offers other bytes, and alone a part of its own: a group has one part."""
+    world = begun(tmp_path, QUOTA, "10 Mbps")
+    deliver(world, 2, 3, 4, 5, 6)
+    world.contract_becomes(QUOTA, capacity=capacity)
+    world.shed(at_once=True)
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4, 5, 6]]
+    assert len({held(world, number).allowed_kbps for number in range(2, 7)}) == 1
+    assert kept_bytes(world, 2, 3, 4, 5, 6) <= int(capacity.split()[0]) * 1000
+    is_whole(world)
+    if capacity != "4 kB/day":
+        raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
+        assert there["temp"].equals(raw["temp"]), "together they fit, so nothing is lost"
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path, tuples: int | None) -> None:
+    """It is done at once, with nothing to send; frames of the batches before it begin with these."""
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2)
+    world.deliver("sites/2020-01-02/empty.json", b"")
+    world.shed()
+    world.deliver("sites/2020-01-02/last.json", rows_of(3))
+    world.shed()
+    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    world.shed(at_once=True)
+    assert [batch.frame_origin for batch in world.batches("sites")[1:2]] == [330]
+    assert statuses(world) == [DONE] * 4
+    is_whole(world)
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples: int | None) -> None:
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2, 3, 4)
+    only = lambda batch: batch.batch == 3  # noqa: E731
+    shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only, at_once=True)
+    world.shed(at_once=True)
+    is_whole(world)
+
+
+@pytest.mark.parametrize(("back", "status_then"), [(60, TAKEN_IN), (3 * 365 * 86_400, DONE)])
+def test_a_batch_that_was_taken_in_by_a_clock_that_was_wrong_does_not_wait_for_years(
+    world: World, back: float, status_then: str
+) -> None:
+    deliver(world, 2, 3)
+    with at(-back):
+        world.shed()
+    assert statuses(world) == [DONE, status_then, status_then]

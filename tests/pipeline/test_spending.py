@@ -21,6 +21,7 @@ from spillway.contracts.quota import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
+from spillway.pipeline.batching import groups_to_send
 from spillway.pipeline.room import measure_load, parts
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.spending import LEAST_KBPS, SPARE, Parts, Spending, parts_of_batches, spending_of
@@ -349,14 +350,15 @@ arrivals = st.lists(
 
 
 @settings(deadline=None, max_examples=40)
-@given(quotas, st.lists(arrivals, max_size=3), st.booleans())
+@given(quotas, st.lists(arrivals, max_size=3), st.booleans(), st.booleans())
 def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(
-    of: tuple[str, int, int], runs: list[list[tuple[str, int, float, float]]], dies: bool
+    of: tuple[str, int, int], runs: list[list[tuple[str, int, float, float]]], dies: bool, together: bool
 ) -> None:
     tables = Tables(Settings.in_memory(f"spending-{next(lakes)}"))
     per, size, carry_over_pct = of
     capacity = {"quota": f"{size} MB", "per": per, "carry_over_pct": carry_over_pct}
-    contracts = rooms(declared("net"), declared("other"), capacity=capacity)
+    batching = {"batching": {"until_bytes": "1 GB", "until_seconds": 3600}} if together else {}
+    contracts = rooms(declared("net", **batching), declared("other"), capacity=capacity)
     quota = contracts.channels["up"].capacity.quota
     assert quota is not None
     number, spent = 0, dict[Any, int]()
@@ -367,6 +369,11 @@ def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(
             waiting.append(batch(name, number, DAY + timedelta(days=day), seconds, rows=10_000_000))
             asked[number] = share
         found = allotted(tables, contracts, *waiting)
+        if together:
+            grouped = groups_to_send(
+                tables, contracts.streams["net"], [one for one in waiting if one.stream == "net"]
+            )
+            assert all(len({found["net"][one.batch] for one in group}) == 1 for group in grouped)
         for one in waiting:
             part = found[one.stream][one.batch]
             most = int(Fraction(part.own_kbps) * Fraction(one.seconds_covered or 0) * 125)

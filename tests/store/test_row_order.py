@@ -265,3 +265,21 @@ def test_delta_rs_polars_and_duckdb_read_the_same_rows(
         for file in table.files():
             found = connection.sql("SELECT * FROM read_parquet(?)", params=[file.path]).to_arrow_table()
             check(found, [rows[file.low("batch") - 1]])
+
+
+def test_rows_of_more_text_than_arrow_takes_at_once_change_places_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spillway import encoding
+
+    rows = polled(2_000).append_column(
+        "text", pa.array([None if i % 7 == 0 else "ß" * i for i in range(2_000)])
+    )
+    rows = pa.concat_tables([rows.slice(0, 900), rows.slice(900)])
+    wanted = encoding.by_key(rows, KEYS)
+    monkeypatch.setattr(encoding, "MOST_BYTES_TAKEN", 5_000)
+    found = encoding.by_key(rows, KEYS)
+    assert found.schema.equals(wanted.schema)
+    assert found["text"].num_chunks > 100
+    same(found, wanted)
+    same(encoding.as_arrived(found, "seq"), rows)

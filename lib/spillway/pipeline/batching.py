@@ -21,6 +21,9 @@ from spillway.intake.take_in import waits_for_a_rate
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""How far the clocks of two machines may differ. A batch that was taken in later than this from now does not wait."""
+
 
 @dataclass(frozen=True)
 class WaitingBatches:
@@ -58,7 +61,12 @@ def waiting_batches(
     since: dict[date, datetime] = {}
     for batch in fresh:
         since[batch.batch_date] = min(batch.created_at, since.get(batch.batch_date, batch.created_at))
-    waiting = [batch for batch in fresh if now < since[batch.batch_date] + longest]
+    # if the clock was set back since a batch was taken in, nobody knows how long it has waited
+    waiting = [
+        batch
+        for batch in fresh
+        if since[batch.batch_date] - CLOCKS_DIFFER <= now < since[batch.batch_date] + longest
+    ]
     if not waiting:
         return None
     first = min(since[batch.batch_date] for batch in waiting)

@@ -295,7 +295,9 @@ def _pinned(
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
     versions = {name: facts.version for name, facts in newest.items() if facts is not None}
     every = load_batches(tables, contract.stream, batch_date={batch.batch_date for batch in batches})
-    latest = {b.batch_date: b for b in every if b.is_pinned and b.status != RETIRED}
+    framed: dict[date, dict[int, Batch]] = {batch.batch_date: {} for batch in batches}
+    for one in (one for one in every if one.is_pinned and one.status != RETIRED):
+        framed[one.batch_date][one.batch] = one
     pinned: list[Batch] = []
     groups = groups_to_send(tables, contract, batches)
     sent_with = {
@@ -307,8 +309,9 @@ def _pinned(
     for batch in batches:
         if not batch.is_pinned:
             # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
-            # set aside, which is not sent; else they go on
-            before = latest.get(batch.batch_date)
+            # set aside, which is not sent; else they go on from the batch before. Later ones may have been pinned first
+            earlier = [number for number in framed[batch.batch_date] if number < batch.batch]
+            before = framed[batch.batch_date][max(earlier)] if earlier else None
             alive = before is not None and before.status != SET_ASIDE
             goes_on = (
                 alive
@@ -332,7 +335,7 @@ def _pinned(
                 sent_whole=sent_whole,
                 sent_with=sent_with.get(batch.batch),
             )
-            latest[batch.batch_date] = batch
+            framed[batch.batch_date][batch.batch] = batch
         elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
             # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch that is
             # sent again without its group is sent alone from now on

@@ -6,8 +6,14 @@ were counted to send, what was asked back of them, and, of batches that were pin
 still send. So a run that died, or one that brings several days through at once, promises no byte twice.
 
 For the batches at hand a channel with a quota is then a channel of a rate (`Room` with that capacity), divided and
+<<<<<<< HEAD
 pinned as any other is: a rerun does what the first run did. If several batches are at hand, they get their shares one
 after another, oldest first; the later ones count as expected bytes.
+=======
+pinned as any other is: a rerun does what the first run did. Batches that wait together are given their parts one after
+another, oldest first; those that follow count as expected. Batches that are sent together (`pipeline.batching`) have
+one part, over the seconds of all of them.
+>>>>>>> attack
 
 If the unspent bytes cover a batch and the bytes expected for the rest of the period, the batch is sent whole. The
 expected bytes come from the last earlier day (`Spending.expected`): today is expected to offer what that day offered
@@ -34,6 +40,7 @@ from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
+from spillway.pipeline.batching import groups_to_send
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts, rate_on_record
 from spillway.store.batches import load_batches, newest_batch
@@ -71,9 +78,13 @@ def parts_of_batches(
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.quota_day for found in waiting.values() for batch in found}
     spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
+    sent_together = {
+        stream: groups_to_send(tables, room.contracts.streams[stream], found)
+        for stream, found in waiting.items()
+    }
     offered = _offered_bytes(tables, room, waiting)
     promised: Parts = {stream: {} for stream in waiting}
-    groups = _by_period(quotas.values(), waiting)
+    groups = _by_period(quotas.values(), sent_together)
     for place, group in enumerate(groups):
         day = min(batch.quota_day for found in group.values() for batch in found)
         at_hand = {name: _at_hand(room.contracts, name, group) for name in quotas}
@@ -307,7 +318,15 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
 def _offered_bytes(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[tuple[str, int], float]:
+<<<<<<< HEAD
     """Return the bytes that each waiting batch would send without shedding; 0 if that is not known."""
+=======
+    """Return what each waiting batch would send if nothing were shed; 0 if that cannot be found out.
+
+    As in the ledger, this is what the batch takes in `raw`. Batches that are sent together take less, of this as of
+    what is expected after them, so that their share of what is left stays right.
+    """
+>>>>>>> attack
     found = {}
     for stream, batches in waiting.items():
         contract = room.contracts.streams[stream]
@@ -334,7 +353,11 @@ def _offered_kbps(
         seconds = _covered(batches)
         bytes_ = sum(offered[stream, batch.batch] for batch in batches)
         if bytes_ and seconds:
+<<<<<<< HEAD
             total += (bytes_ + METADATA_BYTES * len(batches)) / 125.0 / seconds
+=======
+            total += (bytes_ + AROUND_BYTES) / 125.0 / seconds
+>>>>>>> attack
         else:
             total += rate_on_record(tables, stream)
     return total
@@ -352,23 +375,25 @@ def _channels_of(room: Room) -> list[str]:
 
 
 def _by_period(
-    quotas: Iterable[Quota], waiting: Mapping[str, Sequence[Batch]]
+    quotas: Iterable[Quota], waiting: Mapping[str, Sequence[Sequence[Batch]]]
 ) -> list[dict[str, list[Batch]]]:
+<<<<<<< HEAD
     """Return the batches that are not pinned yet in rounds, each with at most one batch per stream, oldest first.
+=======
+    """Return the batches that are not pinned yet: of each stream the oldest group that is sent together, then the next.
+>>>>>>> attack
 
     The rounds are ordered by the periods of the shortest quota.
     """
     shortest = min(quotas, key=lambda quota: ("day", "month").index(quota.per))
     groups: dict[tuple[Period, date, int], dict[str, list[Batch]]] = {}
-    for stream, batches in waiting.items():
+    for stream, together in waiting.items():
         turns: dict[date, int] = {}
-        for batch in sorted(batches, key=lambda one: one.batch):
-            if not batch.is_pinned:
-                day = batch.quota_day
+        for batches in sorted(together, key=lambda one: one[0].batch):
+            if not batches[0].is_pinned:
+                day = batches[0].quota_day
                 turn = turns[day] = turns.get(day, -1) + 1
-                groups.setdefault((shortest.period_of(day), day, turn), {}).setdefault(stream, []).append(
-                    batch
-                )
+                groups.setdefault((shortest.period_of(day), day, turn), {})[stream] = list(batches)
     return [groups[place] for place in sorted(groups)]
 
 
