@@ -5,9 +5,9 @@ Every quarter of an hour: look at the landing zone; if a file is new or a batch 
 application per channel, which takes in, plans, sheds and accounts. Nothing new: the run ends in seconds
 without starting Spark.
 
-A contract may let small batches wait for each other (`batching:`). They are taken in at once, and are sent together
-once they are large enough or have waited long enough: the first run after that sends them, whether a file is new or
-not. `spillway status` says what waits; `spillway run --now` and a backfill do not wait.
+A contract may let small batches wait for each other (`batching:`). They are taken in at once. The first run after they
+are large enough, or have waited long enough, sends them together, also if no new file has landed. `spillway status`
+lists the batches that wait. `spillway run --now` and a backfill do not wait.
 
 The sketches that contracts ask for are made by a step of their own, of what was taken in: it can be looked at and
 retried alone, and when it fails what was shed is validated all the same; the next run makes what is missing.

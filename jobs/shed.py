@@ -24,7 +24,9 @@ def main() -> None:
     parser.add_argument("--channel", required=True, help="the channel, as in schemas/channels.yaml")
     parser.add_argument("--from-date", type=date.fromisoformat, help="recompute batch dates from this one")
     parser.add_argument("--to-date", type=date.fromisoformat, help="... to this one (default: the same)")
-    parser.add_argument("--now", action="store_true", help="also send batches that wait to be sent together")
+    parser.add_argument(
+        "--now", action="store_true", help="also send the batches that wait for more to arrive"
+    )
     parser.add_argument("--run-id", default=run_name("shed"))
     asked = parser.parse_args()
     dates = (asked.from_date, asked.to_date or asked.from_date) if asked.from_date else None

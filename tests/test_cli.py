@@ -178,7 +178,7 @@ def test_status_tells_what_is_spent_of_a_quota(
     assert (quota["channel"], quota["spent_bytes"], quota["quota_bytes"]) == ("uplink", sent, 1_000_000)
 
 
-def test_a_batch_that_covers_more_than_its_month_so_far_takes_no_days_to_come(
+def test_elapsed_time_of_a_quota_ends_with_the_batch_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A month of weather that arrived on its last day was `in 59.8 of 31 days`."""

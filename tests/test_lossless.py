@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def polled(rows: int = 600) -> pa.Table:
-    """Rounds of 6 routers, one value of which is missing now and then."""
+    """Six routers that report in turn; sometimes a value is missing."""
     delays = np.random.default_rng(5).normal(80, 9, rows).round(1)
     return pa.table(
         {
@@ -49,7 +49,7 @@ def written_by_hand(rows: list[dict[str, Any]]) -> bytes:
     return sink.getvalue().encode()
 
 
-def test_gzip_and_xz_are_of_the_file_that_others_would_write() -> None:
+def test_gzip_and_xz_compress_a_standard_csv_file() -> None:
     rows = polled()
     arrived = rows.to_pylist()
     by_key = sorted(arrived, key=lambda row: (row["router"], row["at"]))
@@ -107,7 +107,7 @@ def test_rows_alike_in_key_and_time_stay_in_the_order_of_arrival() -> None:
     assert list(row_orders(rows, [])) == [rows]
 
 
-def test_csv_quotes_only_what_cannot_be_read_back_without() -> None:
+def test_csv_quotes_only_where_needed() -> None:
     assert csv_of(pa.table({"a": ["x", None]})) == b'"a"\nx\n\n'
     assert csv_of(pa.table({"a": ["x", ""]})) == b'"a"\nx\n\n'
     assert csv_of(pa.table({"a": ["", None]})) == b'"a"\n""\n\n'

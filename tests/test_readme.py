@@ -90,7 +90,7 @@ def test_the_demo_keeps_within_its_links_and_loses_little_where_they_are_too_nar
 
 
 def test_no_month_of_messages_exceeds_its_plan(home: Path) -> None:
-    """As the ledger counts them; nothing of a month is left unused while values of it are off."""
+    """The bytes are those of the ledger. No month leaves bytes unused while its values have errors."""
     lines = tables_of(home).at("ledger").rows(subject="weather", stage="sent", unit="rows").to_pylist()
     months = {line["batch_date"]: line["bytes_kept"] for line in lines if line["dimension_kind"] == "total"}
     assert len(months) == 12

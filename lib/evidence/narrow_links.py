@@ -1,7 +1,7 @@
-"""The demo's streams on links that carry about half of them.
+"""Put the demo's streams on links that carry about half of them.
 
-The demo has the links that people pay for, and some of its streams fit. Figures of a lever are about what it does when
-it must shed, so the evidence has narrow links of its own and the rates that fill them.
+The links of the demo are real products, and some of its streams fit them. Figures of a lever need a link that is too
+narrow, so the evidence has its own narrow links, and rates that fill them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LINKS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "stocks": ("market", {"from": "declared", "tuples_per_second": 200}),
     "weather": ("uplink", {"from": "declared", "tuples_per_second": 0.6}),
 }
-"""By stream of the demo, its channel and its rate, as a contract states them."""
+"""By stream of the demo, the channel and the rate as a contract states them."""
 WEATHER_DATES = {4: "2013-04-30", 8: "2013-08-31", 12: "2013-12-31"}
-"""By its last month, the batch date of four months of weather: a batch of one month is short for figures of a lever."""
+"""By last month, the batch date of four months of weather; a batch of one month is too short for figures of a lever."""
 
 
 def narrow_contracts(contracts: Contracts) -> Contracts:

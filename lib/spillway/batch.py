@@ -98,7 +98,7 @@ class Batch:
     event_end: datetime | None = None
     """The end of its event time: the next batch covers the time from there."""
     sent_with: int | None = None
-    """The first of the batches that it is sent together with, in one file; None: it is sent alone."""
+    """The first batch of its group, which is sent in one file; None: the batch is sent alone."""
     beside_bytes: int | None = None
     """What its files of `raw` took beside the stream's columns when they were written, with what logs say of them."""
     sent_whole: str | None = None
@@ -110,7 +110,7 @@ class Batch:
     validated_revision: int | None = None
     """The revision of which every expectation held."""
     spends_on: date | None = None
-    """The day whose quota it spends, of a batch that was queued because it did not fit; None: its batch date."""
+    """If the batch was queued because it did not fit: the day whose quota it spends. None: its batch date."""
 
     @property
     def allowed_kbps(self) -> float:

@@ -6,14 +6,15 @@
 >>> sum(widths_of(rows).values()) < 200
 True
 
-The constants are compared with others by `make bench` (part `encoding`: real, generated and long streams); the figures
-below are its output with pyarrow 26.0.1. To choose encodings takes 0.8 of the processor time of writing for a million
-rows, and 4 to 7 times as much as writing for a file of 20,000 rows, all of which are compared.
+`make bench` (part `encoding`: real, generated and long streams) compares the constants with others. The figures below
+are its output with pyarrow 26.0.1. Choosing encodings takes 0.8 of the processor time of writing for a million rows.
+For a file of 20,000 rows, all of which are compared, it takes 4 to 7 times the processor time of writing.
 """
 
 from __future__ import annotations
 
 import io
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,17 +28,21 @@ import pyarrow.parquet as pq
 from spillway.footers import ShortFooterSink
 
 ROWS_IN_A_GROUP = 1 << 19
-"""Of 1,048,576 rows, row groups of 65,536 rows take 6 % more bytes, of 4,096 rows 70 %; of all rows 0.4 % fewer."""
+"""Compared on 1,048,576 rows: row groups of 65,536 rows take 6 % more bytes, row groups of 4,096 rows 70 % more, one
+row group of all rows 0.4 % fewer."""
 COMPRESSION_LEVEL = 9
 """Of zstd. Level 6 takes 1.5 % more bytes for 0.7 to 0.8 of the processor time, level 12 takes 0.2 % fewer for 1.5 to
 2.6 times, level 19 takes 1 to 5 % fewer for 8 to 10 times. Level 3 takes 2 to 5 % more."""
 PAGE_BYTES = 1 << 23
-"""A page is compressed by itself. Pages of 64 KiB take 1 to 3 % more bytes, larger ones than 1 MiB the same.
-Data page version 2 takes 0 to 0.1 % more than version 1, which is written."""
+"""Each page is compressed by itself. Pages of 64 KiB take 1 to 3 % more bytes, pages above 1 MiB the same number.
+Data page version 1 is written; version 2 takes 0 to 0.1 % more."""
 SAMPLE_ROWS = 1 << 16
 """Number of rows on which the encodings and the orders of a file are compared."""
-NEARLY = 1.3
-"""How many times the bytes of the best encoding a dictionary may take in the sample to be compared on all rows."""
+DICTIONARY_MARGIN = 1.3
+"""If a dictionary takes at most this many times the bytes of the best encoding in the sample, it is compared on all
+rows."""
+MOST_BYTES_TAKEN = 1 << 30
+"""Bytes of rows that change places at once."""
 LEAST_SAVING = 0.03
 """Share of the bytes that another order of rows must save; readers pay for it by sorting."""
 DICTIONARY, PLAIN, INTEGERS, LENGTHS, PREFIXES = (
@@ -53,28 +58,29 @@ _EMPTY_STATISTICS_BYTES = 2
 _KEYS = b"spillway.rows_by"
 
 Encodings = Mapping[str, str]
-"""Encoding by column. A column that is missing has a dictionary."""
+"""Encoding by column. A column that is not named gets a dictionary."""
 
 
 def best_encodings(rows: pa.Table) -> dict[str, str]:
     """Return the encoding of each column that takes the fewest bytes; of equal ones, the first in `_candidates`.
 
-    The encodings are compared on `SAMPLE_ROWS` rows. In more rows the same values occur again, so that a dictionary
-    takes relatively less: one that takes at most `NEARLY` as many bytes in the sample is compared on all rows.
-    The rows decide and nothing else, so that the same rows always become the same bytes.
+    The encodings are compared on `SAMPLE_ROWS` rows. More rows repeat more values, so that a dictionary takes
+    relatively fewer bytes. If it takes at most `DICTIONARY_MARGIN` times the bytes of the best encoding in the sample,
+    both are compared on all rows. The choice depends on the rows alone, so that the same rows always become the same
+    bytes.
     """
     return _best(rows, _compared(_sample(rows)))
 
 
 def best_layout(
-    rows: pa.Table, keys: Sequence[str], stays: bool = False
+    rows: pa.Table, keys: Sequence[str], order_stays: bool = False
 ) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the keys by which rows take the fewest bytes, and the best encodings of the columns then.
+    """Return the keys by which to store rows, and the best encodings of the columns in that order.
 
-    `keys` are returned if rows by key (see `by_key`) save at least `LEAST_SAVING` of the bytes in the order of arrival,
-    `seq` included, or if the order `stays`. Otherwise `()` is returned: the order of arrival. On streams whose
-    senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if measures are rounded. Batches
-    of 1,000 rows hardly gain, and rows without measures lose.
+    `keys` are returned if storing rows by key (see `by_key`) saves at least `LEAST_SAVING` of the bytes, `seq`
+    included, or if `order_stays` is true: the rows are stored by key already. Otherwise `()` is returned: the order of
+    arrival. On streams whose senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if
+    measures are rounded. Batches of 1,000 rows become hardly smaller. Rows without measures become larger.
 
     >>> key = [at % 100 for at in range(10_000)]
     >>> counter = [(one + 1) ** 3 % 997 + at // 100 * (one % 7) for at, one in enumerate(key)]
@@ -84,7 +90,7 @@ def best_layout(
     """
     sample = _sample(rows)
     ordered = by_key(sample, keys)
-    if keys and stays:
+    if keys and order_stays:
         return tuple(keys), _best(by_key(rows, keys), _compared(ordered))
     arrival = _compared(sample)
     if ordered is not sample:
@@ -96,10 +102,10 @@ def best_layout(
 
 
 def by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Return the rows of each key next to each other; the very same table if they are so already.
+    """Return the rows grouped by key; the same table object if they are grouped already.
 
-    Keys come in the order of their first row, and rows of a key as they are. So `seq` advances by the same steps in
-    each key of a stream whose senders report in turn, and takes hardly a byte.
+    Keys come in the order of their first row. Rows of one key keep their order. If the senders of a stream report in
+    turn, `seq` then advances by equal steps within each key, and takes almost no bytes.
 
     >>> by_key(pa.table({"key": ["b", "a", "b"], "seq": [1, 2, 3]}), ["key"])["seq"].to_pylist()
     [1, 3, 2]
@@ -111,12 +117,33 @@ def by_key(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
         values = rows[name].combine_chunks().dictionary_encode(null_encoding="encode")
         one = np.asarray(values.indices, np.int64)
         codes = np.asarray(pa.array(codes * (one.max() + 1) + one).dictionary_encode().indices, np.int64)
-    return rows if (codes[1:] >= codes[:-1]).all() else rows.take(np.argsort(codes, kind="stable"))
+    return rows if (codes[1:] >= codes[:-1]).all() else _take(rows, np.argsort(codes, kind="stable"))
 
 
 def as_arrived(rows: pa.Table, arrival: str) -> pa.Table:
     """Return the rows in the order of the column `arrival`."""
-    return rows.take(pc.sort_indices(rows[arrival]))
+    return _take(rows, pc.sort_indices(rows[arrival]).to_numpy())
+
+
+def _take(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """Return the rows at these places.
+
+    Arrow joins the chunks of a column before it takes rows of it, and refuses if they have more than 2 GiB of text.
+    """
+    if rows.nbytes <= MOST_BYTES_TAKEN:
+        return rows.take(places)
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+    wide = pa.schema([field.with_type(large.get(field.type, field.type)) for field in rows.schema])
+    whole = rows.cast(wide).combine_chunks()
+    lengths = [pc.binary_length(whole[field.name]) for field in wide if field.type in large.values()]
+    sizes = np.full(rows.num_rows, 8 * rows.num_columns, np.int64)
+    for one in lengths:
+        sizes += np.asarray(pc.fill_null(one, 0), np.int64)
+    pieces = np.cumsum(sizes[places]) // MOST_BYTES_TAKEN
+    edges = [0, *(np.flatnonzero(np.diff(pieces)) + 1).tolist(), rows.num_rows]
+    return pa.concat_tables(
+        [whole.take(places[low:high]).cast(rows.schema) for low, high in itertools.pairwise(edges)]
+    )
 
 
 def _sample(rows: pa.Table) -> pa.Table:
@@ -130,7 +157,7 @@ def _best(rows: pa.Table, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, s
         doubtful = {
             name: (DICTIONARY, best[name])
             for name, found in sizes.items()
-            if best[name] != DICTIONARY and found[DICTIONARY] <= NEARLY * found[best[name]]
+            if best[name] != DICTIONARY and found[DICTIONARY] <= DICTIONARY_MARGIN * found[best[name]]
         }
         best |= {name: min(found, key=found.__getitem__) for name, found in _compared(rows, doubtful).items()}
     return best
@@ -139,7 +166,7 @@ def _best(rows: pa.Table, sizes: Mapping[str, Mapping[str, int]]) -> dict[str, s
 def _compared(
     rows: pa.Table, candidates: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, dict[str, int]]:
-    """Return the bytes of each column in each of its candidates, by default in all that its type has."""
+    """Return the bytes of each column in each of its candidate encodings, by default all for its type."""
     if candidates is None:
         candidates = {field.name: _candidates(field.type) for field in rows.schema}
     trials = [(name, one) for name, some in candidates.items() for one in some]
@@ -163,22 +190,22 @@ def encoder(
     keys: Sequence[str] = (),
     **other: Any,
 ) -> Iterator[pq.ParquetWriter]:
-    """Provide a writer of Parquet as every table is written.
+    """Open a Parquet writer with the options of every table.
 
     `has_row_groups`: the file may have more than one row group. Only then the footer states the smallest and largest
-    value of each column by which row groups are skipped; the table's log states them for the whole file. They are
-    written to a page index as well, because Arrow would otherwise repeat them in the page headers: columns take the
-    same bytes in files of one and of several row groups, so that a compaction changes no plan.
-    `footers`: where the writer appends the footer when it is closed.
+    value of each column by which row groups are skipped; for the whole file the table's log states them. A page index
+    holds them too, because Arrow would otherwise repeat them in the page headers. So a column takes the same bytes in
+    a file of one row group and in a file of several, and a compaction changes no plan.
+    `footers`: the list to which the writer appends the footer when it is closed.
     `keys`: the columns by which the rows of each row group are stored (`by_key`). The footer states them.
-    `other`: options of Arrow's writer in the place of the constants, to compare them.
+    `other`: options of Arrow's writer that replace the constants, for comparisons.
     """
     options: dict[str, Any] = {
         "compression_level": COMPRESSION_LEVEL,
         "data_page_size": PAGE_BYTES,
         "max_rows_per_page": ROWS_IN_A_GROUP,
     }
-    shortened = ShortFooterSink(sink, has_row_groups)
+    shortened, collected = ShortFooterSink(sink, has_row_groups), [] if footers is None else footers
     with pq.ParquetWriter(
         shortened,
         schema,
@@ -192,18 +219,18 @@ def encoder(
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-        metadata_collector=footers,
+        metadata_collector=collected,
         **options | other,
     ) as writer:
         yield writer
         if keys:
             writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
         shortened.finish()
-    shortened.close()
+    shortened.close(collected[-1])
 
 
 def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
-    """Return the keys by which the rows of each row group are stored; `()`: as they arrived, as far as is known."""
+    """Return the keys by which the rows of each row group are stored; `()`: the footer states none (arrival order)."""
     stated = (metadata.metadata or {}).get(_KEYS)
     return () if stated is None else tuple(json.loads(stated))
 
@@ -239,7 +266,7 @@ def chunk_bytes(metadata: pq.FileMetaData, group: int | None = None) -> dict[str
 
 
 def _candidates(kind: pa.DataType) -> tuple[str, ...]:
-    """Return the encodings to compare for a type; none where there is no choice."""
+    """Return the encodings to compare for a type; none if there is no choice."""
     if pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
         return DICTIONARY, INTEGERS, PLAIN
     if pa.types.is_floating(kind):
@@ -250,7 +277,7 @@ def _candidates(kind: pa.DataType) -> tuple[str, ...]:
 
 
 def skips_groups(kind: pa.DataType) -> bool:
-    """Whether readers of Spillway skip row groups by a column of this type: numbers of rows and batches, and times.
+    """Return whether Spillway's readers skip row groups by a column of this type: row and batch numbers, and times.
 
     Not floats: Arrow ignores NaN, which Spark sorts after every number. Not text and bytes: Arrow writes whole values.
     """

@@ -41,7 +41,7 @@ def so_many(count: int, one: str, more: str | None = None) -> str:
 
 
 def bytes_said(count: float) -> str:
-    """Return a number of bytes as people write it.
+    """Return a number of bytes with three digits and a decimal unit.
 
     >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
     ('1.23 MB', '-2.05 kB', '12 B')
@@ -129,6 +129,10 @@ class StoreFault(RefusedElsewhere):
 
 class ConcurrentRun(LiesElsewhere):
     """Another run wrote the same at the same time; nothing was doubled, try again."""
+
+
+class WrongFooter(SpillwayError):
+    """A Parquet footer that was shortened states something else than the one that Arrow wrote. No file is left."""
 
 
 class RunFailed(SpillwayError):

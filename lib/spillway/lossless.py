@@ -1,13 +1,13 @@
-"""Measure what lossless compressors make of the same rows, as something to compare a plan with.
+"""Measure the bytes of the same rows in files of lossless compressors, to compare a plan with them.
 
 * `gzip`: a CSV file, gzip level 9;
-* `xz`: a CSV file, xz preset 9, plain or extreme, whichever is smaller;
+* `xz`: a CSV file, xz preset 9 or 9e, the smaller of both;
 * `parquet`: a Parquet file, zstd level 19, the smallest of all encodings for each column, one row group, no statistics,
   no copy of the Arrow schema.
 
-Each is measured in the order of arrival and sorted by key and time, and the smaller file counts. A file counts whole,
-with header, footer and checksum. No file holds `seq`: a sorted file gives up the order of arrival, which favours the
-compressors.
+Each is measured with the rows in the order of arrival and with the rows sorted by key and time; the smaller file
+counts. A file counts whole, with header, footer and checksum. No file holds `seq`, so a sorted file loses the order of
+arrival. This favours the compressors.
 
 >>> rows = pa.table({"key": ["a", "b"] * 500, "value": [float(at % 7) for at in range(1000)]})
 >>> sizes = lossless_sizes(rows, ["key"])
@@ -48,7 +48,7 @@ def lossless_sizes(rows: pa.Table, keys: Sequence[str] = (), order: str | None =
 
 
 def row_orders(rows: pa.Table, keys: Sequence[str], order: str | None = None) -> Iterator[pa.Table]:
-    """Yield the rows as they arrived, and sorted by key and time; rows alike in these stay in the order of arrival."""
+    """Yield the rows as they arrived, and sorted by key and time; rows with equal key and time keep their order."""
     yield rows
     names = [
         name for name in dict.fromkeys([*keys, *([order] if order else [])]) if name in rows.column_names
@@ -81,7 +81,7 @@ def _csv(rows: pa.Table, quoting: str) -> bytes:
 
 
 def _has_null_and_empty(values: pa.ChunkedArray) -> bool:
-    """Whether only quotes tell an empty text from a null."""
+    """Return whether a column has nulls and empty texts, which only quotes distinguish in CSV."""
     if not pa.types.is_string(values.type) or not values.null_count:
         return False
     return bool(pc.any(pc.equal(values, "")).as_py())
@@ -93,7 +93,7 @@ def gzip_bytes(text: bytes) -> int:
 
 
 def xz_bytes(text: bytes) -> int:
-    """Return the size of the text as an xz file of preset 9, plain or extreme."""
+    """Return the size of the text as an xz file of preset 9 or 9e, the smaller of both."""
     return min(len(lzma.compress(text, preset=preset)) for preset in _XZ_PRESETS)
 
 

@@ -162,13 +162,13 @@ def test_a_size_is_read_as_whole_bytes(stated: Any, size: int) -> None:
         (None, "`batching.until_bytes` must be a number with a unit of size, got None; write 1 MB"),
     ],
 )
-def test_a_size_that_is_none_is_refused_with_its_value(stated: Any, sentence: str) -> None:
+def test_bad_size_is_refused_with_its_value(stated: Any, sentence: str) -> None:
     with pytest.raises(ContractError) as refused:
         read_stream({**RIVER, "batching": {"until_bytes": stated}}, "river.yaml")
     assert sentence in str(refused.value)
 
 
-def test_how_long_small_batches_wait_has_defaults_and_is_read_strictly() -> None:
+def test_batching_has_defaults_and_refuses_bad_values() -> None:
     assert read_stream(RIVER).batching is None
     found = read_stream({**RIVER, "batching": {}}).batching
     assert found is not None

@@ -176,7 +176,7 @@ def test_network_has_gaps_repeats_bursts_and_an_outage() -> None:
 
 
 def test_streams_have_the_rates_of_their_own_event_times() -> None:
-    """A declared rate of 0.6 rows a second stood for a stream that sends three rows an hour (newcomer, 1.4)."""
+    """The contract once declared 0.6 rows per second for a stream that sends three rows per hour (newcomer, 1.4)."""
     assert {contract.rate.from_ for contract in contracts().streams.values()} == {"event_time"}
 
 
@@ -187,8 +187,8 @@ def test_every_channel_says_what_its_link_carries() -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_a_stream_fits_its_link_exactly_or_must_shed_but_never_a_key(stream: str) -> None:
-    """Bytes as Parquet with zstd, column by column; of a quota, over the period's days."""
+def test_stream_fits_its_link_exactly_or_sheds_but_never_a_key(stream: str) -> None:
+    """Compare the bytes as Parquet with zstd, column by column; a quota is spread over the days of its period."""
     contract, table = contracts().streams[stream], tuples(stream)
     capacity = contracts().channels[contract.channel].capacity
     times = table.column(contract.order).cast(pa.timestamp("us"))

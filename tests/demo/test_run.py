@@ -113,7 +113,7 @@ def test_each_dag_is_timed_logged_and_told(tmp_path: Path, capsys: pytest.Captur
         "    print('spillway-step start', dag)\n"
         "    print('noise of', dag)\n"
         "    print('spillway: weather: done by', dag)\n"
-        "    print('spillway: weather: 1 batch could lose less; planned again by what came out')\n"
+        "    print('spillway: weather: 1 batch could lose less; planned again with the measured sizes')\n"
         "    print('spillway-step end', dag, 'success')\n"
     )
     progress = Progress(Console(width=100))

@@ -65,8 +65,8 @@ def test_codes_come_back_exactly(name):
 
 
 @pytest.mark.parametrize("name", COMPRESSORS)
-def test_a_rival_that_must_be_exact_pays_for_no_sign_and_no_zero(name):
-    """Whole numbers that rise through zero by one: their differences are all alike."""
+def test_signs_and_zeros_cost_an_exact_rival_no_bytes(name):
+    """Whole numbers that rise by one through zero have equal differences, also where the sign changes."""
     rising = np.arange(-3000, 3000)
     found = smallest(name, Column.integer(rising), np.zeros(6000, int), 0.0)
     shifted = smallest(name, Column.integer(rising + 9000), np.zeros(6000, int), 0.0)
@@ -96,7 +96,7 @@ def test_the_comparison_counts_both_parts_and_breaks_no_bound():
             assert 0 < figures[f"attributes.bytes_over_{name}.walk.{term}"] < 1.0
 
 
-def test_ratios_at_every_precision_are_those_of_a_plan_that_may_keep_a_column():
+def test_ratios_at_every_precision_let_the_plan_keep_a_column():
     trained_and_later = sample(6000)
     figures = compared(Book(lambda text: None), [trained_and_later, sample()])
     for name in COMPRESSORS:
@@ -116,7 +116,7 @@ def test_ratios_at_every_precision_are_those_of_a_plan_that_may_keep_a_column():
 
 
 def test_temperatures_that_move_slowly_take_no_more_than_by_interpolation():
-    """SZ3 interpolates. Steps of twice the aim alone took 1.17 of its bytes at a mean error of 0.7 %."""
+    """SZ3 interpolates. With steps of twice the aim alone we took 1.17 times its bytes at a mean error of 0.7 %."""
     parts = real("sea_surface").parts
     trained = trained_on(real("sea_surface"), parts["training"], 4.5)
     column, key = parts["later"].columns["temperature"], parts["later"].key
@@ -126,7 +126,7 @@ def test_temperatures_that_move_slowly_take_no_more_than_by_interpolation():
         assert ours.packed_bytes <= 1.01 * theirs.packed_bytes
 
 
-def test_streams_of_few_values_have_no_part_in_the_largest_ratio():
+def test_streams_of_few_values_do_not_count_in_the_largest_ratio():
     figures = compared(Book(lambda text: None), [sample()])
     assert not [name for name in figures if "_at." in name]
     assert figures["attributes.bytes_over_sz3_largest.any_precision"] == 0.0

@@ -105,7 +105,7 @@ def test_the_demo_has_streams_with_and_without_the_lever(settings: Settings) -> 
 
 
 def test_the_evidence_has_links_of_its_own_for_every_stream_of_the_demo(settings: Settings) -> None:
-    """Figures compare what levers do when they must shed; the demo's links are those that people pay for."""
+    """Figures of levers need links that are too narrow; the demo's links are real products."""
     demo = load_contracts(settings.schemas)
     found = narrow_contracts(demo)
     assert set(found.streams) == set(LINKS) == set(STREAMS)

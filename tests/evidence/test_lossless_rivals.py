@@ -13,8 +13,8 @@ from pcodec import standalone
 
 from evidence.attributes.generated import Source, generated
 from evidence.attributes.lossless import (
-    Compared,
-    Crossed,
+    ComparedStream,
+    SentBytes,
     compare,
     compared,
     differing_values,
@@ -30,18 +30,18 @@ MEASURES = ("Current Index", "Response Time", "Packet Loss", "Average Delay")
 
 
 @pytest.fixture(scope="module")
-def one() -> Compared:
+def one() -> ComparedStream:
     made = generated(Source("a.net", "internet", ("Router", *MEASURES), 24), cycles=200, seed=3)
     return compare("a_net", made.contract, made.files)
 
 
-def test_nothing_is_lost_and_a_bound_takes_fewer_bytes(one: Compared) -> None:
+def test_nothing_is_lost_and_a_bound_takes_fewer_bytes(one: ComparedStream) -> None:
     assert one.differing_values == 0
     assert one.exact.payload_bytes, "something is sent as a synopsis"
     assert one.bound.total_bytes < one.exact.total_bytes
 
 
-def test_bytes_of_a_batch_are_columns_synopses_and_fixed_ones(one: Compared) -> None:
+def test_bytes_of_a_batch_are_columns_synopses_and_fixed_ones(one: ComparedStream) -> None:
     assert one.rows.num_rows == 2400
     assert one.exact.fixed_bytes > 0
     names = [*one.exact.column_bytes]
@@ -50,7 +50,7 @@ def test_bytes_of_a_batch_are_columns_synopses_and_fixed_ones(one: Compared) -> 
     assert one.is_regular
 
 
-def test_rivals_get_the_rows_and_no_more(one: Compared) -> None:
+def test_rivals_get_the_rows_and_no_more(one: ComparedStream) -> None:
     rows = one.rows.select(["Router", "polled_at", *(name.replace(" ", "_") for name in MEASURES)])
     by_key = rows.sort_by([("Router", "ascending"), ("polled_at", "ascending")])
     orders = (rows, by_key)
@@ -78,7 +78,7 @@ def test_rivals_get_the_rows_and_no_more(one: Compared) -> None:
         (pa.array([7, None, 9] * 40, pa.int64()), np.array([7, 9] * 40)),
     ],
 )
-def test_pcodec_takes_what_is_known_and_bits_for_nulls(values: pa.Array, known: np.ndarray) -> None:
+def test_pcodec_gets_the_known_values_and_a_bitmap_of_nulls(values: pa.Array, known: np.ndarray) -> None:
     packed = standalone.simple_compress(known, pcodec.ChunkConfig(compression_level=12))
     assert np.array_equal(standalone.simple_decompress(packed), known, equal_nan=known.dtype.kind == "f")
     size = pcodec_column_bytes(pa.chunked_array([values]))
@@ -86,7 +86,7 @@ def test_pcodec_takes_what_is_known_and_bits_for_nulls(values: pa.Array, known: 
     assert bits == 0 if not values.null_count else bits > 0
 
 
-def test_text_stays_parquet_next_to_pcodec() -> None:
+def test_text_columns_of_the_pcodec_rival_are_parquet() -> None:
     rows = pa.table({"name": ["a", "b"] * 300, "value": pa.array(range(600), pa.int64())})
     numbers = len(standalone.simple_compress(np.arange(600), pcodec.ChunkConfig(compression_level=12)))
     assert pcodec_file_bytes(rows) == numbers + parquet_bytes(rows.select(["name"]))
@@ -108,12 +108,12 @@ def test_steps_of_the_time_decide_whether_an_order_is_regular() -> None:
     assert not is_regular(pa.chunked_array([pa.array(drawn)]))
 
 
-def test_figures_are_of_the_best_rival_and_fixed_bytes_are_taken_apart() -> None:
+def test_figures_compare_with_the_best_rival_with_and_without_fixed_bytes() -> None:
     rows = pa.table({"seq": range(100), "at": range(100), "value": [1.0] * 100})
     sizes = {"gzip": 10, "xz": 900, "parquet": 1000, "pcodec": 800}
-    crossed = Crossed(1000, {"seq": 5, "at": 10, "value": 100}, {"value": 125})
-    made = Compared("net", rows, (), sizes, crossed, crossed, 2, ("at",))
-    other = Compared("more", rows, (), {**sizes, "xz": 250}, crossed, crossed, 0, ("at",))
+    crossed = SentBytes(1000, {"seq": 5, "at": 10, "value": 100}, {"value": 125})
+    made = ComparedStream("net", rows, (), sizes, crossed, crossed, 2, ("at",))
+    other = ComparedStream("more", rows, (), {**sizes, "xz": 250}, crossed, crossed, 0, ("at",))
     found = compared(Book(lambda _: None), [made, other])
     assert made.best == "pcodec"
     assert found["attributes.exact_bytes_over_best_lossless.net"] == 1.25

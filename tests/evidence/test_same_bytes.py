@@ -25,7 +25,7 @@ def after(before: Before) -> dict[str, float]:
     return measure((made.contract, made.files), before)
 
 
-def test_file_of_the_old_revision_has_every_evidence_stream() -> None:
+def test_figures_of_the_old_revision_cover_every_evidence_stream() -> None:
     found = read_before()
     assert len(found) == 20
     assert all(one.offered_bytes for one in found.values())

@@ -19,7 +19,7 @@ from spillway.batch import DONE
 
 
 def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path) -> None:
-    """The quota is what the day's single file takes, and 256 bytes: batch numbers, and gaps in `seq` between files.
+    """The quota is the bytes of the day's single file plus 256, for batch numbers and gaps in `seq` between files.
 
     The batches wait for a day (`until_seconds: 86400`), and are one file.
     """
@@ -36,7 +36,7 @@ def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path) ->
 
 
 def test_a_delivery_costs_at_most_600_fixed_bytes_by_default(tmp_path: Path) -> None:
-    """Of ten deliveries: two groups of five, as the whole day has."""
+    """Send ten deliveries as two groups of five; the whole day has groups of the same size."""
     quarters = street(tmp_path, DEFAULT)
     assert len(quarters.day_by_quarters(10)) == 10
     assert quarters.fixed_bytes() / 10 <= 600
@@ -50,7 +50,7 @@ def test_a_batch_that_is_sent_alone_costs_at_most_2_kb(tmp_path: Path) -> None:
 
 
 def test_page_headers_are_counted_as_they_lie_in_the_file(tmp_path: Path) -> None:
-    """A column chunk is its pages, and a page is its header and its data."""
+    """A column chunk consists of pages, and a page of its header and its data."""
     path = str(tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": [1, 2, 3]}), path, compression="none", use_dictionary=False)
     column = pq.ParquetFile(path).metadata.row_group(0).column(0)

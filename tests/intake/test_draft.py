@@ -451,7 +451,7 @@ def test_parts_of_time_are_searched_for_once_per_column(
     [(9, 100, True), (60, 100, False), (0.001, 60_000, False)],
     ids=["a quarter of an hour", "more than an hour", "a quarter of an hour that is large"],
 )
-def test_a_draft_lets_small_files_that_arrive_more_often_than_hourly_wait_for_each_other(
+def test_drafted_contract_batches_small_files_that_arrive_more_often_than_hourly(
     tmp_path: Path, seconds: float, rows: int, waits: bool
 ) -> None:
     start = datetime(2026, 3, 2, tzinfo=UTC)

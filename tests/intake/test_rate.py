@@ -232,7 +232,7 @@ def test_event_time_and_arrival_that_disagree_by_ten_times_are_told_by_name(tmp_
     assert "event time says that it covers 99 s, its files arrived within 2,061 s" in (batch.rate_note or "")
 
 
-def test_a_quarter_hourly_delivery_covers_the_quarter_though_its_last_event_comes_earlier(
+def test_delivery_every_15_minutes_covers_15_minutes(
     tmp_path: Path,
 ) -> None:
     """Forty devices report once in a quarter, within its first 636 s: the time between two deliveries is 900 s."""
@@ -249,7 +249,7 @@ def test_a_quarter_hourly_delivery_covers_the_quarter_though_its_last_event_come
     assert [batch.rate_note for batch in world.batches()] == [None] * 4
 
 
-def test_one_moment_after_another_covers_the_time_between_them(tmp_path: Path) -> None:
+def test_batch_with_one_moment_covers_the_time_since_the_batch_before(tmp_path: Path) -> None:
     world = timed(tmp_path)
     start = world.now
     for minutes in (0, 5, 10):
@@ -267,7 +267,7 @@ def test_one_moment_after_another_covers_the_time_between_them(tmp_path: Path) -
 def test_a_batch_covers_its_own_span_or_the_longer_time_since_the_one_before(
     tmp_path: Path, begin: int, seconds: float
 ) -> None:
-    """`begin`: seconds between the end of the time of the first batch and the begin of the second."""
+    """`begin`: seconds from the end of the first batch to the start of the second."""
     world = timed(tmp_path)
     world.deliver("a.json", at(every(9, 100, world.now)))
     world.deliver("b.json", b"")
@@ -277,7 +277,7 @@ def test_a_batch_covers_its_own_span_or_the_longer_time_since_the_one_before(
     assert batch.seconds_covered == seconds
 
 
-def test_a_late_batch_leaves_the_next_one_the_time_since_the_newest(tmp_path: Path) -> None:
+def test_batch_after_a_late_batch_covers_the_time_since_the_newest_end(tmp_path: Path) -> None:
     world = timed(tmp_path)
     for name, begin in (("a", 0), ("late", -86_400), ("b", 1200)):
         world.deliver(f"{name}.json", at(every(9, 100, START + timedelta(seconds=begin))))
@@ -296,7 +296,7 @@ def test_silence_of_days_counts_for_one_day(tmp_path: Path) -> None:
     assert [batch.rate_note for batch in world.batches()] == [None, None]
 
 
-def test_one_clock_that_is_ahead_takes_no_time_from_the_batches_after_it(tmp_path: Path) -> None:
+def test_one_fast_clock_does_not_shorten_later_batches(tmp_path: Path) -> None:
     world = timed(tmp_path)
     ahead = START + timedelta(days=900)
     for quarter in range(3):
@@ -316,7 +316,7 @@ def test_files_of_one_run_and_dates_of_one_run_cover_their_time_once(tmp_path: P
 
 
 def test_a_batch_that_is_written_again_covers_the_same_time(tmp_path: Path) -> None:
-    """A run that died left it recorded; a batch that was taken in meanwhile is later, and changes nothing of it."""
+    """A run died and left the batch recorded. A later batch that was taken in since does not change its time."""
     world = timed(tmp_path)
     for quarter in range(3):
         world.deliver(f"{quarter}.json", at(every(9, 60, START + quarter * timedelta(minutes=15))))
@@ -331,7 +331,7 @@ def test_a_batch_that_is_written_again_covers_the_same_time(tmp_path: Path) -> N
     assert [b.event_end for b in world.batches()] == [b.event_end for b in before]
 
 
-def test_rows_that_were_refused_and_other_streams_do_not_move_the_end_of_a_batch(tmp_path: Path) -> None:
+def test_refused_rows_and_other_streams_do_not_change_the_end_of_a_batch(tmp_path: Path) -> None:
     world = timed(tmp_path)
     world.deliver("a.json", at(every(9, 100, START)))
     refused = json.dumps({"router": None, "at": (START + timedelta(days=1)).isoformat(), "delay_ms": 1.0})
@@ -344,7 +344,7 @@ def test_rows_that_were_refused_and_other_streams_do_not_move_the_end_of_a_batch
     assert batch.seconds_covered == 900.0
 
 
-def test_batches_of_before_the_end_was_kept_leave_the_next_its_own_span(tmp_path: Path) -> None:
+def test_batch_after_one_without_a_stored_end_covers_its_own_span(tmp_path: Path) -> None:
     world = timed(tmp_path)
     world.deliver("a.json", at(every(9, 60, START)))
     (batch,) = world.take_in()

@@ -1,4 +1,4 @@
-"""Small batches that wait to be sent together: when they go, in what files, and what a redo of one of them leaves."""
+"""Small batches that wait to be sent together: when they are sent, in which files, and what a redo of one changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ROWS = 40
 
 
 def begun(folder: Path, contract: dict[str, Any] = TOGETHER, capacity: str = "8 kbps") -> World:
-    """A stream that is trained, its first day sent."""
+    """A trained stream whose first day is sent."""
     world = World.begin(InProcess(), folder, contract, capacity=capacity)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
@@ -54,19 +54,19 @@ def world(sent_first: World, tmp_path: Path) -> World:
 
 
 def rows_of(number: int) -> bytes:
-    """The rows of the batch of this number, the second batch is the first of them."""
+    """Return the rows of a batch; batch 2 is the first batch of small files."""
     return json_lines(sites(330 + ROWS * (number - 2), ROWS))
 
 
 def deliver(world: World, *batches: int, day: str = "2020-01-02") -> None:
-    """Deliver a file a batch, and take each in by a run of its own."""
+    """Deliver one file per batch, and take in each one by a separate run."""
     for number in batches:
         world.deliver(f"sites/{day}/{number}.json", rows_of(number))
         world.shed()
 
 
 def at(later: float, moment: datetime | None = None) -> Any:
-    """The clock of a scheduled run that comes so many seconds later."""
+    """Set the clock to a number of seconds later, as a scheduled run does."""
     now = (moment or utc_now()) + timedelta(seconds=later)
     return use_clock(lambda: now)
 
@@ -80,7 +80,7 @@ def held(world: World, number: int) -> Batch:
 
 
 def kept_bytes(world: World, *batches: int) -> int:
-    """What the ledger says was sent of these batches."""
+    """Return the ledger lines of the stage `sent` of these batches."""
     lines = world.at("ledger").rows(
         ["bytes_kept"], subject="sites", batch=list(batches), stage="sent", unit="rows", dimension_kind=TOTAL
     )
@@ -88,7 +88,7 @@ def kept_bytes(world: World, *batches: int) -> int:
 
 
 def batches_by_file(world: World, table: str, stream: str | None = None) -> list[list[int]]:
-    """The batches of every file of the second day on, file by file."""
+    """Return the batches of each file, from the second day on."""
     files = [file for file in world.at(table, stream).files() if str(file.value("batch_date")) > "2020-01-01"]
     if stream is None:
         files = [file for file in files if file.value("stream") == "sites"]
@@ -102,7 +102,7 @@ def _column(path: str) -> list[int]:
 
 
 def is_whole(world: World) -> None:
-    """Every row is sent and comes back within its bound, and the ledger balances."""
+    """Check that every row is sent and recovered within its bound, and that the ledger balances."""
     world.validate()
     raw, sent = world.frame("raw", "sites"), world.frame("transmitted", "sites")
     assert sent["seq"].tolist() == raw["seq"].tolist()
@@ -155,7 +155,7 @@ def test_the_ledger_of_batches_that_share_a_file_adds_up_to_what_lies_there(worl
     assert len({kept_bytes(world, number) for number in (2, 3, 4)}) <= 2, "equal rows, equal shares"
 
 
-def test_a_batch_that_waits_is_shown_with_since_when_and_until_when(world: World) -> None:
+def test_status_shows_since_when_and_until_when_a_batch_waits(world: World) -> None:
     deliver(world, 2, 3)
     (stream,) = status(world.tables.now(), utc_now()).streams
     together = stream.waiting_together
@@ -181,7 +181,7 @@ def test_batches_that_are_large_enough_are_sent_at_once(world: World) -> None:
     assert batches_by_file(world, "transmitted", "sites") == [[2, 3]]
 
 
-def test_a_backlog_is_sent_in_groups_of_about_the_size_that_is_waited_for(world: World) -> None:
+def test_backlog_is_sent_in_groups_of_about_until_bytes(world: World) -> None:
     deliver(world, 2)
     waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
     assert waiting is not None
@@ -192,7 +192,7 @@ def test_a_backlog_is_sent_in_groups_of_about_the_size_that_is_waited_for(world:
     is_whole(world)
 
 
-def test_nothing_waits_that_is_asked_for_now_or_of_a_contract_without_the_field(world: World) -> None:
+def test_no_batch_waits_if_sent_at_once_or_without_batching(world: World) -> None:
     deliver(world, 2, 3)
     assert [batch.batch for batch in world.shed(at_once=True)] == [2, 3]
     deliver(world, 4)
@@ -201,13 +201,13 @@ def test_nothing_waits_that_is_asked_for_now_or_of_a_contract_without_the_field(
     assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4]]
 
 
-def test_dates_that_are_asked_for_do_not_wait(world: World) -> None:
+def test_batches_of_requested_dates_do_not_wait(world: World) -> None:
     deliver(world, 2, 3)
     day = held(world, 2).batch_date
     assert [batch.batch for batch in world.shed(dates=(day, day))] == [2, 3]
 
 
-def test_a_group_holds_one_batch_date_and_each_date_waits_for_itself(world: World) -> None:
+def test_group_holds_one_batch_date_and_each_date_has_its_own_wait(world: World) -> None:
     deliver(world, 2, 3)
     early = held(world, 2).created_at
     with at(HOUR - 60, early):
@@ -221,7 +221,7 @@ def test_a_group_holds_one_batch_date_and_each_date_waits_for_itself(world: Worl
     is_whole(world)
 
 
-def test_dates_that_go_together_are_files_of_their_own(world: World) -> None:
+def test_batches_of_two_dates_are_sent_in_two_files(world: World) -> None:
     deliver(world, 2, 3)
     deliver(world, 4, 5, day="2020-01-03")
     world.shed(at_once=True)
@@ -230,7 +230,7 @@ def test_dates_that_go_together_are_files_of_their_own(world: World) -> None:
 
 
 def narrow(tmp_path: Path) -> World:
-    """A lake whose second day is shed: three batches in one file, through five sixths of what they would take."""
+    """A lake whose second day is shed: three batches in one file, on a channel of 5/6 of their bytes."""
     wide = begun(tmp_path / "wide")
     deliver(wide, 2, 3, 4)
     world = wide.copy(tmp_path / "narrow")
@@ -242,7 +242,7 @@ def narrow(tmp_path: Path) -> World:
     return world
 
 
-def test_what_is_shed_of_a_group_comes_back_and_its_bytes_fit_together(tmp_path: Path) -> None:
+def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(tmp_path: Path) -> None:
     world = narrow(tmp_path)
     shed = {way["way"] for row in world.rows("schemes") if row["batch"] > 1 for way in row["attributes"]}
     assert "shed" in shed
@@ -252,7 +252,7 @@ def test_what_is_shed_of_a_group_comes_back_and_its_bytes_fit_together(tmp_path:
 
 
 @pytest.mark.parametrize("which", [2, 3, 4])
-def test_a_batch_that_goes_again_goes_with_its_group_and_leaves_the_same_tables(
+def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
     tmp_path: Path, which: int
 ) -> None:
     world = narrow(tmp_path)
@@ -265,7 +265,7 @@ def test_a_batch_that_goes_again_goes_with_its_group_and_leaves_the_same_tables(
 
 
 @pytest.mark.parametrize("which", [2, 3, 4])
-def test_a_batch_that_goes_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
+def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
     world = narrow(tmp_path)
     tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
     others = {table: [row for row in world.rows(*table) if row.get("batch") != which] for table in tables}
@@ -301,8 +301,8 @@ def test_a_date_that_is_sent_again_whole_is_exact(tmp_path: Path) -> None:
     is_whole(world)
 
 
-def test_a_busy_batch_uses_what_quiet_ones_leave(tmp_path: Path) -> None:
-    """Two batches of 20 rows and one of 80 in the same 24 s each: alone the busy one must shed, together none."""
+def test_busy_batch_uses_the_shares_of_quiet_batches(tmp_path: Path) -> None:
+    """Two batches have 20 rows and one has 80, in 24 s each. Alone the busy one must shed; together none must."""
     timed = {**TOGETHER, "rate": {"from": "event_time"}}
     lost = {}
     for name, capacity in (("wide", "10 Mbps"), ("exact", None)):
@@ -329,7 +329,7 @@ def poisoned(batch: int | None) -> dict[str, Any]:
     return {**TOGETHER, "levers": levers}
 
 
-def test_a_batch_that_cannot_be_sent_keeps_no_other_of_its_group_back(tmp_path: Path) -> None:
+def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> None:
     with registry.registered(failing="tests.levers.failing"):
         world = begun(tmp_path, poisoned(None))
         deliver(world, 2, 3, 4, 5, 6)
@@ -374,8 +374,8 @@ def waiting_group(folder: Path) -> Lake:
     return Lake(world)
 
 
-def test_two_runs_of_a_group_at_once_send_it_once(tmp_path: Path) -> None:
-    """The second stands still before each step, and the first goes on to its end. One of them wins."""
+def test_two_concurrent_runs_send_a_group_once(tmp_path: Path) -> None:
+    """The second run stops before each step, until the first run has ended. One of them wins."""
     lake = waiting_group(tmp_path)
     run = Run(lake.world)
     run.to_the_end()
@@ -420,7 +420,7 @@ def test_a_run_that_ends_before_any_commit_of_a_group_is_finished_by_the_next(
         assert lake.world.everything("sites") == wanted, last
 
 
-def test_only_some_batches_of_a_stream_can_be_asked_for(world: World) -> None:
+def test_only_the_chosen_batches_are_sent(world: World) -> None:
     deliver(world, 2, 3, 4)
     done = shed_channel(
         world.tables,
@@ -433,3 +433,60 @@ def test_only_some_batches_of_a_stream_can_be_asked_for(world: World) -> None:
     assert [batch.batch for batch in done] == [3]
     assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
     assert [batch.sent_with for batch in done] == [None]
+
+
+QUOTA: dict[str, Any] = {**TOGETHER, "rate": {"from": "declared", "tuples_per_second": 0.05}}
+
+
+@pytest.mark.parametrize("capacity", ["100 kB/day", "6 kB/day", "4 kB/day"])
+def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
+    tmp_path: Path, capacity: str
+) -> None:
+    """Each batch offers other bytes, and alone a part of its own: a group has one part."""
+    world = begun(tmp_path, QUOTA, "10 Mbps")
+    deliver(world, 2, 3, 4, 5, 6)
+    world.contract_becomes(QUOTA, capacity=capacity)
+    world.shed(at_once=True)
+    assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4, 5, 6]]
+    assert len({held(world, number).allowed_kbps for number in range(2, 7)}) == 1
+    assert kept_bytes(world, 2, 3, 4, 5, 6) <= int(capacity.split()[0]) * 1000
+    is_whole(world)
+    if capacity != "4 kB/day":
+        raw, there = (world.frame(table, "sites") for table in ("raw", "transmitted"))
+        assert there["temp"].equals(raw["temp"]), "together they fit, so nothing is lost"
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path, tuples: int | None) -> None:
+    """It is done at once, with nothing to send; frames of the batches before it begin with these."""
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2)
+    world.deliver("sites/2020-01-02/empty.json", b"")
+    world.shed()
+    world.deliver("sites/2020-01-02/last.json", rows_of(3))
+    world.shed()
+    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    world.shed(at_once=True)
+    assert [batch.frame_origin for batch in world.batches("sites")[1:2]] == [330]
+    assert statuses(world) == [DONE] * 4
+    is_whole(world)
+
+
+@pytest.mark.parametrize("tuples", [None, 7])
+def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples: int | None) -> None:
+    world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
+    deliver(world, 2, 3, 4)
+    only = lambda batch: batch.batch == 3  # noqa: E731
+    shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only, at_once=True)
+    world.shed(at_once=True)
+    is_whole(world)
+
+
+@pytest.mark.parametrize(("back", "status_then"), [(60, TAKEN_IN), (3 * 365 * 86_400, DONE)])
+def test_a_batch_that_was_taken_in_by_a_clock_that_was_wrong_does_not_wait_for_years(
+    world: World, back: float, status_then: str
+) -> None:
+    deliver(world, 2, 3)
+    with at(-back):
+        world.shed()
+    assert statuses(world) == [DONE, status_then, status_then]

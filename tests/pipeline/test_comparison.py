@@ -1,4 +1,4 @@
-"""What a batch takes next to lossless files is what a run sends, and what other programs make of the rows."""
+"""The compared bytes of a batch are those that a run sends, and those that other programs need for the rows."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sizes_of(found: Comparison) -> dict[str, int]:
 
 
 def paid_by_byte(world: World, **stated: Any) -> None:
-    """The stream with these words in its lever, on a wide channel that is paid by the byte."""
+    """State these settings in the stream's lever, on a wide channel that is paid by the byte."""
     attributes = [
         {name: value for name, value in one.items() if name != "error_pct"}
         if stated.get("error_pct") == 0
@@ -74,7 +74,7 @@ def crossed(world: World, batch: int) -> int:
     return int(row["bytes_kept"])
 
 
-def test_gzip_and_xz_are_of_the_rows_that_were_delivered(begun: World, compared: Comparison) -> None:
+def test_gzip_and_xz_compress_the_delivered_rows(begun: World, compared: Comparison) -> None:
     rows = (
         begun.at("raw", "sites")
         .rows(batch=2)
@@ -92,7 +92,7 @@ def test_gzip_and_xz_are_of_the_rows_that_were_delivered(begun: World, compared:
 
 
 @pytest.mark.parametrize("form", ["exact", "bound"])
-def test_ours_is_what_a_run_sends_that_is_told_so(
+def test_compared_bytes_are_those_of_a_run_with_these_settings(
     begun: World, compared: Comparison, tmp_path: Path, form: str
 ) -> None:
     world = begun.copy(tmp_path)
@@ -118,7 +118,7 @@ def test_a_contract_of_no_error_sends_exact_synopses_in_fewer_bytes(begun: World
     assert back.equals(world.at("raw", "sites").rows(batch=2).sort_by("seq").select(names))
 
 
-def test_nothing_lost_takes_no_less_than_the_bounds_do(compared: Comparison) -> None:
+def test_exact_bytes_are_no_fewer_than_bytes_within_the_bounds(compared: Comparison) -> None:
     found = sizes_of(compared)
     assert found["bound"] < found["exact"]
 
@@ -155,10 +155,8 @@ def test_a_lever_that_drops_rows_is_left_out(tmp_path: Path) -> None:
     assert found.notes == ()
 
 
-def test_first_guess_of_what_a_file_of_synopses_takes_is_near_what_it_takes(
-    begun: World, tmp_path: Path
-) -> None:
-    """A guess that is too high keeps a column that pays as a synopsis, and is never corrected by a draft."""
+def test_first_estimate_of_a_file_of_synopses_is_near_its_size(begun: World, tmp_path: Path) -> None:
+    """If the estimate is too high, a column is kept although its synopsis is smaller, and no draft corrects that."""
     world = begun.copy(tmp_path)
     paid_by_byte(world, synopsis="send", error_pct=0)
     world.shed()

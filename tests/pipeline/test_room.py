@@ -295,7 +295,7 @@ class TestWhenMoreComesOutThanWasPlanned:
             ThinPlan, "fell_short", lambda self, batch, kbps, remedy: short.update({batch: kbps})
         )
         shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
-        again = "net: 1 batch came out above the channel's part; planned again by what came out"
+        again = "net: 1 batch came out above the channel's part; planned again with the measured sizes"
         assert said.count(again) == shed.MOST_DRAFTS - 1
         assert "net: 1 batch stays above the channel's part; the shortfall is on record" in said
         assert short[1] > 0
@@ -337,7 +337,7 @@ class TestWhenMoreComesOutThanWasPlanned:
         monkeypatch.setattr(shed, "WELL_USED", well_used)
         monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
         shed.shed_channel(tables, InProcess(), wide, "up", said.append)
-        again = "net: 1 batch could lose less; planned again by what came out"
+        again = "net: 1 batch could lose less; planned again with the measured sizes"
         # hardly anything of so much is used
         assert said.count(again) == (shed.MOST_DRAFTS if well_used else shed.ENOUGH_DRAFTS) - 1
         files = tables.now().at("transmitted", "net").files()
@@ -373,7 +373,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
 
 @pytest.mark.parametrize(("rows", "collect"), [(2, True), (20_000, False)])
-def test_a_batch_whose_fixed_bytes_do_not_fit_is_told_to_collect_more(
+def test_batch_whose_fixed_bytes_do_not_fit_says_collect_more(
     tables: Tables, rows: int, collect: bool
 ) -> None:
     contract = stream("net", mode="shed")

@@ -22,7 +22,7 @@ KEYS = ("site",)
 
 
 def visits() -> pa.Table:
-    """Sites in turn with counters that move by one; now and then a site is late, and its times go back."""
+    """Sites report in turn, with counters that change by one; sometimes a site is late, and its time goes back."""
     at, chance = np.arange(ROWS), np.random.default_rng(6)
     rounds = ROWS // SITES
 
@@ -116,7 +116,7 @@ def test_a_batch_that_is_sent_again_has_the_same_bytes(lake: Lake) -> None:
 
 
 def test_a_batch_that_fits_by_key_alone_loses_nothing() -> None:
-    """As its rows arrived it takes more than the channel has; the first draft shows that by key it does not."""
+    """In arrival order the batch does not fit the channel; the first draft shows that it fits if stored by key."""
     wide = landed("1 Gbps", ways=["keep", "round"])
     (load,) = wide.loads("visits")
     wide.send()

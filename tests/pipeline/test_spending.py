@@ -21,6 +21,7 @@ from spillway.contracts.quota import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
+from spillway.pipeline.batching import groups_to_send
 from spillway.pipeline.room import measure_load, parts
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.spending import LEAST_KBPS, SPARE, Parts, Spending, parts_of_batches, spending_of
@@ -299,7 +300,7 @@ def test_a_small_batch_is_sent_whole_while_the_quota_has_unspent_bytes() -> None
     assert spending.allowance(quota, DAY, QUARTER, 4_700, expected) * 125 * QUARTER == pytest.approx(4_700)
 
 
-def test_a_day_of_twice_the_usual_offer_is_shed_all_over_the_day() -> None:
+def test_day_with_twice_the_usual_offer_is_shed_over_the_whole_day() -> None:
     quota = Quota(1.0 * MB, "day")
     _, before = spent_day(quota, scaled(EVEN, 0.8 * MB))
     lost, _ = spent_day(quota, scaled(EVEN, 1.6 * MB), before, DAY + timedelta(days=1))
@@ -328,7 +329,7 @@ def test_a_month_spreads_what_does_not_fit_over_its_days() -> None:
     assert max(lost) - min(lost) < 0.01
 
 
-def test_batches_that_wait_together_are_sent_whole_if_the_day_has_bytes_for_all(tables: Tables) -> None:
+def test_waiting_batches_are_sent_whole_if_the_quota_of_the_day_covers_all(tables: Tables) -> None:
     contracts = rooms(declared("net"), capacity="1 MB/day")
     waiting = [batch("net", place, seconds=QUARTER, rows=200 + 250 * (place % 7)) for place in range(1, 25)]
     loads = {one.batch: measure_load(tables, contracts.streams["net"], one) for one in waiting}
@@ -349,14 +350,15 @@ arrivals = st.lists(
 
 
 @settings(deadline=None, max_examples=40)
-@given(quotas, st.lists(arrivals, max_size=3), st.booleans())
+@given(quotas, st.lists(arrivals, max_size=3), st.booleans(), st.booleans())
 def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(
-    of: tuple[str, int, int], runs: list[list[tuple[str, int, float, float]]], dies: bool
+    of: tuple[str, int, int], runs: list[list[tuple[str, int, float, float]]], dies: bool, together: bool
 ) -> None:
     tables = Tables(Settings.in_memory(f"spending-{next(lakes)}"))
     per, size, carry_over_pct = of
     capacity = {"quota": f"{size} MB", "per": per, "carry_over_pct": carry_over_pct}
-    contracts = rooms(declared("net"), declared("other"), capacity=capacity)
+    batching = {"batching": {"until_bytes": "1 GB", "until_seconds": 3600}} if together else {}
+    contracts = rooms(declared("net", **batching), declared("other"), capacity=capacity)
     quota = contracts.channels["up"].capacity.quota
     assert quota is not None
     number, spent = 0, dict[Any, int]()
@@ -367,6 +369,11 @@ def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(
             waiting.append(batch(name, number, DAY + timedelta(days=day), seconds, rows=10_000_000))
             asked[number] = share
         found = allotted(tables, contracts, *waiting)
+        if together:
+            grouped = groups_to_send(
+                tables, contracts.streams["net"], [one for one in waiting if one.stream == "net"]
+            )
+            assert all(len({found["net"][one.batch] for one in group}) == 1 for group in grouped)
         for one in waiting:
             part = found[one.stream][one.batch]
             most = int(Fraction(part.own_kbps) * Fraction(one.seconds_covered or 0) * 125)

@@ -18,19 +18,19 @@ TUPLES, SENDERS = 6_000, 3
 
 
 def walk(seed: int) -> np.ndarray:
-    """Values that a synopsis of 5 % takes little for."""
+    """Values whose synopsis within 5 % is small."""
     moves = np.random.default_rng(seed).normal(0, 0.003, (TUPLES // SENDERS, SENDERS))
     return np.round(np.exp(np.cumsum(moves, 0)).ravel() * 50, 4)
 
 
 def repeated(period: int) -> np.ndarray:
-    """Values that nothing predicts, over and over: zstd finds the repetition, a synopsis does not."""
+    """Random values that repeat: zstd finds the repetition, a synopsis does not."""
     block = np.round(np.random.default_rng(7).lognormal(3.0, 1.5, period), 1)
     return np.tile(block, TUPLES // period + 1)[:TUPLES]
 
 
 def landed(name: str, second: np.ndarray, minimize: str) -> Lake:
-    """A stream that was trained on its first day; `second` is what comes on the day after."""
+    """A stream that was trained on its first day; `second` are the values of the second day."""
     contract = read_stream(
         {
             "stream": name,
@@ -67,13 +67,13 @@ def landed(name: str, second: np.ndarray, minimize: str) -> Lake:
 
 @pytest.fixture(params=[np.full(TUPLES, 21.5), repeated(1200)], ids=["constant", "repeated"])
 def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
-    """Paid by the byte: the first day is shed, the second would take more as a synopsis than as it is."""
+    """On a channel paid by the byte, the synopsis is smaller than the column on the first day, larger on the second."""
     lake = landed("gauge", request.param, "bytes")
     yield lake
     lake.forget()
 
 
-def test_column_that_takes_less_than_its_synopsis_is_sent_as_it_is(lake: Lake) -> None:
+def test_column_that_takes_less_than_its_synopsis_is_sent_exact(lake: Lake) -> None:
     lake.send()
     first, second = lake.batches("gauge")
     ways = {

@@ -46,7 +46,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return found
 
 
-def test_plan_compares_and_keeps_it_for_the_report(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comparison_of_a_plan_is_stored_for_the_report(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "sites", "--compare"]) == 0
     told = capsys.readouterr()
     assert "compressing 400 rows" in told.err
@@ -82,16 +84,14 @@ def test_json_has_every_size_in_bytes(world: World, capsys: pytest.CaptureFixtur
         assert all(size > 0 and rows == 400 for size, rows in forms.values())
 
 
-def test_a_plan_compresses_nothing_unless_it_is_asked_to(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_compresses_nothing_without_compare(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "sites"]) == 0
     told = capsys.readouterr()
     assert "xz" not in told.out
     assert not Path(world.settings.build, "lossless").exists()
 
 
-def test_sizes_are_compared_by_row_with_the_smallest_file() -> None:
+def test_sizes_are_compared_per_row_with_the_smallest_file() -> None:
     assert [row[1:] for row in comparison_rows(ONE)] == [
         ("4,000", "8", "1.60"),
         ("2,500", "5", "1.00"),
@@ -101,7 +101,7 @@ def test_sizes_are_compared_by_row_with_the_smallest_file() -> None:
     ]
 
 
-def test_a_sample_and_a_smaller_rival_are_said_so() -> None:
+def test_comparison_names_a_sample_and_a_smaller_rival() -> None:
     text = " ".join(" ".join(comparison_lines(ONE)).split())
     assert "next to lossless files of its first 500 rows" in text
     assert "CSV, xz -9 is smaller than Spillway without loss, by 1 kB for the batch" in text
@@ -111,13 +111,13 @@ def test_a_sample_and_a_smaller_rival_are_said_so() -> None:
     assert "is smaller than Spillway" not in text
 
 
-def test_what_is_kept_reads_back(world: World) -> None:
+def test_stored_comparison_reads_back(world: World) -> None:
     assert kept_comparison(world.settings, "sites") is None
     keep_comparison(world.settings, ONE)
     assert kept_comparison(world.settings, "sites") == ONE
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"stream": "sites"}', '{"batch_date": 3}'])
-def test_what_was_cut_short_is_left_out_of_the_report(world: World, content: str) -> None:
+def test_damaged_comparison_is_left_out_of_the_report(world: World, content: str) -> None:
     keep_comparison(world.settings, ONE).write_text(content, encoding="utf-8")
     assert kept_comparison(world.settings, "sites") is None

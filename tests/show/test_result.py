@@ -1,4 +1,4 @@
-"""The last screen: a verdict that claims only what was checked, in 25 lines, next to gzip and xz of the same rows."""
+"""The last screen has 25 lines, a verdict that claims only what was checked, and the bytes of gzip and xz."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def result(world: World) -> RunResult:
     return run_result(world.tables.now(), world.contracts)
 
 
-def test_first_sentence_convinces() -> None:
+def test_first_sentence_states_what_was_checked_and_sent() -> None:
     assert screen(SENT).startswith(
         "235,035 rounded or recovered values checked against the source one by one, everything else by checksum: "
-        "none outside its bound, none missing. Sent 142 kB; every column as it came takes 247 kB"
+        "none outside its bound, none missing. Sent 142 kB. All rows take 247 kB as Parquet"
     )
 
 
@@ -83,7 +83,7 @@ def test_values_outside_their_bound_rows_missing_and_failed_expectations_come_fi
         assert "none missing" not in screen(wrong)
 
 
-def test_nothing_is_claimed_of_batches_that_were_not_validated() -> None:
+def test_verdict_claims_nothing_about_unvalidated_batches() -> None:
     none = replace(SENT, batches_unchecked=12, values_checked=0)
     assert screen(none).startswith("Nothing was checked: of 12 batches sent, none is validated.")
     assert "none missing" not in screen(none)
@@ -97,7 +97,7 @@ def test_a_run_that_sent_nothing_says_so() -> None:
     assert result_lines(RunResult(())) == ["Nothing was checked: no batch was sent yet."]
 
 
-def test_exact_streams_lost_nothing() -> None:
+def test_verdict_of_exact_streams_states_no_loss() -> None:
     assert lost_said(EXACT) == "nothing"
     assert screen(EXACT).startswith(
         "Everything that was sent was checked against the source by checksum: no difference, none missing."
@@ -106,7 +106,7 @@ def test_exact_streams_lost_nothing() -> None:
     assert "Lost: weather values off by 0.3 % on average." in screen(EXACT, SENT)
 
 
-def test_dropped_rows_and_values_at_the_source_are_no_part_of_none_missing() -> None:
+def test_dropped_rows_and_held_values_are_named_as_exceptions() -> None:
     dropped = replace(EXACT, figures=replace(FIGURES, rows_lost=9_062))
     assert "none missing except 9,062 dropped rows." in screen(dropped)
     held = replace(SENT, figures=replace(FIGURES, held_values=1))
@@ -115,7 +115,7 @@ def test_dropped_rows_and_values_at_the_source_are_no_part_of_none_missing() -> 
     assert "off by" not in lost_said(held), "a mean over absent values is no error of those that are there"
 
 
-def test_queries_are_served_or_it_is_said_how_far() -> None:
+def test_lost_rows_state_the_share_that_queries_have() -> None:
     dropped = replace(
         EXACT, figures=replace(FIGURES, rows_lost=9), queries=6, rows_asked=40, rows_answered=40
     )
@@ -146,13 +146,13 @@ def test_screen_has_25_lines_and_fits_the_page(tmp_path: Path, world: World) -> 
     assert many[-1] == f"and {20 - shown} more streams: spillway status"
 
 
-def test_bytes_of_rivals_stand_only_where_they_were_measured() -> None:
+def test_rival_bytes_are_shown_only_if_measured() -> None:
     measured = StreamResult(SENT, "messages, 12 kB/month", {GZIP: 328_000, XZ: 265_000})
     both = " ".join(result_lines(RunResult((measured, StreamResult(EXACT, "satellite, 2.4 kbps")))))
     assert "328 kB" in both
-    assert "(gzip" not in both, "a sum over some of the streams would be compared with all of them"
+    assert "CSV with" not in both, "a sum over some of the streams would be compared with all of them"
     alone = " ".join(result_lines(RunResult((measured,))))
-    assert "(gzip -9 328 kB, xz -9 265 kB)" in alone
+    assert "328 kB as CSV with gzip, 265 kB as CSV with xz." in alone
     assert RunResult((measured,)).flat()["xz_bytes.weather"] == 265_000
 
 
@@ -180,13 +180,13 @@ def test_bytes_sent_and_exact_are_those_of_the_ledger(world: World) -> None:
     assert one.rows == 330
 
 
-def test_recovered_rows_that_are_gone_turn_the_verdict(world: World) -> None:
+def test_verdict_is_wrong_if_recovered_rows_are_gone(world: World) -> None:
     world.validate()
     world.tables.now().at("recovered", "sites").delete(batch=1)
     assert verdict(result(world)).startswith("WRONG: 330 rows are missing.")
 
 
-def test_joins_and_queries_say_which_share_of_their_work_was_done() -> None:
+def test_joins_and_queries_state_the_share_of_their_work() -> None:
     query = stage("rows", 40_000, 17_480)
     whole = stage("rows", 3_000, 3_000)
     join = stage("comparisons", 1_000, 261)
@@ -213,7 +213,7 @@ def workload(name: str, *stages: StageSum) -> WorkloadOverview:
     return WorkloadOverview(WorkloadExplanation(name, ("network",), "", (), stages))
 
 
-def test_rivals_compress_the_rows_that_came_a_file_for_each_batch(world: World) -> None:
+def test_rivals_compress_one_file_per_batch(world: World) -> None:
     world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 120)))
     world.shed()
     contract = world.contracts.stream("sites")
@@ -236,12 +236,12 @@ def test_rivals_compress_the_rows_that_came_a_file_for_each_batch(world: World) 
     ]
 
 
-def test_rivals_are_not_measured_on_a_part_of_the_rows(world: World) -> None:
+def test_rivals_are_not_measured_if_rows_are_gone(world: World) -> None:
     world.tables.now().at("raw", "sites").delete(batch=1)
     assert rival_bytes(world.tables.now(), world.contracts.stream("sites")) is None
 
 
-def test_rows_that_no_query_asks_for_are_said_to_be_that(tmp_path: Path) -> None:
+def test_result_has_the_rows_that_queries_ask_for(tmp_path: Path) -> None:
     sifted = logged(InProcess(), tmp_path, capacity="2.5 kbps")
     (one,) = result(sifted).streams
     lines = [

@@ -108,7 +108,7 @@ def test_paths_of_partitions_are_counted_as_the_log_spells_them(tables: Tables, 
     )
 
 
-def test_a_compaction_is_counted_as_one_that_changes_no_row(tables: Tables) -> None:
+def test_commit_of_a_compaction_states_no_data_change(tables: Tables) -> None:
     for number in (1, 2):
         sent(tables).append([row(number)])
     table = sent(tables.now())
@@ -142,10 +142,10 @@ def test_a_draft_knows_the_bytes_of_its_commit(tables: Tables) -> None:
     assert 0 <= draft.log_bytes(3) + draft.log_bytes(4) - log_size(table) <= 1, "half a byte each, rounded up"
 
 
-def test_a_batch_of_ten_attributes_alone_costs_at_most_two_kilobytes_beside_its_values(
+def test_single_batch_of_ten_attributes_costs_at_most_2_kb_in_addition_to_its_values(
     tables: Tables,
 ) -> None:
-    """Footer, page headers, and the commit; what is left is the compressed content of pages."""
+    """Count the footer, page headers and the commit; the rest of the file is the compressed content of pages."""
     measures = [
         "temperature",
         "humidity",
@@ -188,7 +188,7 @@ def test_a_batch_of_ten_attributes_alone_costs_at_most_two_kilobytes_beside_its_
 
 
 def page_bytes(data: bytes, at: int, size: int) -> int:
-    """The bytes of the pages of a column without their headers: a page header states the size of its page."""
+    """Return the bytes of the pages of a column without their headers, by the sizes in the page headers."""
     end, found = at + size, 0
     while at < end:
         header = bytearray()
@@ -201,7 +201,7 @@ def page_bytes(data: bytes, at: int, size: int) -> int:
 
 
 def struct_of(header: bytes) -> dict[int, int]:
-    """The whole numbers among the first fields of a page header."""
+    """Return the integers among the first fields of a page header."""
     reader, found, number = footers._Reader(header, 0), {}, 0
     while (head := reader._byte()) & 15 == 5:
         number += head >> 4

@@ -106,7 +106,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def exact(value: Any) -> Any:
-    """A value that equals another one only if both have the same bits."""
+    """Return a value that equals another one only if both have the same bits."""
     if isinstance(value, float):
         return "NaN" if value != value else struct.pack(">d", value)
     if isinstance(value, datetime):
@@ -237,7 +237,7 @@ def test_the_same_rows_are_the_same_bytes_in_another_process(tmp_path: Path) -> 
     assert len(list(tmp_path.glob("*/*.parquet"))) == 2
 
 
-def test_values_that_return_after_the_sample_get_a_dictionary() -> None:
+def test_values_that_repeat_after_the_sample_get_a_dictionary() -> None:
     """20,000 values occur three times each in the sample, and 26 times in the row group."""
     count = 1 << 19
     chance = np.random.default_rng(1)

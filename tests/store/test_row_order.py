@@ -41,7 +41,7 @@ SITES = 12
 
 
 def polled(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
-    """Sites that report in turn, each with a level that moves by one: by site, levels take fewer bytes.
+    """Sites that report in turn, each with a level that changes by one: stored by site, levels take fewer bytes.
 
     Keys, times and levels are null here and there, levels NaN or -0.0, and times lie before 1970 too.
     """
@@ -63,7 +63,7 @@ def polled(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
 
 
 def noise(rows: int, first_seq: int = 0, batch: int = 1) -> pa.Table:
-    """The same columns, and nothing gained by another order."""
+    """The same columns with values for which another order saves nothing."""
     chance = np.random.default_rng(1)
     table = polled(rows, first_seq, batch)
     for name, values in (
@@ -92,7 +92,7 @@ def same(found: pa.Table, wanted: pa.Table) -> None:
     assert [repr(row) for row in found.to_pylist()] == [repr(row) for row in wanted.to_pylist()]
 
 
-def test_rows_lie_by_key_where_that_saves_bytes_and_the_file_says_so(tmp_path: Path) -> None:
+def test_rows_are_stored_by_key_if_that_saves_bytes_and_the_footer_states_it(tmp_path: Path) -> None:
     rows = polled(6_000)
     by_key, as_arrived = written(tmp_path, rows), written(tmp_path, rows, keys=())
     assert keys_of(by_key) == KEYS
@@ -108,17 +108,17 @@ def test_rows_lie_by_key_where_that_saves_bytes_and_the_file_says_so(tmp_path: P
     assert stored(by_key)["seq"].to_pylist() == [row["seq"] for row in wanted]
 
 
-def test_rows_stay_as_they_arrived_where_another_order_saves_less_than_three_percent(tmp_path: Path) -> None:
+def test_rows_keep_their_order_if_another_saves_less_than_3_percent(tmp_path: Path) -> None:
     file = written(tmp_path, noise(6_000))
     assert keys_of(file) == ()
     same(stored(file), noise(6_000))
 
 
 @pytest.mark.parametrize(("saving", "chosen"), [(0.031, True), (0.029, False)])
-def test_three_percent_of_all_columns_decide_the_dearer_seq_included(
+def test_order_by_key_must_save_3_percent_of_all_columns_with_seq(
     monkeypatch: pytest.MonkeyPatch, saving: float, chosen: bool
 ) -> None:
-    """Sizes as encodings take them, by hand: the level gains what `seq` costs, and a little more."""
+    """With sizes set by hand, `level` saves the bytes that `seq` costs, and a few more."""
     from spillway import encoding
 
     def sizes(rows: pa.Table) -> dict[str, dict[str, int]]:
@@ -130,7 +130,7 @@ def test_three_percent_of_all_columns_decide_the_dearer_seq_included(
     assert best_layout(polled(1_000), KEYS)[0] == (KEYS if chosen else ())
 
 
-def test_the_same_rows_become_the_same_bytes_however_they_come(tmp_path: Path) -> None:
+def test_same_rows_become_same_bytes_in_any_chunks(tmp_path: Path) -> None:
     rows = polled(6_000)
     contents = {Path(written(tmp_path, rows, step=step).path).read_bytes() for step in (7, 1_000, 10**9)}
     assert len(contents) == 1
@@ -138,7 +138,7 @@ def test_the_same_rows_become_the_same_bytes_however_they_come(tmp_path: Path) -
 
 @pytest.fixture
 def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile], pa.Table]:
-    """A file as it was written before there was an order, and one by key, of several row groups each."""
+    """Two files of several row groups: one in arrival order, as older versions wrote them, and one by key."""
     monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 2_500)
     rows = polled(12_000)
     files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), keys=())]
@@ -147,7 +147,7 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile
     return files, rows
 
 
-def test_every_way_of_reading_gives_rows_as_they_arrived(
+def test_every_reader_returns_rows_in_arrival_order(
     both: tuple[list[DataFile], pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 700)
@@ -171,7 +171,7 @@ def test_every_way_of_reading_gives_rows_as_they_arrived(
 
 
 def test_row_groups_keep_their_range_of_seq(both: tuple[list[DataFile], pa.Table]) -> None:
-    """Rows move within their row group alone, so that a stretch of `seq` is read from the row groups that have it."""
+    """Rows move only within their row group, so that a range of `seq` is read from the row groups that have it."""
     (file, _), _ = both
     edges = [group.edges["seq"] for group in row_groups(file, ["seq"])]
     assert edges == [(6_000, 8_499), (8_500, 10_999), (11_000, 11_999)]
@@ -203,7 +203,7 @@ def orders(table: Table) -> dict[int, tuple[str, ...]]:
     return {file.low("batch"): keys_of(file) for file in table.files()}
 
 
-def test_files_that_are_put_together_keep_their_order_and_their_bytes(lake: Settings) -> None:
+def test_compacted_files_keep_their_order_and_their_bytes(lake: Settings) -> None:
     tables = Tables(lake)
     batches = [polled(3_000, 3_000 * at, at) for at in (1, 2)]
     batches += [noise(3_000, 3_000 * at, at) for at in (3, 4)]
@@ -216,7 +216,7 @@ def test_files_that_are_put_together_keep_their_order_and_their_bytes(lake: Sett
     assert orders(table) == {1: KEYS, 3: ()}
     assert [weights(table, number) for number in (1, 2, 3, 4)] == before
     same(as_sent(tables).sort_by("seq"), pa.concat_tables(batches))
-    # a redo of one batch, which gains nothing by key now, leaves the other's rows as they lie
+    # a redo of one batch, whose rows now are not smaller by key, does not reorder the rows of the other
     again = noise(2_000, 3_000, 1)
     table = send(tables.now(), 1, again)
     assert orders(table) == {1: (), 2: KEYS, 3: ()}
@@ -265,3 +265,21 @@ def test_delta_rs_polars_and_duckdb_read_the_same_rows(
         for file in table.files():
             found = connection.sql("SELECT * FROM read_parquet(?)", params=[file.path]).to_arrow_table()
             check(found, [rows[file.low("batch") - 1]])
+
+
+def test_rows_of_more_text_than_arrow_takes_at_once_change_places_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spillway import encoding
+
+    rows = polled(2_000).append_column(
+        "text", pa.array([None if i % 7 == 0 else "ß" * i for i in range(2_000)])
+    )
+    rows = pa.concat_tables([rows.slice(0, 900), rows.slice(900)])
+    wanted = encoding.by_key(rows, KEYS)
+    monkeypatch.setattr(encoding, "MOST_BYTES_TAKEN", 5_000)
+    found = encoding.by_key(rows, KEYS)
+    assert found.schema.equals(wanted.schema)
+    assert found["text"].num_chunks > 100
+    same(found, wanted)
+    same(encoding.as_arrived(found, "seq"), rows)

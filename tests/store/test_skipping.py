@@ -110,7 +110,7 @@ def test_a_reader_skips_the_file_that_a_measure_excludes(tmp_path: Path, reader:
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_no_reader_loses_a_row_for_what_the_log_states_of_a_measure(tmp_path: Path, reader: str) -> None:
+def test_no_reader_loses_a_row_by_log_statistics_of_a_measure(tmp_path: Path, reader: str) -> None:
     table, read = sent(tmp_path), READERS[reader]
     if reader in BY_DATA_SET:
         table.delete(batch=3)
@@ -133,8 +133,8 @@ def test_spark_skips_the_file_that_a_measure_excludes(spark: Any, tmp_path: Path
         rows.where("temp > 29").count()
 
 
-def test_spark_answers_from_the_log_as_from_the_rows(spark: Any, tmp_path: Path) -> None:
-    """Delta answers MIN and MAX from the log where each file has them; batch 3 has none."""
+def test_spark_answers_min_and_max_alike_from_log_and_rows(spark: Any, tmp_path: Path) -> None:
+    """Delta answers MIN and MAX from the log if every file states them; batch 3 states none."""
     table = sent(tmp_path)
     told = "min(temp), max(temp), min(m0), max(m0), min(m2), max(m2), count(*)"
     assert max(one.high("m0") for one in table.files()) is not None

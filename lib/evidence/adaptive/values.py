@@ -104,9 +104,9 @@ def coder_contests(sample: Sample, trained: Trained) -> list[Contest]:
 
 
 def lossless_contests(sample: Sample, trained: Trained) -> list[Contest]:
-    """Compare the synopsis with the measures as Parquet columns, each in its best encoding: at the bounds, and exact.
+    """Compare the synopsis, within the bounds and exact, with the measures as Parquet columns in their best encodings.
 
-    The columns of all later rows are one file, as a batch is; its bytes are shared evenly among the slices.
+    The columns of all later rows are one file, as in a batch. Its bytes are divided evenly among the slices.
     """
     later = sample.rows.slice(len(sample.parts["training"])).select(sample.measures)
     exact = trained_within(sample, sample.parts["training"], dict.fromkeys(sample.measures, 0.0))

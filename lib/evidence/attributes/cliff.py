@@ -1,14 +1,14 @@
-"""How much is lost for a given shortfall: a channel that is a little too narrow must cost a little.
+"""Measure the loss for a given shortfall: if a channel is a little too narrow, the loss must be small.
 
-A trained stream is sent by the product's own steps into less and less. Of one batch,
+The product's own steps send a trained stream through smaller and smaller channels. For one batch,
 
     lossless = the fewest bytes with which no value of a measure is absent at the destination
-    fixed    = what crosses if all measures are shed and nothing of them is sent
+    fixed    = the bytes that are sent if all measures are shed, without synopses
     shortfall = s % of lossless - fixed, so that the channel holds lossless - s % x (lossless - fixed)
     loss     = share of the values of the measures that are absent at the destination, in %
 
 The promise: loss <= 2 s + one frame of the cheapest attribute, that is 100 x (rows of a frame) / (rows x measures).
-`attributes.cliff_points_largest` is by how many points the largest loss is above that; 0 if none is.
+`attributes.cliff_points_largest` is the largest excess of a loss over that, in percentage points; 0 if there is none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from spillway.store.batches import save_batches
 
 SHORTFALLS_PCT = (0.1, 0.3, 1.0, 3.0, 10.0, 25.0, 50.0)
 HALVINGS = 8
-"""How often the interval in which the fewest lossless bytes lie is halved."""
+"""Number of bisection steps that find the fewest lossless bytes."""
 TUPLES = 2_000
 FRAME_TUPLES = 256
 CASES = {
@@ -47,7 +47,7 @@ NARROW_KBPS = 1e-6
 
 @dataclass(frozen=True)
 class Loss:
-    """What one capacity led to."""
+    """The bytes that were sent at one capacity, and the loss."""
 
     crossed_bytes: int
     lost_pct: float
@@ -55,7 +55,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class CliffTrial:
-    """One batch of a trained stream, sent again and again."""
+    """One batch of a trained stream that is sent at several capacities."""
 
     lake: Lake
     stream: str
@@ -68,8 +68,8 @@ class CliffTrial:
         assert facts is not None, "a stream that is sent into too little is trained"
         return tuple(Learned.from_facts(facts).models)
 
-    def sent_into(self, capacity_bytes: float | None) -> Loss:
-        """Send the batch into so many bytes; None: into as many as it takes."""
+    def send_through(self, capacity_bytes: float | None) -> Loss:
+        """Send the batch through a channel of `capacity_bytes`; None: of unlimited capacity."""
         seconds = self.batch.seconds_covered or 1.0
         kbps = WIDE_KBPS if capacity_bytes is None else max(NARROW_KBPS, capacity_bytes / 125.0 / seconds)
         (now,) = [one for one in self.lake.batches(self.stream) if one.batch == self.batch.batch]
@@ -103,17 +103,17 @@ class CliffTrial:
 
     @cached_property
     def fixed_bytes(self) -> int:
-        """What crosses if all measures are shed."""
-        return self.sent_into(0.0).crossed_bytes
+        """Return the bytes that are sent if all measures are shed."""
+        return self.send_through(0.0).crossed_bytes
 
     @cached_property
     def lossless_bytes(self) -> int:
-        """About the fewest bytes with which nothing is absent."""
-        found = self.sent_into(None)
+        """Return about the fewest bytes with which no value is absent."""
+        found = self.send_through(None)
         least, most = float(self.fixed_bytes), found.crossed_bytes
         for _ in range(HALVINGS):
             middle = (least + most) / 2.0
-            found = self.sent_into(middle)
+            found = self.send_through(middle)
             if found.lost_pct > 0 or found.crossed_bytes > middle:
                 least = middle
             else:
@@ -122,21 +122,21 @@ class CliffTrial:
 
     @cached_property
     def frame_pct(self) -> float:
-        """The share of the values that one frame of one attribute has, in %."""
+        """Return the share of the values that are in one frame of one attribute, in %."""
         rows = self.batch.rows or 1
         frame = min(rows, self.batch.frame_tuples or rows)
         return 100.0 * frame / (rows * len(self.measures))
 
     def losses(self, shortfalls_pct: Iterable[float] = SHORTFALLS_PCT) -> dict[float, float]:
-        """By shortfall, the share of values that is absent, in %."""
+        """Return by shortfall the share of values that are absent, in %."""
         sheddable = self.lossless_bytes - self.fixed_bytes
         return {
-            one: self.sent_into(self.lossless_bytes - one / 100.0 * sheddable).lost_pct
+            one: self.send_through(self.lossless_bytes - one / 100.0 * sheddable).lost_pct
             for one in shortfalls_pct
         }
 
     def excess_points(self, losses: Mapping[float, float]) -> float:
-        """By how many points the largest loss is above the promise; 0 if none is."""
+        """Return the largest excess of a loss over the promise, in percentage points; 0 if there is none."""
         return max(0.0, *(lost - 2.0 * short - self.frame_pct for short, lost in losses.items()))
 
 
@@ -179,8 +179,8 @@ def cliffs(book: Book, every: Sequence[Source]) -> dict[str, float]:
         ("stream", "case", "lossless bytes", "fixed bytes", "one frame %", *shortfalls, "excess points"),
         rows,
         [
-            "A loss of at most twice the shortfall and one frame of one attribute is promised; the excess is what is "
-            "above it. Case shed only: no attribute is rounded, and no synopsis is sent."
+            "The promise: a loss of at most twice the shortfall plus one frame of one attribute. Excess: loss above "
+            "the promise. Case `shed only`: no attribute is rounded, and no synopsis is sent."
         ],
     )
     return {"attributes.cliff_points_largest": worst}

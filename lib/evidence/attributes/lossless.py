@@ -1,18 +1,18 @@
-"""The product against lossless compressors, on the newest batch of every stream: nothing lost, and within the bound.
+"""Compare the product with lossless compressors on the newest batch of every stream, without loss and within the bound.
 
-Each stream is landed, trained and sent by the product's own steps, twice, through a channel with room for everything
-that is paid by the byte (`minimize: bytes`) and with `synopsis: send`, so that nothing stays at the source:
+The product's own steps land, train and send each stream twice. The channel has room for everything and is paid by the
+byte (`minimize: bytes`), and the lever states `synopsis: send`, so that nothing stays at the source:
 
-* exact: no value of the destination may differ (`error_pct: 0`); a column is kept or sent as an exact synopsis;
-* bound: within the bounds that the contract states, or that training finds.
+* exact: no value at the destination may differ (`error_pct: 0`); a column is kept or sent as an exact synopsis;
+* bound: values stay within the bounds that the contract states or that training finds.
 
-Ours is what the ledger counts: whole files, `seq`, `batch`, `scheme`, footers and log entries. Its *fixed bytes* are
-those of no column and no synopsis: footers, log entries, schemes. Models travel once a training and are left out. The
-models were trained on rows of earlier batches.
+Our bytes are those of the ledger: whole files, `seq`, `batch`, `scheme`, footers and log entries. The *fixed bytes*
+belong to no column and no synopsis: footers, log entries, schemes. Models are sent once per training and are left out.
+They were trained on rows of earlier batches.
 
 Compressors get the same rows without `seq`, in the order of arrival or by key and time, whichever is smaller
-(`spillway.lossless`). `pcodec` takes each numeric column, times and dates included, as a stream of its own at its
-highest level, and which of its values are null as bits compressed with zstd; all other columns are one Parquet file.
+(`spillway.lossless`). `pcodec` compresses each numeric column, times and dates included, separately at its highest
+level. Its null bitmap is compressed with zstd. All other columns are one Parquet file.
 
 >>> rows = pa.table({"key": ["a", "b"] * 500, "value": [float(at % 7) for at in range(1000)]})
 >>> list(rival_sizes(rows, ["key"], None))
@@ -50,46 +50,46 @@ from spillway.settings import Settings
 from spillway.store.files import column_bytes
 
 RIVALS = ("xz", "parquet", "pcodec")
-"""Those that the best is taken of; gzip is shown for reference."""
+"""The smallest of these counts as the best rival; gzip is shown for reference only."""
 PLENTY = "1000000 kbps"
 REGULAR_STEPS, REGULAR_PCT = 2, 99.0
-"""A stream arrives in regular order if so few different steps of its time make up so many of all."""
+"""A stream arrives in regular order if its `REGULAR_STEPS` most frequent time steps are this share of all steps."""
 LEVER = "attributes"
 Landed = tuple[StreamContract, Mapping[str, bytes]]
 """A contract, and the content of the files that land."""
 
 
 @dataclass(frozen=True)
-class Crossed:
-    """What one batch takes at the destination."""
+class SentBytes:
+    """The bytes of one batch at the destination."""
 
     total_bytes: int
     column_bytes: Mapping[str, int]
     payload_bytes: Mapping[str, int]
-    """Of synopses that crossed, by attribute."""
+    """Bytes of the synopses that were sent, by attribute."""
 
     @property
     def fixed_bytes(self) -> int:
-        """What is no column and no synopsis."""
+        """Return the bytes that belong to no column and no synopsis."""
         return self.total_bytes - sum(self.column_bytes.values()) - sum(self.payload_bytes.values())
 
     def of(self, name: str) -> int:
-        """What crosses of a column."""
+        """Return the bytes that are sent of a column, with its synopsis."""
         return self.column_bytes.get(name, 0) + self.payload_bytes.get(name, 0)
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The newest batch of a stream, by the product and by its rivals."""
+class ComparedStream:
+    """The newest batch of a stream: its bytes by the product and by its rivals."""
 
     stream: str
     rows: pa.Table
     keys: tuple[str, ...]
     sizes: Mapping[str, int]
-    exact: Crossed
-    bound: Crossed
+    exact: SentBytes
+    bound: SentBytes
     differing_values: int
-    """Values of the batch that the destination does not give back exactly, when nothing may be lost."""
+    """Number of values that the destination does not recover exactly although nothing may be lost."""
     order_columns: tuple[str, ...]
 
     @property
@@ -102,28 +102,28 @@ class Compared:
 
     @property
     def is_regular(self) -> bool:
-        """Whether the times advance by a few different steps."""
+        """Return whether the times advance by only a few different steps."""
         return all(is_regular(self.rows[name]) for name in self.order_columns)
 
     @property
     def order_bytes_per_row(self) -> float:
-        """What `seq` and the time take of a row."""
+        """Return the bytes per row of `seq` and the time together."""
         return sum(map(self.exact.of, ("seq", *self.order_columns))) / self.rows.num_rows
 
 
 def lossless(book: Book, settings: Settings, directory: Path) -> dict[str, float]:
-    """Write the tables; return `attributes.exact_bytes_over_best_lossless.<stream>` and what belongs to it."""
+    """Write the tables; return `attributes.exact_bytes_over_best_lossless.<stream>` and related figures."""
     book.section(
         "Lossless compressors",
-        "The newest batch of every stream as files that lose nothing, next to what crosses of ours: without any loss, "
-        "and within the bound. gzip -9 and xz -9 of a CSV file, Parquet with zstd-19 and the best encoding of each "
-        "column, pcodec for each numeric column and Parquet for the others.",
+        "The newest batch of every stream as files of lossless compressors, next to the bytes that the product sends "
+        "without loss and within the bound. The rivals: CSV with gzip -9 and with xz -9; Parquet with zstd-19 and the "
+        "best encoding of each column; pcodec for each numeric column with Parquet for the other columns.",
     )
     return compared(book, [compare(name, *one) for name, one in every_stream(settings, directory)])
 
 
 def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Landed]]:
-    """Yield the demo's, the generated and the real streams: a contract and the files that land."""
+    """Yield name, contract and landing files of each stream: those of the demo, generated ones and real ones."""
     contracts = load_contracts(settings.schemas)
     for name, make in STREAMS.items():
         if LEVER in contracts.streams[name].lever_names:
@@ -138,9 +138,9 @@ def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Lan
         yield name, (made.contract, made.files)
 
 
-def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> Compared:
-    """Send a stream without loss and within its bound, and measure the newest batch; give it to the rivals too."""
-    crossed: dict[str, Crossed] = {}
+def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> ComparedStream:
+    """Send a stream without loss and within its bound; measure its newest batch, and the rivals on the same rows."""
+    crossed: dict[str, SentBytes] = {}
     rows, differing = pa.table({}), 0
     for bound in ("exact", "bound"):
         stated = with_fewest_bytes(with_every_treatment(contract), exact=bound == "exact")
@@ -151,7 +151,7 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
         lake.train()
         lake.send()
         batch = next(one for one in reversed(lake.batches(stream)) if one.rows)
-        crossed[bound] = crossed_of(lake, stream, batch)
+        crossed[bound] = sent_bytes_of(lake, stream, batch)
         if bound == "exact":
             rows = lake.rows("raw", stream, batch)
             lake.recover(stream)
@@ -160,16 +160,18 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
         lake.forget()
     times = tuple(one.name for one in contract.attributes if one.name == contract.order)
     sizes = rival_sizes(rows.select(contract.names), contract.keys, contract.order)
-    return Compared(name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times)
+    return ComparedStream(
+        name, rows, contract.keys, sizes, crossed["exact"], crossed["bound"], differing, times
+    )
 
 
 def with_every_treatment(contract: StreamContract) -> StreamContract:
-    """Return the contract with every treatment allowed, whatever its owner chose."""
+    """Return the contract with every treatment allowed."""
     return with_settings(contract, replace(own_settings(contract), ways=WAYS))
 
 
-def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
-    """Return what one batch took at the destination, as the ledger counts it and by column."""
+def sent_bytes_of(lake: Lake, stream: str, batch: Batch) -> SentBytes:
+    """Return the bytes of one batch at the destination, in total by the ledger, and by column."""
     where: dict[str, Any] = {"batch_date": batch.batch_date, "batch": batch.batch}
     columns = [*OVERHEAD, *lake.contracts.streams[stream].names]
     files = lake.tables.at("transmitted", stream).files(**where)
@@ -178,7 +180,7 @@ def crossed_of(lake: Lake, stream: str, batch: Batch) -> Crossed:
         lake.tables.at("sent_synopsis").rows(["attribute", "payload"], stream=stream, **where).to_pylist()
     ):
         payloads[row["attribute"]] += len(row["payload"])
-    return Crossed(ledger_bytes(lake, stream)[batch.batch], column_bytes(files, columns), payloads)
+    return SentBytes(ledger_bytes(lake, stream)[batch.batch], column_bytes(files, columns), payloads)
 
 
 def differing_values(truth: pa.ChunkedArray, found: pa.ChunkedArray) -> int:
@@ -212,7 +214,7 @@ def pcodec_file_bytes(rows: pa.Table) -> int:
 
 
 def pcodec_column_bytes(values: pa.ChunkedArray) -> int:
-    """Return the bytes of a column by pcodec, and of the bits that say which values are null."""
+    """Return the bytes of a column by pcodec, and of its null bitmap."""
     size = 0
     if values.null_count:
         size = len(zstd_bytes(np.packbits(np.asarray(values.is_null())).tobytes()))
@@ -230,7 +232,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def is_regular(times: pa.ChunkedArray) -> bool:
-    """Whether a few different steps from one time to the next make up almost all.
+    """Return whether a few different steps from one time to the next are almost all steps.
 
     >>> is_regular(pa.chunked_array([[0, 0, 60, 60, 120, 120]])), is_regular(pa.chunked_array([[0, 1, 3, 9, 27]]))
     (True, False)
@@ -243,7 +245,7 @@ def is_regular(times: pa.ChunkedArray) -> bool:
     return bool(100.0 * often >= REGULAR_PCT * len(steps))
 
 
-def compared(book: Book, every: Sequence[Compared]) -> dict[str, float]:
+def compared(book: Book, every: Sequence[ComparedStream]) -> dict[str, float]:
     """Write the tables of some streams; return their figures."""
     figures: dict[str, float] = {}
     for one in every:
@@ -283,15 +285,15 @@ def compared(book: Book, every: Sequence[Compared]) -> dict[str, float]:
             )
             for one in every
         ],
-        ["The best is the smallest of xz, Parquet and pcodec, which hold no seq and may sort the rows. Fixed: footers, "
-         "log entries and schemes, no column and no synopsis."],
+        ["The best is the smallest of xz, Parquet and pcodec, which hold no seq and may sort the rows. Fixed bytes: "
+         "footers, log entries and schemes."],
     )  # fmt: skip
     book.table(
         "Exact bytes by column",
         ("stream", "column", "type", "ours", "treatment", "pcodec or Parquet", "over it"),
         [row for one in every for row in _by_column(one)],
-        ["A rival's column: pcodec or Parquet, in the order of arrival or by key, whichever is smaller; its share of "
-         "a file's footer is left out."],
+        ["A rival's column: pcodec or Parquet, in the order of arrival or by key, whichever is smaller, without its "
+         "share of a file's footer."],
     )  # fmt: skip
     return figures
 
@@ -304,7 +306,7 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, ratios)) / max(1, len(ratios)))
 
 
-def _by_column(one: Compared) -> Iterator[tuple[Any, ...]]:
+def _by_column(one: ComparedStream) -> Iterator[tuple[Any, ...]]:
     orders = list(row_orders(one.rows, one.keys, one.order_columns[0] if one.order_columns else None))
     for name in one.rows.column_names:
         if name in ("batch", "batch_date") or (name not in one.exact.column_bytes and not one.exact.of(name)):

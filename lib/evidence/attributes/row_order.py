@@ -1,8 +1,8 @@
-"""Bytes of rows stored by key, over their bytes as they arrived: a day's file of each stream.
+"""Compare the bytes of rows stored by key with those in the order of arrival, for a day's file of each stream.
 
-The columns are those of `transmitted`, `seq` and `batch` included, written by the product. Measures are sent exact,
-rounded to a grid of `ERROR_PCT`, or shed (then only the other columns cross). A negative figure is what the order of
-keys would cost: the product stores rows by key only where that saves at least 3 %.
+The columns are those of `transmitted`, `seq` and `batch` included, written by the product. Measures are sent exactly,
+rounded to a grid of `ERROR_PCT`, or shed (then only the other columns are sent). If a figure is negative, rows by key
+take more bytes. The product stores rows by key only if that saves at least 3 %.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compared_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         "Bytes saved by rows in the order of their key, in %",
         ("stream", "rows", "measures exact", "measures rounded", "measures shed"),
         saved,
-        ["Negative: what it would cost. The product stores rows by key where that saves at least 3 %."],
+        ["Negative: rows by key take more bytes. The product stores rows by key if that saves at least 3 %."],
     )
     book.table(
         "Bytes per row by class of column, exact, in the order that is written",
@@ -72,7 +72,7 @@ def as_sent(sample: Sample) -> pa.Table:
 
 
 def saving_pct(rows: pa.Table, key: Sequence[str]) -> float:
-    """Return what rows by key save, in %, of the bytes of all columns."""
+    """Return the share of the bytes of all columns that storing rows by key saves, in %."""
     arrived = sum(widths_of(rows).values())
     return 100.0 * (1.0 - sum(widths_of(by_key(rows, key)).values()) / arrived)
 

@@ -1,14 +1,14 @@
 """Compare this revision with the one before encodings were chosen by bytes, at the same absolute capacities.
 
-Every stream is trained and sent by the product's own steps to a destination of its own, as in `at_capacity`, with two
-differences: what may cross is a share of *all* bytes that the old revision offered (files, footers, log and metadata of
-the batch), and the attributes that always travel count too. `before_encodings.csv` holds what the old revision offered
-and lost. It is made again, on the old revision, with
+The product's own steps train every stream and send it to a separate destination, as in `at_capacity`, with two
+differences. The capacity is a share of *all* bytes that the old revision offered: files, footers, log and metadata of
+the batch. The attributes that are always sent count too. `before_encodings.csv` holds the bytes and losses of the old
+revision. To measure the old revision again, run
 
     git worktree add ../old 24a2db8
     SPILLWAY_HOME=../old PYTHONPATH=../old/lib python -P lib/evidence/attributes/same_bytes.py --revision 24a2db8
 
-Error is that of `at_capacity`: the mean over the measures that may be inexact of the mean relative error in %, where an
+The error is that of `at_capacity`: the mean relative error in %, averaged over the measures that may be inexact. An
 absent value counts 100.
 """
 
@@ -42,13 +42,13 @@ from spillway.levers.protocol import OVERHEAD
 from spillway.settings import Settings
 
 CAPACITIES_PCT = (90, 75, 50, 25)
-"""Of all bytes that the old revision offered, batch by batch."""
+"""Shares of all bytes that the old revision offered, batch by batch."""
 SYNOPSES = ("auto", "hold")
-"""`auto`: the plan decides which synopses cross; `hold`: none does."""
+"""`auto`: the plan decides which synopses are sent; `hold`: no synopsis is sent."""
 CLASSES = ("seq", "time", "key", "measures", "other")
 BEFORE = Path(__file__).with_name("before_encodings.csv")
 CHANNEL, TRAINED_AT = "generated", 0.6
-"""Training sees a channel that takes this share of the old revision's densest batch, in bytes, in both revisions."""
+"""In both revisions the channel in training has this share of the bytes of the old revision's densest batch."""
 OFFERED_BYTES, CHANNEL_BYTES = "offered_bytes.batch_", "channel_bytes.batch_"
 LEVER = "attributes"
 REMEASURE = "measure the old revision again (see `evidence.attributes.same_bytes`)"
@@ -62,7 +62,7 @@ Landed = tuple[StreamContract, Mapping[str, bytes]]
 
 @dataclass(frozen=True)
 class Before:
-    """What the old revision measured on a stream, by figure."""
+    """The figures of the old revision on one stream."""
 
     figures: Mapping[str, float]
 
@@ -77,7 +77,7 @@ class Before:
 
 
 class SameBytes(Trial):
-    """A trained stream that is sent into shares of stated bytes; without them, of its own offered bytes."""
+    """A trained stream that is sent through shares of the given bytes, by default of its own offered bytes."""
 
     def __init__(self, lab: Lab, offered_bytes: Mapping[int, float] | None) -> None:
         super().__init__(lab)
@@ -91,7 +91,7 @@ class SameBytes(Trial):
 
 
 def evidence_streams(settings: Settings) -> Iterator[tuple[str, Landed]]:
-    """Yield name, contract and landing files of every stream: the demo's, real ones, those shaped like Table 4.1."""
+    """Yield name, contract and landing files of every stream: the demo's, real ones, some shaped like Table 4.1."""
     contracts = load_contracts(settings.schemas)
     for name, make in STREAMS.items():
         contract = contracts.streams[name]
@@ -107,7 +107,10 @@ def evidence_streams(settings: Settings) -> Iterator[tuple[str, Landed]]:
 
 
 def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
-    """Return the figures of one stream; capacities are shares of what the old revision offered, or of its own bytes."""
+    """Return the figures of one stream.
+
+    Capacities are shares of the bytes that the old revision offered, or of the stream's own bytes without `before`.
+    """
     contract, files = landed
     name = contract.stream
     lake = Lake.landed(f"same-bytes-{name}", {name: replace(contract, channel=CHANNEL)}, {name: files})
@@ -152,7 +155,7 @@ def _require_equal(stream: str, what: str, before: Before | None, found: Mapping
 
 
 def offered(trial: SameBytes) -> dict[str, float]:
-    """Return what crosses if everything is sent: whole, by class of column and row, and fixed bytes."""
+    """Return the bytes if everything is sent: in total, per row by class of column, and fixed bytes."""
     whole, lab = trial.whole, trial.lab
     contract, tables = lab.contract, lab.lake.tables
     rows = sum(batch.rows or 0 for batch in lab.batches)
@@ -178,7 +181,7 @@ def offered(trial: SameBytes) -> dict[str, float]:
 
 
 def read_before(path: Path = BEFORE) -> dict[str, Before]:
-    """Return what the old revision measured, by stream."""
+    """Return the figures of the old revision by stream."""
     found: dict[str, dict[str, float]] = {}
     with path.open(encoding="utf-8", newline="") as source:
         for row in csv.DictReader(source):
@@ -190,7 +193,7 @@ def bytes_before_and_after(book: Book, settings: Settings, seeds: int = 20) -> d
     """Return the figures of this revision next to the old one's, `bytes.before.<figure>.<stream>` and `bytes.after`."""
     book.section(
         "Before and after: encodings chosen by bytes",
-        "Every stream is sent into shares of the bytes that the revision before offered (files, footers, log and "
+        "Every stream is sent through shares of the bytes that the old revision offered (files, footers, log and "
         "metadata), so that both revisions have the same absolute capacities.",
     )
     old = read_before()
@@ -209,7 +212,7 @@ def bytes_before_and_after(book: Book, settings: Settings, seeds: int = 20) -> d
 
 
 def summary_figures(both: Mapping[str, Pair]) -> dict[str, float]:
-    """Return bytes after over before by stream, and at how many capacities the error is higher or lower than before.
+    """Return the ratio of bytes after and before by stream, and the number of capacities with more and less error.
 
     >>> old = {"offered_bytes": 200, "error_pct.auto.90": 1.0, "error_pct.auto.75": 5.0}
     >>> new = {"offered_bytes": 100, "error_pct.auto.90": 0.0, "error_pct.auto.75": 5.0}
@@ -276,9 +279,8 @@ def _tell_errors(book: Book, synopsis: str, both: Mapping[str, Pair]) -> None:
          *(f"over capacity at {one} %, %" for one in CAPACITIES_PCT)),
         rows,
         [
-            "Capacity: this share of all bytes that the old revision offered. `over capacity`: by how much the largest "
-            "excess of a batch is above its capacity, where the attributes that always travel and the fixed bytes do "
-            "not fit."
+            "Capacity: a share of all bytes that the old revision offered. `over capacity`: the largest excess of a "
+            "batch over its capacity, if the attributes that are always sent and the fixed bytes do not fit."
         ],
     )  # fmt: skip
 
@@ -308,9 +310,11 @@ def _trained_on_whole_batches(lake: Lake, stream: str) -> StreamContract:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure this revision and write it as `before_encodings.csv`."""
     parser = argparse.ArgumentParser(
-        description="Measure the revision on the path as the one to compare with."
+        description="Measure the revision that PYTHONPATH names, as the one to compare with."
     )
-    parser.add_argument("--revision", required=True, help="its name, for the file's first column")
+    parser.add_argument(
+        "--revision", required=True, help="the name of the revision, for the first column of the file"
+    )
     parser.add_argument("--stream", action="append", help="only this stream; may repeat")
     parser.add_argument("--out", type=Path, default=BEFORE, help="the file (default: %(default)s)")
     given = parser.parse_args(arguments)

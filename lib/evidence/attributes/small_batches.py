@@ -1,8 +1,8 @@
-"""Small batches: what a day of deliveries every 15 minutes costs, and whether it fits where the day's single file does.
+"""Measure a day of deliveries every 15 minutes: its fixed bytes, and whether it fits where the day's single file fits.
 
 Forty devices report ten attributes every five minutes. The same rows arrive as one file for the day, or as 96 files.
-The 96 are brought through as they arrive, under a clock that is set, by the product's own steps on Delta tables in a
-folder. Bytes are those of the ledger: whole files, what the tables' logs say of them, and destination metadata.
+The product's own steps send the 96 files as they arrive, under a test clock, on Delta tables in a folder. Bytes are
+those of the ledger: whole files, their log entries, and destination metadata.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def readings(day: date) -> pa.Table:
 
 
 def csv_of(rows: pa.Table) -> bytes:
-    """Return rows as a file lands."""
+    """Return rows as the content of a landing file."""
     sink = pa.BufferOutputStream()
     pyarrow.csv.write_csv(rows, sink)
     return bytes(sink.getvalue())
@@ -98,13 +98,13 @@ def csv_of(rows: pa.Table) -> bytes:
 
 @dataclass
 class Street:
-    """A lake in a folder with one stream on one channel, under a clock that is set."""
+    """A lake in a folder with one stream on one channel, under a test clock."""
 
     folder: Path
     contract: StreamContract
     capacity: str = "10 Mbps"
     destination: bool = False
-    """Whether the destination is elsewhere, so that metadata for recovery crosses too."""
+    """Whether the destination is elsewhere, so that metadata for recovery is sent too."""
 
     def __post_init__(self) -> None:
         roots = {name: str(self.folder / name) for name in ("lake", "landing", "build")}
@@ -169,14 +169,14 @@ class Street:
         return done
 
     def crossing_bytes(self) -> int:
-        """Return what crossed of the day, by the ledger."""
+        """Return the bytes that were sent of the day, by the ledger."""
         rows = self.tables.at("ledger").rows(
             ["bytes_kept"], subject="docks", batch_date=SENT_ON, stage=SENT, unit="rows", dimension_kind=TOTAL
         )
         return int(sum(rows["bytes_kept"].to_pylist()))
 
     def fixed_bytes(self) -> int:
-        """Return what crossed of the day in addition to the data of its columns."""
+        """Return the bytes that were sent of the day in addition to the data of its columns."""
         data = 0
         for name in ("transmitted", "sent_synopsis"):
             stream = "docks" if name == "transmitted" else None
@@ -186,7 +186,7 @@ class Street:
         return self.crossing_bytes() - data
 
     def told_bytes(self) -> int:
-        """Return what crossed of the day as destination metadata."""
+        """Return the bytes of destination metadata that were sent of the day."""
         table, found = self.tables.at("told"), 0
         logs = list(Path(table.path, "_delta_log").glob("*.json"))
         for file in table.files(batch=Between(2)):
@@ -195,7 +195,7 @@ class Street:
         return found
 
     def lost_pct(self) -> float:
-        """Return the share of the day's values that are not at the destination as they were sent to it, in %."""
+        """Return the share of the day's values that differ at the destination, in %."""
         names = ["seq", *self.contract.names]
         raw, sent = (
             self.tables.at(table, "docks").rows(names, batch_date=SENT_ON).sort_by("seq")
@@ -220,12 +220,12 @@ def street(folder: Path, batching: Mapping[str, Any] | None, destination: bool =
 
 
 DEFAULT = {"until_bytes": "1 MB", "until_seconds": 3600}
-"""What `spillway contracts new` drafts for such files."""
+"""The `batching:` that `spillway contracts new` drafts for such files."""
 WHOLE_DAY = {"until_bytes": "1 GB", "until_seconds": 86_400}
 ALONE = 8
-"""Deliveries that are sent alone."""
+"""Number of deliveries that are sent alone."""
 EXCESS_BYTES = 256
-"""What the quota of a day holds beyond the day's single file: the group's batch numbers, and gaps in `seq`."""
+"""Bytes that the day's quota has in addition to the day's single file, for batch numbers and gaps in `seq`."""
 
 
 def small_batches(book: Book) -> dict[str, float]:
@@ -252,8 +252,8 @@ def small_batches(book: Book) -> dict[str, float]:
             found[f"attributes.fixed_bytes_{name}_elsewhere"] = lake.fixed_bytes() / count
     book.section(
         "Small batches",
-        "A day of 96 deliveries of ten attributes. Fixed bytes are all that crosses except the data of the columns: "
-        "footers, page headers, log entries and commits; elsewhere: with destination metadata.",
+        "A day of 96 deliveries of ten attributes. Fixed bytes are all bytes that are sent except the data of the "
+        "columns: footers, page headers, log entries and commits. `elsewhere`: with destination metadata.",
     )
     book.table("Small batches", ("figure", "value"), list(found.items()))
     return found

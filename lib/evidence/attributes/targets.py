@@ -78,13 +78,13 @@ OVERALL = (
         "attributes.order_bytes_per_row_largest",
         0.2,
         False,
-        "the page of a column takes about 50 bytes whatever it holds, which counts in a batch of few rows",
+        "each page of a column takes at least about 50 bytes, which counts in a batch of few rows",
     ),
     Target(
         "attributes.cliff_points_largest",
         0,
         False,
-        "a mixture of two drafts is found by trying; bytes of a small batch's dictionary do not follow its tuples",
+        "two drafts are mixed by trial; the bytes of a dictionary are not proportional to the tuples of a small batch",
     ),
     Target(
         "attributes.recovery_accuracy_pct_mean",

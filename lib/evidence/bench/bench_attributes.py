@@ -5,10 +5,10 @@ order and two counters). The shed pass is all of it: load, rank, scheme, synopsi
 reads `raw` and writes the same rows with Spark's defaults, in the same session: Parquet to Parquet by the same engine,
 which is what a user would wait for without this product. Contestants take turns in alternating order, the best of three
 rounds counts; a round to warm up does not. The windows that are evaluated are ranked, at most a tenth, as in batches of
-every size. Ratios of processor seconds (`_cpu_over_copy`) count this process and its descendants alone, so that they
-can be compared on a machine that does other things too.
+every size. Ratios of processor seconds (`_cpu_over_copy`) count only this process and its descendants, so that they can
+be compared on a machine that runs other work too.
 
-`python -m evidence.bench.bench_attributes ratios 2000000` measures the ratios alone, at so many tuples.
+`python -m evidence.bench.bench_attributes ratios 2000000` measures only the ratios, at two million tuples.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def spent(work: Callable[[], Any]) -> dict[str, float]:
-    """Return what a piece of work takes, by clock."""
+    """Return the seconds that some work takes, by clock."""
     started = {name: clock() for name, clock in CLOCKS.items()}
     work()
     return {name: clock() - started[name] for name, clock in CLOCKS.items()}
@@ -198,7 +198,7 @@ def copy(tables: Tables, engine: SparkEngine, table: str, target: str) -> None:
 
 
 RATIOS = {"clock": "over_copy", "processor": "cpu_over_copy"}
-"""How ratios are named, by clock."""
+"""By clock, the name of its ratios."""
 Contestant = tuple[Callable[[], Any], Callable[[], Any]]
 """What makes things ready, and what is timed."""
 
@@ -213,10 +213,10 @@ def rounds(names: Sequence[str], count: int) -> list[list[str]]:
 
 
 def alternate(contestants: dict[str, Contestant]) -> dict[str, dict[str, float]]:
-    """Return what each takes, by clock: the best of the rounds, of processor seconds the median.
+    """Return the seconds of each contestant by clock: the least of wall clock, the median of processor seconds.
 
-    The order alternates; one warm-up round does not count. A worker of Spark that ends is not counted any more on some
-    kernels, so that the smallest reading of processor seconds may be far too small, even negative.
+    The order alternates; one warm-up round does not count. On some kernels a worker of Spark that ends is no longer
+    counted, so that the smallest reading of processor seconds may be far too small, even negative.
     """
     every: dict[str, dict[str, list[float]]] = {name: {clock: [] for clock in CLOCKS} for name in contestants}
     for turn, names in enumerate(rounds(list(contestants), ROUNDS)):
@@ -246,7 +246,7 @@ def settings_in(folder: str) -> Settings:
 
 
 def shed_and_recover(rows: int, validated: bool = True) -> dict[str, float]:
-    """Return the ratios to a copy with one to four attributes shed; the worst counts. `validated`: validation too."""
+    """Return the ratios to a copy with one to four attributes shed, and the worst; `validated`: also of validation."""
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, spark_engine("bench") as engine:
         tables = Tables(settings_in(folder))

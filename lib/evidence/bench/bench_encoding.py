@@ -1,8 +1,8 @@
-"""Bytes and processor time of Parquet with other constants than `spillway.encoding` has, as ratios to its own.
+"""Measure bytes and processor time of Parquet files with other constants, as ratios to those of `spillway.encoding`.
 
-The rows are those of the evidence's real and generated streams, each with `seq` and `batch` as `transmitted` has them,
-and 1,048,576 tuples of generated telemetry, for constants that only long files notice. Encodings are chosen once, so
-that only the constant differs. Bytes are whole files. Processor time is that of the writes alone, the least of several.
+The rows are those of the evidence's real and generated streams, with `seq` and `batch` as in `transmitted`, and
+1,048,576 tuples of generated telemetry for constants that matter only in long files. Encodings are chosen once, so that
+only the constant differs. Bytes are whole files. Processor time is that of the writes alone, the least of `ROUNDS`.
 
 `encoding.bytes.level.19.real` = 0.98: at zstd level 19, real streams take 2 % less than with the product's constants.
 """
@@ -32,7 +32,7 @@ CHOICES: Mapping[str, Mapping[str, Any]] = {
     **{f"dictionary_bytes.{1 << bits}": {"dictionary_pagesize_limit": 1 << bits} for bits in (18, 20, 23)},
     **{f"rows_in_a_group.{1 << bits}": {"rows": 1 << bits} for bits in (12, 14, 16, 17, 19, 20)},
 }
-"""By name, the options of Arrow's writer that differ from the product's; `rows`: those of a row group."""
+"""By name, the options of Arrow's writer that differ from the product's; `rows`: the rows of a row group."""
 
 
 def streams(directory: Path) -> Iterator[tuple[str, pa.Table]]:
@@ -64,7 +64,7 @@ def written(rows: pa.Table, encodings: Mapping[str, str], options: Mapping[str, 
 
 
 def encoding_bench(home: str) -> dict[str, float]:
-    """Return ratios of bytes and processor time to the product's constants, by constant and kind of stream."""
+    """Return ratios of bytes and processor time to those of the product's constants, by constant and kind of stream."""
     totals: dict[tuple[str, str], tuple[int, float]] = {}
     choosing: dict[str, float] = {}
     for kind, rows in streams(Path(home, "tests", "golden")):

@@ -33,8 +33,8 @@ def add_plan(commands: Any) -> None:
     made.add_argument(
         "--compare",
         action="store_true",
-        help="also measure the batch as CSV with gzip and xz and as Parquet, next to Spillway without loss and within "
-        "the bounds; takes about 10 seconds for 50,000 rows, and keeps the result for the report",
+        help="also measure the bytes of the batch as CSV with gzip and xz, as Parquet, and as sent by Spillway without "
+        "loss and within the bounds; takes about 10 seconds for 50,000 rows, and stores the result for the report",
     )
     made.set_defaults(run=_run)
 
@@ -58,5 +58,5 @@ def _run(asked: argparse.Namespace) -> int:
         return 0
     print("\n".join(plan_lines(found)))
     for path in kept:
-        print(f"Kept in {path}: the next report shows it.")
+        print(f"Stored in {path}; the next report shows it.")
     return 0

@@ -31,7 +31,7 @@ def add_run(commands: Any) -> None:
     made.add_argument(
         "--now",
         action="store_true",
-        help="also send batches that wait to be sent together (batching: in a contract)",
+        help="also send the batches that wait for more to arrive (`batching:` of their contract)",
     )
     which = made.add_mutually_exclusive_group()
     which.add_argument("--stream", help="only this stream; others on its channel keep their part")

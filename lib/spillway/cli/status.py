@@ -33,7 +33,7 @@ def add_status(commands: Any) -> None:
     made.add_argument(
         "--details",
         action="store_true",
-        help="also every channel and every attribute: what was done to it, its error, its bytes",
+        help="also show every channel, and of every attribute its treatment, its error and its bytes",
     )
     made.set_defaults(run=_run)
 

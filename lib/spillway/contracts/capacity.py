@@ -103,7 +103,7 @@ class CapacityShape:
 
 @dataclass(frozen=True)
 class SizeShape:
-    """A size as people write it, or a whole number of bytes; read as whole bytes.
+    """A size with a unit (`1 MB`), or a whole number of bytes; read as whole bytes.
 
     >>> SizeShape().read("1.5 MB", "until_bytes", Report("river.yaml"))
     1500000

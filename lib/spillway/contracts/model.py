@@ -202,15 +202,16 @@ class StreamContract(Subject):
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
     batching: Batching | None = rule(
         Maybe(Record(Batching)),
-        "small batches that wait to be sent together: each batch sent alone costs 1 to 2 kB for its file and log; the "
-        "rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch waits",
+        "lets small batches wait and sends them together, because each batch sent alone costs 1 to 2 kB for its file "
+        "and log entry; the rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch "
+        "waits",
         None,
     )
     on_overflow: str = rule(
         Choice(("fail", "queue")),
-        "a batch that does not fit although all that may be shed is shed; fail: it is sent, the shortfall is recorded, "
-        "and the run ends red; queue: it waits at the source, and later batches behind it, until it fits, in a later "
-        "period of a quota too",
+        "what happens to a batch that does not fit although everything that may be shed is shed; fail: it is sent, the "
+        "shortfall is recorded, and the run ends red; queue: it waits at the source, and later batches wait behind it, "
+        "until it fits, if need be in a later period of the quota",
         "fail",
     )
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())

@@ -1,23 +1,22 @@
 """Quotas: so many bytes a day or a month, spent over the period instead of being turned into a constant rate.
 
-A quota that has unspent bytes is used before anything is shed. What a batch may send is the larger of these two:
+Unspent bytes of a quota are used before anything is shed. A batch may send the larger of `even` and `needed`:
 
-    even   = left x T / max(P - elapsed, T)                 what is left, spread evenly over what remains of the period
-    needed = o                                              if o + E <= left
-             max(left x o / (o + E), accrued)               if not, and never more than o
-    accrued = (left + spent) x (elapsed + T) / P - spent    the period's even part up to now that nobody has spent
+    even    = left x T / max(P - elapsed, T)                the unspent bytes, spread evenly over the rest of the period
+    needed  = o                                             if o + E <= left
+              min(o, max(left x o / (o + E), accrued))      if not
+    accrued = (left + spent) x (elapsed + T) / P - spent    the even share of the period up to now minus spent bytes
 
     left = Q + carried - spent
 
 Q bytes a period of P seconds; T the seconds of the batch; `elapsed` those that the period's batches before it covered;
-o the bytes that the batch offers; E the bytes that are expected of the rest of the period (`pipeline.spending`).
-`burst` caps the rate. `carry_over_pct` of what is left of a period's own quota moves on to the next period, and no
+o the bytes that the batch offers; E the bytes that the rest of the period is expected to offer (`pipeline.spending`).
+`burst` caps the rate. `carry_over_pct` of the unspent part of a period's own quota moves on to the next period, and no
 further.
 
-Guarantees: allowance x T never exceeds what is left, so that whatever is sent, in whatever order periods are worked on,
-no period spends more than its quota and what was carried over: in whole bytes, exactly. If the expected rest of the
-period fits next to the batch, the batch is sent whole. If nothing is offered above the even part, the allowance with
-constant traffic is the constant rate Q / P.
+Guarantees: allowance x T never exceeds the unspent bytes. So no period spends more than its quota and the bytes carried
+over, in whole bytes, in any order of periods. If the batch and the expected rest of the period fit, the batch is sent
+whole. With constant traffic that offers no more than the even share, the allowance is the constant rate Q / P.
 
 An hour is no period here: a batch's own span counts as now, and `GB/hour` is a plain rate.
 
@@ -130,7 +129,7 @@ class Quota:
         offered_bytes: float = 0.0,
         expected_bytes: float = 0.0,
     ) -> float:
-        """Return the kbps that a batch may send: what it needs if that is there, and its even part at least.
+        """Return the kbps that a batch may send: as much as it needs if the quota has it, and at least its even share.
 
         `offered_bytes`: what the batch would send if nothing were shed. `expected_bytes`: what the rest of the period
         is expected to offer after it.

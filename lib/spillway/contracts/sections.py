@@ -126,9 +126,9 @@ class Rate:
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
-        "event_time: tuples over the time from the end of the batch before to the batch's own end, by `order` (silence "
-        "before it counts for at most a day; a late batch covers what its own tuples span); arrival: tuples over the "
-        "time since the files before arrived; declared: tuples_per_second",
+        "event_time: tuples divided by the time, by `order`, from the end of the batch before to the batch's own end "
+        "(silence before the batch counts for at most a day; a late batch covers the time that its own tuples span); "
+        "arrival: tuples divided by the time since the files before arrived; declared: tuples_per_second",
         "event_time",
         yaml="from",
     )
@@ -173,7 +173,7 @@ class Batching:
     )
     until_seconds: float = rule(
         Number(above=0, most=31_622_400),
-        "or once the oldest waiting batch of a batch date was taken in this long ago",
+        "or send the waiting batches of a batch date once the oldest of them was taken in this many seconds ago",
         3600.0,
     )
 

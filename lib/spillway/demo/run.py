@@ -36,8 +36,8 @@ TITLES = {
     "spillway_workloads": "Join within a budget, answer queries that share a room",
     "spillway_validate": "Recover, validate, report",
 }
-REPLANNED = "planned again by what came out"
-"""The end of lines that stay in the log: they say how a plan was found, and people see the plan."""
+REPLANNED = "planned again with the measured sizes"
+"""How the lines end that stay in the log: they say how a plan was found; the screen shows the plan itself."""
 SAID = re.compile(r"spillway: (.*)")
 LOGGER = re.compile(r"\s+\[[\w.]+\](?:\s+\w+=\S+)*\s*$")
 TROUBLE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception|Run|Failed)): (.+)")

@@ -334,14 +334,14 @@ def _rate(order: SampleColumn) -> str:
 
 
 def _batching(order: SampleColumn, path: Path) -> list[str]:
-    """Return the line that lets small batches wait for each other, if files like this arrive more often than hourly."""
+    """Return the `batching:` line if the sample is small and spans at most an hour; else no line."""
     seconds = _span_seconds(order)
     if path.stat().st_size >= _SMALL_BYTES or seconds is None or seconds > 3600:
         return []
-    told = (
-        f"a file spans {seconds:,.0f} s: batches are sent together, for each sent alone costs 1 to 2 kB more"
+    note = (
+        f"a file spans {seconds:,.0f} s; a batch that is sent alone costs 1 to 2 kB more; null: send at once"
     )
-    return [f"batching: {{until_bytes: 1 MB, until_seconds: 3600}}  # {told}; null: at once"]
+    return [f"batching: {{until_bytes: 1 MB, until_seconds: 3600}}  # {note}"]
 
 
 def _span_seconds(order: SampleColumn) -> float | None:

@@ -1,14 +1,14 @@
 """The time that a batch covers, and so its rate: robust against single clocks, told where it is doubtful.
 
-`event_time`: a batch covers the time from the end of the newest batch before it to its own end, and never less than its
-own tuples span. So a delivery every 15 minutes covers 15 minutes, although its last event comes before the quarter is
-over. Silence before a batch counts for at most a day (`MOST_SILENCE`): a link that was silent for a week cannot send a
-week's bytes at once. A batch that ends no later than a batch before it (late, replayed or out of order) covers what its
-own tuples span, as the first batch of a stream does.
+`event_time`: a batch covers the time from the end of the newest batch before it to its own end, but at least the span
+of its own tuples. So a delivery every 15 minutes covers 15 minutes, although its last event is a little earlier.
+Silence before a batch counts for at most a day (`MOST_SILENCE`): a link that was silent for a week cannot send a week's
+bytes at once. A batch that ends no later than a batch before it (late, replayed or out of order) covers the span of its
+own tuples. So does the first batch of a stream.
 
-What tuples span: k moments over a span stand for span k/(k-1), for the last step's tuples take one step more. So that
-one clock that says 1970, or one late tuple of last week, changes nothing, the span is compared with that of the tuples
-but for the outermost 1 % on either side (at least one of them), scaled up to all of them. Where all tuples cover more
+The span of tuples: k moments over a span stand for span k/(k-1), because the last step takes one step more. One clock
+that says 1970, or one late tuple of last week, must change nothing. So the span is compared with the span of the tuples
+without the outermost 1 % on either side (at least one tuple), scaled up to all of them. Where all tuples cover more
 than 1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long
 a one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
 beside a day's: where less than a quarter of the tuples lie beyond a gap that is more than half as long as what the
@@ -56,7 +56,7 @@ STRETCH, STRETCH_OF_FEW = 1.25, 8.0
 GAP, FEW = 0.5, 0.25
 """The gap, over what the others span, and the tuples beyond it, over all, from and up to which these do not count."""
 MOST_SILENCE = timedelta(days=1)
-"""The longest time without events before a batch that counts as covered by it."""
+"""The longest time without events before a batch that the batch covers."""
 DISAGREE = 10.0
 HISTORY_NOTE = "history that was delivered at once?"
 HISTORY = timedelta(days=1)
@@ -64,7 +64,7 @@ HISTORY = timedelta(days=1)
 
 
 class Span(NamedTuple):
-    """The seconds that tuples span (None: they have one moment only), and the last moment that counts."""
+    """The seconds that tuples span (None: all have the same moment), and the last moment that counts."""
 
     seconds: float | None
     end: int
@@ -77,7 +77,7 @@ def covered(order: Moments, arrived_within: float | None = None) -> float | None
 
 
 def span_of(order: Moments, arrived_within: float | None = None) -> Span | None:
-    """Return what these tuples span without odd clocks and late tuples; None where there is no tuple.
+    """Return the span of these tuples without odd clocks and late tuples; None if there is no tuple.
 
     >>> span_of(np.append(np.arange(900), 2**40)).end
     899

@@ -301,7 +301,7 @@ class Plan(ABC):
         """Lines of the ledger for one batch: a total for every unit it was offered, and whatever else tells more."""
 
     def exact_columns(self, batch: int) -> Collection[str]:
-        """Return the sheddable columns of a batch of which every value is handed on as it came, as far as is known."""
+        """Return the sheddable columns of a batch that the plan leaves exact; none if the lever does not know them."""
         return ()
 
     def said(self, batch: int) -> str:
@@ -313,22 +313,22 @@ class Plan(ABC):
         return False
 
     def takes_too_much(self, drafted: Drafted) -> bool:
-        """Return whether something in a draft takes no fewer bytes than what it stands for."""
+        """Return whether a synopsis or a rounded column of a draft takes at least the bytes of the exact column."""
         return False
 
     def is_worth_a_draft(self, before: Plan) -> bool:
         """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
         return True
 
-    def lost_of(self, batch: int) -> float:
-        """Return what the plan loses of a batch, in the lever's own unit."""
+    def loss_of(self, batch: int) -> float:
+        """Return the loss of a batch under this plan, in the lever's own unit."""
         return 0.0
 
-    def leaves_absent(self, batch: int) -> bool:
-        """Return whether some values of a batch are absent at the destination as planned."""
+    def leaves_values_absent(self, batch: int) -> bool:
+        """Return whether the plan leaves some values of a batch absent at the destination."""
         return False
 
-    def mixed(self, finer: Plan, share: float) -> Plan | None:
+    def mix(self, finer: Plan, share: float) -> Plan | None:
         """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
 
         None: the lever treats all tuples of a batch alike, or `finer` loses no less.
@@ -344,7 +344,7 @@ class Plan(ABC):
         return False
 
     def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
-        """Put on record that this much is still too much, where the lever keeps one, and what to do about it."""
+        """Record by how much the batch is still too large, and what to do about it, if the lever keeps a record."""
         return
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -409,8 +409,8 @@ class Lever(ABC):
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
         """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
 
-        `exact`: no value may differ; otherwise values keep to their bounds. None: the lever has no such settings, for
-        example because it drops rows.
+        `exact`: no value may differ; otherwise values stay within their bounds. None is returned if the lever has no
+        such settings, for example because it drops rows.
         """
         return None
 

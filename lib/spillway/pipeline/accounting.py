@@ -24,7 +24,7 @@ SENT_BEFORE = "sent_before"
 
 
 COLLECT_MORE = "collect more per batch, for example with batching: {until_bytes: 1 MB, until_seconds: 3600}"
-"""The remedy if fixed bytes are what does not fit."""
+"""The remedy for a batch that does not fit because of its fixed bytes."""
 
 
 class Measurable(Protocol):
@@ -58,9 +58,9 @@ def all_crossing(drafts: Measurable, batch: int) -> int:
 
 
 def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
-    """Return the bytes of a batch that cross and do not depend on the number of its rows.
+    """Return the bytes of a batch that are sent but do not depend on the number of its rows.
 
-    These are the footers of files, what logs say of them, and what the destination is told of the batch.
+    These are the footers of files, log entries, and destination metadata.
     """
     added = [column for name in batch.levers for column, _, _ in columns_of(name)]
     columns = [*OVERHEAD, *added, *way.contract.names]
@@ -74,20 +74,20 @@ def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
 
 
 def collect_more(way: WayDown, drafts: Measurable) -> str:
-    """Return what to do if batches do not fit because of their fixed bytes; empty if they are not the reason."""
+    """Return what to do if batches do not fit because of their fixed bytes; empty if that is not the reason."""
     allowed = way.batches[0].allowed_kbps * 125.0 * seconds_of(way.batches)
     fixed = sum(fixed_bytes(way, drafts, batch) for batch in way.batches)
     crossing = sum(all_crossing(drafts, number) for number in way.numbers)
     if way.contract.width == "declared" or crossing - fixed > allowed:
         return ""
     return (
-        f"; {fixed:,} bytes of the batch are fixed (footers, log entries, metadata), and it may send {allowed:,.0f}: "
-        f"{COLLECT_MORE}"
+        f"; {fixed:,} bytes of the batch are fixed (footers, log entries, metadata), and the batch may send "
+        f"{allowed:,.0f} bytes: {COLLECT_MORE}"
     )
 
 
 def remedy_of(reason: str, otherwise: str) -> str:
-    """Return what to do about a batch that does not fit, by the reason that the ledger has.
+    """Return what to do about a batch that does not fit, by the reason in the ledger.
 
     >>> remedy_of(f"send all; {COLLECT_MORE}", "widen the channel") == COLLECT_MORE
     True
@@ -155,9 +155,9 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
 
 
 def sent_kbps(way: WayDown, drafts: Measurable) -> float:
-    """Return the measured rate of all that crosses of the way's batches, over the time that they cover together.
+    """Return the measured rate of these batches: all bytes that are sent, over the time that the batches cover.
 
-    Of a stream that counts declared bits it is the planned rate.
+    If the stream counts declared bits, it is the planned rate.
     """
     if way.contract.width == "declared":
         rates = [(way.plans[-1].offers_on(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
@@ -170,7 +170,7 @@ def sent_kbps(way: WayDown, drafts: Measurable) -> float:
 
 
 def seconds_of(batches: Iterable[Batch]) -> float:
-    """Return the time that batches of one stream cover one after another."""
+    """Return the time that batches of one stream cover together, in seconds; 1 if it is unknown."""
     return math.fsum(batch.seconds_covered or 0.0 for batch in batches) or 1.0
 
 

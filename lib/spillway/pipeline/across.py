@@ -1,10 +1,10 @@
 """What the destination is told beside what is sent, where it is elsewhere: with it, recovery there needs nothing else.
 
 A row of `told` a batch: the batch as it will be, the facts that it was shed with (once a training, without their
-evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. The
-rows of batches that are sent together are one file, which is compressed as a whole. It lies there before `transmitted`
-does: whoever sees a transmitted row can recover it. Where source and destination are one place, there is nothing to
-tell.
+evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. Batches
+that are sent together have one file of such rows, which is compressed as a whole. The file is written before
+`transmitted`, so that a reader that sees a transmitted row can recover it. If source and destination are one place,
+nothing is written.
 
 `tables_there` is how whoever is at the destination opens what lies there: `batches`, `models` and the levers' tables
 are made of what was told, in memory; `transmitted` and the synopses that were sent lie there themselves.
@@ -47,12 +47,12 @@ class ToldBatch:
 
     @property
     def size(self) -> int:
-        """Return the bytes that cross if `tell` writes it alone."""
+        """Return the bytes that are sent if `tell` writes this row alone."""
         return told_sizes([self])[self.batch]
 
 
 def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
-    """Return by batch its share of the bytes that cross: the one file that `tell` writes of all, and its commit."""
+    """Return for each batch its share of the bytes of the one file that `tell` writes for all, and of its commit."""
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
@@ -69,7 +69,7 @@ def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]
         return []
     known = _known_versions(tables, batches)
     found = [_told(tables, batch, levers, known) for batch in batches]
-    # the rows of several batches are alike: the file's compression finds that only in what is stored, not deflated
+    # rows of several batches are alike: the file's compression can use that only if the rows are not deflated
     level = 9 if len(batches) == 1 else 0
     payloads = [zlib.compress(json.dumps(one, default=_spelled).encode(), level) for one in found]
     return [ToldBatch(b.stream, b.batch, one) for b, one in zip(batches, payloads, strict=True)]
@@ -117,7 +117,7 @@ def _told(
     for plan in levers.values():
         for table, rows in plan.told().items():
             told[table] = [row for row in rows if row["batch"] == batch.batch]
-    # a column that a row does not have is null there
+    # nulls are left out: the destination reads a missing column as null
     return {table: [{n: v for n, v in one.items() if v is not None} for one in told[table]] for table in told}
 
 

@@ -1,11 +1,11 @@
-"""Batches that wait in `raw` to be sent together, by the contract's `batching:`.
+"""Let small batches wait in `raw`, and send them together, by the contract's `batching:`.
 
-A batch that is sent alone costs a file and a commit. A stream of small batches may wait: its batches are taken into
-`raw` at once, and are sent once they have `until_bytes` there, or once the oldest of their batch date was taken in
-`until_seconds` ago. The batches of one batch date are then sent as a group, in one file and one commit. A group never
-holds two batch dates, because a quota belongs to a date.
+A batch that is sent alone costs a file and a commit. If a contract has `batching:`, batches are taken into `raw` at
+once, but wait there until they have `until_bytes`, or until the oldest of their batch date was taken in `until_seconds`
+ago. The batches of one batch date are then sent as a group, in one file and one commit. A group never holds two batch
+dates, because a quota belongs to a date.
 
-A batch that a run has begun to send never waits: it is finished by the next run, in the group that it was begun in.
+A batch that a run has begun to send never waits: the next run finishes it, in the same group.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from spillway.errors import so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
+
+CLOCKS_DIFFER = timedelta(minutes=5)
+"""How far the clocks of two machines may differ. A batch that was taken in later than this from now does not wait."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class WaitingBatches:
 
     @property
     def sentence(self) -> str:
-        """What waits, since when and until when."""
+        """Return which batches wait, since when, and until when at the latest."""
         return (
             f"{self.stream}: {so_many(len(self.batches), 'batch waits', 'batches wait')} to be sent together "
             f"({self.tuples:,} tuples, {self.raw_bytes / 1000:,.1f} kB of {self.until_bytes / 1000:,.1f} kB in raw), "
@@ -58,7 +61,12 @@ def waiting_batches(
     since: dict[date, datetime] = {}
     for batch in fresh:
         since[batch.batch_date] = min(batch.created_at, since.get(batch.batch_date, batch.created_at))
-    waiting = [batch for batch in fresh if now < since[batch.batch_date] + longest]
+    # if the clock was set back since a batch was taken in, nobody knows how long it has waited
+    waiting = [
+        batch
+        for batch in fresh
+        if since[batch.batch_date] - CLOCKS_DIFFER <= now < since[batch.batch_date] + longest
+    ]
     if not waiting:
         return None
     first = min(since[batch.batch_date] for batch in waiting)
@@ -83,9 +91,9 @@ def waiting_to_be_sent(tables: Tables, contract: StreamContract, now: datetime) 
 
 
 def raw_sizes(tables: Tables, stream: str, batches: Sequence[Batch]) -> dict[int, int]:
-    """Return the bytes of the files of `raw` by batch, as the table's log states them; no file is opened.
+    """Return the bytes of the files of `raw` by batch, from the table's log; no file is opened.
 
-    A file that holds several of these batches counts for the first of them.
+    If a file holds several of these batches, it counts for the first one.
     """
     if not batches:
         return {}
@@ -102,10 +110,9 @@ def raw_sizes(tables: Tables, stream: str, batches: Sequence[Batch]) -> dict[int
 def groups_to_send(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch]
 ) -> list[tuple[Batch, ...]]:
-    """Return the batches in the groups that are sent in one commit each, oldest first.
+    """Return the batches in groups, oldest first; each group is sent in one commit.
 
-    Batches that are not pinned yet are grouped by batch date, up to `until_bytes`. Pinned batches stay in the group
-    that they were pinned in.
+    Batches that are not pinned yet are grouped by batch date, up to `until_bytes`. Pinned batches stay in their group.
     """
     most = 0 if contract.batching is None else contract.batching.until_bytes
     sizes = (
@@ -116,7 +123,7 @@ def groups_to_send(
     for batch in batches:
         last = groups[-1][-1] if groups else None
         if batch.is_pinned:
-            goes_on = last is not None and last.is_pinned and _is_sent_with(last, batch)
+            goes_on = last is not None and last.is_pinned and _in_one_group(last, batch)
         else:
             day = (batch.batch_date, batch.quota_day)
             same = last is not None and not last.is_pinned and (last.batch_date, last.quota_day) == day
@@ -129,23 +136,23 @@ def groups_to_send(
     return [tuple(group) for group in groups]
 
 
-def with_their_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
-    """Return pending batches, and the done ones that share a file with one of them: a group goes through as a whole.
+def complete_groups(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+    """Return these pending batches and the done batches that share a file with one of them.
 
-    So a batch that goes again leaves what the group was planned to: one file that fits the parts of all its batches.
-    Batches whose raw tuples are retired stay as they are.
+    So a group is always sent again as a whole, and its file still fits the shares of all its batches. Batches whose raw
+    tuples are retired stay as they are.
     """
     begun = [batch for batch in batches if batch.is_pinned and batch.sent_with is not None]
     if not begun:
         return list(batches)
     labels = sorted({batch.sent_with for batch in begun if batch.sent_with is not None})
     done = load_batches(tables, begun[0].stream, sent_with=labels, status=DONE)
-    mine = [one for one in done if any(_is_sent_with(one, batch) for batch in begun)]
+    mine = [one for one in done if any(_in_one_group(one, batch) for batch in begun)]
     return sorted([*batches, *mine], key=lambda batch: batch.batch)
 
 
-def _is_sent_with(first: Batch, second: Batch) -> bool:
-    """Return whether two pinned batches are of one group; a batch of it that was pinned again since is not."""
+def _in_one_group(first: Batch, second: Batch) -> bool:
+    """Return whether two pinned batches are in one group; a batch that was pinned again alone has left its group."""
     return first.sent_with is not None and _group_of(first) == _group_of(second)
 
 

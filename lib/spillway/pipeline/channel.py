@@ -37,7 +37,7 @@ def bring_through(
     shed though something new cannot be taken in. But a stream in which another run was quicker is left to that run from
     there on: taken up again at a later step, it would be taken from a run that is ahead, and each would have given way
     to the other. `only`: of these streams; the others keep the part of the channel that their last offer gives them.
-    `at_once`: no batch waits to be sent together with later ones.
+    `at_once`: no batch waits for later ones (`batching:`).
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)

@@ -1,12 +1,12 @@
-"""Compare what crosses of a stream's batch with files of lossless compressors: without any loss, and within the bounds.
+"""Compare the bytes that are sent of a batch, without loss and within the bounds, with files of lossless compressors.
 
-The batch is brought through twice by `dry_run`, alone, through a channel with room for everything that is paid by the
-byte (`minimize: bytes`). The levers send as little as they can and keep nothing at the source
-(`Lever.with_fewest_bytes`); a lever that cannot, because it drops rows, is left out. Counted is what the ledger counts:
-whole files, `seq`, footers, schemes and log entries.
+`dry_run` sends the batch alone, once without loss and once within the bounds, through a channel that has room for
+everything and is paid by the byte (`minimize: bytes`). The levers send as few bytes as they can and keep nothing at the
+source (`Lever.with_fewest_bytes`). A lever that drops rows cannot do so, and is left out. The bytes are those of the
+ledger: whole files, `seq`, footers, schemes and log entries.
 
-Compressors get the same rows (`spillway.lossless`). Of a batch of more than `MOST_ROWS` rows they get the first, so
-that xz does not take minutes; sizes are then compared by row.
+Compressors get the same rows (`spillway.lossless`). If a batch has more than `MOST_ROWS` rows, they get the first
+`MOST_ROWS`, so that xz does not take minutes; sizes are then compared per row.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _PLENTY_KBPS = "1000000000 kbps"
 
 @dataclass(frozen=True)
 class Size:
-    """What a form of the batch takes, and of how many rows."""
+    """The bytes of one form of the batch, and its number of rows."""
 
     form: str
-    """`gzip`, `xz`, `parquet`: files of a compressor. `exact`, `bound`, `planned`: what crosses of ours, without loss,
-    within the bounds, and by the plan into the present capacity. `offered`: what would cross if nothing were done."""
+    """`gzip`, `xz`, `parquet`: files of a compressor. `exact`, `bound`, `planned`: what Spillway sends without loss,
+    within the bounds, and by the plan for the present capacity. `offered`: what it would send without any lever."""
     bytes: int
     rows: int
 
@@ -97,7 +97,7 @@ def compare_with_lossless(
 
 
 def _restated(contract: StreamContract) -> dict[str, StreamContract]:
-    """Return the contract that loses nothing, and, if a lever has bounds to use, the one that keeps to these."""
+    """Return the contract that loses nothing (`exact`) and, if a lever uses bounds, the one within them (`bound`)."""
     exact = bound = contract
     for name in contract.lever_names:
         stated = lever(name).with_fewest_bytes(exact, exact=True)
@@ -112,7 +112,7 @@ def _without(contract: StreamContract, name: str) -> StreamContract:
 
 
 def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: int) -> int:
-    """Return the bytes of a batch that cross under a contract with room for everything."""
+    """Return the bytes that a contract sends of a batch through a channel with room for everything."""
     stream = contract.stream
     channel = read_channel(contract.channel, {"capacity": _PLENTY_KBPS, "minimize": "bytes"})
     alone = Contracts({stream: contract}, {contract.channel: channel})
@@ -124,7 +124,7 @@ def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: i
 
 
 def planned_sizes(run: DryRun, stream: str) -> tuple[Size, Size]:
-    """Return what a batch of a dry run offered, and what crosses of it by the plan."""
+    """Return the bytes that a batch of a dry run offered, and the bytes that the plan sends."""
     rows, sent = run.batches[stream].rows or 0, _sent(run, stream)
     return Size("offered", sent["bytes_offered"], rows), Size("planned", sent["bytes_kept"], rows)
 

@@ -88,9 +88,9 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
 
 
 def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]]:
-    """Return what each file of these batches holds: a batch date, and slices of one batch or several.
+    """Return for each file of these batches its batch date, and the slices of one or several batches that it holds.
 
-    Small batches of one date share a file. A file holds at most `MOST_ROWS`, as one of a single batch does.
+    Small batches of one date share a file. A file holds at most `MOST_ROWS`, as the files of a single batch do.
     """
     found: list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]] = []
     rows = 0

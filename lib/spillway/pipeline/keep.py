@@ -166,7 +166,7 @@ def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFi
                     return False
             subject, high = str(own or file.value("stream") or file.value("subject")), file.high("batch")
             if high is None and "batch" in table.contract.names:
-                return False  # another program wrote it without statistics
+                return False  # another program wrote the file without statistics
             if subject not in opened:
                 opened[subject] = first_open(tables, subject, today)
             first = opened[subject]

@@ -1,13 +1,13 @@
-"""Mixed drafts: the first tuples of a batch are treated as in a finer plan that was too large, the rest as planned.
+"""Mix two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and a plan that fits.
 
-A plan treats whole attributes; what is left over may be most of what one attribute takes. Between a draft that fits and
-one that does not, whose sizes L < capacity < H were both measured, the first share
+A plan treats whole attributes, so it may leave almost the bytes of one attribute unused. Take a draft that fits and one
+that does not, with measured sizes L < capacity < H. The first share
 
     p = (capacity - L) / (H - L)
 
-of the tuples may have the finer treatment: bytes and loss both lie on the line between those of the two drafts. So what
-is lost follows what the channel lacks. Each mixed draft is measured as every other one, and narrows the interval in
-which the share lies.
+of the tuples can have the finer treatment. Bytes and loss are both interpolated linearly between the two drafts, so the
+loss grows in proportion to the shortfall. Each mixed draft is measured like every other draft, and narrows the interval
+of p.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from spillway.pipeline.planning import WayDown
 from spillway.store.tables import Tables
 
 MOST_MIXTURES, MOST_TRIES = 2, 3
-"""Larger drafts that are mixed with the fitting one, and drafts that are made to find the share of each."""
+"""The most larger drafts that are mixed with the fitting one, and the most drafts that are made for each of them."""
 AIM = 0.98
-"""How much of what is left a mixed draft aims to use."""
+"""The share of the unused capacity that a mixed draft aims to use."""
 
 
 @dataclass(frozen=True)
-class TooLarge:
-    """A draft that did not fit: its plans, and the bytes of it that would have crossed."""
+class OversizedDraft:
+    """A draft that did not fit: its plans, and the bytes that it would have sent."""
 
     way: WayDown
     bytes: int
 
 
-def too_large(way: WayDown, drafts: Drafts) -> TooLarge:
-    """Return what is known of a draft that does not fit, whose files are thrown away."""
-    return TooLarge(way, _crossing(way, drafts))
+def oversized_draft(way: WayDown, drafts: Drafts) -> OversizedDraft:
+    """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
+    return OversizedDraft(way, _crossing(way, drafts))
 
 
-def use_what_is_left(
-    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[TooLarge]
+def use_remaining_capacity(
+    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[OversizedDraft]
 ) -> tuple[WayDown, Drafts]:
-    """Return a draft that fits and loses less, mixed from the fitting one and a larger one; else the fitting one.
+    """Return a draft that fits and loses less, mixed from the fitting draft and a larger one; else the fitting draft.
 
-    The files of the drafts that are not returned are thrown away.
+    The files of all other drafts are deleted.
     """
     way, drafts = fitting
     if way.contract.width == "declared" or len(way.plans) != 1:
@@ -54,34 +54,34 @@ def use_what_is_left(
     low = _crossing(way, drafts)
     if low > capacity:
         return fitting
-    tries: list[tuple[float, int, TooLarge]] = []
+    tries: list[tuple[float, int, OversizedDraft]] = []
     for other in larger:
         if other.bytes > capacity:
-            mixed = way.plans[0].mixed(other.way.plans[0], (capacity - low) / (other.bytes - low))
+            mixed = way.plans[0].mix(other.way.plans[0], (capacity - low) / (other.bytes - low))
             if mixed is not None:
-                tries.append((max(mixed.lost_of(number) for number in way.numbers), len(tries), other))
+                tries.append((max(mixed.loss_of(number) for number in way.numbers), len(tries), other))
     for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
-        fitting = _mixed_with(tables, engine, fitting, (way, low), finer, capacity)
+        fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
     return fitting
 
 
-def _mixed_with(
+def _best_mixture(
     tables: Tables,
     engine: Engine,
     fitting: tuple[WayDown, Drafts],
     coarser: tuple[WayDown, int],
-    finer: TooLarge,
+    finer: OversizedDraft,
     capacity: float,
 ) -> tuple[WayDown, Drafts]:
-    """Return the best of the fitting draft and the mixtures of two plans that are tried."""
+    """Return the best of the fitting draft and the mixtures of the two plans."""
     way, low = coarser
     (least, least_bytes), (most, most_bytes) = (0.0, low), (1.0, finer.bytes)
     for attempt in range(MOST_TRIES):
         share = least + (most - least) * AIM * (capacity - least_bytes) / max(1.0, most_bytes - least_bytes)
         if attempt and most < 1.0:
-            # bytes need not lie on the line: a dictionary takes as much for half of the tuples
+            # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
             share = min(share, (least + most) / 2.0)
-        plan = way.plans[0].mixed(finer.way.plans[0], share)
+        plan = way.plans[0].mix(finer.way.plans[0], share)
         if plan is None or not plan.is_worth_a_draft(fitting[0].plans[0]):
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
@@ -102,7 +102,7 @@ def _mixed_with(
 
 
 def _exceeds(way: WayDown, drafts: Drafts, number: int) -> bool:
-    """Whether one batch does not fit its own part, by the rate that is compared with it."""
+    """Return whether a batch that is sent alone exceeds its share of the channel, by the rate that checks compare."""
     (batch,) = [one for one in way.batches if one.batch == number]
     kbps = all_crossing(drafts, number) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
     return len(way.batches) == 1 and kbps > batch.allowed_kbps

@@ -28,8 +28,7 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
     """Whether a run would find work: a file to deal with, or a batch that is not done and can be carried on.
 
     What waits for somebody is no work: a file that is refused or has not settled, a batch that was set aside, one whose
-    rate nothing tells, one whose stream is not trained. Nor is a batch that waits to be sent together with later ones,
-    until its time is over.
+    rate nothing tells, one whose stream is not trained. Nor is a batch that still waits for later ones (`batching:`).
     """
     together = waiting_to_be_sent(tables, contract, now or utc_now())
     mine = together.batches if together is not None else ()

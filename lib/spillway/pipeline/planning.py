@@ -43,7 +43,7 @@ class Again:
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
     """By batch, what crossed beside the columns of `transmitted`."""
     exact_widths: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
-    """By batch, the bits per row of the columns that were sent exact. They depend on the order of the rows."""
+    """By batch, the bits per row of the columns that were sent exactly, which depend on the order of the rows."""
     fits: bool = False
     """Whether a draft that fits is at hand."""
 
@@ -57,7 +57,7 @@ def plan_all(
     """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
 
     A lever at the same place on the way of several streams plans for all of them at once. `loads`: by stream and batch,
-    what is known of loads already.
+    the loads that are known already.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     ways: list[WayDown] = []

@@ -40,7 +40,7 @@ def run_through(
 ) -> None:
     """Bring what has landed of these streams through; others on their channels count with what they last offered.
 
-    `at_once`: also batches that wait to be sent together with later ones.
+    `at_once`: also the batches that wait for later ones (`batching:`).
     """
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}

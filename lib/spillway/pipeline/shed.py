@@ -6,10 +6,10 @@ batch above its part of the channel, or one that would lose less by what its dra
 draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
 records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
 
-Small batches of one date that waited for each other (`pipeline.batching`) go through as one group: one plan, one file a
-table, one commit. Together they fit the parts of all of them. Each keeps its own row, lines of the ledger, and
-certificates, and can be brought through again alone. A group that fails is divided, so that the batch at fault is found
-and the others are sent.
+Small batches of one date that waited for each other (`pipeline.batching`) are sent as one group: one plan, one file per
+table, one commit. The group must fit the sum of the shares of its batches. Each batch keeps its own row, ledger lines
+and certificates, and can be sent again alone. If a group fails, it is divided, so that the batch at fault is found and
+the others are sent.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
 from spillway.pipeline.accounting import SENT, collect_more, seconds_of, sent_kbps
-from spillway.pipeline.batching import groups_to_send, waiting_batches, with_their_groups
+from spillway.pipeline.batching import complete_groups, groups_to_send, waiting_batches
 from spillway.pipeline.drafting import Drafts, Tried, draft, publish, told_by, tried_by, written_tables
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts, untrained
 from spillway.pipeline.faults import Faults
-from spillway.pipeline.mixing import TooLarge, too_large, use_what_is_left
+from spillway.pipeline.mixing import OversizedDraft, oversized_draft, use_remaining_capacity
 from spillway.pipeline.planning import WayDown, plan_all
 from spillway.pipeline.room import measure_load
 from spillway.pipeline.setting_aside import count_failures
-from spillway.pipeline.spending import parts_of_batches, with_quota_days
+from spillway.pipeline.spending import assign_quota_days, parts_of_batches
 from spillway.store.batches import load_batches, reserve, save_batches
 from spillway.store.tables import Between, Tables
 
@@ -65,8 +65,8 @@ def shed_channel(
     """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
 
     A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
-    given. `only`: of these batches those for which it holds. `at_once`: no batch waits to be sent together with later
-    ones (`batching:` of its contract); batches of given dates never do.
+    given. `only`: of these batches those for which it holds. `at_once`: no batch waits for later ones (`batching:` of
+    its contract); batches of given dates never wait.
     """
     if channel not in contracts.channels:
         raise SpillwayError(
@@ -101,7 +101,7 @@ def _shed(
         if found:
             waiting[contract.stream] = found
     unplanned = Faults(say)
-    waiting = with_quota_days(tables, room, waiting)
+    waiting = assign_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
@@ -120,7 +120,7 @@ def _shed(
             full = [batch for batch in found if batch.rows]
             queues[stream] = groups_to_send(tables, now.streams[stream], full)
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
-        # batches go on from what those before them came to: of each stream the next group, all planned together
+        # a group needs the results of the groups before it: take the next group of each stream, plan all together
         runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
         told = len(faults.found)
         loads = {
@@ -137,10 +137,12 @@ def _shed(
             {stream: way.batches for stream, way in ways.items()},
         )
         done += [batch for found in through.values() for batch in found]
-        halves = _halved(tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told)
+        halves = _split_failed_groups(
+            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told
+        )
         first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
         aside |= count_failures(tables, first, faults, told, say)
-        # what does not fit and is queued keeps those behind it waiting
+        # if a batch is queued because it does not fit, the batches behind it wait too
         for stream in (one for one, found in through.items() if not found):
             later = [batch for group in queues[stream][1:] for batch in group]
             unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
@@ -159,10 +161,10 @@ def _shed(
 
 
 def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
-    """Return what batches that are sent together put on the channel: by batch the mean of all of them.
+    """Return the load of batches that are sent together: for each batch, the mean of the group.
 
-    Their columns take fewer bytes in one file than in the files of `raw`, and there is one footer. So they are drafted
-    as they are, and measured.
+    Their columns take fewer bytes in one file than in the files of `raw`, and share a footer. So a draft without
+    shedding is made and measured.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     contract = room.contracts.streams[batches[0].stream]
@@ -186,12 +188,12 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
     return {number: Load(widths, rows / seconds, kbps) for number, kbps in fixed.items()}
 
 
-def _halved(
+def _split_failed_groups(
     tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
 ) -> dict[str, list[tuple[Batch, ...]]]:
-    """Return the two halves of each group that failed for a reason of its own since `told` faults were known.
+    """Return the two halves of each group that failed for a reason of its own, by the faults after the first `told`.
 
-    So a batch that cannot be sent keeps no other back. The fault is left to the half that has it.
+    So a batch that cannot be sent does not block the others. The fault is removed: the half at fault raises it again.
     """
     halves: dict[str, list[tuple[Batch, ...]]] = {}
     for fault in list(faults.found[told:]):
@@ -236,7 +238,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     """The batches to bring through, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
-        return with_their_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
+        return complete_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
@@ -293,7 +295,9 @@ def _pinned(
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
     versions = {name: facts.version for name, facts in newest.items() if facts is not None}
     every = load_batches(tables, contract.stream, batch_date={batch.batch_date for batch in batches})
-    latest = {b.batch_date: b for b in every if b.is_pinned and b.status != RETIRED}
+    framed: dict[date, dict[int, Batch]] = {batch.batch_date: {} for batch in batches}
+    for one in (one for one in every if one.is_pinned and one.status != RETIRED):
+        framed[one.batch_date][one.batch] = one
     pinned: list[Batch] = []
     groups = groups_to_send(tables, contract, batches)
     sent_with = {
@@ -305,8 +309,9 @@ def _pinned(
     for batch in batches:
         if not batch.is_pinned:
             # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
-            # set aside, which is not sent; else they go on
-            before = latest.get(batch.batch_date)
+            # set aside, which is not sent; else they go on from the batch before. Later ones may have been pinned first
+            earlier = [number for number in framed[batch.batch_date] if number < batch.batch]
+            before = framed[batch.batch_date][max(earlier)] if earlier else None
             alive = before is not None and before.status != SET_ASIDE
             goes_on = (
                 alive
@@ -330,10 +335,10 @@ def _pinned(
                 sent_whole=sent_whole,
                 sent_with=sent_with.get(batch.batch),
             )
-            latest[batch.batch_date] = batch
+            framed[batch.batch_date][batch.batch] = batch
         elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
-            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch of a group
-            # that goes again without the others is sent alone from now on
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch that is
+            # sent again without its group is sent alone from now on
             batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
@@ -352,7 +357,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
         drafts.discard()
-        return _queued(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g}{why}", say)
+        return _queue_batches(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
     for batch in short:
         for plan in way.plans:
             plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
@@ -367,20 +372,20 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
-        f"{offered_said} -> {sent_said} of {allowed_said} that its channel carries; {said or 'all kept'}"
+        f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
     )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
 
 
 def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
-    """Whether some of the batches had crossed already: then they are sent again, whatever they take."""
+    """Return whether some of the batches were sent before: then they are sent again, and never queued."""
     numbers = [batch.batch for batch in batches]
     return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
 
 
 def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
-    """Take back how batches are shed, of which nothing was sent: a later run fixes it anew, and their part is free."""
+    """Unpin batches of which nothing was sent: a later run decides again how to shed them; their share is free."""
     return save_batches(
         tables,
         [
@@ -402,8 +407,8 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
     )
 
 
-def _queued(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
-    """Put batches that do not fit back to wait: nothing of them is sent, and no part of the channel is theirs."""
+def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+    """Queue batches that do not fit: nothing of them is sent, and their share of the channel is free."""
     for batch in way.batches:
         say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
     for batch in way.batches:
@@ -417,14 +422,14 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
     fitting: tuple[WayDown, Drafts] | None = None
-    larger: list[TooLarge] = []
+    larger: list[OversizedDraft] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
             drafts = draft(tables, engine, way)
             tried = tried_by(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
-                larger.append(too_large(way, drafts))
+                larger.append(oversized_draft(way, drafts))
                 drafts.discard()
             else:
                 if fitting is not None:
@@ -434,7 +439,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
             why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
-            enough = enough and not _leaves_absent(fitting[0] if fitting is not None else way)
+            enough = enough and not _leaves_values_absent(fitting[0] if fitting is not None else way)
             if last or enough or not (over or losing):
                 break
             loads = {stream: way.loads}
@@ -445,10 +450,10 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             if fitting is None:
                 what = "the channel's part" if _above(way, drafts) else "what its server takes in"
                 many = so_many(len(over), "batch", "batches")
-                say(f"{stream}: {many} came out above {what}; planned again by what came out")
+                say(f"{stream}: {many} came out above {what}; planned again with the measured sizes")
             elif _worth_a_draft(way, fitting[0]):
                 many = so_many(len(losing), "batch", "batches")
-                say(f"{stream}: {many} {why}; planned again by what came out")
+                say(f"{stream}: {many} {why}; planned again with the measured sizes")
             else:
                 break
     except BaseException:
@@ -456,16 +461,16 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return use_what_is_left(tables, engine, fitting, larger)
+    return use_remaining_capacity(tables, engine, fitting, larger)
 
 
 def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
 
 
-def _leaves_absent(way: WayDown) -> bool:
-    """Whether values are absent at the destination: then more drafts are made to find out how few need be."""
-    return any(plan.leaves_absent(batch.batch) for plan in way.plans for batch in way.batches)
+def _leaves_values_absent(way: WayDown) -> bool:
+    """Return whether the plan leaves values absent at the destination: then more drafts are made to have fewer."""
+    return any(plan.leaves_values_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
 def _well_used(way: WayDown, drafts: Drafts) -> bool:
@@ -506,13 +511,13 @@ def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
 
 
 def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
-    """Batches that came out above their part: of batches that are sent together all, or none."""
+    """Return the batches that are above their share; of batches that are sent together, all or none."""
     sent = sent_kbps(way, drafts)
     return [batch for batch in way.batches if sent > batch.allowed_kbps]
 
 
 def _losing(way: WayDown, tried: Tried) -> list[int]:
-    """Return the batches of which less could be lost, or with fewer bytes."""
+    """Return the batches for which another plan could lose less or send fewer bytes."""
     if way.contract.mode == "observe":
         return []
     found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}

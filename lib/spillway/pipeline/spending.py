@@ -6,12 +6,19 @@ were counted to send, what was asked back of them, and, of batches that were pin
 still send. So a run that died, or one that brings several days through at once, promises no byte twice.
 
 For the batches at hand a channel with a quota is then a channel of a rate (`Room` with that capacity), divided and
+<<<<<<< HEAD
+pinned as any other is: a rerun does what the first run did. If several batches are at hand, they get their shares one
+after another, oldest first; the later ones count as expected bytes.
+=======
 pinned as any other is: a rerun does what the first run did. Batches that wait together are given their parts one after
-another, oldest first; those that follow count as expected.
+another, oldest first; those that follow count as expected. Batches that are sent together (`pipeline.batching`) have
+one part, over the seconds of all of them.
+>>>>>>> attack
 
-A batch is sent whole if what is left covers it and what is expected of the rest of the period (`Spending.expected`):
-the last earlier day, from the same time of day on, says what today will still offer, and its total is expected of each
-later day of a month. So a day whose offer fits is sent whole, also if all of it comes in the morning or in the evening.
+If the unspent bytes cover a batch and the bytes expected for the rest of the period, the batch is sent whole. The
+expected bytes come from the last earlier day (`Spending.expected`): today is expected to offer what that day offered
+after the same time of day, and each later day of a month as much as that day in total. So a day whose offer fits is
+sent whole, also if all of it comes in the morning or in the evening.
 
 Not known is time in which nothing was delivered at all, but for whole days of a month: a day with one delivery spends
 over the day as if the rest were still to come.
@@ -33,6 +40,7 @@ from spillway.contracts import Contracts
 from spillway.contracts.quota import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
+from spillway.pipeline.batching import groups_to_send
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts, rate_on_record
 from spillway.store.batches import load_batches, newest_batch
@@ -42,11 +50,11 @@ LEAST_KBPS = 1e-6
 """What a channel whose quota is spent still is planned for: nothing, but for a number that may be divided by."""
 
 SPARE = 1.02
-"""A batch that is sent whole may come out this much larger than it was measured in `raw`."""
-AROUND_BYTES = 6_000
-"""What the destination is told of a batch, and a file of synopses, may add to it."""
+"""A batch that is sent whole may take this many times the bytes that it took in `raw`."""
+METADATA_BYTES = 6_000
+"""Bytes that destination metadata and a file of synopses may add to a batch."""
 STEADY = 0.1
-"""A day is compared with the one before it as if it had begun with this share of that day."""
+"""Share of the earlier day that is added to both days before they are compared, so that little data says little."""
 
 Parts = dict[str, dict[int, Part]]
 """By stream and batch."""
@@ -70,9 +78,13 @@ def parts_of_batches(
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.quota_day for found in waiting.values() for batch in found}
     spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
+    sent_together = {
+        stream: groups_to_send(tables, room.contracts.streams[stream], found)
+        for stream, found in waiting.items()
+    }
     offered = _offered_bytes(tables, room, waiting)
     promised: Parts = {stream: {} for stream in waiting}
-    groups = _by_period(quotas.values(), waiting)
+    groups = _by_period(quotas.values(), sent_together)
     for place, group in enumerate(groups):
         day = min(batch.quota_day for found in group.values() for batch in found)
         at_hand = {name: _at_hand(room.contracts, name, group) for name in quotas}
@@ -102,10 +114,10 @@ def parts_of_batches(
     return promised
 
 
-def with_quota_days(
+def assign_quota_days(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[str, list[Batch]]:
-    """Return the batches with the day whose quota they spend: of one that was queued, the newest of its channels."""
+    """Return the batches with the day whose quota they spend; a queued batch spends the newest day of the channel."""
     batches = [batch for found in waiting.values() for batch in found]
     if not any(batch.spends_on and not batch.is_pinned for batch in batches):
         return {stream: list(found) for stream, found in waiting.items()}
@@ -128,7 +140,7 @@ class Spending:
     crossed_bytes: Mapping[tuple[str, int], int]
     """Of done batches, by stream and batch."""
     offered_bytes: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Of done batches, by stream and batch: what they would have sent if nothing had been shed."""
+    """Of done batches, by stream and batch: the bytes that they would have sent without shedding."""
 
     def spent(self, period: Period) -> int:
         """Bytes of the period."""
@@ -156,12 +168,13 @@ class Spending:
     def expected(self, quota: Quota, day: date, at_hand: float, offered: float) -> float:
         """Return the bytes that the rest of the period is expected to offer after the batches at hand.
 
-        `at_hand`, `offered`: the seconds that these cover, and the bytes that they offer. The rest of the day is what
-        the last earlier day offered from the same time of day on, scaled by how today compares with that day so far.
-        Without an earlier day it is the rate seen so far times the third power of the share of the day that was seen,
-        because the first hours of a day say little about its rest: a steady day that fits is sent whole, and so is one
-        whose offer comes at four times its mean rate at first. Each later day of the period is like the last earlier
-        one, or like today so far.
+        `at_hand`, `offered`: the seconds that these batches cover, and the bytes that they offer.
+
+        The rest of today is expected to offer what the last earlier day offered after the same time of day, scaled by
+        the ratio of today to that day so far. If there is no earlier day, the rate so far is scaled by the third power
+        of the share of the day that is over, because the first hours of a day say little about its rest. So a steady
+        first day that fits is sent whole, and so is one that begins with four times its mean rate. Each later day of
+        the period is expected to offer as much as the last earlier day, or else as much as today so far.
         """
         period = quota.period_of(day)
         today = [batch for batch in self.batches if batch.quota_day == day]
@@ -182,7 +195,7 @@ class Spending:
         return self.offered_bytes.get((batch.stream, batch.batch), 0)
 
     def _offered_around(self, batches: Sequence[Batch], reached: float) -> tuple[float, float]:
-        """Return the bytes that a day's batches offered before and after so many seconds of it."""
+        """Return the bytes that a day's batches offered in its first `reached` seconds, and after them."""
         before = after = 0.0
         covered: dict[str, float] = {}
         for batch in sorted(batches, key=lambda one: one.batch):
@@ -270,9 +283,9 @@ def _around(quota: Quota, period: Period) -> tuple[Period, Period, Period]:
 
 
 def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[int, tuple[int, int]]:
-    """Return the bytes of each batch that crossed, and those that it offered.
+    """Return for each batch the bytes that were sent, and the bytes that it offered.
 
-    What crossed: what its last stage kept, and what was asked back of it later.
+    The bytes sent are those that its last stage kept, and those that were requested later.
     """
     if not batches:
         return {}
@@ -305,7 +318,15 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
 def _offered_bytes(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[tuple[str, int], float]:
-    """Return what each waiting batch would send if nothing were shed; 0 if that cannot be found out."""
+<<<<<<< HEAD
+    """Return the bytes that each waiting batch would send without shedding; 0 if that is not known."""
+=======
+    """Return what each waiting batch would send if nothing were shed; 0 if that cannot be found out.
+
+    As in the ledger, this is what the batch takes in `raw`. Batches that are sent together take less, of this as of
+    what is expected after them, so that their share of what is left stays right.
+    """
+>>>>>>> attack
     found = {}
     for stream, batches in waiting.items():
         contract = room.contracts.streams[stream]
@@ -325,21 +346,25 @@ def _offered_kbps(
     group: Mapping[str, Sequence[Batch]],
     offered: Mapping[tuple[str, int], float],
 ) -> float:
-    """Return the rate that a channel's streams offer together; one with nothing at hand counts with its last rate."""
+    """Return the rate that a channel's streams offer together; a stream without batches counts with its last rate."""
     total = 0.0
     for stream in _streams_of(contracts, channel):
         batches = group.get(stream, ())
         seconds = _covered(batches)
         bytes_ = sum(offered[stream, batch.batch] for batch in batches)
         if bytes_ and seconds:
-            total += (bytes_ + AROUND_BYTES * len(batches)) / 125.0 / seconds
+<<<<<<< HEAD
+            total += (bytes_ + METADATA_BYTES * len(batches)) / 125.0 / seconds
+=======
+            total += (bytes_ + AROUND_BYTES) / 125.0 / seconds
+>>>>>>> attack
         else:
             total += rate_on_record(tables, stream)
     return total
 
 
 def _streams_of(contracts: Contracts, channel: str) -> list[str]:
-    """Return the streams that are planned with a channel, whether their contracts can be used today or not."""
+    """Return the streams that are planned with a channel, also those whose contracts cannot be used now."""
     streams = [contract.stream for contract in contracts.streams_of(channel)]
     return list(dict.fromkeys([*streams, *contracts.withheld(channel)]))
 
@@ -350,23 +375,25 @@ def _channels_of(room: Room) -> list[str]:
 
 
 def _by_period(
-    quotas: Iterable[Quota], waiting: Mapping[str, Sequence[Batch]]
+    quotas: Iterable[Quota], waiting: Mapping[str, Sequence[Sequence[Batch]]]
 ) -> list[dict[str, list[Batch]]]:
-    """Return the batches that are not pinned yet, of each stream one at a time: the oldest of each, then the next.
+<<<<<<< HEAD
+    """Return the batches that are not pinned yet in rounds, each with at most one batch per stream, oldest first.
+=======
+    """Return the batches that are not pinned yet: of each stream the oldest group that is sent together, then the next.
+>>>>>>> attack
 
-    They go period by period of the shortest quota.
+    The rounds are ordered by the periods of the shortest quota.
     """
     shortest = min(quotas, key=lambda quota: ("day", "month").index(quota.per))
     groups: dict[tuple[Period, date, int], dict[str, list[Batch]]] = {}
-    for stream, batches in waiting.items():
+    for stream, together in waiting.items():
         turns: dict[date, int] = {}
-        for batch in sorted(batches, key=lambda one: one.batch):
-            if not batch.is_pinned:
-                day = batch.quota_day
+        for batches in sorted(together, key=lambda one: one[0].batch):
+            if not batches[0].is_pinned:
+                day = batches[0].quota_day
                 turn = turns[day] = turns.get(day, -1) + 1
-                groups.setdefault((shortest.period_of(day), day, turn), {}).setdefault(stream, []).append(
-                    batch
-                )
+                groups.setdefault((shortest.period_of(day), day, turn), {})[stream] = list(batches)
     return [groups[place] for place in sorted(groups)]
 
 

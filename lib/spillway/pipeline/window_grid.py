@@ -16,7 +16,7 @@ from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.windows import micros_of, moment_of
-from spillway.store.files import DataFile, RowGroup, not_cut, row_groups, rows_of_group
+from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group, upper_bound
 from spillway.store.filters import matching
 
 
@@ -74,7 +74,7 @@ class WindowGrid:
         if low is None or high is None:
             return None
         first = self.at(low)
-        return first if first == self.at(not_cut(high)) else None
+        return first if first == self.at(upper_bound(high)) else None
 
     def of_group(self, group: RowGroup, order: str) -> int | None:
         """Return the only cell of a row group's rows, by the footer; None: the row group must be read."""

@@ -1,7 +1,7 @@
-"""Show what a batch takes next to files of lossless compressors: a table for people, kept for the report.
+"""Show the bytes of a batch next to those of lossless compressors, as a table for people and for the report.
 
-Compressing takes seconds, so it is done when somebody asks for it (`spillway plan STREAM --compare`). The result is
-kept in `lossless/<stream>.json` in the build folder, and the report shows it.
+Compressing takes seconds, so it is done on request (`spillway plan STREAM --compare`). The result is stored in
+`lossless/<stream>.json` in the build folder, and the report shows it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMS = {
     "bound": "Spillway, within the bounds",
     "planned": "Spillway, by the plan",
 }
-"""What each form is called, in the order of the table."""
+"""The name of each form, in the order of the table."""
 COMPRESSORS = ("gzip", "xz", "parquet")
-_HEADS = ("form", "#bytes", "#bytes per row", "#of the best file")
+_HEADS = ("form", "#bytes", "#bytes per row", "#times the best file")
 
 
 def comparison_title(one: Comparison) -> str:
-    """Return what was compared, in a sentence."""
+    """Return which batch was compared, and of how many rows."""
     said = f"{one.stream}, batch {one.batch} of {one.batch_date}, {one.rows:,} rows, next to lossless files"
     if one.compressed_rows < one.rows:
         said += f" of its first {one.compressed_rows:,} rows"
@@ -51,11 +51,11 @@ def comparison_rows(one: Comparison) -> list[tuple[str, str, str, str]]:
 
 
 def comparison_notes(one: Comparison) -> Iterator[str]:
-    """Yield what the table does not say by itself."""
+    """Yield sentences on how to read the table, and the notes of the comparison."""
     best = min((size for size in one.sizes if size.form in COMPRESSORS), key=lambda size: size.bytes_per_row)
     yield (
-        "Each file counts whole, in the smaller of arrival and key order. Spillway counts what crosses: files, row "
-        "numbers, footers and log entries"
+        "A compressor's file counts whole, with its rows as they arrived or sorted by key and time, whichever is "
+        "smaller. Of Spillway all that is sent counts: files with row numbers and footers, and log entries"
     )
     exact = next((size for size in one.sizes if size.form == "exact"), None)
     if exact is not None and exact.bytes_per_row > best.bytes_per_row:
@@ -64,8 +64,8 @@ def comparison_notes(one: Comparison) -> Iterator[str]:
             f"{bytes_said((exact.bytes_per_row - best.bytes_per_row) * one.rows)} for the batch"
         )
     yield (
-        "Spillway sends so if its channel says `minimize: bytes` and its lever attributes `synopsis: send`; without "
-        "loss if the lever also says `error_pct: 0` and no attribute states a bound"
+        "To send so few bytes, state `minimize: bytes` in the channel and `synopsis: send` in the lever attributes. To "
+        "lose nothing, also state `error_pct: 0` in the lever, and no bound in any attribute"
     )
     yield from one.notes
 
@@ -86,7 +86,7 @@ def comparison_picture(one: Comparison) -> Picture:
 
 
 def keep_comparison(settings: Settings, one: Comparison) -> Path:
-    """Keep the comparison for the report; return its path."""
+    """Store the comparison for the report; return its path."""
     path = Path(settings.build, FOLDER, f"{one.stream}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(
@@ -96,7 +96,7 @@ def keep_comparison(settings: Settings, one: Comparison) -> Path:
 
 
 def kept_comparison(settings: Settings, stream: str) -> Comparison | None:
-    """Return the comparison that was kept of a stream; None if there is none, or none that this version can read."""
+    """Return the stored comparison of a stream; None if there is none that this version can read."""
     path = Path(settings.build, FOLDER, f"{stream}.json")
     if not path.is_file():
         return None

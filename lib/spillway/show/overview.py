@@ -35,14 +35,14 @@ class StreamOverview:
     values_checked: int
     rows_missing: int
     rows: int = 0
-    """Of the batches that were sent."""
+    """Rows of the batches that were sent."""
     exact_bytes: int = 0
-    """What sending all of these rows exactly takes."""
+    """Bytes of all of these rows as Parquet, with the best encoding of each column."""
     sent_bytes: int = 0
     batches: int = 0
     """Batches that were sent."""
     batches_unchecked: int = 0
-    """Of these, those that no validation has passed since they were written last."""
+    """Of these, batches that no validation has passed since they were last written."""
     queries: int = 0
     """Queries that rows were chosen for."""
     rows_asked: int = 0
@@ -241,7 +241,7 @@ def channel_overview(
     return ChannelOverview(
         channel,
         tuple(one.figures.stream for one in streams),
-        # a quota is no rate: what counts is what its batches were given of it
+        # a quota has no rate of its own: take the rates that its batches were allowed
         capacity.kbps if capacity.quota is None else math.fsum(one.figures.capacity_kbps for one in streams),
         math.fsum(one.figures.rate_in_kbps for one in streams),
         math.fsum(one.figures.rate_out_kbps for one in streams),

@@ -41,7 +41,7 @@ class StreamPlan:
     tuples: int
     part_kbps: float
     fixed_bytes: int
-    """Of what crosses, what does not depend on the number of rows: footers, log entries, metadata."""
+    """Sent bytes that do not depend on the number of rows: footers, log entries, metadata."""
     loss_pct: float
     notes: tuple[str, ...]
     columns: tuple[str, ...]
@@ -62,7 +62,7 @@ class ShownPlan:
     """Streams of which nothing can be planned, and why."""
     trade: ChannelTrade | None
     comparisons: tuple[Comparison, ...] = ()
-    """Of each stream, the batch next to files of lossless compressors, if that was asked for."""
+    """For each stream, the batch next to files of lossless compressors, if `compare` was requested."""
 
 
 def plan_of(
@@ -214,7 +214,8 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     if f.rows_shed:
         yield from sentences(rows_said(f.rows_shed), indent=2)
     yield from sentences(
-        f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata), whatever is shed of it",
+        f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata); shedding does not reduce "
+        "them",
         indent=2,
     )
     if f.rate_out_kbps > one.part_kbps:

@@ -71,6 +71,6 @@ def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
         period, found = quota.period_of(day), spending_of(tables, contracts, name, [day])
         spent = found.spent(period)
         whole = int(quota.size_bytes) + found.carried(quota, period)
-        # a batch may cover days before its date: the period is not further than the end of that day
+        # a batch may cover days before its date: the period has not passed the end of that day
         elapsed = min(found.elapsed(period, day), ((day - period.first).days + 1) * DAY_SECONDS)
         yield QuotaStatus(name, quota.per, period.first, period.last, spent, whole, elapsed, period.seconds)

@@ -1,7 +1,8 @@
-"""The result of a run on one screen: what was checked, what was sent and what was lost, next to gzip and xz.
+"""Show the result of a run on one screen: what was checked, the bytes sent next to gzip and xz, and what was lost.
 
-The first sentence says whether what arrived is right. It claims nothing that was not checked. Counts and bytes come
-from `batches`, `ledger` and `certificates`; the bytes of gzip and xz are measured on the rows of `raw`, batch by batch.
+The first sentence says whether the data at the destination is correct. It claims nothing that was not checked. Counts
+and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the rows of `raw`,
+batch by batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spillway.show.words import bytes_said, loss_said, share_said
 from spillway.store.tables import Tables
 
 MOST_LINES = 14
-"""The most lines of the screen: with what `make run` prints after it, 25."""
+"""The most lines of the screen. With the lines that `make run` prints after it, there are 25."""
 MOST_NAMED = 3
 """The most streams whose losses one sentence names."""
 GZIP, XZ = "gzip -9", "xz -9"
@@ -31,17 +32,17 @@ RIVALS: Mapping[str, Callable[[bytes], int]] = {GZIP: gzip_bytes, XZ: xz_bytes}
 
 @dataclass(frozen=True)
 class StreamResult:
-    """One line of the screen: a stream, its link, and what others make of the same rows."""
+    """One line of the screen: a stream, its link, and the bytes of the same rows by gzip and xz."""
 
     seen: StreamOverview
     link: str
     rivals: Mapping[str, int] | None = None
-    """Bytes by rival; None: not measured, or `raw` has no longer all rows."""
+    """Bytes by rival; None: not measured, or `raw` no longer has all rows."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """The screen."""
+    """The content of the screen."""
 
     streams: tuple[StreamResult, ...]
     expectations_failed: int = 0
@@ -51,12 +52,12 @@ class RunResult:
         return tuple(one.seen for one in self.streams)
 
     def rival_bytes(self, rival: str) -> int | None:
-        """Return what a rival makes of all streams; None if it was not measured on every one of them."""
+        """Return the bytes of all streams by a rival; None if it was not measured on every stream."""
         sizes = [one.rivals[rival] for one in self.streams if one.rivals is not None]
         return sum(sizes) if sizes and len(sizes) == len(self.streams) else None
 
     def flat(self) -> dict[str, float]:
-        """Return its numbers under their names in `build/run.json`."""
+        """Return the numbers of the result by their names in `build/run.json`."""
         found: dict[str, float] = {}
         for one in self.streams:
             name = one.seen.figures.stream
@@ -123,11 +124,11 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def result_lines(found: RunResult) -> list[str]:
-    """Return the screen: the verdict, the sum, and a line for each stream, as many as fit into `MOST_LINES`."""
+    """Return the lines of the screen: the verdict, the summary, and as many streams as fit into `MOST_LINES`."""
     lines = sentences(verdict(found))
     if not found.streams:
         return lines
-    lines += [*sentences(summed(found)), ""]
+    lines += [*sentences(summary(found)), ""]
     table: list[str] = []
     for shown in range(len(found.streams), 0, -1):
         table = stream_table(found.streams[:shown])
@@ -139,9 +140,9 @@ def result_lines(found: RunResult) -> list[str]:
 
 
 def stream_table(streams: Sequence[StreamResult]) -> list[str]:
-    """Return a table with a line for each stream: its link, its bytes, those of rivals, and what was lost."""
+    """Return a table with a line for each stream: its link, the bytes of rivals, its own bytes, and its loss."""
     rivals = [name for name in RIVALS if any(one.rivals is not None for one in streams)]
-    heads = ["~stream", "~link", "#rows", *(f"#{name}" for name in rivals), "#as it came", "#sent", "~lost"]
+    heads = ["~stream", "~link", "#rows", *(f"#{name}" for name in rivals), "#Parquet", "#sent", "~lost"]
     rows = [
         [
             one.seen.figures.stream,
@@ -158,7 +159,7 @@ def stream_table(streams: Sequence[StreamResult]) -> list[str]:
 
 
 def verdict(found: RunResult) -> str:
-    """Return the sentence that says whether what arrived is right; it claims nothing that was not checked."""
+    """Return the sentence that says whether the data at the destination is correct, as far as it was checked."""
     sent = sum(one.batches for one in found.seen)
     unchecked = sum(one.batches_unchecked for one in found.seen)
     checked = sum(one.values_checked for one in found.seen)
@@ -193,7 +194,7 @@ def _outside(found: RunResult) -> int:
 
 
 def _missing(found: RunResult) -> str:
-    """Return that nothing is missing, and what was left out on purpose."""
+    """Return the words "none missing", with the rows and values that were left out on purpose."""
     left_out = [
         so_many(count, *words)
         for count, *words in (
@@ -209,12 +210,14 @@ def _missing(found: RunResult) -> str:
     return f"none missing except {' and '.join(left_out)}" if left_out else "none missing"
 
 
-def summed(found: RunResult) -> str:
-    """Return the sentence that says what was sent of what, and what was lost."""
+def summary(found: RunResult) -> str:
+    """Return the sentences on the bytes that were sent, the bytes of all rows in files, and the losses."""
     sent = sum(one.sent_bytes for one in found.seen)
     exact = sum(one.exact_bytes for one in found.seen)
     sizes = [(name, found.rival_bytes(name)) for name in RIVALS]
-    rivals = ", ".join(f"{name} {bytes_said(size)}" for name, size in sizes if size is not None)
+    rivals = "".join(
+        f", {bytes_said(size)} as CSV with {name.split()[0]}" for name, size in sizes if size is not None
+    )
     lost = [
         f"{one.figures.stream} {said}"
         for one in found.seen
@@ -223,14 +226,13 @@ def summed(found: RunResult) -> str:
     if len(lost) > MOST_NAMED:
         lost[MOST_NAMED:] = [f"and {so_many(len(lost) - MOST_NAMED, 'more stream')}"]
     return (
-        f"Sent {bytes_said(sent)}; every column as it came takes {bytes_said(exact)}"
-        f"{f' ({rivals})' if rivals else ''}. "
+        f"Sent {bytes_said(sent)}. All rows take {bytes_said(exact)} as Parquet{rivals}. "
         f"Lost: {'; '.join(lost) or 'nothing'}."
     )
 
 
 def lost_said(one: StreamOverview, brief: bool = False) -> str:
-    """Return what the destination lacks of a stream, and how far off it is; `brief` leaves out what queries get."""
+    """Return what the destination lacks of a stream, and its mean error; `brief` leaves out the share of queries."""
     f, parts = one.figures, []
     if f.rows_lost:
         said = so_many(f.rows_lost, "row")
@@ -244,7 +246,7 @@ def lost_said(one: StreamOverview, brief: bool = False) -> str:
 
 
 def queries_said(one: StreamOverview) -> str:
-    """Return which share of the rows that queries ask for was sent."""
+    """Return the share of the rows of the stream's queries that was sent."""
     queries = so_many(one.queries, "query", "queries")
     if one.rows_answered == one.rows_asked:
         return f"none that its {queries} ask{'s' if one.queries == 1 else ''} for"
@@ -253,7 +255,7 @@ def queries_said(one: StreamOverview) -> str:
 
 
 def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
-    """Return which share of its work each join and query did; nothing if none has done any."""
+    """Return the share of its work that each join and query did; no line if there is none."""
     shares = [
         f"{one.told.name} {share_said(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
         for one in workloads

@@ -92,7 +92,7 @@ class StreamStatus:
     """When the oldest batch that is not done was begun."""
     last_done_at: datetime | None
     waiting_together: WaitingBatches | None
-    """The batches that wait to be sent together with later ones, by the contract's `batching`."""
+    """The batches that wait for later ones, by the contract's `batching`."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +318,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
 
 
 def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
-    """Yield what waits in the queue because it does not fit, since when and why."""
+    """Yield the first batch that waits in the queue because it does not fit, and why."""
     queued = [batch for batch in waiting if batch.spends_on is not None and not batch.is_pinned]
     if queued:
         first = queued[0]

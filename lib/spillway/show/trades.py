@@ -128,9 +128,13 @@ def buys(found: Trade) -> str:
     )
     if step is None:
         return said
-    of, now_off = f"{step.stream}.{step.before.of}", f"(now {loss_said(step.before.lost_pct)} off)"
-    off = step.after.lost_pct
-    would = f"bring {of} to {loss_said(off)} off {now_off}" if off else f"make {of} exact {now_off}"
+    of, before = f"{step.stream}.{step.before.of}", loss_said(step.before.lost_pct)
+    after = step.after.lost_pct
+    would = (
+        f"bring {of} from {before} off to {loss_said(after)} off"
+        if after
+        else f"make {of} exact (now {before} off)"
+    )
     return f"{said}; the next {rate_said(step.kbps)} would {would}"
 
 

@@ -1,8 +1,8 @@
 """Serialise the actions of a commit as delta-rs writes them to a table's log, and count their bytes.
 
-A commit is a file of JSON lines: `commitInfo`, an `add` for each file that the table gains, and a `remove` for each one
-that it loses. What a destination's log states crosses the channel with the rows, so a plan must know its size before
-the commit is made. Every number that is not known then (the times of the commit) always has the same number of digits.
+A commit is a file of JSON lines: `commitInfo`, an `add` for each file that the table gains, and a `remove` for each
+file that it loses. The log of a destination is sent with the rows, so a plan must know its size before the commit is
+made. The times of the commit are not known then, but they always have the same number of digits.
 
 >>> one = Written("day=1/part-1.parquet", {"day": "1"}, 1234, 10, 1_767_225_600_000, '{"numRecords":10}', {})
 >>> commit_bytes([one, one]) - commit_bytes([one]) == add_bytes(one)
@@ -21,9 +21,9 @@ from spillway.store.files import DataFile
 from spillway.store.writing import Written, stated_edges
 
 AS_IT_IS = "!$&'()+,-./:;=@_~"
-"""Characters of a path that delta-rs does not escape in a log; other programs escape fewer."""
+"""Characters of a path that delta-rs does not escape in a log; other programs escape fewer characters."""
 _THIRTEEN_DIGITS = 1_767_225_600_000
-"""A time in milliseconds, of the same length as every other one from 2001 to 2286."""
+"""A time in milliseconds; every time from 2001 to 2286 has as many digits."""
 
 
 def commit_lines(
@@ -33,9 +33,9 @@ def commit_lines(
     same_rows: bool = False,
     at_ms: int = _THIRTEEN_DIGITS,
 ) -> list[bytes]:
-    """Return the lines of a commit, which a newline separates: `commitInfo`, then the files added and removed.
+    """Return the lines of a commit, without newlines: `commitInfo`, then the files added and removed.
 
-    `folder`: the table's, which the paths of removed files start with.
+    `folder`: the folder of the table, with which the paths of removed files start.
     """
     partitions = [one.partition for one in added] + [dict(file.partition) for file in removed]
     named = list(partitions[0]) if partitions else []
@@ -92,7 +92,7 @@ def add_bytes(one: Written) -> int:
 
 
 def as_written(file: DataFile, folder: str) -> Written:
-    """Return a table's file as it was written, as far as the log states it."""
+    """Return a file of the log as it was when it was written, as far as the log states it."""
     edges = {name: (low, dict(file.maximum).get(name)) for name, low in file.minimum}
     return Written(
         file.path.removeprefix(f"{folder}/"),

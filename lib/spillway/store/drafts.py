@@ -20,9 +20,9 @@ from spillway.store.writing import Written, write_file
 
 @dataclass(frozen=True)
 class Piece:
-    """What one file is made of: its partition, the batch it is of, and whatever the maker knows to make rows of.
+    """The content of one file: its partition, its batch, and the argument from which the maker makes the rows.
 
-    `others`: more batches whose rows follow in the same file, each with what the maker knows of it.
+    `others`: further batches whose rows follow in the same file, each with its argument for the maker.
     """
 
     partition: Mapping[str, str]
@@ -32,7 +32,7 @@ class Piece:
 
     @property
     def slices(self) -> tuple[tuple[int, Any], ...]:
-        """All batches of the file, each with what the maker knows of it; a batch may occur more than once."""
+        """All batches of the file, each with its argument for the maker; a batch may occur more than once."""
         return ((self.batch, self.of), *self.others)
 
 
@@ -47,7 +47,7 @@ class Draft:
     found: tuple[Any, ...] = ()
     """What was found of each piece's file, in the pieces' order, where that was asked for."""
     batch_rows: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """By path of a file that several batches share, the rows of each batch."""
+    """By path of a file that several batches share, the number of rows of each batch."""
 
     @property
     def written(self) -> tuple[Written, ...]:
@@ -59,7 +59,7 @@ class Draft:
         return frozenset(number for piece, one in self.parts for number in self._rows(piece, one))
 
     def of(self, batch: int) -> list[Written]:
-        """The files of one batch; of a file that batches share, the batch's share of its bytes."""
+        """Return the files of one batch; a file that batches share has only the batch's share of rows and bytes."""
         return [
             _share(written, rows, batch)
             for piece, written in self.parts
@@ -83,7 +83,7 @@ class Draft:
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
-        """Return the bytes that the table's log takes for the batch: its share of its files and of the commit."""
+        """Return the bytes of the batch in the table's log: its shares of the entries of files and of the commit."""
         numbers = self.batches
         if batch not in numbers:
             return 0
@@ -94,7 +94,7 @@ class Draft:
 
 
 def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
-    """Return the share of each batch in a size, by weight; the shares add up to the size.
+    """Divide a size among batches by weight; the shares add up to the size.
 
     >>> share_out(100, {1: 1, 2: 1, 3: 1})
     {1: 33, 2: 33, 3: 34}
@@ -107,7 +107,7 @@ def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
 
 
 def _share(written: Written, rows: Mapping[int, int], batch: int) -> Written:
-    """Return what a batch has of a file."""
+    """Return a file with only one batch's share of its rows and bytes."""
     if len(rows) == 1:
         return written
     column_bytes = {name: share_out(size, rows)[batch] for name, size in written.column_bytes.items()}
@@ -186,10 +186,10 @@ class _Made:
 
     outcome: Written | SpillwayError | None
     counts: Mapping[int, Mapping[str, int]]
-    """By batch, what the maker counted."""
+    """By batch, the counts of the maker."""
     found: Any = None
     rows: Mapping[int, int] = field(default_factory=dict)
-    """By batch, the rows in the file."""
+    """By batch, the number of rows in the file."""
 
 
 def _write_piece(

@@ -22,7 +22,7 @@ from spillway.errors import Refused
 from spillway.store.blobs import reading
 
 ARRIVAL = "seq"
-"""The column that has the order in which rows arrived."""
+"""The column that states the order in which rows arrived."""
 _CUT_BY = timedelta(microseconds=999)
 
 
@@ -37,7 +37,7 @@ class DataFile:
     maximum: tuple[tuple[str, Any], ...] = ()
     records: int = 0
     nulls: tuple[tuple[str, int], ...] = field(default=(), compare=False)
-    """By column, how many nulls, as far as the log states it."""
+    """By column, the number of nulls, as far as the log states it."""
     written_at_ms: int = field(default=0, compare=False)
     """By the clock of whoever wrote it."""
 
@@ -51,12 +51,12 @@ class DataFile:
         return _unless_nan(dict(self.maximum).get(column))
 
     def has_no_null(self, column: str) -> bool:
-        """Whether the log states that no value of a column is null."""
+        """Return whether the log states that no value of a column is null."""
         return dict(self.nulls).get(column) == 0
 
 
 def _unless_nan(edge: Any) -> Any:
-    """Return an edge, None if it is NaN: no comparison with it says anything."""
+    """Return an edge; None if it is NaN, because comparisons with NaN exclude nothing."""
     return None if edge != edge else edge
 
 
@@ -131,13 +131,13 @@ def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
 
 
 def keys_of(file: DataFile) -> tuple[str, ...]:
-    """Return the keys by which a file stores the rows of each row group; `()` if they lie as they arrived."""
+    """Return the keys by which a file stores the rows of each row group; `()` if they are in the order of arrival."""
     with _opened(file.path) as parquet:
         return stored_keys(parquet.metadata)
 
 
 def _as_arrived(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
-    """Return a row group's columns, its rows in the order of arrival, however it stores them."""
+    """Return columns of a row group with the rows in the order of arrival, also if the file stores them by key."""
     if not columns or not stored_keys(parquet.metadata):
         return parquet.read_row_group(group, columns=list(columns))
     rows = parquet.read_row_group(group, columns=list(dict.fromkeys([*columns, ARRIVAL])))
@@ -151,10 +151,10 @@ def row_count(file: DataFile) -> int:
 
 
 def edges_of(file: DataFile, column: str) -> tuple[Any, Any] | None:
-    """Return the smallest and the largest value of a column in a file, None if it has none.
+    """Return the smallest and the largest value of a column in a file; None if the file has no value.
 
-    They come from the log, or else from the footer. If neither states them, the column is read: other programs may
-    write files without statistics.
+    They come from the log, or else from the footer. If neither states them, the column is read, because other programs
+    may write files without statistics.
     """
     low, high = file.low(column), file.high(column)
     if low is not None and high is not None:
@@ -214,7 +214,7 @@ def rows_of(
 ) -> Iterator[pa.Table]:
     """The rows of one file as they arrived, some at a time; a column that it does not have is null.
 
-    A row group that is stored by key is decoded whole; of others, `at_a_time` rows.
+    A row group that is stored by key is decoded whole, any other one `at_a_time` rows at a time.
 
     `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
     `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
@@ -268,9 +268,9 @@ class RowGroup:
 
 
 def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
-    """Return what a file's footer states of each of its row groups; no column is read.
+    """Return the rows, bytes and edges of each row group of a file, from its footer; no column is read.
 
-    The footer of a single row group states no edges: they are those of the file, from the log.
+    If there is a single row group, the footer states no edges: they are those of the file, from the log.
     """
     with _opened(file.path) as parquet:
         metadata = parquet.metadata
@@ -285,22 +285,26 @@ def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
             elif metadata.num_row_groups == 1 and file.has_no_null(name):
                 low, high = file.low(name), file.high(name)
                 if low is not None and high is not None:
-                    known[name] = low, not_cut(high)
+                    known[name] = low, upper_bound(high)
         size = sum(chunk_bytes(metadata, at).values())
         found.append(RowGroup(at, group.num_rows, size, known))
     return found
 
 
 def _places(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Return the place of each plain column in a footer."""
+    """Return the index of each flat column in a footer."""
     return {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
 
 
-def not_cut(high: Any) -> Any:
-    """Return a largest value of the log such that no value is larger: some writers cut times to the millisecond.
+def upper_bound(high: Any) -> Any:
+    """Return an upper bound for the values of a column, from its largest value in the log.
 
-    >>> not_cut(datetime(2026, 1, 1, 12, 0, 0, 5000)).microsecond, not_cut(datetime.max) == datetime.max, not_cut(7)
-    (5999, True, 7)
+    Some writers truncate times to the millisecond.
+
+    >>> upper_bound(datetime(2026, 1, 1, 12, 0, 0, 5000)).microsecond, upper_bound(datetime.max) == datetime.max
+    (5999, True)
+    >>> upper_bound(7)
+    7
     """
     if not isinstance(high, datetime):
         return high
@@ -308,7 +312,7 @@ def not_cut(high: Any) -> Any:
 
 
 def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
-    """Columns of one row group, its rows as they arrived."""
+    """Return columns of one row group, with the rows in the order of arrival."""
     with _opened(file.path) as parquet:
         return _as_arrived(parquet, place, columns)
 
@@ -319,8 +323,8 @@ class RowReader:
     Files and row groups between two stretches are not read.
 
     A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
-    the stretch and of `AT_A_TIME` rows, or of a row group where its rows are stored by key. Files whose rows are not in
-    order from one to the next are read by `read_rows`.
+    the stretch and of `AT_A_TIME` rows, or of a whole row group if its rows are stored by key. If the rows of files are
+    not in order from one file to the next, use `read_rows`.
     """
 
     AT_A_TIME = 131_072

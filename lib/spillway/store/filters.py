@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.store.files import DataFile, not_cut
+from spillway.store.files import DataFile, upper_bound
 
 Filter = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def may_hold(file: DataFile, where: Filter) -> bool:
             low, high = file.low(name), file.high(name)
         if low is None or high is None:
             continue
-        high = not_cut(high)
+        high = upper_bound(high)
         if isinstance(value, Between):
             if (value.low is not None and high < value.low) or (value.high is not None and low > value.high):
                 return False

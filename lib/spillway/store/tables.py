@@ -334,7 +334,7 @@ class Table:
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
-                # batches that share a row group stay in one, those that lie apart stay apart
+                # batches keep their row groups: shared ones stay shared, separate ones stay separate
                 others, as_they_come = self._others(file, where), bool(self.contract.apart)
                 one = write_file(
                     self.path,

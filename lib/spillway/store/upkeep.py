@@ -114,7 +114,7 @@ def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
 
 
 def _of_one_order(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Files that follow one another and store rows by the same keys; a file has one order, and rows keep theirs."""
+    """Yield runs of files that store rows by the same keys: a compaction does not change the order of rows."""
     if ARRIVAL not in table.contract.sorted_by:
         yield list(files)
         return

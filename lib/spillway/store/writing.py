@@ -27,13 +27,13 @@ from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32
 LAST_LETTER = "\U0010ffff"
-"""Sorts after every other character: it ends the largest value of a column if that is shortened."""
+"""Sorts after every other character: it is appended to the largest value of a column if that is shortened."""
 INDEXED_COLUMNS = 8
-"""How many of a table's first columns have their smallest and largest value in its log.
+"""Number of a table's first columns whose smallest and largest value are in its log.
 
-A column takes about 60 bytes in every commit: with eight of them, one batch of ten attributes that is published alone
-takes 1.96 kB in addition to its values. Every file states all of them that can be stated: where a column of a file has
-none, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
+A column takes about 60 bytes in every commit. With eight columns, one batch of ten attributes that is published alone
+takes 1.96 kB in addition to its values. Every file states all edges that can be stated: if a file has none for a
+column, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
 """
 
 
@@ -65,8 +65,8 @@ def write_file(
 
     `schema`: the table's columns without those it is partitioned by. `apart`: a column of which rows with different
     values, that come one after the other, share no row group. `as_they_come`: nor do rows of two of the tables.
-    `keys`: columns by which rows are stored if the first row group takes fewer bytes then (`best_layout`), or, if
-    `order_stays`, in any case: rows that are put into another file take the same bytes there.
+    `keys`: columns by which rows are stored if the first row group takes fewer bytes then (`best_layout`). With
+    `order_stays` rows are stored by them in any case, so that a compaction keeps the bytes of the rows.
     """
     size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as Hive does, for readers that take a partition's value from the path
@@ -81,7 +81,7 @@ def write_file(
     first = next(groups, None)
     if first is None:
         return None
-    # one group ahead, unless that would hold two of the largest in memory
+    # read one group ahead, unless two of the largest groups would be in memory
     second = next(groups, None) if first.num_rows < ROWS_IN_A_GROUP else None
     several = second is not None or first.num_rows > size or first.num_rows >= ROWS_IN_A_GROUP
     others = itertools.chain([] if second is None else [second], groups)
@@ -92,7 +92,7 @@ def write_file(
             with encoder(sink, schema, encodings, several, footers, chosen) as writer:
                 for group in itertools.chain([first], others):
                     log.add(group)
-                    # rows change places within their row group alone, so that its edges of `seq` stay what they were
+                    # rows move only within their row group, so that its edges of `seq` do not change
                     for at in range(0, group.num_rows, size):
                         part = group.slice(at, size)
                         writer.write_table(by_key(part, chosen) if chosen else part, row_group_size=size)
@@ -149,11 +149,11 @@ def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 class LogStatistics:
-    """What a table's log states of a file: rows, and by column nulls and the smallest and largest value.
+    """The statistics of a file for the table's log: its rows, and by column nulls and the smallest and largest value.
 
-    The values come from the columns as they are written. Nothing is stated of bytes and of nested columns, and no
-    smallest or largest value of a column with NaN: Spark sorts it after every number, pyarrow does not. Infinities are
-    spelled as Delta's own writer does.
+    They are computed from the columns as these are written. Binary and nested columns have no statistics. A column with
+    NaN has no smallest and largest value, because Spark sorts NaN after every number and pyarrow does not. Infinities
+    are spelled as Delta's own writer spells them.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -161,7 +161,7 @@ class LogStatistics:
         first = list(schema)[:INDEXED_COLUMNS]
         self._nulls = {field.name: 0 for field in first if _is_indexed(field.type)}
         self._edges: dict[str, tuple[Any, Any] | None] = {}
-        """The smallest and the largest value; None where they cannot be stated. Columns of nulls have no entry."""
+        """The smallest and the largest value; None if they cannot be stated. A column of nulls has no entry."""
 
     def add(self, rows: pa.Table) -> None:
         """Add the rows of a row group."""
@@ -183,13 +183,13 @@ class LogStatistics:
 
 
 def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
-    """Return a file's statistics as the log spells them; a column whose edges it cannot spell has none."""
+    """Return a file's statistics as JSON for the log; without edges that the log cannot spell."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     for name, found in edges.items():
         try:
             smallest, largest = (None, None) if found is None else map(spelled, found, (False, True))
-        except OverflowError:  # the last millisecond that Python has cannot be rounded up
+        except OverflowError:  # the last millisecond of Python's datetime cannot be rounded up
             continue
         if smallest is not None and largest is not None:
             low[name], high[name] = smallest, largest
@@ -202,7 +202,7 @@ def _is_indexed(kind: pa.DataType) -> bool:
 
 
 def _edges(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Return the smallest and the largest value of a column that has one; None where they cannot be stated.
+    """Return the smallest and the largest value of a column that has values; None if they cannot be stated.
 
     >>> _edges(pa.chunked_array([[0.0, -0.0, None]]))
     (-0.0, 0.0)
@@ -225,11 +225,11 @@ def _edges(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     try:
         return found["min"].as_py(), found["max"].as_py()
     except (OverflowError, ValueError):
-        return None  # Python has no such time, for example "until further notice" in the year 294247
+        return None  # beyond Python's datetime, for example "until further notice" in the year 294247
 
 
 def _sorted_as(value: Any) -> Any:
-    """Return a value's key in the order of delta-rs, where -0.0 comes before 0.0."""
+    """Return a sort key with the order of delta-rs, where -0.0 comes before 0.0."""
     return (value, math.copysign(1.0, value)) if isinstance(value, float) else value
 
 

@@ -295,9 +295,7 @@ def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
 
 @pytest.mark.parametrize("minimize", ["error", "bytes"])
 @pytest.mark.parametrize("kept", [0.001, 0.4, 2.0])
-def test_column_that_is_encoded_to_no_more_than_its_synopsis_is_kept_exact(
-    minimize: str, kept: float
-) -> None:
+def test_column_that_takes_at_most_its_synopsis_is_kept_exact(minimize: str, kept: float) -> None:
     """A synopsis does not shrink because Parquet encodes a column well: `a` was trained at 10, 4 and 2 bytes."""
     channel = replace(CHANNEL, minimize=minimize)
     found = load({"a": (kept, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
@@ -308,7 +306,7 @@ def test_column_that_is_encoded_to_no_more_than_its_synopsis_is_kept_exact(
 
 @pytest.mark.parametrize("minimize", ["error", "bytes"])
 def test_options_that_still_pay_are_scaled_to_the_batch(minimize: str) -> None:
-    """At 3 bytes, less than rounding took in training, the synopsis of 2 is left."""
+    """At 3 bytes the column takes less than rounding did in training, so that only the synopsis of 2 bytes is left."""
     channel = replace(CHANNEL, minimize=minimize)
     found = load({"a": (3.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     offered = choosing(contract(), channel, learned(), found, NAMES).offered["a"]
@@ -321,7 +319,7 @@ def test_options_that_still_pay_are_scaled_to_the_batch(minimize: str) -> None:
     assert [one.bytes_per_tuple for one in offered] == pytest.approx([30.0, 12.0, 6.0])
 
 
-def test_option_that_was_seen_to_take_less_than_in_training_is_offered() -> None:
+def test_option_that_was_measured_smaller_than_in_training_is_offered() -> None:
     narrow = load({"a": (2.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     paid = {"a": {"shed": 0.5, "shed/0": 0.5}}
     offered = choosing(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered["a"]
@@ -331,7 +329,7 @@ def test_option_that_was_seen_to_take_less_than_in_training_is_offered() -> None
     ]
 
 
-def test_text_rule_sheds_its_prefix_whatever_the_synopsis_takes() -> None:
+def test_prefix_rule_sheds_its_prefix_also_if_the_synopsis_is_larger() -> None:
     """`plan: prefix` is the thesis's rule; its synopses stay at the source."""
     found = load({"a": (0.4, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     policy = policy_of(contract(plan="prefix"), CHANNEL, learned(), found, Part(138.0))
@@ -348,7 +346,7 @@ def test_text_rule_sheds_its_prefix_whatever_the_synopsis_takes() -> None:
 def test_dominated_option_is_never_chosen(
     kept: float, others: list[tuple[float, float]], minimize: str, synopsis: str, room: float
 ) -> None:
-    """Nothing is chosen if something else puts no more on the channel, has no more error and takes no more bytes."""
+    """No option is chosen if another one sends no more, has no more error and takes no more bytes in total."""
     every = [Option("a", "keep", kept)]
     for at, (size, error) in enumerate(sorted(others, key=lambda one: one[1])):
         every.append(

@@ -4,7 +4,8 @@ At the same bound (E of `ERROR_PCT` for every quantity, codes exact) each takes 
 same mean error ours takes the coarsest precision within `MEAN_ERROR_PCT`, and a rival's bound is searched, within E,
 until its mean error is ours. Training tuples and later ones apart; ratios are of later tuples, all measures summed.
 
-At every precision, from exact to E, ours is what a plan takes (kept, rounded or shed), and a rival has our mean error.
+At every precision from exact to E, our bytes are those of a plan that keeps, rounds or sheds each measure. Each rival
+gets the mean error that this plan has.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ CURVE = (0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 1.5, ERROR_PCT)
 ABSOLUTE = "absolute_bound"
 ANY = "any_precision"
 LEAST_VALUES = 10_000
-"""Streams with fewer values have no part in the largest ratio at any precision: headers decide there."""
+"""Streams with fewer values do not count in the largest ratio at any precision: headers take most of their bytes."""
 _Row = tuple[Any, ...]
 
 
@@ -121,8 +122,8 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         "Bytes of a plan over a compressor's, at every precision",
         ("stream", *(f"{_mark(mark)}: over {name}" for name in COMPRESSORS for mark in CURVE)),
         precisions,
-        ["Every measure kept, rounded or shed, whatever took the fewest bytes in training within a mean error; a rival "
-         f"has our mean error, at {ERROR_PCT:g} % its bound. Streams of {LEAST_VALUES:,} values and more."],
+        ["Each measure has the treatment that took the fewest bytes in training within a mean error. A rival gets the "
+         f"same mean error, or the bound itself at {ERROR_PCT:g} %. Streams of {LEAST_VALUES:,} values and more."],
     )  # fmt: skip
     book.table(
         "Bounds in an attribute's own unit, predictors by key, and models",
@@ -202,9 +203,10 @@ def _by_column(
 def at_every_precision(
     trained: Trained, frame: Frame
 ) -> tuple[dict[float, dict[str, tuple[float, float]]], int]:
-    """Return (mean error in %, bytes) of all measures by contestant, for each mean error of `CURVE`; and violations.
+    """Return (mean error in %, bytes) of all measures by contestant for each mean error of `CURVE`, and violations.
 
-    Ours is what a plan takes within a mean error, a rival's mean error is ours; at E it takes what it takes at E.
+    Our plan stays within the mean error, and each rival gets the mean error that the plan has. At E a rival gets the
+    bound E instead.
     """
     found: dict[float, dict[str, tuple[float, float]]] = {}
     violations = 0
@@ -232,7 +234,7 @@ def at_every_precision(
 def over_rivals(
     sample: Sample, points: Mapping[float, Mapping[str, tuple[float, float]]]
 ) -> dict[str, float]:
-    """Return our bytes over each rival's at every precision, of a stream that has enough values."""
+    """Return the ratio of our bytes to each rival's at every precision, for a stream that has enough values."""
     if sample.rows.num_rows * len(sample.measures) < LEAST_VALUES:
         return {}
     return {
@@ -265,7 +267,7 @@ def _show(book: Book, curves: Mapping[str, Mapping[str, list[tuple[float, float]
             for name, points in found.items()
         ],
         [
-            "A point: every measure in the fewest bytes within a mean error. Rounding counts wire bytes of Parquet."
+            "Each point has all measures in the fewest bytes within a mean error. Rounding counts bytes of Parquet."
         ],
     )
     for stream, found in curves.items():

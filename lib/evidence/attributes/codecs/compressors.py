@@ -3,9 +3,11 @@
 * `sz3` (Liang et al. 2023): the logarithms of the magnitudes with an absolute bound of ln(1 + E), by its default
   (interpolation or Lorenzo), by Lorenzo with regression, and without predicting;
 * `pcodec`: logarithms on even steps of 2 ln(1 + E), as whole numbers, at its highest level.
-Or the values themselves, with their signs and zeros (scaled to whole numbers where they have decimals; SZ3 within
-half), which is smaller where a column has fewer values than the bound allows, and is asked for where nothing may be
-lost.
+
+Both also compress the values themselves, with their signs and zeros. Values with decimals are scaled to whole numbers,
+and SZ3 keeps these within half a unit. This is smaller if a column has fewer values than the bound allows. It is the
+only choice if nothing may be lost.
+
 Both take the column in the order of arrival or key by key (the key travels, so the order costs nothing), whichever
 is smaller. What is no magnitude (null, NaN, zero, the sign, infinities) is one code per row, compressed with zstd. All
 that decoding needs is counted. Whoever reads may round what comes back to the column's decimals: the smaller mean
@@ -151,7 +153,7 @@ def pcodec_bytes(values: np.ndarray) -> int:
 
 
 def _exactly(name: str, column: Column) -> Compressed | None:
-    """Return a column as it is: whole numbers or floats with their signs, and a code a row if there are nulls."""
+    """Return the exact column: whole numbers or floats with their signs, and one code per row if there are nulls."""
     values, floats = column.values[column.valid], column.values[column.valid].astype(np.float64)
     decimals = None
     if bool((np.isfinite(floats) & (np.abs(floats) < _LARGEST_WHOLE)).all()):

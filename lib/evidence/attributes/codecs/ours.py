@@ -137,9 +137,10 @@ def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> di
 
 
 def planned_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
-    """Return every measure as a plan has it within a mean error: kept, rounded or shed, whatever takes fewest bytes.
+    """Return each measure within a mean error in the treatment with the fewest bytes: kept, rounded or shed.
 
-    By what training measured, as in the product: a column that is encoded to less than its synopsis is kept exact.
+    The bytes are those that training measured, as in the product: a column that takes fewer bytes than its synopsis is
+    kept exact.
     """
     found = {}
     for name in trained.order:

@@ -1,7 +1,8 @@
 """The columns `<attribute>__bound_pct` and `<attribute>__bound`: the bound of each value.
 
-Null: the value is exact. A number: the value was rounded, or shed and recovered. It is within that many per cent of the
-truth (`__bound_pct`), or within that distance in the attribute's own unit (`__bound`). NaN in `__bound_pct`: the value
+Null: the value is exact. It equals the one at the source; of a value that was shed, -0.0 comes back as 0.0, and every
+NaN as one NaN. A number: the value was rounded, or shed and recovered. It is within that many per cent of the truth
+(`__bound_pct`), or within that distance in the attribute's own unit (`__bound`). NaN in `__bound_pct`: the value
 is within `__bound`; no relative bound holds, because the value is not larger than `__bound`. Infinity in `__bound_pct`:
 the value is null because it was shed and is absent. Nothing else is infinite.
 """

@@ -91,14 +91,14 @@ def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
     )
 
 
-def pays(option: Option, width_bytes: float) -> bool:
-    """Return whether an option took fewer bytes when it was measured than the column takes as it is.
+def saves_bytes(option: Option, width_bytes: float) -> bool:
+    """Return whether an option took fewer bytes, when it was measured, than the exact column takes now.
 
-    `scaled` expects all options to shrink with the column. A synopsis does not if the column shrinks because Parquet
-    encodes this batch well (a constant, a counter).
+    `scaled` assumes that all options shrink with the column. A synopsis does not shrink if the column is small because
+    Parquet encodes this batch well (a constant, a counter).
 
     >>> trained = Option("temp", "shed", 0.0, 0.5)
-    >>> [pays(trained, width) for width in (2.0, 0.5, 0.01)]
+    >>> [saves_bytes(trained, width) for width in (2.0, 0.5, 0.01)]
     [True, False, False]
     """
     return option.way == "keep" or option.bytes_per_tuple < width_bytes

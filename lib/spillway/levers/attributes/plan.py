@@ -25,8 +25,8 @@ from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
 AROUND_SENT_BYTES = 2_000
-"""Bytes that a file of sent synopses and its log entry are taken to have in addition to the synopses, until a draft has
-measured them."""
+"""First estimate of the bytes that a file of sent synopses and its log entry take in addition to the synopses. A draft
+then measures them."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
 """What a batch's bytes came to over what was planned is believed within these."""
 LEAST_DIVIDED = 0.9
@@ -200,9 +200,9 @@ class AttributePlan(Plan):
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
     def takes_too_much(self, drafted: Drafted) -> bool:
-        """Return whether a synopsis that was sent, or a rounded column, takes no fewer bytes than the column itself.
+        """Return whether a sent synopsis or a rounded column takes at least the bytes of the exact column.
 
-        An attribute whose tuples are not all treated alike is left to the next plan, which knows what it took.
+        If tuples of an attribute have different treatments, the attribute is ignored: the next plan knows its bytes.
         """
         batch = drafted.batch
         load = self.work.loads[batch.batch]
@@ -228,13 +228,13 @@ class AttributePlan(Plan):
             return True
         return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
 
-    def lost_of(self, batch: int) -> float:
+    def loss_of(self, batch: int) -> float:
         return self.lost[batch]
 
-    def leaves_absent(self, batch: int) -> bool:
+    def leaves_values_absent(self, batch: int) -> bool:
         return any(way.way == "shed" and not way.sent for run in self.runs[batch] for way in run.ways)
 
-    def mixed(self, finer: Plan, share: float) -> AttributePlan | None:
+    def mix(self, finer: Plan, share: float) -> AttributePlan | None:
         assert isinstance(finer, AttributePlan)
         able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
         if not able or not any(finer.lost[number] < lost for number, lost in self.lost.items()):
@@ -248,14 +248,14 @@ class AttributePlan(Plan):
             lost = share * finer.lost[batch.batch] + (1.0 - share) * self.lost[batch.batch]
             first = [replace(run, to_seq=min(run.to_seq, cut - 1)) for run in better if run.from_seq < cut]
             rest = [
-                # windows and what was found on them are counted once
+                # windows, evaluations and hits count once, in the first part
                 replace(run, from_seq=cut, windows=0, evaluations=0, hits=min(run.hits, 0))
                 if run.from_seq < cut
                 else run
                 for run in mine
                 if run.to_seq >= cut
             ]
-            text = f"{share:.0%} of the tuples finer, to use what is left"
+            text = f"{share:.0%} of the tuples finer, to use the remaining capacity"
             found.runs[batch.batch] = [
                 replace(run, reason=f"{mine[-1].reason}; {text}", loss=lost) for run in [*first, *rest]
             ]

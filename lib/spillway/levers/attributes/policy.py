@@ -16,7 +16,7 @@ from spillway.levers.attributes.capacity.fit import fit
 from spillway.levers.attributes.capacity.paid import DIVIDED, UNTRIED_DIVIDED, Paid, corrected, hoped
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.loss import ABSENT, place_weights
-from spillway.levers.attributes.option import Option, options_of, pays, scaled
+from spillway.levers.attributes.option import Option, options_of, saves_bytes, scaled
 from spillway.levers.attributes.planner import Consequence, Policy
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
@@ -52,7 +52,7 @@ class Choosing:
     paid: Paid = field(default_factory=dict)
     """What was seen of them, by which they are corrected."""
     trained: OptionsByName = field(default_factory=dict)
-    """The options as training measured them, before they were corrected; empty: they were not corrected."""
+    """The options as training measured them, before corrections; empty: there were no corrections."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
         """What a per cent of error of each attribute weighs: priority x place / number of measures.
@@ -84,9 +84,9 @@ class Choosing:
 
     @property
     def offered(self) -> dict[str, list[Option]]:
-        """Return the options to choose among, for the widths that the batch's columns have.
+        """Return the options to choose among, for the column widths of the batch.
 
-        An option that took no less than the column takes now, in training and by what was seen since, is not offered.
+        An option is left out if it took at least the bytes of the exact column, both in training and as measured since.
         """
         found = {}
         for name, measured in self.measured.items():
@@ -95,7 +95,7 @@ class Choosing:
             found[name] = [
                 one
                 for one, now, then in zip(measured, self.options[name], before, strict=True)
-                if pays(now, width) or pays(then, width)
+                if saves_bytes(now, width) or saves_bytes(then, width)
             ]
         return found
 
@@ -191,10 +191,10 @@ def own_settings(contract: StreamContract) -> AttributeSettings:
 
 
 def with_fewest_bytes(contract: StreamContract, exact: bool) -> StreamContract:
-    """Return the contract with every synopsis sent; `exact`: and with a bound of 0 for every attribute.
+    """Return the contract with every synopsis sent; with `exact`, also with a bound of 0 for every attribute.
 
-    On a channel with `minimize: bytes` each measure is then kept, rounded or shed, whatever crosses in the fewest
-    bytes. The treatments stay those that the contract allows.
+    On a channel with `minimize: bytes` each measure then gets the treatment, of those that the contract allows, that
+    sends the fewest bytes.
     """
     settings = replace(own_settings(contract), synopsis="send", plan="least_loss", fit="bits")
     attributes = contract.attributes

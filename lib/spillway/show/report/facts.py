@@ -35,7 +35,7 @@ class StreamFacts:
     certificates: tuple[Row, ...]
     pictures: tuple[Picture, ...]
     comparison: Comparison | None = None
-    """A batch next to files of lossless compressors, if somebody measured it."""
+    """A batch next to files of lossless compressors, if `spillway plan --compare` measured it."""
 
     @property
     def sent(self) -> list[Row]:

@@ -109,14 +109,14 @@ def test_the_first_precision_is_exact_and_each_next_one_trades_error_for_bytes(t
 
 
 def departures(rows=4000, keys=40, seed=3):
-    """Times that rise slowly from row to row, whatever the key; few of them twice."""
+    """Times that rise slowly from row to row across all keys; few of them occur twice."""
     rng = np.random.default_rng(seed)
     times = np.cumsum(rng.integers(0, 80, rows)) + 500
     return Frame(np.arange(rows), rng.integers(0, keys, rows), {"time": Column.integer(times)})
 
 
 def cents(rows=4000, keys=4, seed=3, finer_share=0.0):
-    """Prices in cents; some of them in hundredths of a cent."""
+    """Prices in cents, and some in hundredths of a cent."""
     rng = np.random.default_rng(seed)
     close = np.exp(np.cumsum(rng.normal(0, 0.02, (rows // keys, keys)), 0)) * [20.0, 90.0, 40.0, 55.0]
     prices = np.round(close.ravel(), 2)
@@ -127,7 +127,7 @@ def cents(rows=4000, keys=4, seed=3, finer_share=0.0):
 
 @pytest.mark.parametrize(("name", "frame"), [("time", departures()), ("close", cents(finer_share=0.03))])
 def test_exact_synopsis_is_the_smaller_of_steps_and_whole_values(name, frame):
-    """Estimates once took whole values for cheap where each key's value lies far from the one before."""
+    """Estimates were once too low for whole values if consecutive values of a key are far apart."""
     for bound in (0.0, 4.5):
         result = train_attributes(frame, {name: bound})[name]
         chosen = measure(result.model, frame, precision=0).packed_bytes
@@ -144,7 +144,7 @@ def test_few_values_of_a_finer_unit_do_not_make_the_steps_of_all_finer():
         ]
         for share in (0.0, 0.03)
     )
-    # 3 % whole values of 20 bits and what tells them from steps; steps of a hundredth of a cent took 6.6 bits more
+    # 3 % of the values are stored whole, in 20 bits; steps of a hundredth of a cent took 6.6 bits more for all
     assert (mixed.bytes_per_tuple - plain.bytes_per_tuple) * 8 < 0.03 * 32 + 0.3
 
 
@@ -154,7 +154,7 @@ def test_few_values_of_a_finer_unit_do_not_make_the_steps_of_all_finer():
     ids=["counter", "slow", "constant"],
 )
 def test_rounding_is_offered_only_where_it_beats_the_best_lossless_encoding(values):
-    """DELTA_BINARY_PACKED takes next to nothing for these, and rounding breaks their even differences."""
+    """DELTA_BINARY_PACKED takes almost no bytes for these values, and rounding breaks their even differences."""
     frame = Frame(np.arange(4000), np.arange(4000) % 4, {"count": Column.integer(values)})
     trained = train_attributes(frame, {"count": 4.5})["count"]
     (kept,) = options_of(trained.options, "keep")

@@ -9,6 +9,8 @@ violation by rounding alone. A value stands for another within both limits.
 
 - zero stands for zero alone: sv = 0 has infinite error unless mv = 0, and so has mv = 0 unless sv = 0, at any limit
   (ours; by the text a stored zero is off by 100 % from every value, and at E = 100 stands for all of them);
+- 0.0 and -0.0 stand for each other, with error 0: at a bound of 0 a value that was shed has its number, not its sign
+  of zero;
 - NaN, +inf and -inf have error 0 when given back as they are, else infinity;
 - integers are told apart exactly (no overflow, no float64 rounding of the difference). What is beyond 2^53 on the way
   to float64 is rounded *against* the value, the difference up and |sv| down, by 2048 at most: in doubt strict.

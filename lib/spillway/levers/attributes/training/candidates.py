@@ -28,20 +28,21 @@ from spillway.levers.attributes.synopsis.walking import same_key_before
 LONGEST_SEASON = 200
 LEAST_DIVISOR = 5
 MOST_ZEROS, MOST_DECIMALS = 6, 6
-"""Units between a million and a millionth are tried."""
+"""Units from a million down to a millionth are tried."""
 USUAL_SHARE = 0.5
-"""A unit is usual if this share of the values are multiples of it."""
+"""A unit is usual if at least this share of the values are multiples of it."""
 NEAR_STEPS, LARGEST_POWER_OF_TWO = 15, 25
 WHOLE = 2 * (NEAR_STEPS + 1 + LARGEST_POWER_OF_TWO - 4) + 3
 SYMBOLS = WHOLE + 1
-"""What an estimate tells apart: each step up to the first, larger ones by their power of two, and whole values."""
+"""Number of symbols of the estimate: no entry, each step up to `NEAR_STEPS`, larger steps by power of two, and whole
+values."""
 _RATES = (0.4, 0.1, 0.03)
 AIMS = (1.0, 0.7, 0.45, 0.3, 0.2, 0.13, 0.08, 0.045, 0.025, 0.012)
-"""Shares of the bound. The finest has about a hundredth of the error, so that a small shortfall costs little error."""
+"""Shares of the bound. The finest has about 1 % of the bound's error, so that a small shortfall adds little error."""
 WIDTHS = (2.0, 1.5, 1.0)
-"""Steps over the aim. Of values that move slowly, a step of twice the aim lands as far off on the other side."""
+"""Step widths as multiples of the aim. If values move slowly, a step of twice the aim overshoots by the whole aim."""
 STEPS = tuple((aim, width) for width in WIDTHS for aim in AIMS if width == 2.0 or aim > 0.1)
-"""Aims and widths that are tried. Against the finest aims few values move slowly."""
+"""Aims and widths that are tried. At the finest aims few values move slowly, so one width is enough."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Lattice:
 
 @njit(cache=True)
 def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
-    """Count how often each symbol follows each pair (kind of the key's one before, kind of the row's one before)."""
+    """Count how often each symbol follows each pair of kinds: of the key's symbol before, and of the row before."""
     counts = np.zeros((16, SYMBOLS), np.int64)
     before = np.zeros(key.max() + 1, np.int64)
     beside = 0
@@ -78,8 +79,8 @@ def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
 def estimated_bytes(frame: Frame, result: Shed) -> int:
     """About what a block would take, without coding it: the entropy of what happens at each row.
 
-    Symbols are "no entry", the steps from -15 to 15, larger steps by sign and power of two, and "whole value". The bits
-    below the power of two and whole values are charged by size.
+    Symbols are "no entry", the steps from -15 to 15, larger steps by sign and power of two, and "whole value". The
+    lower bits of larger steps and the bits of whole values are added by size.
     """
     if not len(frame):
         return 0
@@ -102,9 +103,9 @@ def estimated_bytes(frame: Frame, result: Shed) -> int:
 
 
 def _bits_of_wholes(column: Column, key: np.ndarray) -> float:
-    """Estimate whole values as places in a list where there are few different ones, else as differences.
+    """Estimate the bits of whole values: as places in a list if few are different, else as differences.
 
-    A difference is to the key's whole value before, as the coder has it (`packing.entry_coder`).
+    As in the coder (`packing.entry_coder`), a difference is taken to the whole value before of the same key.
     """
     known = column.valid & np.isfinite(column.values)
     values = column.values[known]
@@ -113,7 +114,7 @@ def _bits_of_wholes(column: Column, key: np.ndarray) -> float:
         return len(values) * (1.0 + float(np.log2(1 + distinct)))
     wholes = WholeForm.of(column.kind, values).wholes(values).astype(np.float64)
     before = same_key_before(key[known])
-    # a key's first is coded against the newest of any key
+    # the first whole value of a key is coded against the newest one of any key
     before = np.where(before >= 0, before, np.arange(-1, len(before) - 1))
     then = np.where(before >= 0, wholes[np.maximum(before, 0)], 0.0)
     return float(np.log2(1.0 + np.abs(wholes - then)).sum()) + 2.0 * len(wholes)
@@ -142,7 +143,7 @@ def lattices_of(
 
 
 def _exact_lattices(column: Column, unit: float) -> list[Lattice]:
-    """Return steps of the unit that all values have, steps of the unit that most of them have, and whole values."""
+    """Return the exact precisions: steps of the unit of all values, steps of the usual unit, and whole values."""
     units = dict.fromkeys([unit, usual_unit(column), 0.0])
     return [Lattice(0.0, 0.0, one) for one in units]
 
@@ -150,8 +151,8 @@ def _exact_lattices(column: Column, unit: float) -> list[Lattice]:
 def _even_lattices(error_pct: float, column: Column, decimals: int | None, error: float) -> list[Lattice]:
     """Return precisions of even steps, as multiples of the unit of the values.
 
-    Steps of twice the aim leave no value farther from one than the aim, except those near zero, which may not become
-    zero. The first step of one aim is near enough to all of them.
+    If steps are twice the aim wide, every value is within the aim of a step. Values near zero are an exception, because
+    they may not become zero. If steps are one aim wide, the first step is near enough to these.
 
     >>> _even_lattices(math.inf, Column.real([1.5, 2.1]), 1, 0.07)[0]
     Lattice(aim_pct=None, step_pct=0.0, unit=0.1, aim=0.07)
@@ -189,10 +190,10 @@ def unit_of(column: Column, decimals: int | None) -> float:
 
 
 def usual_unit(column: Column) -> float:
-    """Return the largest power of ten that most values are multiples of, 0 when there is none.
+    """Return the largest power of ten that most values are multiples of; 0 if there is none.
 
-    Prices are in cents, and a few of them in hundredths of a cent: steps of cents take six bits less, and the few
-    others are stored whole.
+    Example: most prices are in cents, a few in hundredths of a cent. Steps of cents take six bits less, and the few
+    other prices are stored whole.
 
     >>> usual_unit(Column.real([1.25, 3.5, 2.75, 8.01, 1.0625])), usual_unit(Column.real([1 / 3, 1 / 7]))
     (0.01, 0.0)

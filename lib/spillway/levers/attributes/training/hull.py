@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 MOST = 10
-"""Number of precisions that an attribute keeps."""
+"""The most precisions that an attribute keeps."""
 
 
 def on_the_hull(points: Sequence[tuple[float, float]]) -> list[int]:

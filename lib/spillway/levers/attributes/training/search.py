@@ -44,9 +44,9 @@ PROOF_ROWS = 20_000
 MOST_FALLBACKS = 4
 BLENDED = 4
 PROVED = 12
-"""Number of precisions that are packed over all training rows."""
+"""The most precisions that are packed over all training rows."""
 COMPARED = 5
-"""Number of precisions that are packed to compare sets of predictors."""
+"""The most precisions that are packed to compare sets of predictors."""
 _PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
 _ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05, 0.02, 0.008)
 WORTH_IT = 0.03  # of the bytes of last: less is chance
@@ -189,9 +189,9 @@ class ModelSearch:
     def _smallest_exact(
         self, predictors: tuple[Predictor, ...], blend: bool, lattices: Sequence[Lattice], finest: Precision
     ) -> Precision:
-        """Return the exact precision whose synopsis is the smallest when it is packed; `finest` if that is not exact.
+        """Return the exact precision whose packed synopsis is the smallest; if `finest` is not exact, `finest`.
 
-        Estimates of steps and of whole values are not equally good, so these are measured.
+        The sizes are measured, because estimates are less accurate for whole values than for steps.
         """
         if min(_bound_of(self.start, finest)):
             return finest
@@ -206,7 +206,7 @@ class ModelSearch:
     def _packed_height(
         self, predictors: tuple[Predictor, ...], blend: bool, curve: Sequence[tuple[Precision, float]]
     ) -> float:
-        """Return the height of a curve as it is packed: estimates are too coarse to compare sets of predictors by."""
+        """Return the height of a curve by packed sizes: estimates are too coarse to compare sets of predictors."""
         places = thinned(range(len(curve)), [size for _, size in curve], most=COMPARED)
         points = []
         for precision in (curve[place][0] for place in places):
