@@ -11,7 +11,7 @@ import io
 import json
 import math
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -89,8 +89,11 @@ WATCHED: dict[str, Any] = {
 }
 
 
-def sites(first: int, count: int) -> list[dict[str, Any]]:
-    """The tuples `first..first + count - 1` of the stream, each a function of its ordinal alone."""
+def sites(first: int, count: int, turns_of_sky: int = 5) -> list[dict[str, Any]]:
+    """Return the tuples `first..first + count - 1` of the stream, each a function of its ordinal alone.
+
+    A site's text stays the same for `turns_of_sky` tuples.
+    """
     rows = []
     for i in range(first, first + count):
         turn, site = divmod(i, 6)
@@ -102,7 +105,7 @@ def sites(first: int, count: int) -> list[dict[str, Any]]:
                 "temp": None if i % 41 == 40 else temp,
                 "level": None if i % 41 == 40 else round(temp * 1.8 + 32, 3),
                 "pulses": None if i % 97 == 96 else 400 + 20 * (site % 3) + (i // 30) % 7,
-                "sky": ("clear", "rain", 'söft "snow", ☃', "")[(turn // 5 + site) % 4],
+                "sky": ("clear", "rain", 'söft "snow", ☃', "")[(turn // turns_of_sky + site) % 4],
             }
         )
     return rows
@@ -281,15 +284,18 @@ def day(number: int) -> date:
     return FIRST_DAY + timedelta(days=number)
 
 
-def brought_through(engine: Engine, folder: Path) -> World:
-    """One lake for tests that only read: taken in, trained, shed in two runs, recovered and validated.
+def brought_through(
+    engine: Engine,
+    folder: Path,
+    streams: Sequence[Mapping[str, Any]] = (SITES, METERS, WATCHED),
+    capacity: str = "12 kbps",
+    sites: Callable[[int, int], list[dict[str, Any]]] = sites,
+) -> World:
+    """Return a lake for tests that only read: taken in, trained, shed in two runs, recovered and validated.
 
-    Whoever changes it works on a `copy`.
+    A test that changes it works on a `copy`. `sites` makes the tuples of the streams `sites` and `watched`.
     """
-    return _bring_through(World.begin(engine, folder, SITES, METERS, WATCHED))
-
-
-def _bring_through(world: World) -> World:
+    world = World.begin(engine, folder, *streams, capacity=capacity)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
     world.deliver("watched/2020-01-01/a.parquet", parquet_bytes(sites(0, 300)))

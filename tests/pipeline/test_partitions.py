@@ -209,6 +209,7 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
             monkeypatch.setattr(parsing, "TASK_BYTES", 1)
             for module in (drafting, recovering):
                 monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
+            monkeypatch.setattr(drafting, "MOST_ROWS", 1)
         here, there = (
             whole_way(landed, one, tmp_path / tasks / name)
             for name, one in (("here", InProcess()), ("there", engine))

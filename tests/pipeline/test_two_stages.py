@@ -17,8 +17,8 @@ from spillway.pipeline.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
 CHANNELS = {
-    "narrow": {"capacity": "21 kbps", "into": "trunk", "divide_by": "proportional"},
-    "trunk": {"capacity": "16 kbps", "divide_by": "proportional"},
+    "narrow": {"capacity": "12 kbps", "into": "trunk", "divide_by": "proportional"},
+    "trunk": {"capacity": "7 kbps", "divide_by": "proportional"},
 }
 
 
@@ -36,7 +36,7 @@ def joined(world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     Path(found.settings.schemas, "channels.yaml").write_text(yaml.safe_dump({"channels": CHANNELS}))
     found.contracts = load_contracts(found.settings.schemas)
     found.deliver("sites/2020-01-04/e.json", json_lines(sites(710, 300)))
-    found.deliver("meters/2020-01-04/c.csv", csv_lines(meters(440, 200)))
+    found.deliver("meters/2020-01-04/c.csv", csv_lines(meters(440, 800)))
     assert {batch.status for batch in found.shed("trunk")} == {DONE}
     found.validate("sites", "meters")
     return found
@@ -71,7 +71,7 @@ def test_what_is_sent_fits_both_channels(joined: World) -> None:
         rate = line["bytes_kept"] * 8 / 1000 / batch.seconds_covered
         assert rate <= min(batch.capacity_kbps, batch.trunk_kbps)
         sent += rate
-    assert sent <= 16
+    assert sent <= joined.contracts.channels["trunk"].capacity_kbps
 
 
 @STREAMS
