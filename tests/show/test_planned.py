@@ -86,7 +86,7 @@ def test_a_wider_channel_loses_less_until_nothing_is_touched(
 def test_what_the_destination_would_have_is_within_the_bound_or_absent(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (one,) = document(capsys, "plan", "sites", "--capacity", "13 kbps")["streams"]
+    (one,) = document(capsys, "plan", "sites", "--capacity", "11 kbps")["streams"]
     assert one["fixed_bytes"] > 0
     figures = {figure["attribute"]: figure for figure in one["overview"]["attributes"]}
     touched = [name for name, figure in figures.items() if figure["rounded"] or figure["shed"]]
