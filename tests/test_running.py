@@ -124,7 +124,7 @@ def test_a_run_ends_with_its_result(
     assert main(["run", "--stream", "sites"]) == 0
     shown = capsys.readouterr().out
     assert "none missing" in shown
-    assert "narrow, 16 kbps" in shown
+    assert "narrow, 12 kbps" in shown
     assert "meters" not in shown[shown.index("none missing") :]
 
     def breaks(*_: Any) -> Any:

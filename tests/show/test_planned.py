@@ -51,7 +51,7 @@ def test_it_says_what_would_be_done_and_writes_nothing(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = digests(at_home.folder)
-    code, text = told(capsys, "plan", "sites", "--capacity", "24 kbps")
+    code, text = told(capsys, "plan", "sites", "--capacity", "13 kbps")
     assert digests(at_home.folder) == before
     assert code == 0, text
     said = " ".join(text.split())
@@ -75,7 +75,7 @@ def test_a_wider_channel_loses_less_until_nothing_is_touched(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     losses = []
-    for capacity in ("6 kbps", "22 kbps", "200 kbps"):
+    for capacity in ("6 kbps", "13 kbps", "200 kbps"):
         (one,) = document(capsys, "plan", "sites", "--capacity", capacity)["streams"]
         losses.append(one["loss_pct"])
     assert losses[0] > losses[1] > losses[2] == 0.0
@@ -86,7 +86,7 @@ def test_a_wider_channel_loses_less_until_nothing_is_touched(
 def test_what_the_destination_would_have_is_within_the_bound_or_absent(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (one,) = document(capsys, "plan", "sites", "--capacity", "24 kbps")["streams"]
+    (one,) = document(capsys, "plan", "sites", "--capacity", "11 kbps")["streams"]
     assert one["fixed_bytes"] > 0
     figures = {figure["attribute"]: figure for figure in one["overview"]["attributes"]}
     touched = [name for name, figure in figures.items() if figure["rounded"] or figure["shed"]]

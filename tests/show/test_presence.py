@@ -43,7 +43,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def sifted(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A stream of which rows were dropped for good, validated."""
-    return logged(InProcess(), tmp_path_factory.mktemp("sifted"))
+    return logged(InProcess(), tmp_path_factory.mktemp("sifted"), capacity="4 kbps")
 
 
 def absent_at_the_destination(world: World) -> dict[str, int]:
