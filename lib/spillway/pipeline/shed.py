@@ -14,6 +14,7 @@ and the others are sent.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -302,6 +303,7 @@ def _pinned(
         for batch in group
         if len(group) > 1
     }
+    shares = _pooled(groups, shares)
     for batch in batches:
         if not batch.is_pinned:
             # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
@@ -339,6 +341,23 @@ def _pinned(
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
     now = {batch.batch: batch for batch in [*pinned, *saved]}
     return [now[batch.batch] for batch in pinned]
+
+
+def _pooled(groups: Sequence[Sequence[Batch]], shares: Mapping[int, Part]) -> dict[int, Part]:
+    """Return the parts of batches; those that are first sent together get one rate, of as many bytes in all.
+
+    A quota gives each batch a part of its own. A group is one file, and must fit into all its parts together.
+    """
+    found = dict(shares)
+    for group in (one for one in groups if len(one) > 1 and not one[0].is_pinned):
+        mine = [(shares[batch.batch], batch.seconds_covered or 0.0) for batch in group]
+        if len({part for part, _ in mine}) > 1:
+            own = math.fsum(part.own_kbps * seconds for part, seconds in mine)
+            trunk = [part.trunk_kbps * seconds for part, seconds in mine if part.trunk_kbps is not None]
+            every = seconds_of(group)
+            pooled = Part(own / every, math.fsum(trunk) / every if trunk else None)
+            found |= {batch.batch: pooled for batch in group}
+    return found
 
 
 def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:

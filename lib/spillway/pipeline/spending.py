@@ -7,7 +7,8 @@ still send. So a run that died, or one that brings several days through at once,
 
 For the batches at hand a channel with a quota is then a channel of a rate (`Room` with that capacity), divided and
 pinned as any other is: a rerun does what the first run did. Batches that wait together are given their parts one after
-another, oldest first; those that follow count as expected.
+another, oldest first; those that follow count as expected. Batches that are sent in one file pool their parts when they
+are pinned.
 
 A batch is sent whole if what is left covers it and what is expected of the rest of the period (`Spending.expected`):
 the last earlier day, from the same time of day on, says what today will still offer, and its total is expected of each
