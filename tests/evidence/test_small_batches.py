@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from evidence.attributes.small_batches import (
     DEFAULT,
@@ -18,7 +19,8 @@ from evidence.attributes.small_batches import (
 from spillway.batch import DONE
 
 
-def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [12, pytest.param(DELIVERIES, marks=pytest.mark.long)])
+def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path, files: int) -> None:
     """The quota is the bytes of the day's single file plus 256, for batch numbers and gaps in `seq` between files.
 
     The batches wait for a day (`until_seconds: 86400`), and are one file.
@@ -27,9 +29,9 @@ def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path) ->
     single.day_at_once()
     quarters = street(tmp_path / "quarters", WHOLE_DAY)
     quarters.capacity = f"{single.crossing_bytes() + EXCESS_BYTES} B/day"
-    done = quarters.day_by_quarters()
-    assert [batch.status for batch in done] == [DONE] * DELIVERIES
-    assert {batch.seconds_covered for batch in done} == {900.0}
+    done = quarters.day_in_files(files=files)
+    assert [batch.status for batch in done] == [DONE] * files
+    assert {batch.seconds_covered for batch in done} == {86_400 / files}
     assert len(quarters.tables.at("transmitted", "docks").files(batch_date=done[0].batch_date)) == 1
     assert quarters.lost_pct() == 0.0
     assert quarters.crossing_bytes() <= single.crossing_bytes() + EXCESS_BYTES
@@ -38,14 +40,14 @@ def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path) ->
 def test_a_delivery_costs_at_most_600_fixed_bytes_by_default(tmp_path: Path) -> None:
     """Send ten deliveries as two groups of five; the whole day has groups of the same size."""
     quarters = street(tmp_path, DEFAULT)
-    assert len(quarters.day_by_quarters(10)) == 10
+    assert len(quarters.day_in_files(10)) == 10
     assert quarters.fixed_bytes() / 10 <= 600
     assert quarters.lost_pct() == 0.0
 
 
 def test_a_batch_that_is_sent_alone_costs_at_most_2_kb(tmp_path: Path) -> None:
     alone = street(tmp_path, None)
-    assert len(alone.day_by_quarters(2)) == 2
+    assert len(alone.day_in_files(2)) == 2
     assert round(alone.fixed_bytes() / 2 / 1000, 1) <= 2.0
 
 

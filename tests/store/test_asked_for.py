@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.store.rows_of_tables import FILE, batch, fact
 
-from spillway.batch import DONE, PENDING, PLANNED, Batch
+from spillway.batch import DONE, PENDING, PLANNED, TAKEN_IN, Batch
 from spillway.errors import Refused
 from spillway.levers.attributes.schemes import SCHEMES, state_before
 from spillway.pipeline.facts import newest_facts
@@ -127,4 +127,19 @@ def test_runs_leave_few_files_of_what_is_through_and_touch_nothing_that_waits(la
     settle_batches(tables.now(), "s")
     files = tables.now().at("batches").files()
     assert sorted(file.records for file in files) == [1, 1, MOST_FILES + 2]
+    assert load_batches(tables.now()) == before
+
+
+def test_runs_leave_few_files_of_batches_that_wait_and_none_of_them_holds_one_in_work(lake: Settings) -> None:
+    """A day of small batches may wait to be sent together; each is a row, and every step opens all files."""
+    tables = Tables(lake)
+    saved(tables, [batch(1, status=DONE, rows=3), batch(2, status=TAKEN_IN), batch(3, status=PLANNED)])
+    waiting = [batch(n, status=TAKEN_IN, rows=3) for n in range(4, 4 + MOST_FILES)]
+    saved(tables, waiting[:-1])
+    settle_batches(tables.now(), "s")
+    assert len(tables.now().at("batches").files()) == 3 + MOST_FILES - 1
+    saved(tables, waiting[-1:])
+    before = load_batches(tables)
+    settle_batches(tables.now(), "s")
+    assert sorted(file.records for file in tables.now().at("batches").files()) == [1, 1, 1, MOST_FILES]
     assert load_batches(tables.now()) == before

@@ -153,18 +153,19 @@ class Street:
         self.deliver(SENT_ON, "day.csv", csv_of(readings(SENT_ON)), moment)
         return self.run(moment)
 
-    def day_by_quarters(self, deliveries: int = DELIVERIES) -> list[Batch]:
-        """Bring the first of the day's 96 files through (all of them), a run every 15 minutes, until no batch waits."""
+    def day_in_files(self, deliveries: int | None = None, files: int = DELIVERIES) -> list[Batch]:
+        """Bring the first of the day's files through (all of them), a run for each, until no batch waits."""
         rows = readings(SENT_ON)
-        share = rows.num_rows // DELIVERIES
+        share, every = rows.num_rows // files, timedelta(days=1) / files
+        deliveries = files if deliveries is None else deliveries
         done: list[Batch] = []
         moment = datetime.combine(SENT_ON, time(), UTC)
         for number in range(deliveries):
-            moment += timedelta(minutes=15)
+            moment += every
             self.deliver(SENT_ON, f"{number:02d}.csv", csv_of(rows.slice(number * share, share)), moment)
             done += self.run(moment)
         while len(done) < deliveries and moment < datetime.combine(SENT_ON + timedelta(days=3), time(), UTC):
-            moment += timedelta(minutes=15)
+            moment += every
             done += self.run(moment)
         return done
 
@@ -235,12 +236,12 @@ def small_batches(book: Book) -> dict[str, float]:
         single = street(folder / "single", None)
         single.day_at_once()
         alone = street(folder / "alone", None, destination=True)
-        alone.day_by_quarters(ALONE)
+        alone.day_in_files(ALONE)
         default = street(folder / "default", DEFAULT, destination=True)
-        default.day_by_quarters()
+        default.day_in_files()
         fits = street(folder / "fits", WHOLE_DAY)
         fits.capacity = f"{single.crossing_bytes() + EXCESS_BYTES} B/day"
-        fits.day_by_quarters()
+        fits.day_in_files()
         found = {
             "attributes.small_batches_day_bytes": float(single.crossing_bytes()),
             "attributes.small_batches_excess_bytes": float(fits.crossing_bytes() - single.crossing_bytes()),

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import PENDING, Batch
+from spillway.batch import IN_WORK, PENDING, Batch
 from spillway.errors import ConcurrentRun
 from spillway.store.files import DataFile
 from spillway.store.tables import Between, Table, Tables
@@ -79,18 +79,30 @@ def last_arrival(tables: Tables, stream: str) -> datetime | None:
 
 
 def settle_batches(tables: Tables, stream: str) -> None:
-    """Put the rows of batches that are through into one file, when runs have left many; others come first."""
+    """Put the rows of a stream's batches together when runs have left many small files, apart by what may change.
+
+    Batches before the first pending one are through: their rows become one file. Batches from there on become another
+    one, after the last that a run may be working on: a day of small batches may wait to be sent together.
+    """
     table = tables.at("batches")
-    waiting = table.rows(["batch"], stream=stream, status=PENDING)["batch"].to_pylist()
-    first = min(waiting, default=None)
+    rows = table.rows(["batch", "status"], stream=stream, status=PENDING).to_pylist()
+    first = min((row["batch"] for row in rows), default=None)
+    in_work = max((row["batch"] for row in rows if row["status"] in IN_WORK), default=-1)
 
     def through(file: DataFile) -> bool:
         high = file.high("batch")
         return file.value("stream") == stream and high is not None and (first is None or bool(high < first))
 
-    if sum(through(file) and file.records < MOST_FILES for file in table.files(stream=stream)) >= MOST_FILES:
-        with suppress(ConcurrentRun):
-            compact(table, through)
+    def waits(file: DataFile) -> bool:
+        low = file.low("batch")
+        mine = file.value("stream") == stream and low is not None and first is not None
+        return mine and bool(low >= first and low > in_work)
+
+    for rests in (through, waits):
+        small = [one for one in table.files(stream=stream) if rests(one) and one.records < MOST_FILES]
+        if len(small) >= MOST_FILES:
+            with suppress(ConcurrentRun):
+                compact(table, rests)
 
 
 def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
