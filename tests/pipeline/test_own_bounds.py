@@ -26,7 +26,7 @@ def ships() -> list[dict[str, Any]]:
         {
             "ship": f"s{i % 4}",
             "at": f"2026-01-01T{i // 60 % 24:02}:{i % 60:02}:00Z",
-            "cog": round(6 * math.sin(i / 11) + 0.3 * math.sin(i * 1.7), 1),
+            "cog": round(6 * math.sin(i / 5) + 0.3 * math.sin(i * 1.7), 1),
             "sog": round(10 + math.sin(i / 5), 2),
         }
         for i in range(COUNT)

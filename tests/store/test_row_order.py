@@ -223,6 +223,21 @@ def test_compacted_files_keep_their_order_and_their_bytes(lake: Settings) -> Non
     same(as_sent(tables).sort_by("seq"), pa.concat_tables([again, *batches[1:]]))
 
 
+def test_files_of_alternating_orders_are_put_together_by_order(lake: Settings) -> None:
+    tables = Tables(lake)
+    batches = [(polled, noise)[at % 2](3_000, 3_000 * at, at) for at in (1, 2, 3, 4)]
+    for at, rows in enumerate(batches, 1):
+        table = send(tables.now(), at, rows)
+    assert orders(table) == {1: (), 2: KEYS, 3: (), 4: KEYS}
+    before = [weights(table, number) for number in (1, 2, 3, 4)]
+    assert compact(table, lambda _: True).files_after == 2
+    table = tables.now().at("transmitted", "s")
+    assert orders(table) == {1: (), 2: KEYS}
+    assert [weights(table, number) for number in (1, 2, 3, 4)] == before
+    same(as_sent(tables).sort_by("seq"), pa.concat_tables(batches))
+    assert compact(table, lambda _: True).files_after == 0
+
+
 @pytest.fixture
 def in_both_orders(tmp_path: Path) -> tuple[Table, list[pa.Table]]:
     """A table on a disk with a file by key and one as its rows arrived, and these rows."""

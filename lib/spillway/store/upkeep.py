@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = Fa
             groups.setdefault(file.partition, []).append(file)
     done = Upkept()
     for files in groups.values():
-        for few in (some for one in _bins(table, files) for some in _of_one_order(table, one)):
+        for few in (some for alike in _by_order(table, files) for some in _bins(table, alike)):
             if not dry_run:
                 table.rewrite(few, [_put_together(table, few)])
             done += Upkept(len(few), 1)
@@ -113,14 +113,18 @@ def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
     yield from [few] * (len(few) > 1)
 
 
-def _of_one_order(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Yield runs of files that store rows by the same keys: a compaction does not change the order of rows."""
-    if ARRIVAL not in table.contract.sorted_by:
-        yield list(files)
-        return
-    for _, some in groupby(files, keys_of):
-        few = list(some)
-        yield from [few] * (len(few) > 1)
+def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
+    """Group files by the keys by which they store rows, because a file has one order and rows keep theirs.
+
+    Files of one order need not follow one another. Otherwise batches that alternate between orders stay files of
+    their own, and their number has no bound.
+    """
+    if len(files) < 2 or ARRIVAL not in table.contract.sorted_by:
+        return [list(files)]
+    found: dict[tuple[str, ...], list[DataFile]] = {}
+    for file in files:
+        found.setdefault(keys_of(file), []).append(file)
+    return list(found.values())
 
 
 def _order(table: Table) -> list[str]:
