@@ -60,7 +60,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Any:
         sample = land(folder, "a.csv", rows[:TUPLES])
         contract = folder / "schemas" / "streams" / "sensor.yaml"
         contract.parent.mkdir(parents=True)
-        (folder / "schemas" / "channels.yaml").write_text("channels: {my_link: {capacity: 0.265 bps}}\n")
+        (folder / "schemas" / "channels.yaml").write_text("channels: {my_link: {capacity: 0.1 bps}}\n")
         drafted = ["contracts", "new", str(sample), "--stream", "sensor", "--channel", "my_link"]
         assert main([*drafted, "--output", str(contract)]) == 0
         contract.write_text(contract.read_text().replace("mode: observe", "mode: shed"))
