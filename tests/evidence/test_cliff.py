@@ -15,7 +15,11 @@ QUOTES = Source("q.net", "stock", ("Symbol", "Last Sale", "Net Change", "Share V
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("source", [ROUTERS, WEATHER, QUOTES], ids=lambda one: one.domain)
+@pytest.mark.parametrize(
+    "source",
+    [ROUTERS, *(pytest.param(one, marks=pytest.mark.long) for one in (WEATHER, QUOTES))],
+    ids=lambda one: one.domain,
+)
 def test_loss_is_at_most_twice_the_shortfall_and_one_frame(source: Source, case: str) -> None:
     trial = small_trial(source, CASES[case], f"test-{source.domain}-{case}")
     losses = trial.losses()
