@@ -74,7 +74,7 @@ def logged(
     engine: Engine,
     folder: Path,
     lever: dict[str, Any] | None = None,
-    capacity: str = "8 kbps",
+    capacity: str = "3 kbps",
     **changes: Any,
 ) -> World:
     """Taken in, trained and shed in two batches, recovered and validated."""

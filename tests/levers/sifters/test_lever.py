@@ -28,7 +28,7 @@ from spillway.store.batches import load_batches
 
 
 def shed_world(
-    folder: Path, lever: dict[str, Any] | None = None, capacity: str = "8 kbps", **more: Any
+    folder: Path, lever: dict[str, Any] | None = None, capacity: str = "3 kbps", **more: Any
 ) -> World:
     """As `logged`, but not validated: two batches shed in this process."""
     levers = more.pop("levers", [SIFTERS if lever is None else lever])
@@ -277,7 +277,7 @@ def with_columns(takes: str) -> list[dict[str, Any]]:
 
 def test_columns_come_back_of_the_rows_that_stayed(tmp_path: Path) -> None:
     """Both levers: what the second gives back are the values of the rows that the first handed on."""
-    world = shed_world(tmp_path, levers=with_columns("first"), capacity="6 kbps")
+    world = shed_world(tmp_path, levers=with_columns("first"), capacity="2.5 kbps")
     recover_batches(world.tables.now(), world.engine, world.contracts.streams["logs"], world.batches("logs"))
     raw, back = (world.frame(table, "logs").set_index("seq") for table in ("raw", "recovered"))
     assert 0 < len(back) < len(raw)
@@ -287,7 +287,7 @@ def test_columns_come_back_of_the_rows_that_stayed(tmp_path: Path) -> None:
 
 def test_rows_take_over_what_columns_cannot_fit(tmp_path: Path) -> None:
     """So little room that even without its measures the stream is too large: rows go as far as it takes."""
-    world = shed_world(tmp_path, levers=with_columns("rest"), capacity="2.5 kbps")
+    world = shed_world(tmp_path, levers=with_columns("rest"), capacity="2 kbps")
     rows = [row for row in world.rows("sifters") if row["filter"]]
     assert rows
     assert all("left to others came out too large" in row["reason"] for row in rows)
@@ -298,7 +298,7 @@ def test_rows_take_over_what_columns_cannot_fit(tmp_path: Path) -> None:
 
 
 def test_the_cheaper_of_rows_and_columns_goes_and_says_by_what_figures(tmp_path: Path) -> None:
-    world = shed_world(tmp_path, levers=with_columns("cheaper"), capacity="9 kbps")
+    world = shed_world(tmp_path, levers=with_columns("cheaper"), capacity="3.5 kbps")
     reasons = {row["reason"] for row in world.rows("sifters")}
     said = [reason for reason in reasons if "are cheaper: for the same" in reason]
     assert said

@@ -79,7 +79,7 @@ def test_no_rows_are_no_reason_to_warn() -> None:
 
 
 def test_screen_status_and_report_warn_before_a_row_is_dropped(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever()]}, capacity="8 kbps")
+    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever()]}, capacity="3 kbps")
     world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 1500)))
     run_through(world.tables, world.engine, world.contracts, ["logs"], "run", world.said.append)
 
