@@ -200,14 +200,27 @@ def encoder(
     `keys`: the columns by which the rows of each row group are stored (`by_key`). The footer states them.
     `other`: options of Arrow's writer that replace the constants, for comparisons.
     """
+    shortened, collected = ShortFooterSink(sink, has_row_groups), [] if footers is None else footers
+    with _arrow_writer(
+        shortened, schema, encodings, has_row_groups, metadata_collector=collected, **other
+    ) as writer:
+        yield writer
+        if keys:
+            writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
+        shortened.finish()
+    shortened.close(collected[-1])
+
+
+def _arrow_writer(
+    sink: Any, schema: pa.Schema, encodings: Encodings, has_row_groups: bool = False, **other: Any
+) -> pq.ParquetWriter:
     options: dict[str, Any] = {
         "compression_level": COMPRESSION_LEVEL,
         "data_page_size": PAGE_BYTES,
         "max_rows_per_page": ROWS_IN_A_GROUP,
     }
-    shortened, collected = ShortFooterSink(sink, has_row_groups), [] if footers is None else footers
-    with pq.ParquetWriter(
-        shortened,
+    return pq.ParquetWriter(
+        sink,
         schema,
         compression="zstd",
         use_dictionary=[name for name in schema.names if encodings.get(name, DICTIONARY) == DICTIONARY],
@@ -219,14 +232,8 @@ def encoder(
         write_page_index=has_row_groups,
         # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
         store_schema=False,
-        metadata_collector=collected,
         **options | other,
-    ) as writer:
-        yield writer
-        if keys:
-            writer.add_key_value_metadata({_KEYS: json.dumps(list(keys))})
-        shortened.finish()
-    shortened.close(collected[-1])
+    )
 
 
 def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
@@ -237,10 +244,10 @@ def stored_keys(metadata: pq.FileMetaData) -> tuple[str, ...]:
 
 def widths_of(rows: pa.Table, encodings: Encodings | None = None) -> dict[str, int]:
     """Return the compressed bytes of each column, as a table's file of these rows would have them."""
-    sink = io.BytesIO()
-    with encoder(sink, rows.schema, best_encodings(rows) if encodings is None else encodings) as writer:
+    chosen, footers = best_encodings(rows) if encodings is None else encodings, list[pq.FileMetaData]()
+    with _arrow_writer(pa.MockOutputStream(), rows.schema, chosen, metadata_collector=footers) as writer:
         writer.write_table(rows, row_group_size=ROWS_IN_A_GROUP)
-    return chunk_bytes(pq.ParquetFile(sink).metadata)
+    return chunk_bytes(footers[0])
 
 
 def empty_bytes(schema: pa.Schema) -> int:
