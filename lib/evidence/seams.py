@@ -132,7 +132,7 @@ def readings(seed: int, rate: float) -> list[dict[str, Any]]:
                 "at": at.isoformat(),
                 "code": f"c{int(chance.integers(0, CODES))}",
                 "load": float(chance.integers(0, 100)),
-                "level": round(500.0 + 60.0 * math.sin(number / 40) + float(chance.normal()), 2),
+                "level": round(500.0 + 60.0 * math.sin(number / 40) + float(chance.normal(0.0, 20.0)), 2),
             }
         )
     return rows
@@ -160,7 +160,7 @@ def contract(name: str, levers: Sequence[Row], rate: float, **more: Any) -> dict
             {"name": "at", "type": "timestamp", "role": "order", "nullable": False},
             {"name": "code", "type": "string", "role": "protected"},
             {"name": "load", "type": "double", "role": "protected"},
-            {"name": "level", "type": "double", "error_pct": 5.0},
+            {"name": "level", "type": "double", "error_pct": 1.0},
         ],
         **more,
     }
@@ -490,7 +490,7 @@ def _joined(
 
 # --- the pairs
 
-PLAIN, NARROW, NARROWER = "1 Gbps", "500 bps", "440 bps"
+PLAIN, NARROW, NARROWER = "1 Gbps", "200 bps", "190 bps"
 
 
 def attributes_to_joins(claims: Claims, seeds: int) -> None:

@@ -44,7 +44,8 @@ NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Del
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = trained_and_shed(Source("a.net", "internet", NAMES, 24), cycles=100, seed=2)
+    # at this share rounding is not enough: attributes are shed too
+    made = trained_and_shed(Source("a.net", "internet", NAMES, 24), cycles=100, seed=2, share=0.4)
     yield made
     made.lake.forget()
 

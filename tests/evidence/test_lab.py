@@ -24,7 +24,8 @@ ALL = ("Current_Index", "Response_Time", "Packet_Loss", "Minimum_Delay")
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = trained_and_shed(Source("b.net", "internet", NAMES, 24), cycles=60, seed=4)
+    # at this share rounding is not enough: attributes are shed too
+    made = trained_and_shed(Source("b.net", "internet", NAMES, 24), cycles=60, seed=4, share=0.5)
     yield made
     made.lake.forget()
 

@@ -99,6 +99,24 @@ def test_rows_come_back_in_the_order_in_which_they_arrived(lake: Lake) -> None:
         assert recovered["first"].to_pylist() == raw["first"].to_pylist()
 
 
+def test_batch_that_fits_by_key_is_sent_whole() -> None:
+    """By the bytes of `raw`, where rows lie in the order of arrival, the batch exceeds its share."""
+    wide = landed("1 Gbps")
+    wide.send()
+    (whole,) = ledger_bytes(wide, "visits").values()
+    kbps = 1.005 * whole * 8.0 / 1000.0 / (ROWS / PER_SECOND)
+    (load,) = wide.loads("visits")
+    narrow = landed(f"{kbps} kbps", ways=["keep", "round"])
+    narrow.send()
+    columns = ["seq", "first", "second", "third"]
+    sent = narrow.tables.at("transmitted", "visits").rows(columns).sort_by("seq")
+    raw = narrow.rows("raw", "visits").select(columns)
+    assert load.rate_kbps > kbps
+    assert sent.equals(raw)
+    for made in (wide, narrow):
+        made.forget()
+
+
 def test_a_batch_that_is_sent_again_has_the_same_bytes(lake: Lake) -> None:
     def content() -> bytes:
         (file,) = lake.tables.at("transmitted", "visits").files()

@@ -95,16 +95,18 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     return figures
 
 
-def trained_and_shed(source: Source, cycles: int | None = None, seed: int = 0) -> Lab:
-    """A generated source brought through a channel that takes 72/120 of its rate."""
-    return brought_through(generated(source, cycles, seed))
+def trained_and_shed(
+    source: Source, cycles: int | None = None, seed: int = 0, share: float = CAPACITY_KBPS / RATE_KBPS
+) -> Lab:
+    """Bring a generated source through a channel that takes this share of its rate."""
+    return brought_through(generated(source, cycles, seed), share)
 
 
-def brought_through(made: Generated) -> Lab:
-    """A stream of its own lake, brought through a channel that takes 72/120 of its rate."""
+def brought_through(made: Generated, share: float = CAPACITY_KBPS / RATE_KBPS) -> Lab:
+    """Bring a stream of its own lake through a channel that takes this share of its rate."""
     name = made.contract.stream
     lake = Lake.landed(f"generated-{name}", {name: made.contract}, {name: made.files})
-    kbps = max(load.rate_kbps for load in lake.loads(name)) * CAPACITY_KBPS / RATE_KBPS
+    kbps = max(load.rate_kbps for load in lake.loads(name)) * share
     lake = lake.with_channels({CHANNEL: read_channel(CHANNEL, {"capacity": f"{kbps!r} kbps"})})
     lake.train()
     lake.shed()

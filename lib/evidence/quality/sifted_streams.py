@@ -125,12 +125,16 @@ def meters_lake(
     rate: float = 1.0,
     declared: Mapping[str, Workload] | None = None,
     behind: Sequence[Mapping[str, Any]] = (),
-    capacity: str = "1 Gbps",
+    minimize: str = "error",
 ) -> SiftedLake:
-    """The stream in some batches, brought through; `declared`: queries that are known when it is sifted."""
+    """Bring the stream in some batches through a wide channel.
+
+    `declared`: queries that are known when it is sifted. `minimize`: of the channel; with `bytes`, levers behind the
+    sifter round although everything fits.
+    """
     contract = read_stream(stream_of(sifter, rate, behind))
     files = {"meters": {f"{BEGIN.date()}/0.json": _lines(batches[0])}}
-    wide = {"wide": read_channel("wide", {"capacity": capacity})}
+    wide = {"wide": read_channel("wide", {"capacity": "1 Gbps", "minimize": minimize})}
     lake = Lake.landed(name, {"meters": contract}, files, wide)
     lake = replace(lake, contracts=replace(lake.contracts, queries=dict(declared or {})))
     if contract.levers:

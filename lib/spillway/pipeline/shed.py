@@ -50,6 +50,9 @@ WELL_USED = 0.9
 FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
 """What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
 
+MOST_SAVED_BY_KEY = 0.3
+"""The largest share of a batch's bytes that sending its rows by key is expected to save."""
+
 
 def shed_channel(
     tables: Tables,
@@ -161,10 +164,10 @@ def _shed(
 
 
 def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
-    """Return the load of batches that are sent together: for each batch, the mean of the group.
+    """Return the load of batches as they are sent: for each batch, the mean of the group.
 
-    Their columns take fewer bytes in one file than in the files of `raw`, and share a footer. So a draft without
-    shedding is made and measured.
+    Their columns take fewer bytes in one file and by key than in the files of `raw`, and share a footer. So a draft
+    without shedding is made and measured.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     contract = room.contracts.streams[batches[0].stream]
@@ -351,7 +354,7 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
     reserve(tables, way.batches, written_tables(tables, way))
-    way, drafts = _last_that_fits(room, engine, way, say)
+    way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
@@ -414,6 +417,24 @@ def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Bat
     for batch in way.batches:
         _unpin(tables, [batch], spends_on=batch.quota_day, reason=f"waits in the queue: {why}")
     return []
+
+
+def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
+    """Return a plan without loss if a batch fits as it is sent, and exceeds its share only by the bytes of `raw`.
+
+    Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored as they arrived.
+    """
+    (batch, *others), contract = way.batches, way.contract
+    if others or not _losing(way, {}) or not contract.keys or contract.width == "declared":
+        return way
+    rate = way.loads[batch.batch].rate_kbps
+    if not (1.0 - MOST_SAVED_BY_KEY) * rate <= batch.allowed_kbps < rate:
+        return way
+    loads = _group_load(room, engine, way.batches)
+    if loads[batch.batch].rate_kbps > batch.allowed_kbps:
+        return way
+    (found,) = plan_all(room, {(contract.stream, batch.levers): way.batches}, loads={contract.stream: loads})
+    return found
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
