@@ -129,11 +129,16 @@ class Comparison:
         self.cells += len(ours)
 
 
-def compare_engines(spark: Any) -> Comparison:
-    """Compare everything that the process engine answers."""
+def compare_engines(
+    spark: Any, lines: Sequence[Agreement] = AGREED, most_errors: int = MOST_ERRORS
+) -> Comparison:
+    """Compare functions, and all forms and statements, that the process engine answers.
+
+    `most_errors`: the maximum number of errors of an expression that Spark computes, one by one.
+    """
     found = Comparison()
-    _compare_scalars(spark, found)
-    _compare_aggregates(spark, found)
+    _compare_scalars(spark, found, lines, most_errors)
+    _compare_aggregates(spark, found, lines, most_errors)
     _compare_forms(spark, found)
     _compare_statements(spark, found)
     return found
@@ -217,16 +222,16 @@ def _python(values: pa.ChunkedArray) -> Rows:
     return values.to_pylist()
 
 
-def _compare_scalars(spark: Any, found: Comparison) -> None:
+def _compare_scalars(spark: Any, found: Comparison, lines: Sequence[Agreement], most_errors: int) -> None:
     """Lines over single rows: one query of Spark for all lines of the same types, and one for each error."""
     groups: dict[tuple[tuple[str, str], ...], list[Agreement]] = {}
-    for line in AGREED:
+    for line in lines:
         if not _is_aggregate(line):
             groups.setdefault(tuple(zip(line.names, line.parameters, strict=True)), []).append(line)
-    for lines in groups.values():
-        table = _table(lines[0])
+    for alike in groups.values():
+        table = _table(alike[0])
         rows = table.drop_columns("row").to_pylist()
-        expressions = [(line, text) for line in lines for text in spelled(line)]
+        expressions = [(line, text) for line in alike for text in spelled(line)]
         ours = [_by_duckdb(found, line, text, table) for line, text in expressions]
         for at, (_, errors) in enumerate(ours):
             table = table.append_column(f"ok{at}", pa.array([row not in errors for row in range(len(rows))]))
@@ -254,14 +259,14 @@ def _compare_scalars(spark: Any, found: Comparison) -> None:
             found.check(f"{what} as written", _python(answer[f"w{at}"]), theirs, 0.0, rows)
             # what the process engine leaves to Spark is no answer
             bad = [row for row, problem in errors.items() if "--engine spark" not in problem]
-            for row in bad[:: 1 + len(bad) // MOST_ERRORS]:
+            for row in bad[:: 1 + len(bad) // most_errors]:
                 found.cells += 1
                 one = f"SELECT {generated[at]} AS x FROM t WHERE `row` = {row}"
                 if not _error_of(lambda one=one: spark.sql(one).collect()):
                     found.differences.append(
                         f"{what} of {rows[row]}: an error in process, an answer by Spark"
                     )
-        found.compared += [f"{line.spark} [{', '.join(line.parameters)}]" for line in lines]
+        found.compared += [f"{line.spark} [{', '.join(line.parameters)}]" for line in alike]
 
 
 def _by_duckdb(found: Comparison, line: Agreement, text: str, table: pa.Table) -> tuple[Rows, dict[int, str]]:
@@ -334,8 +339,8 @@ def _groups(line: Agreement) -> pa.Table:
     return pa.table({name: pa.array(column, types[name]) for name, column in columns.items()})
 
 
-def _compare_aggregates(spark: Any, found: Comparison) -> None:
-    for line in AGREED:
+def _compare_aggregates(spark: Any, found: Comparison, lines: Sequence[Agreement], most_errors: int) -> None:
+    for line in lines:
         if not _is_aggregate(line):
             continue
         table = _groups(line)
@@ -396,7 +401,7 @@ def _compare_aggregates(spark: Any, found: Comparison) -> None:
                     for g in theirs["g"].to_pylist()
                 ]
                 found.check(what, _python(answer["x"]), _python(theirs["x"]), rounding, rows)
-                for group in failed:
+                for group in failed[:: 1 + len(failed) // most_errors]:
                     spark.createDataFrame(table.filter(pc.field("g") == group)).createOrReplaceTempView("t")
                     if not _error_of(lambda: spark.sql(generated).collect()):  # noqa: B023
                         found.differences.append(f"{what} of group {group}: an error in process only")

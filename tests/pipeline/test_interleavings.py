@@ -71,9 +71,14 @@ def one_wins(lake: Lake, first: Run, second: Run) -> None:
     assert {batch.status for batch in lake.world.batches("sites")} == {DONE}
 
 
-def test_wherever_two_runs_stand_still_one_of_them_wins(bare: Lake) -> None:
+every_nth = pytest.mark.parametrize("nth", [5, pytest.param(1, marks=pytest.mark.long)])
+"""Of the pairs of places, every fifth by default and all in `make test-long`."""
+
+
+@every_nth
+def test_wherever_two_runs_stand_still_one_of_them_wins(bare: Lake, nth: int) -> None:
     steps, wanted = alone(bare)
-    for here, there in product(places(steps), repeat=2):
+    for here, there in list(product(places(steps), repeat=2))[::nth]:
         bare.put_back()
         one, other = Run(bare.world), Run(bare.world)
         one.until(here)
@@ -82,12 +87,15 @@ def test_wherever_two_runs_stand_still_one_of_them_wins(bare: Lake) -> None:
         assert bare.world.everything("sites") == wanted, (here, there)
 
 
-def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_one(shedding: Lake) -> None:
+@every_nth
+def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_one(
+    shedding: Lake, nth: int
+) -> None:
     steps, wanted = alone(shedding)
     taken_in = steps.index("open exemptions")
     taking = [at for at in places(steps) if 0 < at < taken_in]
     sheds = [at for at, what in enumerate(steps) if at > taken_in and what.startswith("commit")]
-    for here, there in product(taking, sheds):
+    for here, there in list(product(taking, sheds))[::nth]:
         shedding.put_back()
         slow, quick = Run(shedding.world), Run(shedding.world)
         slow.until(here)
@@ -97,14 +105,17 @@ def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_on
         assert shedding.world.everything("sites") == wanted, (here, there)
 
 
-def test_a_run_that_another_outran_at_a_step_of_a_backlog_leaves_it_all_of_it(tmp_path: Path) -> None:
+@every_nth
+def test_a_run_that_another_outran_at_a_step_of_a_backlog_leaves_it_all_of_it(
+    tmp_path: Path, nth: int
+) -> None:
     world = Lake.begin(tmp_path, IN_STEPS)
     for number in range(2):
         world.deliver(f"sites/2020-01-0{1 + number}/a.json", json_lines(sites(40 * number, 40)))
     lake = Lake(world)
     steps, wanted = alone(lake)
     # every other place here and every third there: what they stand for is looked at one by one above
-    for here, there in product(places(steps)[::2], places(steps)[1::3]):
+    for here, there in list(product(places(steps)[::2], places(steps)[1::3]))[::nth]:
         lake.put_back()
         one, other = Run(world), Run(world)
         one.until(here)
@@ -130,8 +141,9 @@ def test_a_file_that_is_touched_while_its_batch_is_shed_takes_the_batch_from_nob
         one_wins(shedding, first, second)
 
 
+@every_nth
 def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its_batch_says(
-    bare: Lake,
+    bare: Lake, nth: int
 ) -> None:
     """The first run has recorded it; the second takes the batch over, and finds another file: it misses it."""
     world = bare.world
@@ -141,7 +153,7 @@ def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its
     recorded = steps.index("commit batches") + 1
     taken_in = recorded + steps[recorded:].index("commit batches") + 1
     reading = [at for at in places(steps) if recorded <= at <= taken_in]
-    for here, there in product(reading, places(steps)[::2]):
+    for here, there in list(product(reading, places(steps)[::2]))[::nth]:
         for first_ends in (True, False):
             os.utime(landed, (told, told))
             bare.put_back()
