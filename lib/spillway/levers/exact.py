@@ -8,6 +8,8 @@ from functools import lru_cache
 
 _WRITTEN_DIGITS = 12
 """Most significant digits of a float that counts as a written decimal; a quotient rarely prints with so few."""
+_EDGE = Fraction(1, 10**9)
+"""Share of half a unit in the last place that is left out at either end of the interval of a float."""
 
 
 def exact(number: float | Fraction) -> Fraction:
@@ -32,8 +34,8 @@ def _exact(number: float) -> Fraction:
         return written
     half = Fraction(math.ulp(number)) / 2
     middle = Fraction(abs(number))
-    # strictly inside: a number on the edge may round to the neighbour
-    low, high = middle - half * Fraction(999, 1000), middle + half * Fraction(999, 1000)
+    half *= 1 - _EDGE  # a number on the edge may round to the neighbour
+    low, high = middle - half, middle + half
     if middle.numerator & (middle.numerator - 1) == 0:
         low = middle - half / 2  # below a power of two floats are twice as dense
     found = _simplest(low, high)
