@@ -45,7 +45,7 @@ check: $(READY) ## Style, format, types and layers
 
 .PHONY: test
 test: check ## Everything CI runs: check, then the whole test suite
-	@$(with_java) python -m pytest -n 2 --max-worker-restart 0
+	@$(with_java) python -m pytest -n 3 --max-worker-restart 0
 
 .PHONY: test-long
 test-long: $(READY) ## The tests that take minutes: run them before a release or before an issue is closed

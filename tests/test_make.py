@@ -73,7 +73,7 @@ def test_ci_runs_make_test_and_nothing_else() -> None:
 
 def test_the_last_thing_make_test_runs_is_the_test_suite() -> None:
     steps = [line for line in make("-n", "-o", ".venv/.ready", "test").splitlines() if line.strip()]
-    assert steps[-1].endswith("python -m pytest -n 2 --max-worker-restart 0")
+    assert steps[-1].endswith("python -m pytest -n 3 --max-worker-restart 0")
     assert [step.split()[0] for step in steps[:-1]] == ["ruff", "ruff", "mypy", "lint-imports"]
 
 

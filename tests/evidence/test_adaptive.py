@@ -29,6 +29,8 @@ from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import Look
 from spillway.levers.attributes.synopsis.entries import Entries
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 
 def contest(mine: list[float], stream: str = "weather", **rivals: list[float]) -> Contest:
     return Contest("coder", stream, "bytes", "ours", {"ours": mine, **rivals})

@@ -27,6 +27,8 @@ from evidence.book import Book
 from spillway.levers.attributes.planner import Look
 from spillway.levers.attributes.settings import AttributeSettings
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 GOLDEN = Path(__file__).parents[1] / "golden"
 WEATHER = (
     "City",

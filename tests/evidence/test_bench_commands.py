@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from evidence.bench.bench_commands import attribute_commands, best_of, join_commands
+
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
 
 def test_best_of_some_rounds_starts_each_from_what_makes_ready() -> None:

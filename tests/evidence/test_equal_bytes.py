@@ -20,6 +20,8 @@ from spillway.contracts import read_channel
 from spillway.errors import Refused
 from spillway.levers.attributes.option import Option
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
 Measure = tuple[int, int, int]
 """Width, synopsis, mean error."""

@@ -24,6 +24,8 @@ from evidence.joins.driver import (
 )
 from evidence.joins.workload import PaperStreams, steady
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 QUIET = Book(say=lambda _: None)
 STREAMS = PaperStreams(window_seconds=10.0, rates=steady(120, 40))
 TIGHT = {"comparisons_per_second": 40_000.0}

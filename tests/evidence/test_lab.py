@@ -18,6 +18,8 @@ from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes
 from spillway.store import blobs
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
 ALL = ("Current_Index", "Response_Time", "Packet_Loss", "Minimum_Delay")
 

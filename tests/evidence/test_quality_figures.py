@@ -14,6 +14,8 @@ from evidence.quality.replays import interval_figures, kendall_distance
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.policies_known import POLICIES
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 
 def test_laws_hold_and_files_of_what_is_shed_are_not_read() -> None:
     found = law_figures(Book(lambda _: None), 12)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from evidence.sketches import coverage, membership, pairs, repeats
 from evidence.sketches.figures import fuzzed
+
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
 
 def silent(_: str) -> None:

@@ -9,6 +9,8 @@ import pytest
 from evidence.torture import landing
 from spillway.intake import parse
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("changed", ["refuse", "new_batch"])
