@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import secrets
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -71,7 +71,7 @@ def write_file(
     size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as Hive does, for readers that take a partition's value from the path
     place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
-    name = "/".join([*place, f"part-{uuid.uuid4()}.parquet"])
+    name = "/".join([*place, f"part-{secrets.token_hex(10)}.parquet"])
     rows = (shaped(table, schema) for table in tables)
     groups: Iterator[pa.Table]
     if as_they_come:
