@@ -45,9 +45,12 @@ def bytes_said(count: float) -> str:
 
     >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
     ('1.23 MB', '-2.05 kB', '12 B')
+    >>> bytes_said(999_499), bytes_said(999_600), bytes_said(999.7)
+    ('999 kB', '1 MB', '1 kB')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(count) >= size:
+        # from here on, the number in the next smaller unit would be rounded to 1,000
+        if abs(count) >= 0.9995 * size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.0f} B"
 

@@ -125,6 +125,7 @@ def test_small_batches_wait_in_raw_and_are_sent_together_after_their_time(world:
     )
     assert batches_by_file(world, "transmitted", "sites") == []
     assert "sites: 3 batches wait to be sent together (120 tuples, " in world.said[-1]
+    assert " kB of 1 MB in raw), since " in world.said[-1]
     assert not is_pending(world.contracts.streams["sites"], world.tables.now())
     assert pending_channels(world.settings) == []
 

@@ -100,10 +100,36 @@ def test_a_channel_with_room_for_all_says_that_nothing_is_lost() -> None:
         loss_pct=0.0,
         trade=channel_trade(replace(TRADE, in_use=free, more=free, next_paid=None)),
     )
-    shown = " ".join(overview_lines(Overview((wide,), ())))
-    assert "all of it fits: nothing is lost" in shown
+    lines = overview_lines(Overview((wide,), ()))
+    shown = " ".join(" ".join(lines).split())
+    assert "  nothing is lost" in lines
     assert "10 % more capacity would buy nothing: nothing is lost for want of it" in shown
     assert "Dropping rows" not in shown
+
+
+def test_channel_with_a_quota_claims_no_share_of_a_rate() -> None:
+    """The rates that batches of a quota may use count its unspent bytes several times."""
+    quota = replace(UPLINK, capacity_kbps=500.0, quota="200 kB/day")
+    shown = " ".join(" ".join(overview_lines(Overview((quota,), ()))).split())
+    assert (
+        "uplink (weather): 50 kbps offered, 24 kbps sent; its quota is 200 kB/day lost of a measure" in shown
+    )
+    assert "of the capacity used" not in shown
+    assert "Dropping rows at random would have lost 52 %" in shown
+    assert "at the mean rate of its quota, 30 kbps, with the last batch of each stream: 10 % more" in shown
+
+
+def test_rows_that_wait_are_not_reported_as_checked() -> None:
+    lines = overview_lines(Overview((), (replace(WEATHER, rows_waiting=115),)))
+    shown = " ".join(" ".join(lines).split())
+    assert "weather: 26,115 tuples, 14 refused, 115 not sent yet; " in shown
+    assert "of 26,000 rows 0 are missing" in shown
+
+
+def test_worst_error_within_the_bound_is_not_shown_above_it() -> None:
+    near = replace(TEMP, bound=None, bound_pct=1.67, worst_error_pct=1.668, mean_error_pct=0.66)
+    (line,) = attribute_lines([near])[1:2]
+    assert "1.67 %      0.66 %  1.67 %" in line
 
 
 def test_no_line_is_wider_than_a_page_however_long_the_names() -> None:

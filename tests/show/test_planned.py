@@ -13,6 +13,7 @@ from tests.pipeline.streams import METERS, SITES, World, json_lines, sites
 
 from spillway.cli import main
 from spillway.engine import InProcess
+from spillway.ledger import TOTAL
 from spillway.show.lines import PAGE
 
 
@@ -107,6 +108,19 @@ def test_a_channel_shows_all_of_its_streams(at_home: World, capsys: pytest.Captu
     assert found["trade"]["streams"] == ["meters", "sites"]
     capacities = [point["capacity_kbps"] for point in found["trade"]["curve"]]
     assert capacities == sorted(capacities)
+
+
+def test_plan_of_a_quota_says_what_other_batches_spent(
+    at_home: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = at_home.at("ledger").rows(["bytes_kept"], stage="sent", unit="rows", dimension_kind=TOTAL)
+    assert sum(lines["bytes_kept"].to_pylist()) > 0
+    code, text = told(capsys, "plan", "sites", "--capacity", "200 kB/month")
+    shown = " ".join(text.split())
+    assert code == 0
+    assert "narrow has a quota of 200 kB/month. This plan spends it as if no other batch did. Other" in shown
+    assert "of it, so a run may send less of this batch." in shown
+    assert "has a quota" not in told(capsys, "plan", "sites", "--capacity", "13 kbps")[1]
 
 
 def test_a_stream_that_was_never_trained_says_so(

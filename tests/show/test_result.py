@@ -15,6 +15,8 @@ from tests.levers.sifters.logs import logged
 from tests.pipeline.streams import SITES, World, json_lines, sites
 from tests.show.test_overview import FIGURES, TEMP, WEATHER
 
+from spillway.batch import TAKEN_IN
+from spillway.clock import utc_now
 from spillway.demo.run import where_to_look
 from spillway.engine import InProcess
 from spillway.lossless import csv_of
@@ -35,6 +37,7 @@ from spillway.show.result import (
     workload_lines,
 )
 from spillway.show.stages import StageSum
+from spillway.store.batches import save_batches
 
 SENT = replace(
     WEATHER, rows=26_115, exact_bytes=247_000, sent_bytes=142_000, batches=12, values_checked=235_035,
@@ -95,6 +98,22 @@ def test_verdict_claims_nothing_about_unvalidated_batches() -> None:
 
 def test_a_run_that_sent_nothing_says_so() -> None:
     assert result_lines(RunResult(())) == ["Nothing was checked: no batch was sent yet."]
+
+
+def test_summary_names_rows_that_wait() -> None:
+    waiting = replace(EXACT, rows_waiting=10_177)
+    assert "Lost: nothing. Not sent yet: stocks 10,177 rows." in screen(waiting)
+    assert "Not sent yet" not in screen(EXACT)
+
+
+def test_rows_that_were_taken_in_and_not_sent_wait(world: World) -> None:
+    before = {one.seen.figures.stream: one.seen.rows_waiting for one in result(world).streams}
+    assert before["sites"] == 0
+    (batch,) = world.batches("sites")[-1:]
+    waits = replace(batch, batch=batch.batch + 1, status=TAKEN_IN, rows=40, attempts=0)
+    save_batches(world.tables.now(), [waits.becomes(utc_now(), revision=0)])
+    after = {one.seen.figures.stream: one.seen.rows_waiting for one in result(world).streams}
+    assert after == before | {"sites": 40}
 
 
 def test_verdict_of_exact_streams_states_no_loss() -> None:

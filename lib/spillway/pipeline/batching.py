@@ -16,7 +16,7 @@ from datetime import date, datetime, timedelta
 
 from spillway.batch import DONE, PENDING, RECORDED, Batch
 from spillway.contracts import StreamContract
-from spillway.errors import so_many
+from spillway.errors import bytes_said, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
@@ -42,7 +42,7 @@ class WaitingBatches:
         """Return which batches wait, since when, and until when at the latest."""
         return (
             f"{self.stream}: {so_many(len(self.batches), 'batch waits', 'batches wait')} to be sent together "
-            f"({self.tuples:,} tuples, {self.raw_bytes / 1000:,.1f} kB of {self.until_bytes / 1000:,.1f} kB in raw), "
+            f"({self.tuples:,} tuples, {bytes_said(self.raw_bytes)} of {bytes_said(self.until_bytes)} in raw), "
             f"since {self.since:%Y-%m-%d %H:%M:%S}, until {self.until:%Y-%m-%d %H:%M:%S} UTC at the latest"
         )
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spillway.batch import PENDING
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
@@ -49,6 +50,8 @@ class StreamOverview:
     """Rows that these queries ask for; a row counts once for each query."""
     rows_answered: int = 0
     """Of these, rows that were sent."""
+    rows_waiting: int = 0
+    """Rows that were taken in and are not sent yet."""
 
     @property
     def measures(self) -> tuple[AttributeFigures, ...]:
@@ -67,6 +70,8 @@ class ChannelOverview:
     loss_pct: float
     trade: ChannelTrade | None
     rows_shed: int = 0
+    quota: str = ""
+    """The quota as stated; empty for a rate. Unspent bytes of a quota count in the capacity of several batches."""
 
     @property
     def used_pct(self) -> float:
@@ -74,8 +79,8 @@ class ChannelOverview:
 
     @property
     def dropping_rows_pct(self) -> float:
-        """What dropping rows at random would have lost."""
-        return dropping_rows_pct(self.offered_kbps, self.capacity_kbps)
+        """What dropping rows at random would have lost; of a quota, in the bytes that were sent."""
+        return dropping_rows_pct(self.offered_kbps, self.sent_kbps if self.quota else self.capacity_kbps)
 
     def flat(self) -> dict[str, float]:
         """Its numbers under their names in `build/run.json`."""
@@ -219,6 +224,11 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
                 queries=len({line["dimension"] for line in asked}),
                 rows_asked=sum(line["offered"] for line in asked),
                 rows_answered=sum(line["kept"] for line in asked),
+                rows_waiting=sum(
+                    batch.rows or 0
+                    for batch in recent.batches
+                    if batch.batch not in sent and batch.status in PENDING
+                ),
             )
         )
     return found
@@ -248,6 +258,7 @@ def channel_overview(
         measured_loss(streams),
         traded(tables, contracts, channel, points=0),
         sum(one.figures.rows_shed for one in streams),
+        "" if capacity.quota is None else capacity.stated,
     )
 
 
@@ -285,9 +296,12 @@ def workload_lines(one: WorkloadOverview) -> Iterator[str]:
 
 def channel_lines(one: ChannelOverview) -> Iterator[str]:
     """A channel in a few sentences."""
+    named, offered, sent = f"{one.channel} ({', '.join(one.streams)})", one.offered_kbps, one.sent_kbps
     yield from sentences(
-        f"{one.channel} ({', '.join(one.streams)}): {rate_said(one.offered_kbps)} offered into "
-        f"{rate_said(one.capacity_kbps)}; {rate_said(one.sent_kbps)} sent, {one.used_pct:.1f} % of the capacity used"
+        f"{named}: {rate_said(offered)} offered, {rate_said(sent)} sent; its quota is {one.quota}"
+        if one.quota
+        else f"{named}: {rate_said(offered)} offered into {rate_said(one.capacity_kbps)}; {rate_said(sent)} sent, "
+        f"{one.used_pct:.1f} % of the capacity used"
     )
     if one.loss_pct:
         yield from sentences(
@@ -296,11 +310,14 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
             indent=2,
         )
     elif not one.rows_shed:
-        yield from sentences("all of it fits: nothing is lost", indent=2)
+        yield from sentences("nothing is lost", indent=2)
     if one.rows_shed:
         yield from sentences(rows_said(one.rows_shed), indent=2)
     if one.trade is not None:
-        yield from sentences(one.trade.buys, indent=2)
+        rate = rate_said(one.trade.capacity_kbps)
+        at = f"the mean rate of its quota, {rate}" if one.quota else rate
+        said = f"at {at}, with the last batch of each stream: {one.trade.buys}"
+        yield from sentences(said if one.trade.streams else one.trade.buys, indent=2)
 
 
 def rows_said(rows: int) -> str:
@@ -310,9 +327,9 @@ def rows_said(rows: int) -> str:
 
 def stream_lines(one: StreamOverview) -> Iterator[str]:
     """A stream, attribute by attribute."""
-    f = one.figures
+    f, waiting = one.figures, f", {one.rows_waiting:,} not sent yet" if one.rows_waiting else ""
     yield from sentences(
-        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused; {rate_said(f.rate_in_kbps)} to "
+        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {rate_said(f.rate_in_kbps)} to "
         f"{rate_said(f.rate_out_kbps)}"
     )
     yield from attribute_lines(one.attributes)
@@ -336,7 +353,7 @@ def attribute_lines(
             ways_said(one.ways),
             judged_by(one),
             error_said(one, one.mean_error_pct, one.mean_error),
-            error_said(one, one.worst_error_pct, one.worst_error),
+            worst_error_said(one),
             size(one.offered_bytes),
             size(one.sent_bytes),
             *([size(one.held_bytes) if one.held_bytes else "-"] if held else []),
@@ -387,10 +404,17 @@ def error_said(one: AttributeFigures, error_pct: float, error: float) -> str:
     return loss_said(error_pct) if one.bound is None else f"{error:.2g} {one.unit}".strip()
 
 
+def worst_error_said(one: AttributeFigures) -> str:
+    """The worst error, with the digits of the bound, so that no rounding puts it above the bound."""
+    if not (one.rounded or one.shed) or one.bound is not None or not 0.001 <= one.worst_error_pct < math.inf:
+        return error_said(one, one.worst_error_pct, one.worst_error)
+    return f"{one.worst_error_pct:.3g} %"
+
+
 def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
     """What was compared with raw, and what was found."""
     checked = sum(one.values_checked for one in streams)
-    tuples = sum(one.figures.tuples for one in streams)
+    tuples = sum(one.figures.tuples - one.rows_waiting for one in streams)
     outside = sum(one.figures.violations for one in streams)
     missing = sum(one.rows_missing for one in streams)
     whole = sum(one.figures.rows_shed for one in streams)

@@ -20,11 +20,12 @@ from spillway.levers.protocol import Say
 from spillway.pipeline.accounting import SENT
 from spillway.pipeline.comparison import Comparison, compare_with_lossless, planned_sizes
 from spillway.pipeline.dry_run import DryRun, arrived, dry_run
+from spillway.pipeline.spending import spending_of
 from spillway.show.compared import comparison_lines
 from spillway.show.lines import blocks, sentences, table_lines
 from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, rows_said, stream_overviews
 from spillway.show.trades import ChannelTrade, trade_lines, traded
-from spillway.show.words import loss_said, rate_said
+from spillway.show.words import bytes_said, loss_said, rate_said
 from spillway.store.tables import Tables
 
 ROWS_SHOWN = 10
@@ -94,7 +95,7 @@ def plan_of(
     chosen = (stream, batch) if stream is not None and batch is not None else None
     room = contracts.planned_with(channel)
     with dry_run(tables, engine, contracts, room, chosen) as run:
-        shown = _shown(run, contracts, channel, stream)
+        shown = _shown(tables, run, contracts, channel, stream)
         names = [one.overview.figures.stream for one in shown.streams] if compare else []
         planned = {name: planned_sizes(run, name) for name in names}
         numbers = {name: run.batches[name].batch for name in names}
@@ -116,12 +117,12 @@ def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
     return replace(contracts, channels={**contracts.channels, name: channel})
 
 
-def _shown(run: DryRun, contracts: Contracts, channel: str, stream: str | None) -> ShownPlan:
+def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stream: str | None) -> ShownPlan:
     mine = {
         name for name, one in contracts.streams.items() if one.channel == channel and stream in (None, name)
     }
     found = stream_overviews(run.tables, run.contracts.streams)
-    plans = [_stream_plan(run, one) for one in found if one.figures.stream in mine]
+    plans = [_stream_plan(tables, run, one) for one in found if one.figures.stream in mine]
     return ShownPlan(
         channel,
         contracts.channels[channel].capacity_kbps,
@@ -135,7 +136,7 @@ def _shown(run: DryRun, contracts: Contracts, channel: str, stream: str | None) 
     )
 
 
-def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
+def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan:
     stream = one.figures.stream
     batch, contract = run.batches[stream], run.contracts.streams[stream]
     middle = (batch.first_seq + batch.last_seq) // 2
@@ -151,6 +152,12 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
             f"{stream} is merely observed: nothing of it is dropped until its contract says mode: shed; this is what "
             "would be"
         )
+    if spent := _spent_by_others(tables, run.contracts, batch):
+        capacity = run.contracts.channels[contract.channel].capacity.stated
+        notes.append(
+            f"{contract.channel} has a quota of {capacity}. This plan spends it as if no other batch did. Other "
+            f"batches spent {bytes_said(spent)} of it, so a run may send less of this batch"
+        )
     return StreamPlan(
         one,
         batch.batch,
@@ -164,6 +171,17 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
         tuple(came.select(contract.names).slice(0, ROWS_SHOWN).to_pylist()),
         tuple(_as_sent(came["seq"].slice(0, ROWS_SHOWN).to_pylist(), has, contract.names)),
     )
+
+
+def _spent_by_others(tables: Tables, contracts: Contracts, batch: Batch) -> int:
+    """Return the bytes that other batches spent of the quota that the batch spends; 0 if its channel has no quota."""
+    channel = contracts.streams[batch.stream].channel
+    quota = contracts.channels[channel].capacity.quota
+    if quota is None:
+        return 0
+    found = spending_of(tables, contracts, channel, [batch.quota_day])
+    others = tuple(one for one in found.batches if (one.stream, one.batch) != (batch.stream, batch.batch))
+    return replace(found, batches=others).spent(quota.period_of(batch.quota_day))
 
 
 def _fixed_bytes(tables: Tables, batch: Batch) -> int:

@@ -211,7 +211,7 @@ def _missing(found: RunResult) -> str:
 
 
 def summary(found: RunResult) -> str:
-    """Return the sentences on the bytes that were sent, the bytes of all rows in files, and the losses."""
+    """Return the sentences on the bytes that were sent, those of the same rows in files, the losses, and what waits."""
     sent = sum(one.sent_bytes for one in found.seen)
     exact = sum(one.exact_bytes for one in found.seen)
     sizes = [(name, found.rival_bytes(name)) for name in RIVALS]
@@ -225,10 +225,16 @@ def summary(found: RunResult) -> str:
     ]
     if len(lost) > MOST_NAMED:
         lost[MOST_NAMED:] = [f"and {so_many(len(lost) - MOST_NAMED, 'more stream')}"]
-    return (
+    waiting = [
+        f"{one.figures.stream} {so_many(one.rows_waiting, 'row')}" for one in found.seen if one.rows_waiting
+    ]
+    if len(waiting) > MOST_NAMED:
+        waiting[MOST_NAMED:] = [f"and {so_many(len(waiting) - MOST_NAMED, 'more stream')}"]
+    said = (
         f"Sent {bytes_said(sent)}. All rows take {bytes_said(exact)} as Parquet{rivals}. "
         f"Lost: {'; '.join(lost) or 'nothing'}."
     )
+    return f"{said} Not sent yet: {'; '.join(waiting)}." if waiting else said
 
 
 def lost_said(one: StreamOverview, brief: bool = False) -> str:

@@ -13,9 +13,12 @@ def rate_said(kbps: float) -> str:
     """
     >>> rate_said(0.0642), rate_said(26.63), rate_said(5_400)
     ('64.2 bps', '26.6 kbps', '5.4 Mbps')
+    >>> rate_said(0.99951), rate_said(999.7)
+    ('1 kbps', '1 Mbps')
     """
     for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
-        if abs(kbps) >= size:
+        # from here on, the number in the next smaller unit would be rounded to 1,000
+        if abs(kbps) >= 0.9995 * size:
             return f"{kbps / size:.3g} {unit}"
     return f"{kbps * 1000:.3g} bps"
 
