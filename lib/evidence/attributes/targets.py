@@ -64,8 +64,8 @@ OVERALL = (
         "attributes.exact_bytes_over_best_lossless_geometric_mean",
         0.9,
         False,
-        "footers, log entries and schemes take {attributes.exact_fixed_bytes_mean:.0f} bytes of a batch; without them "
-        "the mean is {attributes.exact_bytes_without_fixed_over_best_lossless_geometric_mean:.2f}",
+        "footers, log entries, schemes and metadata take {attributes.exact_fixed_bytes_mean:.0f} bytes of a batch; "
+        "without them the mean is {attributes.exact_bytes_without_fixed_over_best_lossless_geometric_mean:.2f}",
     ),
     Target(
         "attributes.exact_bytes_without_fixed_over_best_lossless_largest",
