@@ -31,8 +31,8 @@ ROWS_IN_A_GROUP = 1 << 19
 """Compared on 1,048,576 rows: row groups of 65,536 rows take 6 % more bytes, row groups of 4,096 rows 70 % more, one
 row group of all rows 0.4 % fewer."""
 COMPRESSION_LEVEL = 9
-"""Of zstd. Level 6 takes 1.5 % more bytes for 0.7 to 0.8 of the processor time, level 12 takes 0.2 % fewer for 1.5 to
-2.6 times, level 19 takes 1 to 5 % fewer for 8 to 10 times. Level 3 takes 2 to 5 % more."""
+"""Of zstd. Level 6 takes 0 to 1.6 % more bytes for 0.7 to 0.8 of the processor time, level 12 takes 0 to 0.3 % fewer
+for 1.5 to 2.6 times, level 19 takes 1 to 5 % fewer for 8 to 10 times. Level 3 takes 2 to 5 % more."""
 PAGE_BYTES = 1 << 23
 """Each page is compressed by itself. Pages of 64 KiB take 1 to 3 % more bytes, pages above 1 MiB the same number.
 Data page version 1 is written; version 2 takes 0 to 0.1 % more."""
@@ -79,8 +79,8 @@ def best_layout(
 
     `keys` are returned if storing rows by key (see `by_key`) saves at least `LEAST_SAVING` of the bytes, `seq`
     included, or if `order_stays` is true: the rows are stored by key already. Otherwise `()` is returned: the order of
-    arrival. On streams whose senders report in turn, batches of 10,000 rows become up to 14 % smaller, or 30 % if
-    measures are rounded. Batches of 1,000 rows become hardly smaller. Rows without measures become larger.
+    arrival. On the evidence's streams, batches of 10,000 rows become up to 13 % smaller, or 26 % if measures are
+    rounded. Batches of 1,000 rows become up to 5 % smaller. Rows without measures become larger on most streams.
 
     >>> key = [at % 100 for at in range(10_000)]
     >>> counter = [(one + 1) ** 3 % 997 + at // 100 * (one % 7) for at, one in enumerate(key)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evidence.attributes.cliff import CASES, SHORTFALLS_PCT, small_trial
+from evidence.attributes.cliff import CASES, SHORTFALLS_PCT, CliffTrial, Loss, small_trial
 from evidence.attributes.generated import Source
 
 ROUTERS = Source(
@@ -28,3 +28,14 @@ def test_loss_is_at_most_twice_the_shortfall_and_one_frame(source: Source, case:
     assert losses[50.0] > 0, "half of what may be shed is missing"
     assert trial.excess_points(losses) == 0, losses
     trial.lake.forget()
+
+
+def test_batch_that_exceeds_its_channel_counts_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A product that sheds nothing loses nothing; it must not pass."""
+    trial = CliffTrial(None, "net", None)  # type: ignore[arg-type]
+    for name, size in (("lossless_bytes", 900), ("fixed_bytes", 100)):
+        monkeypatch.setattr(CliffTrial, name, size)
+    monkeypatch.setattr(CliffTrial, "send_through", lambda *_: Loss(900, 0.0))
+    assert set(trial.losses().values()) == {100.0}
+    monkeypatch.setattr(CliffTrial, "send_through", lambda *_: Loss(500, 2.0))
+    assert set(trial.losses().values()) == {2.0}

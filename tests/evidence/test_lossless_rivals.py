@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from pcodec import standalone
 
 from evidence.attributes.generated import Source, generated
+from evidence.attributes.lake import Lake
 from evidence.attributes.lossless import (
     ComparedStream,
     SentBytes,
@@ -22,10 +24,15 @@ from evidence.attributes.lossless import (
     pcodec_column_bytes,
     pcodec_file_bytes,
     rival_sizes,
+    trained_before_newest,
 )
+from evidence.attributes.restated import with_settings
 from evidence.book import Book
+from spillway.levers.attributes.policy import own_settings
+from spillway.levers.attributes.settings import AttributeSettings
 from spillway.lossless import csv_of, gzip_bytes, parquet_bytes, xz_bytes
 
+TRAINING = AttributeSettings().training
 MEASURES = ("Current Index", "Response Time", "Packet Loss", "Average Delay")
 
 
@@ -84,6 +91,28 @@ def test_pcodec_gets_the_known_values_and_a_bitmap_of_nulls(values: pa.Array, kn
     size = pcodec_column_bytes(pa.chunked_array([values]))
     bits = size - len(packed)
     assert bits == 0 if not values.null_count else bits > 0
+
+
+def test_pcodec_gets_decimals_as_whole_numbers_too_and_is_counted_at_the_smaller() -> None:
+    steps = np.random.default_rng(5).integers(0, 900, 4_000)
+    config = pcodec.ChunkConfig(compression_level=12)
+    as_whole = len(standalone.simple_compress(steps, config))
+    assert pcodec_column_bytes(pa.chunked_array([steps / 1000])) <= as_whole
+    irrational = np.sqrt(steps.astype(np.float64))
+    assert pcodec_column_bytes(pa.chunked_array([irrational])) == len(
+        standalone.simple_compress(irrational, config)
+    )
+
+
+def test_models_are_trained_on_no_row_of_the_newest_batch() -> None:
+    made = generated(Source("b.net", "internet", ("Router", *MEASURES), 24), cycles=40, seed=3)
+    lake = Lake.landed("rivals-b", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
+    greedy = with_settings(
+        made.contract, replace(own_settings(made.contract), training=replace(TRAINING, tuples=10_000))
+    )
+    stated = trained_before_newest(greedy, lake.batches(made.contract.stream))
+    assert own_settings(stated).training.tuples == lake.batches(made.contract.stream)[0].rows
+    lake.forget()
 
 
 def test_text_columns_of_the_pcodec_rival_are_parquet() -> None:

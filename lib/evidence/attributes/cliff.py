@@ -7,6 +7,7 @@ The product's own steps send a trained stream through smaller and smaller channe
     shortfall = s % of lossless - fixed, so that the channel holds lossless - s % x (lossless - fixed)
     loss     = share of the values of the measures that are absent at the destination, in %
 
+A batch that exceeds its channel counts as lost: a product that sheds nothing must not pass.
 The promise: loss <= 2 s + one frame of the cheapest attribute, that is 100 x (rows of a frame) / (rows x measures).
 `attributes.cliff_points_largest` is the largest excess of a loss over that, in percentage points; 0 if there is none.
 """
@@ -41,6 +42,7 @@ CASES = {
     "default": AttributeSettings(),
     "shed only": AttributeSettings(synopsis="hold", ways=("keep", "shed")),
 }
+ROUNDING = 1e-9
 WIDE_KBPS = 1e9
 NARROW_KBPS = 1e-6
 
@@ -128,12 +130,15 @@ class CliffTrial:
         return 100.0 * frame / (rows * len(self.measures))
 
     def losses(self, shortfalls_pct: Iterable[float] = SHORTFALLS_PCT) -> dict[float, float]:
-        """Return by shortfall the share of values that are absent, in %."""
+        """Return by shortfall the share of values that are absent, in %; 100 if the batch exceeds its channel."""
         sheddable = self.lossless_bytes - self.fixed_bytes
-        return {
-            one: self.send_through(self.lossless_bytes - one / 100.0 * sheddable).lost_pct
-            for one in shortfalls_pct
-        }
+        assert sheddable > 0, "a trial in which nothing can be shed shows nothing"
+        found = {}
+        for one in shortfalls_pct:
+            capacity = self.lossless_bytes - one / 100.0 * sheddable
+            sent = self.send_through(capacity)
+            found[one] = sent.lost_pct if sent.crossed_bytes <= capacity * (1.0 + ROUNDING) else 100.0
+        return found
 
     def excess_points(self, losses: Mapping[float, float]) -> float:
         """Return the largest excess of a loss over the promise, in percentage points; 0 if there is none."""

@@ -224,11 +224,14 @@ def bytes_before_and_after(book: Book, settings: Settings, seeds: int = 20) -> d
 def summary_figures(both: Mapping[str, Pair]) -> dict[str, float]:
     """Return the ratio of bytes after and before by stream, and the number of capacities with more and less error.
 
+    A capacity that a batch exceeds buys less error, so such capacities are counted too, in both revisions.
+
     >>> old = {"offered_bytes": 200, "error_pct.auto.90": 1.0, "error_pct.auto.75": 5.0}
     >>> new = {"offered_bytes": 100, "error_pct.auto.90": 0.0, "error_pct.auto.75": 5.0}
     >>> summary_figures({"taxis": (old, new)})  # doctest: +NORMALIZE_WHITESPACE
     {'bytes.offered_over_before.taxis': 0.5, 'bytes.offered_over_before_mean': 0.5, 'bytes.capacities': 2,
-     'bytes.capacities_with_more_error': 0, 'bytes.capacities_with_less_error': 1}
+     'bytes.capacities_with_more_error': 0, 'bytes.capacities_with_less_error': 1,
+     'bytes.capacities_exceeded_before': 0, 'bytes.capacities_exceeded_after': 0}
     """
     ratios = {name: new["offered_bytes"] / old["offered_bytes"] for name, (old, new) in both.items()}
     errors = [
@@ -243,7 +246,19 @@ def summary_figures(both: Mapping[str, Pair]) -> dict[str, float]:
         "bytes.capacities": len(errors),
         "bytes.capacities_with_more_error": sum(new > old + ROUNDING for old, new in errors),
         "bytes.capacities_with_less_error": sum(new < old - ROUNDING for old, new in errors),
+        "bytes.capacities_exceeded_before": _exceeded([old for old, _ in both.values()]),
+        "bytes.capacities_exceeded_after": _exceeded([new for _, new in both.values()]),
     }
+
+
+def _exceeded(every: Sequence[Mapping[str, float]]) -> int:
+    """Return the number of capacities that a batch of a stream exceeds."""
+    return sum(
+        value > ROUNDING
+        for figures in every
+        for name, value in figures.items()
+        if name.startswith("over_capacity_pct.")
+    )
 
 
 def _tell_bytes(book: Book, both: Mapping[str, Pair]) -> None:

@@ -64,8 +64,8 @@ OVERALL = (
         "attributes.exact_bytes_over_best_lossless_geometric_mean",
         0.9,
         False,
-        "footers, log entries and schemes take {attributes.exact_fixed_bytes_mean:.0f} bytes of a batch; without them "
-        "the mean is {attributes.exact_bytes_without_fixed_over_best_lossless_geometric_mean:.2f}",
+        "footers, log entries, schemes and metadata take {attributes.exact_fixed_bytes_mean:.0f} bytes of a batch; "
+        "without them the mean is {attributes.exact_bytes_without_fixed_over_best_lossless_geometric_mean:.2f}",
     ),
     Target(
         "attributes.exact_bytes_without_fixed_over_best_lossless_largest",
@@ -85,6 +85,20 @@ OVERALL = (
         0,
         False,
         "two drafts are mixed by trial; the bytes of a dictionary are not proportional to the tuples of a small batch",
+    ),
+    Target("attributes.small_batches_lost_pct", 0, False, idle="attributes.small_batches_at_once_lost_pct"),
+    Target(
+        "attributes.fixed_bytes_alone",
+        2_000,
+        False,
+        "the log states the edges of the first eight columns, about 60 bytes each",
+    ),
+    Target(
+        "attributes.fixed_bytes_per_delivery_elsewhere",
+        600,
+        False,
+        "destination metadata has a file and a commit of its own; without it a delivery takes "
+        "{attributes.fixed_bytes_per_delivery:.0f} bytes",
     ),
     Target(
         "attributes.recovery_accuracy_pct_mean",
