@@ -1,4 +1,4 @@
-"""The names that are interfaces, read from the code, and their snapshot in `tests/golden/stored_names.json`. Not a test.
+"""The names that are interfaces, and their snapshot in `tests/golden/stored_names.json`. Not a test.
 
 A contract, a lake, a dashboard or a script outside of this repository uses each of them, so a rename breaks somebody.
 `python -m tests.stored_names` writes the snapshot again. Do so only in a commit that says which names changed and
@@ -47,16 +47,16 @@ def stored_names() -> Names:
     found["exit codes"] = exit_codes()
     found["options of jobs"] = {path.stem: _options_in(path) for path in sorted((ROOT / "jobs").glob("*.py"))}
     found["DAGs"] = {path.stem: "" for path in sorted((ROOT / "dags").glob("*.py"))}
-    found["expectation suites"] = {name: "" for name in _suites()}
+    found["expectation suites"] = dict.fromkeys(_suites(), "")
     found["metrics"] = dict(metrics())
-    found["environment variables"] = {name: "" for name in environment_variables()}
+    found["environment variables"] = dict.fromkeys(environment_variables(), "")
     return found
 
 
 def contract_fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each field of a JSON Schema by its path, with the values it accepts and its default.
 
-    >>> schema = {"properties": {"mode": {"enum": ["observe", "shed"], "default": "shed", "description": "what it does"}}}
+    >>> schema = {"properties": {"mode": {"enum": ["observe", "shed"], "default": "shed", "title": "Mode"}}}
     >>> list(contract_fields(schema))
     [('mode', '{"default": "shed", "enum": ["observe", "shed"]}')]
     """
