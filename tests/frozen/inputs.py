@@ -61,7 +61,7 @@ def logs(first: int, count: int) -> list[Row]:
     for i in range(first, first + count):
         chance = random.Random(i)
         severity = chance.choices(SEVERITIES, (0.3, 0.5, 0.15, 0.04, 0.01))[0]
-        latency = round((80 + i / 50) * (chance.random() + chance.random() + 2 * chance.random() ** 3), 2)
+        latency = round((160 + i / 30) * (chance.random() + chance.random() + 2 * chance.random() ** 3), 2)
         rows.append(
             {
                 "host": f"web-{i % 4}",
@@ -185,7 +185,8 @@ def second_day(landing: Path) -> None:
 def third_day(landing: Path) -> None:
     """Deliver what runs of the third day take in."""
     deliver = _deliverer(landing)
-    deliver("sites/2026-01-03/d.json", _json(sites(710, 200)))
+    windy = [{**row, "wind": round(5 + 3 * math.sin(i / 20), 1)} for i, row in enumerate(sites(710, 200))]
+    deliver("sites/2026-01-03/d.json", _json(windy))
     deliver("meters/2026-01-03/c.csv", _csv(meters(440, 160)))
     deliver("crashing/2026-01-03/c.json", _json(sites(160, 60), "level", "pulses", "sky"))
     deliver("polls/2026-01-03/a.csv", _csv(meters(5760, 120, 120)))

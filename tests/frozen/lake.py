@@ -40,12 +40,16 @@ def prepare_product() -> None:
 
 
 def run_command(arguments: list[str], moment: datetime) -> tuple[int, str]:
-    """Run the `spillway` command in this process at a moment; return its exit code and what it printed."""
+    """Run the `spillway` command in this process at a moment; return its exit code and what it printed.
+
+    If it prints JSON, what it logs to standard error in addition is left out: its order depends on threads.
+    """
     from spillway.cli import main
     from spillway.clock import use_clock
 
-    said = io.StringIO()
-    with use_clock(lambda: moment), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    said, logged = io.StringIO(), io.StringIO()
+    errors = logged if "--json" in arguments else said
+    with use_clock(lambda: moment), contextlib.redirect_stdout(said), contextlib.redirect_stderr(errors):
         try:
             code = main(arguments)
         except SystemExit as stopped:
@@ -80,6 +84,7 @@ class FrozenLake:
         self.exit_codes: dict[str, int] = {}
         self.lines: dict[str, list[str]] = {}
         self._count = 0
+        self._later = timedelta()
 
     @property
     def environment(self) -> dict[str, str]:
@@ -90,7 +95,7 @@ class FrozenLake:
     @property
     def moment(self) -> datetime:
         """The time of the present command."""
-        return START + timedelta(hours=self._count)
+        return START + timedelta(hours=self._count) + self._later
 
     def make(self) -> None:
         """Make the lake from nothing."""
@@ -103,14 +108,14 @@ class FrozenLake:
         landing = self.folder / "landing"
         self._look_at_nothing()
         inputs.first_day(landing)
-        self.run("run")
+        self.run("run", "--json")
         inputs.second_day(landing)
         self.run_killed("destination/transmitted/sites", "before", "run", "--stream", "sites")
         self.run_killed("lake/ledger", "after", "run", "--stream", "meters")
-        self.run("run")
-        self.run("run")  # the batch of `crashing` fails a second time
+        self.run("run", "--json")
+        self.run("run", "--json")  # the batch of `crashing` fails a second time
         with self.contract("crashing") as contract:
-            contract["levers"] = []
+            contract["levers"][0]["at"] = "nowhere"
         with self.contract("awkward") as contract:
             contract["unknown_fields"] = "note"
         self.run("replay", "crashing", "--json")
@@ -121,7 +126,7 @@ class FrozenLake:
             contract["levers"][0]["ways"] = ["keep", "round"]
         inputs.third_day(landing)
         self.run("run", "--json")
-        self.run("resend", "meters", "--from", "2026-01-01", "--json")
+        self.run("resend", "sites", "--from", "2026-01-02", "--json")
         self.run("run", "--now", "--json")
         self._look_at_all()
         self._keep()
@@ -157,7 +162,6 @@ class FrozenLake:
         self.run("explain", "logs", "latency", "--json")
         for name in ("sites", "alike", "same_level", "mean_temp", "alarms", "nobody"):
             self.run("explain", name)
-        self.run("status")
         self.run("status", "--details")
         self.run("status", "--json")
         self.run("status", "--metrics", str(self.folder / "build" / "frozen.prom"))
@@ -167,7 +171,7 @@ class FrozenLake:
         self.run("plan", "narrow", "--capacity", "6 kbps")
         self.run("plan", "logs", "--json")
         self.run("plan", "sites", "--batch", "soon")
-        self.run("what-if", "desk", "--capacity", "300")
+        self.run("what-if", "desk", "--capacity", "300", "--json")
         self.run("ask", "sites")
         self.run("ask", "sites", "site", "frequency", "site-3")
         self.run("ask", "sites", "temp", "quantile", "0.5", "0.9", "--json")
@@ -183,15 +187,17 @@ class FrozenLake:
         self.run("report", "--json")
 
     def _keep(self) -> None:
-        """Maintain the lake, and look at it again."""
+        """Retire raw rows four days later, maintain the lake, and look at it again."""
+        self._later = timedelta(days=4)
+        self.run("run", "--json")
         self.run("keep", "--dry-run", "--json")
         self.run("keep", "--json")
-        self.run("status", "--json")
+        self.run("status")
 
     def run(self, *arguments: str) -> int:
         """Run a command at its time, and record its exit code and its lines."""
         self._count += 1
-        name = f"{self._count:02d} spillway {self._without_folder(' '.join(arguments))}"
+        name = self._name(self._without_folder(" ".join(arguments)))
         code, text = run_command(list(arguments), self.moment)
         self.exit_codes[name] = code
         self.lines[name] = self._normal(text)
@@ -207,7 +213,15 @@ class FrozenLake:
             raise AssertionError(
                 f"the run made no commit to {table}, so it was not killed:\n{done.stdout}{done.stderr}"
             )
-        self.exit_codes[f"{self._count:02d} spillway {' '.join(arguments)} (killed)"] = done.returncode
+        self.exit_codes[self._name(f"{' '.join(arguments)} (killed)")] = done.returncode
+
+    def _name(self, command: str) -> str:
+        """Return a command with its number among equal ones."""
+        name, number = f"spillway {command}", 1
+        while name in self.exit_codes:
+            number += 1
+            name = f"spillway {command} #{number}"
+        return name
 
     @contextlib.contextmanager
     def contract(self, stream: str) -> Iterator[dict[str, Any]]:
@@ -221,12 +235,25 @@ class FrozenLake:
         return text.replace(str(self.folder), "FOLDER").replace(str(ROOT), "HOME")
 
     def _normal(self, text: str) -> list[str]:
-        """Return the lines of a text without what differs from run to run: folders, measured seconds, versions."""
-        lines = [_MEASURED.sub(r"\1N\2", line).rstrip() for line in self._without_folder(text).splitlines()]
-        return [line for line in lines if line]
+        """Return the lines of a text without what differs from run to run: see `VARYING`."""
+        text = self._without_folder(text)
+        with contextlib.suppress(ValueError):
+            text = json.dumps(json.loads(text), indent=1, ensure_ascii=False, sort_keys=True)
+        lines = text.splitlines()
+        for varies, instead in VARYING:
+            lines = [varies.sub(instead, line) for line in lines]
+        return [line.rstrip() for line in lines if line.strip()]
 
 
-_MEASURED = re.compile(r'^( *|.*\bseconds"?: ?|.*\b(?:took|in) )\d+(?:\.\d+)?( s\b.*|,?$)')
+VARYING = (
+    (re.compile(r"^(core[ _]\w+).*"), r"\1 (measured)"),  # join-advice
+    (re.compile(r'("(?:\w+_)?seconds(?:_\w+)?"): [0-9.e+-]+'), r"\1: 0"),  # what-if, explain
+    (
+        re.compile(r"windows (\d+ open), (\d+ done)"),
+        r"windows \2, \1",
+    ),  # in the order of files, which have random names
+)
+"""What differs from run to run in lines, and what stands in its place: measured seconds, an order of files."""
 
 
 def json_lines(value: Any) -> str:
