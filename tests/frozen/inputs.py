@@ -154,6 +154,7 @@ def first_day(landing: Path) -> None:
     deliver("awkward/2026-01-01/again.json", bad)
     deliver("orders/2026-01-01/a.csv", orders(0, 90))
     deliver("polls/2026-01-01/a.csv", _csv(meters(0, 400, 120)))
+    deliver("queued/2026-01-01/a.csv", _csv(meters(0, 120)))
     deliver("small/2026-01-01/a.json", _json(sites(0, 90), "pulses", "sky"))
     for seed, name in enumerate(("east", "west")):
         deliver(f"{name}/2026-01-01/a.json", _json(alarms(0, 150, seed)))
