@@ -19,7 +19,7 @@ with_java = JAVA_HOME="$$(cat $(VENV)/.java_home)"
 
 .PHONY: help
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 $(READY): infra/bootstrap.py infra/requirements.txt infra/jars.sha256 infra/ivy.xml pyproject.toml
 	@$(PYTHON) infra/bootstrap.py
@@ -50,6 +50,14 @@ test: check ## Everything CI runs: check, then the whole test suite
 .PHONY: test-long
 test-long: $(READY) ## The tests that take minutes: run them before a release or before an issue is closed
 	@$(with_java) python -m pytest -m long
+
+.PHONY: same
+same: $(READY) ## Make a small lake with this code, and compare its rows and texts with the committed reference
+	@python -m tests.frozen same
+
+.PHONY: frozen-lake
+frozen-lake: $(READY) ## Write that reference; commit it with what changed in the stored rows
+	@python -m tests.frozen reference
 
 .PHONY: bench
 bench: $(READY) ## Measure against floors and peers; leaves build/bench.json
