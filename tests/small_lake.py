@@ -12,7 +12,7 @@ import yaml
 
 from spillway.settings import Settings
 from spillway.store.blobs import write_bytes
-from spillway.store.table_contracts import TableColumn, arrow_type
+from spillway.store.schemas import TableColumn, arrow_type
 from spillway.store.tables import Tables
 
 HOME = Path(__file__).resolve().parents[1]

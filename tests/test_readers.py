@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from spillway.errors import Refused
 from spillway.settings import Settings
-from spillway.store.table_contracts import SPARK_TYPES, TableContract, spark_type, table_contracts
+from spillway.store.schemas import SPARK_TYPES, TableContract, spark_type, table_contracts
 from spillway.store.tables import Table, Tables
 
 CONTRACTS = table_contracts()

@@ -20,7 +20,7 @@ from spillway.levers.joins.operands import Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.scaled_answer import NO_INTERVAL
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
 
 DAY = date(2026, 1, 2)
 NOW = datetime(2026, 1, 3, tzinfo=UTC)

@@ -53,7 +53,7 @@ from spillway.levers.quality.intervals import UNEVEN_SIZES
 from spillway.settings import Settings
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.store.files import DataFile
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
 
 HOME = Path(__file__).resolve().parents[2]
 SUITES = load_suites(suite_folders())

@@ -19,7 +19,7 @@ from spillway.contracts import Contracts
 from spillway.pipeline.judging import _judged_tables
 from spillway.settings import Settings
 from spillway.sketches.specification import SketchSpec
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
 
 SUITE = load_suites(suite_folders())["sketches"]

@@ -25,7 +25,7 @@ from spillway.intake import into_raw as taking_in
 from spillway.job import run_job, say
 from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings
-from spillway.store.logs import DeltaLog
+from spillway.store.delta_log import DeltaLog
 from spillway.store.tables import Table, Tables
 
 GROUP = os.getpgid(0)

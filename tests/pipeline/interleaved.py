@@ -18,7 +18,7 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings
-from spillway.store import blobs, logs
+from spillway.store import blobs, delta_log
 from spillway.store.tables import Table, Tables
 
 PATIENCE_SECONDS = 60.0
@@ -31,7 +31,7 @@ class Lake:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._tables, self._held = copy.deepcopy(logs._tables), dict(blobs._held)
+        self._tables, self._held = copy.deepcopy(delta_log._tables), dict(blobs._held)
 
     @staticmethod
     def begin(folder: Path, *streams: Mapping[str, Any], **more: Any) -> World:
@@ -41,8 +41,8 @@ class Lake:
         )
 
     def put_back(self) -> None:
-        logs._tables.clear()
-        logs._tables.update(copy.deepcopy(self._tables))
+        delta_log._tables.clear()
+        delta_log._tables.update(copy.deepcopy(self._tables))
         blobs._held.clear()
         blobs._held.update(self._held)
 

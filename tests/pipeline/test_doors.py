@@ -18,7 +18,7 @@ from spillway.pipeline.recover import look_up
 from spillway.pipeline.shed import shed_channel
 from spillway.pipeline.train import train_stream, train_streams
 from spillway.pipeline.validate import validate
-from spillway.store import logs
+from spillway.store import delta_log
 
 Steps = dict[str, Callable[[World], object]]
 STEPS: Steps = {
@@ -34,14 +34,14 @@ def test_each_step_opens_each_tables_log_once_and_that_of_batches_to_see_who_ove
 ) -> None:
     fresh = world.copy(tmp_path)
     fresh.deliver("sites/2020-01-03/d.json", json_lines(sites(710, 150)))
-    whole = logs.open_delta
+    whole = delta_log.open_delta
     opened: Counter[str] = Counter()
 
     def counted(path: str) -> Any:
         opened[Path(path).relative_to(fresh.settings.lake).as_posix()] += 1
         return whole(path)
 
-    monkeypatch.setattr(logs, "open_delta", counted)
+    monkeypatch.setattr(delta_log, "open_delta", counted)
     most, again = {}, {}
     for name, step in STEPS.items():
         opened.clear()

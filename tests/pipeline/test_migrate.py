@@ -18,11 +18,11 @@ from spillway.pipeline import migrate as migrating
 from spillway.pipeline.migrate import migrate
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
-from spillway.store import logs
+from spillway.store import delta_log
 from spillway.store import tables as stored
 from spillway.store.batches import load_batches
-from spillway.store.logs import FORMAT_PROPERTY, PROPERTIES
-from spillway.store.table_contracts import TableContract
+from spillway.store.delta_log import FORMAT_PROPERTY, PROPERTIES
+from spillway.store.schemas import TableContract
 from spillway.store.tables import Tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -66,7 +66,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     settings = Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)})
     with monkeypatch.context() as patch:
 
-        def plainly(self: logs.DeltaLog, contract: TableContract) -> None:
+        def plainly(self: delta_log.DeltaLog, contract: TableContract) -> None:
             self._table = DeltaTable.create(
                 self.path,
                 contract.arrow_schema,
@@ -75,8 +75,8 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
                 configuration={name: PROPERTIES[name] for name in list(PROPERTIES)[:3]},
             )
 
-        patch.setattr(logs.DeltaLog, "create", plainly)
-        patch.setattr(logs.DeltaLog, "fit", lambda *_: None)
+        patch.setattr(delta_log.DeltaLog, "create", plainly)
+        patch.setattr(delta_log.DeltaLog, "fit", lambda *_: None)
         contracts = {name: as_it_was(one) for name, one in Tables(settings).contracts.items()}
         patch.setattr(stored, "table_contracts", lambda: contracts)
         rows = [batch_row("s", n, "done", updated_at=NOW) for n in (1, 2, 3)]

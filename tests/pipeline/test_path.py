@@ -17,7 +17,7 @@ from spillway.ledger import difference, hand_overs
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up
 from spillway.store.files import column_bytes
-from spillway.store.table_contracts import BOUND_SUFFIX
+from spillway.store.schemas import BOUND_SUFFIX
 
 STREAMS = ("sites", "meters")
 

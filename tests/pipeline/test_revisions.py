@@ -17,8 +17,7 @@ from spillway.pipeline import retire as retiring
 from spillway.pipeline import shed as shedding
 from spillway.pipeline import validate as validating
 from spillway.pipeline.retire import retire
-from spillway.store.batches import load_batches, reserve, save_batches
-from spillway.store.certificates import proven_revisions
+from spillway.store.batches import load_batches, proven_revisions, reserve, save_batches
 from spillway.store.tables import Table
 
 FIRST, SECOND = date(2020, 1, 1), date(2020, 1, 2)

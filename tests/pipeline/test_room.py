@@ -28,7 +28,7 @@ from spillway.pipeline.spending import spending_of
 from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.commits import as_written, commit_bytes
+from spillway.store.delta_log import as_written, commit_bytes
 from spillway.store.tables import Piece, Tables
 
 DAY, NOW = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC)

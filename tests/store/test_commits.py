@@ -16,7 +16,7 @@ from spillway import footers
 from spillway.engine import InProcess
 from spillway.pipeline.across import ToldBatch, tell
 from spillway.settings import Settings
-from spillway.store.commits import add_bytes, as_written, commit_bytes, commit_lines
+from spillway.store.delta_log import add_bytes, as_written, commit_bytes, commit_lines
 from spillway.store.drafts import Piece
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import compact

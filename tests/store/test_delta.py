@@ -18,7 +18,7 @@ from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, 
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.pipeline.migrate import migrate
 from spillway.settings import Settings
-from spillway.store import half_made, logs
+from spillway.store import delta_log
 from spillway.store.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def test_each_table_is_opened_once_however_often_it_is_read_and_written(
 ) -> None:
     tell(Tables(lake))
     send(Tables(lake), 1, 3)
-    opened = counting(monkeypatch, logs, "open_delta")
+    opened = counting(monkeypatch, delta_log, "open_delta")
     tables = Tables(lake)
     for value in "ab":
         assert told(tables)
@@ -63,7 +63,7 @@ def test_each_table_is_opened_once_however_often_it_is_read_and_written(
 def test_a_table_is_looked_for_once_where_there_was_none(
     lake: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = counting(monkeypatch, logs, "open_delta")
+    opened = counting(monkeypatch, delta_log, "open_delta")
     tables = Tables(lake)
     assert told(tables) == []
     tell(tables)
@@ -174,15 +174,15 @@ def test_of_two_who_find_a_half_made_table_the_slower_takes_nothing_away(
     folder.mkdir(parents=True)
     first = folder / "00000000000000000000.json"
     first.write_text("", encoding="utf-8")
-    looked = half_made.read_bytes
+    looked = delta_log.read_bytes
 
     def while_the_other_heals(path: str) -> bytes:
-        monkeypatch.setattr(half_made, "read_bytes", looked)
+        monkeypatch.setattr(delta_log, "read_bytes", looked)
         content = looked(path)
         tell(Tables(lake))
         return content
 
-    monkeypatch.setattr(half_made, "read_bytes", while_the_other_heals)
+    monkeypatch.setattr(delta_log, "read_bytes", while_the_other_heals)
     assert told(Tables(lake)) == [("s", 1, "9")]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.pipeline.streams import own_settings
 
 from spillway.engine import InProcess
-from spillway.store.commits import commit_bytes
+from spillway.store.delta_log import commit_bytes
 from spillway.store.drafts import Piece, share_out
 from spillway.store.tables import Tables
 

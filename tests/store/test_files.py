@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.errors import Refused
+from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
-from spillway.store.logs import data_file
 from spillway.store.writing import write_file
 
 

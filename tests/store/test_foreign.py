@@ -14,7 +14,7 @@ import pytest
 
 from spillway.cli.query_log import read_query_log
 from spillway.errors import Refused, RefusedElsewhere
-from spillway.store.foreign import read_foreign
+from spillway.store.delta_log import read_foreign
 
 DAT = Path(__file__).with_name("dat")
 CASES = sorted(path.name for path in DAT.iterdir() if path.is_dir())

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from spillway.encoding import best_layout
 from spillway.settings import Settings
 from spillway.store import writing
+from spillway.store.delta_log import data_file
 from spillway.store.files import (
     DataFile,
     RowReader,
@@ -29,7 +30,6 @@ from spillway.store.files import (
     rows_of,
     rows_of_group,
 )
-from spillway.store.logs import data_file
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import compact
 from spillway.store.writing import write_file

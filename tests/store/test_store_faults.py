@@ -24,7 +24,7 @@ from spillway.errors import StoreFault, is_its_own
 from spillway.intake.take_in import take_in
 from spillway.settings import Settings
 from spillway.store import blobs
-from spillway.store.logs import open_delta
+from spillway.store.delta_log import open_delta
 from spillway.store.tables import Tables
 from spillway.store.upkeep import shorten_log
 

@@ -33,9 +33,8 @@ from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.settings import Settings
-from spillway.store.batches import load_batches, save_batches
-from spillway.store.ledgers import write_ledger
-from spillway.store.table_contracts import TableColumn, TableContract
+from spillway.store.batches import load_batches, save_batches, write_ledger
+from spillway.store.schemas import TableColumn, TableContract
 from spillway.store.tables import Between, Piece, Tables
 
 

@@ -91,7 +91,7 @@ def test_a_batch_weighs_the_same_when_its_date_is_one_file(lake: Settings) -> No
 
 
 def test_where_others_have_mixed_batches_in_a_row_group_each_has_its_share(tmp_path: Path) -> None:
-    from spillway.store.table_contracts import TableContract
+    from spillway.store.schemas import TableContract
 
     tables = Tables(Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)}))
     for number in (1, 2):

@@ -17,8 +17,8 @@ from hypothesis import strategies as some
 from spillway.encoding import chunk_bytes, widths_of
 from spillway.store import writing
 from spillway.store.blobs import MEMORY, forget
+from spillway.store.delta_log import data_file
 from spillway.store.files import column_bytes
-from spillway.store.logs import data_file
 from spillway.store.writing import LAST_LETTER, Written, spelled, write_file
 
 SEQ = pa.schema([("seq", pa.int64())])

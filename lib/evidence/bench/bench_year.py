@@ -25,7 +25,7 @@ from spillway.settings import Settings
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.specification import SketchSpec
 from spillway.store.batches import save_batches
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spillway.store import blobs, writing
-from spillway.store.logs import DeltaLog
+from spillway.store.delta_log import DeltaLog
 
 PHASES = ("before", "within", "after")
 

@@ -44,13 +44,7 @@ from spillway.pipeline.validate import changed_batches, validate
 from spillway.settings import Settings
 from spillway.show.report import build_report
 from spillway.show.status import status
-from spillway.store.batches import (
-    batches_of_files,
-    last_arrival,
-    load_batches,
-    next_numbers,
-    settle_batches,
-)
+from spillway.store.batches import batches_of_files, last_arrival, load_batches, next_numbers, settle_batches
 from spillway.store.blobs import write_bytes
 from spillway.store.filters import matching
 from spillway.store.tables import Table, Tables

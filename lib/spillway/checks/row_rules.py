@@ -44,7 +44,7 @@ from spillway.contracts.model import ARROW_TYPES
 from spillway.contracts.row_rules import RowRule, edge_of_range, of_the_whole
 from spillway.errors import Refused, SpillwayError, safely
 from spillway.store.files import as_date, rows_of
-from spillway.store.table_contracts import spark_type
+from spillway.store.schemas import spark_type
 
 ROWS_JUDGED_AT_A_TIME = 262_144
 _MOST_LETTERS = 80

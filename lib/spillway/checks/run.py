@@ -20,7 +20,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused
 from spillway.settings import Settings
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
 
 COLUMNS = Expectation(
     name="columns_as_contracted",

@@ -18,7 +18,7 @@ from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
 from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.errors import Refused, SpillwayError
-from spillway.store.table_contracts import TableContract, spark_type
+from spillway.store.schemas import TableContract, spark_type
 
 _CONFIG = {
     "threads": 1,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from spillway.errors import UsageError
-from spillway.store.foreign import read_foreign
+from spillway.store.delta_log import read_foreign
 
 if TYPE_CHECKING:
     import pyarrow as pa

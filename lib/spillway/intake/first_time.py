@@ -16,8 +16,8 @@ from spillway.engine.protocol import Engine
 from spillway.intake.aside import kept_aside
 from spillway.intake.parse import Target
 from spillway.intake.repeats import Repeated, filter_before, find_repeated
+from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, rows_of
-from spillway.store.logs import data_file
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import Written, write_file
 

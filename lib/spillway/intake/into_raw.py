@@ -35,9 +35,8 @@ from spillway.records import (
     is_absent_column,
     is_repeated_hour,
 )
-from spillway.store.batches import batches_of_files, reserve, save_batches
-from spillway.store.commits import commit_bytes
-from spillway.store.ledgers import write_ledger
+from spillway.store.batches import batches_of_files, reserve, save_batches, write_ledger
+from spillway.store.delta_log import commit_bytes
 from spillway.store.tables import Tables
 from spillway.store.writing import Written, write_file
 

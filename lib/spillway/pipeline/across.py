@@ -26,7 +26,7 @@ from spillway.errors import Refused
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
 from spillway.store import blobs
-from spillway.store.commits import commit_bytes
+from spillway.store.delta_log import commit_bytes
 from spillway.store.drafts import share_out
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file

@@ -22,8 +22,7 @@ from spillway.pipeline.recover import WayBack, recover_batches
 from spillway.pipeline.stages import AT_A_TIME, Down, EndRows, Up
 from spillway.registry import lever
 from spillway.store.files import DataFile, batch_bytes
-from spillway.store.readers import StoredFiles
-from spillway.store.tables import Tables
+from spillway.store.tables import StoredFiles, Tables
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from spillway.pipeline.planning import Again, WayDown
 from spillway.pipeline.room import bytes_as_written
 from spillway.pipeline.stages import LayAside, SendDown
 from spillway.registry import LEVERS, columns_of, lever
+from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, Piece
-from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Table, Tables
 
 

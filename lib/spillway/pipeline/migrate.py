@@ -30,7 +30,7 @@ from spillway.pipeline.presence import WHOLE_ROWS, presence
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
-from spillway.store.formats import Differences, differences
+from spillway.store.schemas import Differences, differences
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import correct_rows
 

@@ -41,7 +41,7 @@ from spillway.pipeline.stages import AT_A_TIME, Up
 from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
 from spillway.store.files import as_date
-from spillway.store.table_contracts import SPARK_TYPES
+from spillway.store.schemas import SPARK_TYPES
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.writing import shaped
 

@@ -31,8 +31,8 @@ from spillway.pipeline.reading import (
     shed_batches,
 )
 from spillway.pipeline.stages import Down, GiveBack, Up
+from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, ReadBack
-from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Tables
 from spillway.store.writing import Written
 

@@ -21,7 +21,7 @@ from spillway.contracts.workload import Workload
 from spillway.intake.landing import delivered
 from spillway.levers.windows import PLANNED
 from spillway.store.files import as_date
-from spillway.store.table_contracts import TableContract
+from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"

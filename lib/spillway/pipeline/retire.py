@@ -18,10 +18,8 @@ from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
-from spillway.store.batches import load_batches, save_batches
-from spillway.store.certificates import proven_revisions
+from spillway.store.batches import load_batches, proven_revisions, save_batches, write_ledger
 from spillway.store.files import DataFile, as_date, batch_bytes
-from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Tables
 
 RETIRE = "retire"

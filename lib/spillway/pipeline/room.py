@@ -24,7 +24,7 @@ from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.faults import Faults
 from spillway.registry import lever
 from spillway.store.batches import newest_batch
-from spillway.store.commits import as_written, commit_bytes
+from spillway.store.delta_log import as_written, commit_bytes
 from spillway.store.files import batch_bytes
 from spillway.store.tables import Between, Tables
 

@@ -21,7 +21,7 @@ from spillway.levers.windows import PORTION, AskingDecision, SqlQuestion, SqlRea
 from spillway.pipeline.window_failures import Patience, refuse_unasked
 from spillway.pipeline.window_inputs import WindowRows
 from spillway.store.drafts import Draft
-from spillway.store.table_contracts import spark_type
+from spillway.store.schemas import spark_type
 from spillway.store.tables import Piece, Table
 
 

@@ -46,8 +46,8 @@ from spillway.pipeline.window_pins import claim_windows, pinned_windows, save_wi
 from spillway.pipeline.window_portions import window_offers
 from spillway.pipeline.window_rules import columns_of_answer
 from spillway.registry import lever
+from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft
-from spillway.store.ledgers import write_ledger
 from spillway.store.tables import Piece, Table, Tables
 
 Inputs = Mapping[str, ReadColumns]

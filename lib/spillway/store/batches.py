@@ -5,6 +5,10 @@ Whoever loads says which batches it needs: a stream has a hundred of them a day,
 A batch is what decisions are made of, and they may take long: between reading a row and saving it anew others may
 have saved it. Every save counts the row's `revision` up, and is refused to whoever decided on another revision than
 the one that stands. So of two who load, decide and save, one wins and the other stops with a sentence.
+
+The table `ledger`: what a stage writes replaces what it had written for the same batches.
+
+The table `certificates`: of which revision of a batch it tells. It says nothing of another; no clock is asked.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import IN_WORK, PENDING, Batch
 from spillway.errors import ConcurrentRun
+from spillway.ledger import LedgerRow
 from spillway.store.files import DataFile
 from spillway.store.tables import Between, Table, Tables
 from spillway.store.upkeep import compact
@@ -141,3 +146,26 @@ def _refuse_overtaken(tables: Tables, batches: Sequence[Batch]) -> None:
         raise ConcurrentRun(
             f"{stream}: another run has changed batch {told} since this one read it; nothing was doubled, run it again"
         )
+
+
+def write_ledger(
+    tables: Tables, subject: str, batches: Sequence[int], stages: Sequence[str], rows: Sequence[LedgerRow]
+) -> None:
+    """Replace what these stages had written for these batches (or windows) of the subject."""
+    tables.at("ledger").replace(
+        [row.to_dict() for row in rows], subject=subject, batch=list(batches), stage=list(stages)
+    )
+
+
+def proven_revisions(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
+    """By batch, the one revision that all its certificates measured, none of them with violations."""
+    columns = ["batch", "revision", "violations"]
+    found: dict[int, set[int | None]] = {}
+    for row in tables.at("certificates").rows(columns, stream=stream, batch=list(batches)).to_pylist():
+        # those of before revisions were counted are of a batch that was never saved since
+        found.setdefault(row["batch"], set()).add(None if row["violations"] else row["revision"] or 0)
+    return {
+        batch: revision
+        for batch, revisions in found.items()
+        if len(revisions) == 1 and (revision := next(iter(revisions))) is not None
+    }

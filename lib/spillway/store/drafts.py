@@ -12,9 +12,8 @@ import pyarrow as pa
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.store import blobs
-from spillway.store.commits import add_bytes, commit_info_bytes
+from spillway.store.delta_log import add_bytes, commit_info_bytes, data_file
 from spillway.store.files import DataFile
-from spillway.store.logs import data_file
 from spillway.store.writing import Written, write_file
 
 

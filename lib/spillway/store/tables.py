@@ -17,12 +17,22 @@ What tasks write is a *draft* first: files that are in no table. A draft can be 
 >>> tables.at("models").replace([{**fact, "value": "8"}], stream="s", lever="thin", version=1)
 >>> tables.at("models").rows(["value"], stream="s", version=[1, 2]).to_pylist()
 [{'value': '8'}]
+
+What whoever opened a table knows of it, to tell whether others have changed it since.
+
+A handful of rows as a table's contract has them, or the names of what is wrong with them.
+
+The rows of a table's files that answer a question: only row groups that may hold one are decoded.
+
+What tasks read of a table: its files of one batch date, along an ordered column.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -31,18 +41,149 @@ import pyarrow.compute as pc
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewhere, SpillwayError, StoreFault
 from spillway.settings import Settings
-from spillway.store import blobs, logs
+from spillway.store import blobs
+from spillway.store import delta_log as logs
+from spillway.store.delta_log import Log, Stale, data_file, log_of
 from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
-from spillway.store.files import DataFile, groups_of, keys_of, rows_of
-from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold
-from spillway.store.formats import differences, refuse_newer
-from spillway.store.logs import Stale, data_file, log_of
-from spillway.store.opened import OpenedLog
-from spillway.store.readers import StoredFiles
-from spillway.store.reads import ROWS_AT_A_TIME, largest, matching_rows
-from spillway.store.small_rows import arrow_rows
-from spillway.store.table_contracts import TableContract, spark_type, table_contracts
+from spillway.store.files import DataFile, RowReader, as_date, groups_of, keys_of, row_count, rows_of
+from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold, spans
+from spillway.store.schemas import TableContract, differences, refuse_newer, spark_type, table_contracts
 from spillway.store.writing import Written, shaped, write_file
+
+
+@dataclass
+class OpenedLog:
+    """A table's log, and the files of which whoever opened it knows: those it found, and what it did since."""
+
+    log: Log
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    known: dict[str, DataFile] | None = None
+
+    def found(self) -> dict[str, DataFile]:
+        if self.known is None:
+            self.known = {file.path: file for file in self.log.files()}
+        return self.known
+
+    def note(self, gone: Iterable[DataFile], added: Iterable[DataFile]) -> None:
+        """Take down what a commit took out and in."""
+        known = self.found()
+        for file in gone:
+            known.pop(file.path, None)
+        known |= {file.path: file for file in added}
+
+    def is_overtaken(self, where: Filter) -> bool:
+        """Whether others have changed rows of these since the table was opened."""
+        known, live = self.found(), {file.path: file for file in self.log.files()}
+        strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
+        return any(may_hold(file, where) for file in strange)
+
+
+def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as the contract has them: no column more, no type else, nothing null that must not be."""
+    known = set(contract.names)
+    for row in rows:
+        strange = sorted(set(row) - known)
+        missing = [c.name for c in contract.columns if not c.nullable and row.get(c.name) is None]
+        empty = [name for name in contract.partitioned_by if row.get(name) == ""]  # Delta has null for it
+        if strange or missing or empty:
+            problems = [f"`{name}` is not in the contract" for name in strange]
+            problems += [f"`{name}` must not be null" for name in missing]
+            problems += [f"`{name}` must not be empty" for name in empty]
+            raise SpillwayError(
+                f"{contract.table} must be written as its column contract says: " + "; ".join(problems)
+            )
+    schema = pa.schema([pa.field(f.name, f.type) for f in contract.arrow_schema])
+    columns = [_array(contract, f, [row.get(f.name) for row in rows]) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _array(contract: TableContract, field: pa.Field, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array([_named(value, field.type) for value in values], field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        raise SpillwayError(
+            f"{contract.table} must be written as its column contract says: `{field.name}`: {problem}"
+        ) from problem
+
+
+def _named(value: Any, kind: pa.DataType) -> Any:
+    """Tuples as the structs they stand for, mappings as the pairs Arrow wants."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind) and isinstance(value, tuple):
+        return {
+            kind.field(i).name: _named(item, kind.field(i).type)
+            for i, item in zip(range(kind.num_fields), value, strict=True)
+        }
+    if pa.types.is_list(kind):
+        return [_named(item, kind.value_type) for item in value]
+    if pa.types.is_map(kind):
+        return list(value.items())
+    return value
+
+
+ROWS_AT_A_TIME = 131_072
+
+
+def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
+    """The rows of a file that match, with the columns of `asked`, those it is partitioned by among them."""
+    partition = dict(file.partition)
+    inside = pa.schema([one for one in asked if one.name not in partition])
+    parts = []
+    for part in _parts(file, inside, where):
+        for one in (one for one in asked if one.name in partition):
+            value = pa.repeat(pa.scalar(partition[one.name], one.type), part.num_rows)
+            part = part.append_column(one, value)
+        part = part.filter(matching(part, where)) if where else part
+        parts.append(part.select(asked.names))
+    return pa.concat_tables(parts) if parts else asked.empty_table()
+
+
+def largest(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter) -> Any:
+    """The largest value of a column of whole numbers among the rows that match; None where there is none.
+
+    Files are read from the one that may hold the largest down, until no other can.
+    """
+
+    def order(file: DataFile) -> tuple[bool, int]:
+        high = file.high(by)
+        return high is not None, 0 if high is None else -high
+
+    best: Any = None
+    for file in sorted(files, key=order):
+        if best is not None and file.high(by) is not None and file.high(by) <= best:
+            break
+        found = pc.max(matching_rows(file, asked, where)[by]).as_py()
+        best = found if best is None else best if found is None else max(best, found)
+    return best
+
+
+def _parts(file: DataFile, inside: pa.Schema, where: Filter) -> Iterator[pa.Table]:
+    if not inside.names:
+        # only partition columns are asked for: as many rows as there are
+        yield pa.table({"": pa.nulls(file.records or row_count(file))})
+        return
+    ranges = [one for one in spans(where) if one[0] in inside.names]
+    for part in rows_of(file, inside.names, ROWS_AT_A_TIME, ranges):
+        yield shaped(part, inside)
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """Files of a table, small enough to travel; `on` a date they are read.
+
+    A reader made by `on` goes forward through the files and decodes every row group once.
+    """
+
+    files: tuple[DataFile, ...]
+    order: str = "seq"
+
+    def on(self, day: date) -> RowReader:
+        """The files of one batch date: a frame has no rows elsewhere."""
+        return RowReader(
+            [file for file in self.files if as_date(file.value("batch_date")) == day], self.order
+        )
+
 
 __all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
 

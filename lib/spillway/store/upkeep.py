@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from spillway.errors import SpillwayError
 from spillway.store import blobs
+from spillway.store.delta_log import open_delta
 from spillway.store.drafts import discard
 from spillway.store.files import ARRIVAL, DataFile, groups_of, keys_of, rows_of
-from spillway.store.logs import open_delta
-from spillway.store.reads import ROWS_AT_A_TIME
-from spillway.store.tables import Table
+from spillway.store.tables import ROWS_AT_A_TIME, Table
 from spillway.store.writing import Written, shaped, write_file
 
 SAFE_HOURS = 7 * 24

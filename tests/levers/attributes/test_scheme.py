@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.levers.attributes.scheme import Run, Runs, Way, run_from_row, run_to_row, scheme_number
-from spillway.store.small_rows import arrow_rows
-from spillway.store.table_contracts import table_contracts
+from spillway.store.schemas import table_contracts
+from spillway.store.tables import arrow_rows
 
 
 def test_the_precision_is_part_of_a_schemes_number_where_it_says_something():

@@ -3,6 +3,32 @@
 `DeltaLog` is Delta Lake by delta-rs's public interface; `MemoryLog` the same for tables under `memory://`. Either
 refuses a commit when anybody has written since the log was last read (`Stale`): deciding whether that matters is
 `tables`' business.
+
+What a Delta table's protocol asks of whoever reads or writes it, and which of it Spillway knows.
+
+Files are read, and committed, by what the log says of them alone. A table may ask for more: rows that are struck out
+beside their files (deletion vectors), columns under other names (column mapping), conditions that writers check. Read
+or written without it the table would say something else, so that one that asks for what is not known is refused by
+name. Protocols name what they ask for one by one from reader version 3 and writer version 7 on; before that a version
+stands for all up to it.
+
+Tables that somebody died of making: a log whose only commit, the one that makes the table, is not whole.
+
+Tables are made by a commit of their own, without a row: where it is broken and no other follows, nothing was ever in
+the table. The broken file is put aside, under a name that no reader of Delta looks at, and whoever writes next makes
+the table anew. What others have committed to is left as it is: only a person can know what it held.
+
+Delta tables that other programs wrote: read as they are, never repaired or moved.
+
+Serialise the actions of a commit as delta-rs writes them to a table's log, and count their bytes.
+
+A commit is a file of JSON lines: `commitInfo`, an `add` for each file that the table gains, and a `remove` for each
+file that it loses. The log of a destination is sent with the rows, so a plan must know its size before the commit is
+made. The times of the commit are not known then, but they always have the same number of digits.
+
+>>> one = Written("day=1/part-1.parquet", {"day": "1"}, 1234, 10, 1_767_225_600_000, '{"numRecords":10}', {})
+>>> commit_bytes([one, one]) - commit_bytes([one]) == add_bytes(one)
+True
 """
 
 from __future__ import annotations
@@ -11,23 +37,257 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from importlib.metadata import version
 from itertools import repeat
 from typing import Any, Protocol
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from spillway.errors import Refused, RefusedElsewhere
-from spillway.store.blobs import MEMORY, plain_uri, store_faults
-from spillway.store.commits import AS_IT_IS
-from spillway.store.features import refuse_features, refuse_unknown
+from spillway.errors import Refused, RefusedElsewhere, SpillwayError
+from spillway.store.blobs import MEMORY, list_files, move, plain_uri, read_bytes, store_fault, store_faults
 from spillway.store.files import DataFile
-from spillway.store.half_made import put_aside
-from spillway.store.table_contracts import TableContract
-from spillway.store.writing import INDEXED_COLUMNS, Written
+from spillway.store.schemas import TableContract
+from spillway.store.writing import INDEXED_COLUMNS, Written, stated_edges
+
+READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
+WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}
+"""What is known, of readers and of writers: nothing of it changes what files mean."""
+_LEGACY_READ = ((2, "columnMapping"),)
+_LEGACY_WRITE = (
+    (3, "checkConstraints"),
+    (4, "changeDataFeed"),
+    (4, "generatedColumns"),
+    (5, "columnMapping"),
+    (6, "identityColumns"),
+)
+_UNSUPPORTED = re.compile(r"Feature '(\w+)' is not supported")
+_READERS_LISTED_FROM, _WRITERS_LISTED_FROM = 3, 7
+
+
+def refuse_features(
+    path: str, table: Any | None, to_write: bool, known: frozenset[str] = READ_FEATURES
+) -> None:
+    """Refuse a table (of delta-rs; None: it does not exist yet) that needs an unknown feature.
+
+    `known`: the features that the caller's reader supports.
+    """
+    if table is None:
+        return
+    protocol = table.protocol()
+    foreign = foreign_features(
+        (protocol.min_reader_version, protocol.reader_features or ()),
+        (protocol.min_writer_version, protocol.writer_features or ()),
+        to_write,
+        known,
+    )
+    if foreign:
+        raise _refused(path, foreign, "write" if to_write else "read")
+
+
+def refuse_unknown(path: str, problem: Exception) -> None:
+    """Refuse, in the same words, a table that delta-rs itself would not open for a feature that it does not know."""
+    found = _UNSUPPORTED.findall(str(problem))
+    if found:
+        raise _refused(path, found, "read") from problem
+
+
+def _refused(path: str, features: Sequence[str], to_do: str) -> RefusedElsewhere:
+    return RefusedElsewhere(
+        "protocol",
+        f"ask for no feature that Spillway does not know to {to_do}",
+        ", ".join(features),
+        "drop it by Spark (ALTER TABLE ... DROP FEATURE ...), or restore the table's version before it was added",
+        path,
+    )
+
+
+def foreign_features(
+    reader: tuple[int, Sequence[str]],
+    writer: tuple[int, Sequence[str]],
+    to_write: bool,
+    known: frozenset[str] = READ_FEATURES,
+) -> list[str]:
+    """What a protocol (version and listed features, of readers and of writers) asks for that is not known.
+
+    >>> foreign_features((3, ["deletionVectors", "timestampNtz"]), (7, ["deletionVectors", "rowTracking"]), False)
+    ['deletionVectors']
+    >>> foreign_features((1, []), (7, ["appendOnly", "rowTracking"]), True), foreign_features((1, []), (3, []), True)
+    (['rowTracking'], ['checkConstraints'])
+    >>> foreign_features((1, []), (2, []), True)
+    []
+    """
+    asked = _asked(*reader, _READERS_LISTED_FROM, _LEGACY_READ) - known
+    if to_write:
+        asked |= _asked(*writer, _WRITERS_LISTED_FROM, _LEGACY_WRITE) - WRITE_FEATURES
+    return sorted(asked)
+
+
+def _asked(
+    version: int, listed: Sequence[str], listed_from: int, legacy: Sequence[tuple[int, str]]
+) -> frozenset[str]:
+    if version >= listed_from:
+        return frozenset(map(str, listed))
+    return frozenset(name for at, name in legacy if version >= at)
+
+
+_FIRST = "00000000000000000000.json"
+
+
+def put_aside(table: str) -> bool:
+    """Put the broken first commit of a table aside; False where there is none, or where others follow it."""
+    log = f"{table}/_delta_log"
+    names = {one.path.removeprefix(f"{log}/") for one in list_files(log)}
+    commits = {
+        name for name in names if name.split(".")[0].isdigit() and name.endswith((".json", ".parquet"))
+    }
+    if commits != {_FIRST} or _is_whole(read_bytes(f"{log}/{_FIRST}")):
+        return False
+    aside = f"{log}/_broken_{uuid.uuid4()}.tmp"
+    move(f"{log}/{_FIRST}", aside)
+    if _is_whole(read_bytes(aside)):
+        # somebody else was quicker, and has made the table meanwhile
+        move(aside, f"{log}/{_FIRST}")
+    return True
+
+
+def _is_whole(content: bytes) -> bool:
+    """Whether it is a commit that makes a table."""
+    try:
+        actions = [json.loads(line) for line in content.decode().splitlines() if line]
+    except ValueError:
+        return False
+    return {"protocol", "metaData"} <= {name for action in actions for name in action}
+
+
+FOREIGN_READ_FEATURES = READ_FEATURES | {"columnMapping", "deletionVectors", "v2Checkpoint"}
+"""The reader features that delta-rs's `QueryBuilder` supports."""
+
+
+def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -> pa.Table:
+    """Return columns of a table; `columns` chooses them from all names.
+
+    A table with an unknown reader feature is refused by the name of the feature. Rows are read by delta-rs's
+    `QueryBuilder`, which applies deletion vectors and column mapping; its `to_pyarrow_table` refuses the first and
+    returns nulls for the second.
+    """
+    from deltalake import DeltaTable, QueryBuilder
+
+    try:
+        with store_faults(path, missing_too=True):
+            table = DeltaTable(plain_uri(path))
+        refuse_features(path, table, to_write=False, known=FOREIGN_READ_FEATURES)
+        chosen = ", ".join(_quoted(name) for name in columns([one.name for one in table.schema().fields]))
+        rows = QueryBuilder().register("foreign_table", table).execute(f"SELECT {chosen} FROM foreign_table")
+        return pa.table(rows.read_all())
+    except SpillwayError:
+        raise
+    except Exception as problem:  # for an absent or damaged file delta-rs raises a bare Exception
+        refuse_unknown(path, problem)
+        if isinstance(problem, OSError) and "://" in path:
+            raise store_fault(path, problem) from problem
+        reason = str(problem).partition("\n")[0]
+        remedy = "name another, or write what it holds to a Parquet file"
+        raise RefusedElsewhere("table", "be one that delta-rs reads", reason, remedy, path) from problem
+
+
+def _quoted(name: str) -> str:
+    """Return a column's name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+AS_IT_IS = "!$&'()+,-./:;=@_~"
+"""Characters of a path that delta-rs does not escape in a log; other programs escape fewer characters."""
+_THIRTEEN_DIGITS = 1_767_225_600_000
+"""A time in milliseconds; every time from 2001 to 2286 has as many digits."""
+
+
+def commit_lines(
+    added: Sequence[Written],
+    removed: Sequence[DataFile] = (),
+    folder: str = "",
+    same_rows: bool = False,
+    at_ms: int = _THIRTEEN_DIGITS,
+) -> list[bytes]:
+    """Return the lines of a commit, without newlines: `commitInfo`, then the files added and removed.
+
+    `folder`: the folder of the table, with which the paths of removed files start.
+    """
+    partitions = [one.partition for one in added] + [dict(file.partition) for file in removed]
+    named = list(partitions[0]) if partitions else []
+    by = "delta-rs.py-" + version("deltalake")
+    info = {
+        "timestamp": at_ms,
+        "operation": "WRITE",
+        "operationParameters": {"mode": "Append", "partitionBy": json.dumps(named, separators=(",", ":"))},
+        "engineInfo": by.replace(".py", ":py"),
+        "clientVersion": by,
+    }
+    lines = [_line("commitInfo", info)]
+    for one in added:
+        add = {
+            "path": quote(one.path, safe=AS_IT_IS),
+            "partitionValues": dict(one.partition),
+            "size": one.size,
+            "modificationTime": one.written_at_ms,
+            "dataChange": not same_rows,
+            "stats": one.statistics,
+            **dict.fromkeys(("tags", "baseRowId", "defaultRowCommitVersion", "clusteringProvider")),
+        }
+        lines.append(_line("add", add))
+    for file in removed:
+        remove = {
+            "path": quote(file.path.removeprefix(f"{folder}/"), safe=AS_IT_IS),
+            "dataChange": not same_rows,
+            "deletionTimestamp": at_ms,
+            "extendedFileMetadata": True,
+            "partitionValues": {
+                name: None if value is None else str(value) for name, value in file.partition
+            },
+            "size": file.size,
+        }
+        lines.append(_line("remove", remove))
+    return lines
+
+
+def commit_bytes(
+    added: Sequence[Written], removed: Sequence[DataFile] = (), folder: str = "", same_rows: bool = False
+) -> int:
+    """Return the bytes of a commit in the table's log."""
+    return len(b"\n".join(commit_lines(added, removed, folder, same_rows)))
+
+
+def commit_info_bytes(added: Sequence[Written]) -> int:
+    """Return the bytes that a commit takes in addition to its files."""
+    return len(commit_lines(added)[0])
+
+
+def add_bytes(one: Written) -> int:
+    """Return the bytes of the action that adds a file, with the newline before it."""
+    return len(b"\n") + len(commit_lines([one])[1])
+
+
+def as_written(file: DataFile, folder: str) -> Written:
+    """Return a file of the log as it was when it was written, as far as the log states it."""
+    edges = {name: (low, dict(file.maximum).get(name)) for name, low in file.minimum}
+    return Written(
+        file.path.removeprefix(f"{folder}/"),
+        {name: str(value) for name, value in file.partition},
+        file.size,
+        file.records,
+        file.written_at_ms,
+        stated_edges(file.records, edges, {name: count for name, count in file.nulls if count is not None}),
+        {},
+    )
+
+
+def _line(name: str, action: Mapping[str, Any]) -> bytes:
+    return json.dumps({name: action}, ensure_ascii=False, separators=(",", ":")).encode()
+
 
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # every reader of Delta must be able to read every table
