@@ -17,7 +17,7 @@ from spillway.contracts.sections import Batching
 from spillway.contracts.shapes import Report
 from spillway.contracts.yaml_lines import read_yaml
 from spillway.errors import ContractError, SpillwayError
-from spillway.intake import roles as intake_roles
+from spillway.intake import draft as intake_roles
 from spillway.intake.draft import new_contract
 from spillway.records import parse_records
 

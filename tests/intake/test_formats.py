@@ -14,7 +14,7 @@ from tests.intake.test_intake import CONTRACT, HERE, batches, deliver, everythin
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.intake import parse
-from spillway.intake import tasks as parsing
+from spillway.intake import parse as parsing
 from spillway.intake.take_in import take_in
 from spillway.ledger import difference
 from spillway.records import lines as line_reading

@@ -14,8 +14,8 @@ import pytest
 from tests.intake.landing_world import HERE, START, LandingWorld, contract, lines
 
 from spillway.batch import DONE, IN_WORK, Batch
+from spillway.intake import parse as parsing
 from spillway.intake import record as recording
-from spillway.intake import tasks as parsing
 from spillway.intake.record import record_batches
 from spillway.intake.take_in import in_steps
 from spillway.store.batches import save_batches

@@ -12,7 +12,8 @@ from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
 from spillway.contracts import StreamContract
 from spillway.errors import RefusedElsewhere, SpillwayError
-from spillway.intake import into_raw, parse, tasks
+from spillway.intake import parse, raw
+from spillway.intake import parse as tasks
 from spillway.records import parse_parts
 from spillway.store.blobs import list_files
 from spillway.store.landing_zone import open_landed
@@ -203,7 +204,7 @@ def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
 
     world.deliver("a.json", lines(range(3)))
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "time_covered", failing)
+        patch.setattr(raw, "time_covered", failing)
         for _ in range(3):
             assert "`_delta_log` must be a log" in world.fails()
     assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 0)]
@@ -214,7 +215,7 @@ def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
 def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = into_raw.time_covered
+    whole = raw.time_covered
 
     def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
         if batch.batch == 1:
@@ -224,7 +225,7 @@ def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
     world.deliver("2026-01-01/a.json", lines(range(3)))
     world.deliver("2026-01-02/b.json", lines(range(3, 6)))
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "time_covered", failing)
+        patch.setattr(raw, "time_covered", failing)
         assert "batch 1 could not be written and is tried once more: `at` must be kind" in world.fails()
         assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 1), (TAKEN_IN, 0)]
         assert "batch 1 failed a second time and is set aside: `at` must be kind" in world.fails()

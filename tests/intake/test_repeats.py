@@ -22,17 +22,18 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
 from spillway.errors import Refused, SpillwayError
-from spillway.intake import into_raw, repeats, window
-from spillway.intake.alike import repeated_seqs
-from spillway.intake.aside import DELIVERED_BEFORE, kept_aside
-from spillway.intake.rate import time_covered
-from spillway.intake.repeats import (
+from spillway.intake import dedupe, raw
+from spillway.intake.dedupe import (
+    DELIVERED_BEFORE,
     compared_by,
     filter_before,
     filter_of,
     find_repeated,
     keep_states,
+    kept_aside,
+    repeated_seqs,
 )
+from spillway.intake.rate import time_covered
 from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.kinds.stream_filters import UNSEEN
@@ -130,7 +131,7 @@ def test_those_whose_values_came_within_reach_are_found_by_either_way(
     cores: int, within: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
-    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 25)
+    monkeypatch.setattr(dedupe, "_ROWS_AT_A_TIME", 25)
     before, rows = some_rows(1, 60), some_rows(2, 150)
     files, history = stored(tmp_path, table(60, rows), 3), stored(tmp_path, table(0, before), 4)
     truth = [60 + place for place in slowly(rows, before, within)]
@@ -149,8 +150,8 @@ def test_those_whose_values_came_within_reach_are_found_by_either_way(
 def test_a_new_row_that_the_filter_suspects_stays_and_one_fingerprint_of_two_values_drops_neither(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = window.keys_of
-    monkeypatch.setattr(window, "keys_of", lambda *asked: real(*asked) % np.uint64(3))
+    real = dedupe.keys_of
+    monkeypatch.setattr(dedupe, "keys_of", lambda *asked: real(*asked) % np.uint64(3))
     before, rows = some_rows(3, 40), some_rows(4, 80)
     files, history = stored(tmp_path, table(40, rows)), stored(tmp_path, table(0, before))
     for way in ("exact", "filter"):
@@ -164,12 +165,12 @@ def test_a_batch_of_any_length_is_hashed_some_rows_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
-    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 32)
+    monkeypatch.setattr(dedupe, "_ROWS_AT_A_TIME", 32)
     # a stretch is never shorter than what is read at a time
-    monkeypatch.setattr(window, "_stretches", lambda first, last, _: ((first, last),))
-    real, sizes = window.keys_of, []
+    monkeypatch.setattr(dedupe, "_stretches", lambda first, last, _: ((first, last),))
+    real, sizes = dedupe.keys_of, []
     monkeypatch.setattr(
-        window, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
+        dedupe, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
     )
     files = stored(tmp_path, table(100, some_rows(1, 400)))
     history = stored(tmp_path, table(0, some_rows(2, 100)))
@@ -200,7 +201,7 @@ def test_what_came_later_or_lies_in_the_same_files_is_no_history(tmp_path: Path)
 def test_a_batch_that_comes_late_is_compared_with_what_stands_before_and_after_it(
     within: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window, "_ROWS_AT_A_TIME", 25)
+    monkeypatch.setattr(dedupe, "_ROWS_AT_A_TIME", 25)
     before, rows, after = some_rows(1, 60), some_rows(2, 30), some_rows(3, 90)
     gone = table(90, some_rows(4, 20))
     batches = [batch(1, 0, 59), batch(2, 60, 89), batch(3, 90, 109), batch(4, 110, 199)]
@@ -248,9 +249,9 @@ def looked_up(folder: Path, rows: dict[int, str], within: int, together: bool = 
     history = [
         file for one in ([pa.concat_tables(others)] if together else others) for file in stored(folder, one)
     ]
-    around = window.window_around((50, 59), stored(folder, mine), history, ((0, 49), (60, 99)), within, 1)
-    on = window.Compared(("site", "temp"), ("string", "double"))
-    return window.repeated_exactly(HERE, on, around).tolist()
+    around = dedupe.window_around((50, 59), stored(folder, mine), history, ((0, 49), (60, 99)), within, 1)
+    on = dedupe.Compared(("site", "temp"), ("string", "double"))
+    return dedupe.repeated_exactly(HERE, on, around).tolist()
 
 
 def test_a_row_as_far_as_is_said_is_within_reach_before_the_batch_and_after_it(tmp_path: Path) -> None:
@@ -441,7 +442,7 @@ def test_no_row_that_came_late_past_the_filter_is_denied(
         return time_covered(tables, of, batch, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(into_raw, "time_covered", failing)
+        patch.setattr(raw, "time_covered", failing)
         for day, ats in enumerate((range(3), range(3, 6), range(6, 9)), 1):
             world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
         assert "batch 2 could not be written" in world.fails()
@@ -494,7 +495,7 @@ def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_pa
     state: Any = filter_of(contract(rows="filter", within=8)).empty()
     found = []
     for last, others in ((11, [gone]), (16, []), (17, [])):
-        repeats._mark_unseen(state, last - 8, others)
+        dedupe._mark_unseen(state, last - 8, others)
         found.append(state.context.get(UNSEEN))
     assert found == [9, 9, None]
     assert read_sketch(state.to_bytes()).context == state.context

@@ -18,7 +18,7 @@ from tests.whole_reads import whole_reads
 
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
-from spillway.intake import into_raw
+from spillway.intake import raw
 from spillway.pipeline.migrate import migrate
 from spillway.show.recent import read_recent
 from spillway.store.batches import save_batches
@@ -292,7 +292,7 @@ def test_one_row_of_a_repeat_stays_whatever_order_its_batches_are_written_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     world = LandingWorld(tmp_path, contract(duplicates={"rows": way, "on": ["at"], "within": 30}))
-    whole, broken = into_raw.time_covered, {2, 4}
+    whole, broken = raw.time_covered, {2, 4}
 
     def failing(tables: Any, of: Any, batch: Any, *more: Any) -> Any:
         # by then its rows lie in `raw`
@@ -300,7 +300,7 @@ def test_one_row_of_a_repeat_stays_whatever_order_its_batches_are_written_in(
             raise SpillwayError("`at` must be kind, got unkind; mend it")
         return whole(tables, of, batch, *more)
 
-    monkeypatch.setattr(into_raw, "time_covered", failing)
+    monkeypatch.setattr(raw, "time_covered", failing)
     for day, ats in enumerate(([1, 2], [2, 3, 4, 9], [3, 5], [3, 4, 5, 6], [4, 6, 7]), 1):
         world.deliver(f"2026-01-0{day}/{day}.json", lines(ats))
     assert "batch 2 could not be written" in world.fails()

@@ -21,7 +21,7 @@ from spillway.contracts import load_contracts
 from spillway.engine import Engine, InProcess
 from spillway.engine.session import spark_session
 from spillway.engine.spark import SparkEngine
-from spillway.intake import into_raw as taking_in
+from spillway.intake import raw as taking_in
 from spillway.job import run_job, say
 from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings

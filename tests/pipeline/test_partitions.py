@@ -21,7 +21,7 @@ from tests.pipeline.streams import (
 )
 
 from spillway.engine import Engine, InProcess
-from spillway.intake import tasks as parsing
+from spillway.intake import parse as parsing
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
 from spillway.pipeline import drafting

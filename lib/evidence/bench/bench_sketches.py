@@ -22,7 +22,7 @@ from evidence.sketches.data_models import shuffled, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
 from evidence.timed import best_seconds
-from spillway.intake.repeats import filter_of, find_repeated
+from spillway.intake.dedupe import filter_of, find_repeated
 from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters

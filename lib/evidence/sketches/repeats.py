@@ -14,7 +14,7 @@ from evidence.book import Say
 from spillway.batch import TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import InProcess
-from spillway.intake.repeats import find_repeated
+from spillway.intake.dedupe import find_repeated
 from spillway.sketches.types import Booleans, Integers
 from spillway.store.files import DataFile
 

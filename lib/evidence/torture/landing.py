@@ -38,7 +38,7 @@ from typing import Any
 from spillway.batch import REFUSED, TAKEN
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import InProcess
-from spillway.intake import record, tasks
+from spillway.intake import parse, record
 from spillway.intake.take_in import take_in
 from spillway.ledger import difference
 from spillway.settings import Settings
@@ -190,7 +190,7 @@ def meddled(chance: random.Random, world: WorldOfFiles, most: float) -> Iterator
             if chance.random() < most:
                 world.deed()
 
-    modules: Sequence[Any] = (record, tasks)
+    modules: Sequence[Any] = (record, parse)
     for module in modules:
         module.open_landed = opened
     try:

@@ -34,9 +34,9 @@ from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused, SpillwayError, safely
-from spillway.intake.aside import DELIVERED_BEFORE
-from spillway.intake.into_raw import write_batches
+from spillway.intake.dedupe import DELIVERED_BEFORE
 from spillway.intake.landing import batch_date_of, landed
+from spillway.intake.raw import write_batches
 from spillway.intake.record import record_batches
 from spillway.intake.replayed import (
     can_be_replayed,

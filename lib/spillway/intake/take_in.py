@@ -18,9 +18,9 @@ from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import safely
-from spillway.intake.into_raw import write_batches
 from spillway.intake.landing import Delivered, batch_date_of, landed, landing_root
 from spillway.intake.rate import Rated, borrowed, rated_batches
+from spillway.intake.raw import write_batches
 from spillway.intake.record import record_batches
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches

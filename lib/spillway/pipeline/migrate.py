@@ -24,7 +24,7 @@ from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import load_usable
 from spillway.contracts.column_names import BOUND_SUFFIX, bounded_attribute
 from spillway.errors import ContractError, SpillwayError
-from spillway.intake.read_again import note_read_again
+from spillway.intake.replayed import note_read_again
 from spillway.levers.protocol import Say
 from spillway.pipeline.presence import WHOLE_ROWS, presence
 from spillway.settings import Settings

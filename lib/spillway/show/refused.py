@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.intake.aside import DELIVERED_BEFORE
+from spillway.intake.dedupe import DELIVERED_BEFORE
 from spillway.records.rejects import WHOLE_FILE
 from spillway.store.tables import Between, Tables
 

@@ -17,14 +17,11 @@ from spillway.batch import MISSED, REFUSED, SET_ASIDE, TAKEN_IN, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, SpillwayError, is_its_own
-from spillway.intake.fates import Fate
-from spillway.intake.first_time import without_repeats
+from spillway.intake.dedupe import Repeated, keep_states, without_repeats
 from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
-from spillway.intake.quarantine import FILE_REFUSED, settled_files, whole_files
+from spillway.intake.quarantine import FILE_REFUSED, Fate, settled_files, whole_files
 from spillway.intake.rate import HISTORY_NOTE, newest_end, rated_batches, time_covered
-from spillway.intake.read_again import note_read_again
-from spillway.intake.repeats import Repeated, keep_states
-from spillway.intake.replayed import originals_of
+from spillway.intake.replayed import note_read_again, originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import (
