@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 
 from spillway.contracts import StreamContract, load_usable
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
 from spillway.pipeline.across import tables_there

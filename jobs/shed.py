@@ -10,7 +10,7 @@ import argparse
 from datetime import date
 
 from spillway.contracts import load_usable
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.channel import bring_through
 from spillway.settings import Settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 
 from spillway.contracts import load_usable
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.train import train_streams
 from spillway.settings import Settings

@@ -94,7 +94,7 @@ def clock(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The shared session: two cores, small everything."""
-    from spillway.engine.session import spark_session
+    from spillway.engine.spark import spark_session
     from spillway.engine.spark_conf import SHORT_LIVED_JVM
 
     os.environ.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)

@@ -16,10 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
-from spillway import footers
-from spillway.encoding import best_encodings, encoder
+from spillway import parquet
 from spillway.errors import WrongFooter
-from spillway.footers import ShortFooterSink, short_footer
+from spillway.parquet import ShortFooterSink, best_encodings, encoder, short_footer
 from spillway.store.writing import write_file
 
 Field = tuple[int, Any]
@@ -222,8 +221,8 @@ def written(rows: pa.Table, group: int | None, keys: list[str]) -> tuple[bytes, 
         sink = io.BytesIO()
         with pytest.MonkeyPatch.context() as patch:
             if not shortens:
-                patch.setattr(footers, "short_footer", lambda end, omitted: end)
-                patch.setattr(footers, "footer_difference", lambda *_: "")
+                patch.setattr(parquet, "short_footer", lambda end, omitted: end)
+                patch.setattr(parquet, "footer_difference", lambda *_: "")
             with encoder(sink, rows.schema, best_encodings(rows), group is not None, None, keys) as writer:
                 if rows.num_rows:
                     writer.write_table(rows, row_group_size=group or 1 << 19)
@@ -305,7 +304,7 @@ def test_other_programs_read_any_file(tmp_path_factory: pytest.TempPathFactory, 
 def broken(number: int) -> Any:
     """The end of a file, with one byte of its footer changed."""
 
-    def changed(end: bytes, omitted: footers.Omitted) -> bytes:
+    def changed(end: bytes, omitted: parquet.Omitted) -> bytes:
         right = bytearray(short_footer(end, omitted))
         at = len(right) - 8 - struct.unpack("<I", right[-8:-4])[0] + number
         right[at] ^= 2
@@ -322,7 +321,7 @@ def test_a_footer_with_any_byte_changed_is_refused_and_no_file_stays(
     short, _ = written(rows, group, [])
     length = struct.unpack("<I", short[-8:-4])[0]
     for number in range(length):
-        monkeypatch.setattr(footers, "short_footer", broken(number))
+        monkeypatch.setattr(parquet, "short_footer", broken(number))
         with pytest.raises(WrongFooter, match="footer"):
             write_file(str(tmp_path), {}, rows.schema, [rows], rows_in_a_group=group)
         assert not list(tmp_path.iterdir()), number
@@ -338,7 +337,7 @@ def test_a_field_that_is_missing_is_refused(tmp_path: Path, monkeypatch: pytest.
         {4: {5: True}},
     ):
         monkeypatch.setattr(
-            footers, "short_footer", lambda end, omitted, left_out=left_out: short_footer(end, left_out)
+            parquet, "short_footer", lambda end, omitted, left_out=left_out: short_footer(end, left_out)
         )
         with pytest.raises(WrongFooter):
             write_file(str(tmp_path), {}, rows.schema, [rows])

@@ -133,7 +133,7 @@ def test_rare_events_survive(home: Path, stream: str, event: str) -> None:
 def test_the_ways_to_read_streams_and_tables_run_as_printed(home: Path) -> None:
     printed = [code for _, code in blocks("python")]
     assert len(printed) == 5
-    session = "from spillway.engine.session import spark_session\nspark = spark_session('readme')"
+    session = "from spillway.engine.spark import spark_session\nspark = spark_session('readme')"
     done = run(home, [sys.executable, "-c", "\n".join([session, *printed, "print(len(frame), 'hours')"])])
     assert done.returncode == 0, done.stderr
     assert "avg(temp)" in done.stdout

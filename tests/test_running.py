@@ -210,7 +210,7 @@ def test_exempt_and_resend_do_as_they_say(world: World, capsys: pytest.CaptureFi
 def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import contextmanager
 
-    from spillway.engine import session
+    from spillway.engine import spark
 
     asked: list[str] = []
 
@@ -219,7 +219,7 @@ def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch)
         asked.append(name)
         yield InProcess()
 
-    monkeypatch.setattr(session, "spark_engine", here)
+    monkeypatch.setattr(spark, "spark_engine", here)
     assert main(["run", "--stream", "sites", "--engine", "spark"]) == 0
     assert asked == ["spillway run"]
 

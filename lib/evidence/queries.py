@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from evidence.book import Book
 from spillway.engine.dialect import AGREED, ORDERED_ONLY, STATEMENTS, Agreement, spark_sql
 from spillway.engine.duckdb_sql import DUCKDB_TYPES, FORMS, Columns, duckdb_step
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.engine.statements import SqlView, ask_duckdb, ask_spark, closed_connection
 from spillway.settings import Settings
 

@@ -45,7 +45,7 @@ _HOMES = {
     "registered": "spillway.registry",
     "run_workloads": "spillway.pipeline.workloads",
     "sketch_channel": "spillway.pipeline.channel",
-    "spark_engine": "spillway.engine.session",
+    "spark_engine": "spillway.engine.spark",
     "train_streams": "spillway.pipeline.train",
     "validate": "spillway.pipeline.validate",
 }

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
-from spillway.encoding import DICTIONARY, INTEGERS, LENGTHS, PLAIN, PREFIXES, chunk_bytes
+from spillway.parquet import DICTIONARY, INTEGERS, LENGTHS, PLAIN, PREFIXES, chunk_bytes
 
 ZSTD_LEVEL = 19
 SPLIT = "BYTE_STREAM_SPLIT"

@@ -1,7 +1,7 @@
 """The levers there are: a name in contracts, and the package that is the lever.
 
 A lever's package has a module `settings` with a record, named by `SETTINGS`, (what a contract may say of it, see
-`contracts.shapes`), a module `lever` with `LEVER` (see `levers.protocol`), and, where it has tables or expectations of
+`contracts.fields`), a module `lever` with `LEVER` (see `levers.protocol`), and, where it has tables or expectations of
 its own, folders `tables/` and `expectations/`. Adding a lever is adding its package and its line here.
 
 Contracts are read by more than those that shed, so a lever's settings are looked up by name and import no kernel.

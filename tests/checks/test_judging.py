@@ -44,7 +44,7 @@ from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, l
 from spillway.checks.outcomes import judge as outcomes_of
 from spillway.checks.run import on_record, suite_folders
 from spillway.checks.suites import Expectation, Suite
-from spillway.contracts.alerts import EVENTS
+from spillway.contracts.sections import EVENTS
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column

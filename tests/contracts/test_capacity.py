@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from spillway.contracts import read_channel, read_stream
-from spillway.contracts.capacity import SizeShape, parse_capacity, shannon_kbps
-from spillway.contracts.quota import Quota
-from spillway.contracts.shapes import Report
+from spillway.contracts.capacity import Quota, SizeShape, parse_capacity, shannon_kbps
+from spillway.contracts.fields import Report
 from spillway.errors import ContractError, Refused
 
 RIVER: dict[str, Any] = {

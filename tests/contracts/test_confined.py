@@ -10,8 +10,8 @@ import yaml
 from tests.contracts.test_loader import WEATHER, changed, schemas
 
 from spillway.contracts import check, read_channel, read_stream
-from spillway.contracts.shapes import BAD, Report
-from spillway.contracts.yaml_lines import MOST_CHARACTERS, MOST_NODES, read_yaml
+from spillway.contracts.fields import BAD, Report
+from spillway.contracts.yaml import MOST_CHARACTERS, MOST_NODES, read_yaml
 from spillway.errors import ContractError, Problem, safely
 
 

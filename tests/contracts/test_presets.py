@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from spillway.contracts.shapes import METHODS, Choice, Number, Record, Report, rule
+from spillway.contracts.fields import METHODS, Choice, Number, Record, Report, rule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.contracts.quota import Period, Quota
+from spillway.contracts.capacity import Period, Quota
 
 FIRST = date(2026, 1, 30)
 quotas = st.builds(

@@ -19,8 +19,8 @@ from spillway.contracts import (
     workload_json_schema,
     write_schemas,
 )
-from spillway.contracts.shapes import Report
-from spillway.contracts.yaml_lines import read_yaml
+from spillway.contracts.fields import Report
+from spillway.contracts.yaml import read_yaml
 from spillway.errors import ContractError
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spillway.contracts.shapes import Report
+from spillway.contracts.fields import Report
 from spillway.contracts.timezone import ZoneName
 
 

@@ -23,11 +23,11 @@ from evidence.adaptive.values import (
 )
 from evidence.attributes.codecs.samples import Sample, real
 from evidence.book import Book
-from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import Look
 from spillway.levers.attributes.synopsis.entries import Entries
+from spillway.parquet import widths_of
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 

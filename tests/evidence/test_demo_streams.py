@@ -16,8 +16,8 @@ from evidence.attributes.targets import targets
 from evidence.book import Book
 from evidence.narrow_links import CHANNELS, LINKS, narrow_contracts, narrow_files
 from spillway.contracts import Contracts, StreamContract, load_contracts, read_channel
+from spillway.contracts.fields import Record, Report
 from spillway.contracts.levers import LeverEntry
-from spillway.contracts.shapes import Record, Report
 from spillway.demo.data import STREAMS
 from spillway.registry import settings_of
 from spillway.settings import Settings

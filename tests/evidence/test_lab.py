@@ -13,9 +13,9 @@ from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.nine import trained_and_shed
 from evidence.attributes.results import read_result
 from spillway.batch import DONE
-from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes
+from spillway.parquet import widths_of
 from spillway.store import blobs
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product

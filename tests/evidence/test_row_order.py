@@ -9,7 +9,7 @@ import pytest
 from evidence.attributes.codecs.samples import real
 from evidence.attributes.row_order import as_sent, compared_orders, rounded, shed
 from evidence.book import Book
-from spillway.encoding import LEAST_SAVING, best_layout
+from spillway.parquet import LEAST_SAVING, best_layout
 
 
 @pytest.mark.parametrize("name", ["cities", "seattle_days", "emissions"])

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.contracts import StreamContract, read_stream
+from spillway.contracts.fields import Report
 from spillway.contracts.sections import Batching
-from spillway.contracts.shapes import Report
-from spillway.contracts.yaml_lines import read_yaml
+from spillway.contracts.yaml import read_yaml
 from spillway.errors import ContractError, SpillwayError
 from spillway.intake import draft as intake_roles
 from spillway.intake.draft import new_contract

@@ -40,14 +40,14 @@ def run(
     world: World, started: list[str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> Run:
     """A job by name with its arguments, on the world's lake; its engine is this process."""
-    from spillway.engine import session
+    from spillway.engine import spark
 
     @contextmanager
     def here(name: str) -> Iterator[Any]:
         started.append(name)
         yield InProcess()
 
-    monkeypatch.setattr(session, "spark_engine", here)
+    monkeypatch.setattr(spark, "spark_engine", here)
     for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):
         monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(world.settings, name))
 

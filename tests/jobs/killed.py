@@ -19,8 +19,7 @@ from typing import Any
 
 from spillway.contracts import load_contracts
 from spillway.engine import Engine, InProcess
-from spillway.engine.session import spark_session
-from spillway.engine.spark import SparkEngine
+from spillway.engine.spark import SparkEngine, spark_session
 from spillway.intake import raw as taking_in
 from spillway.job import run_job, say
 from spillway.pipeline.channel import bring_through

@@ -10,7 +10,7 @@ from tests.pipeline import streams
 from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.batch import DONE
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 
 
 def test_a_file_that_landed_is_shed_and_validated_by_two_jobs(run: Run, world: World) -> None:

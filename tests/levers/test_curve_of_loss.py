@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.levers.curve_of_loss import (
+from spillway.levers.knapsack import Alternative
+from spillway.levers.loss_curve import (
     LossPoint,
     at_capacity,
     capacities_of,
@@ -18,7 +19,6 @@ from spillway.levers.curve_of_loss import (
     pays_next,
 )
 from spillway.levers.protocol import Offer
-from spillway.levers.rate_distortion import Alternative
 
 
 @st.composite

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers import rate_distortion
-from spillway.levers.rate_distortion import WORTH_DIVIDING, Alternative, least_cost, least_mixed, lower_hull
+from spillway.levers import knapsack
+from spillway.levers.knapsack import WORTH_DIVIDING, Alternative, least_cost, least_mixed, lower_hull
 
 whole = st.integers(0, 30)
 choices = st.lists(
@@ -187,7 +187,7 @@ def test_each_items_hull_is_found_a_fixed_number_of_times(monkeypatch: pytest.Mo
         calls.append(len(crosses))
         return lower_hull(crosses, cost)
 
-    monkeypatch.setattr(rate_distortion, "lower_hull", counted)
+    monkeypatch.setattr(knapsack, "lower_hull", counted)
     rng = np.random.default_rng(3)
     items = [
         [Alternative(2.0, (0.0, 0.0, 2.0)), Alternative(float(c), (float(x), 1.0, float(c)))]

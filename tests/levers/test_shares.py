@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evidence.golden import attributes as golden_attributes
 from spillway.errors import Refused
 from spillway.levers.attributes.threshold.categories import criticality_weight
-from spillway.levers.shares import drop_rate, proportional, proportional_capacities
+from spillway.levers.loss_curve import drop_rate, proportional, proportional_capacities
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -13,8 +13,7 @@ from tests.pipeline.streams import World, attribute, json_lines
 from spillway.batch import DONE, TAKEN_IN, UNTRAINED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.levers.asks import open_questions
-from spillway.levers.protocol import Facts
+from spillway.levers.protocol import Facts, open_questions
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.pending import is_pending
 

@@ -9,7 +9,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.engine import InProcess
 from spillway.levers.attributes.training.lesson import TrainingSetsDamaged
-from spillway.records.line_parity import lines_with_parity
+from spillway.records.parity import lines_with_parity
 
 TRAINED_ON = 240
 

@@ -18,8 +18,8 @@ from spillway.contracts import BrokenContract, Contracts, StreamContract, read_c
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import LedgerRow
+from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import Load, Offer, Room, Work
-from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline import shed
 from spillway.pipeline.accounting import COLLECT_MORE
 from spillway.pipeline.drafting import own_table

@@ -17,7 +17,7 @@ from tests.pipeline.test_room import rooms, stream, taken_in
 
 from spillway.batch import DONE, PLANNED, TAKEN_IN, Batch
 from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel
-from spillway.contracts.quota import Quota
+from spillway.contracts.capacity import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room

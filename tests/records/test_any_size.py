@@ -16,7 +16,6 @@ from spillway.records import (
     WHOLE,
     Parsed,
     csv_lines,
-    csv_quotes,
     cut,
     lines,
     measure_file,
@@ -24,7 +23,8 @@ from spillway.records import (
     parse_records,
     pieces,
 )
-from spillway.records.csv_quotes import Quotes
+from spillway.records import csv_lines as csv_quotes
+from spillway.records.csv_lines import Quotes
 
 SOUP = st.lists(
     st.sampled_from(['"', '"', '""', ",", ",", "\n", "\n", "\r\n", "\r", "a", "7", " ", "é", "r1,2026-03-02,1,,,,x\n",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.records.hamming import (
+from spillway.records.parity import (
     bits_of,
     check_tuples,
     check_words,

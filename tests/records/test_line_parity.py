@@ -19,7 +19,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.errors import ContractError, Refused
 from spillway.intake.replayed import content_of, spelled_as
 from spillway.records import Parsed, parse_records
-from spillway.records.line_parity import (
+from spillway.records.parity import (
     CORRECTED,
     MOST_PAYLOAD_BYTES,
     check_file,

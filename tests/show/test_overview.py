@@ -10,9 +10,9 @@ from tests.pipeline.streams import World
 from tests.show.report.small_lake import small_lake
 
 from spillway.contracts import load_contracts
-from spillway.levers.curve_of_loss import at_capacity, capacities_of, curve_of_loss, pays_next
+from spillway.levers.knapsack import Alternative
+from spillway.levers.loss_curve import at_capacity, capacities_of, curve_of_loss, pays_next
 from spillway.levers.protocol import Offer
-from spillway.levers.rate_distortion import Alternative
 from spillway.pipeline.trade import Trade
 from spillway.show.fared import AttributeFigures
 from spillway.show.lines import PAGE

@@ -12,7 +12,7 @@ from tests.small_lake import batch_row
 
 from spillway import registry
 from spillway.ledger import LedgerRow
-from spillway.levers.asks import asking
+from spillway.levers.protocol import asking
 from spillway.settings import Settings
 from spillway.show.explain import explain
 from spillway.show.report import build_report

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spillway import footers
+from spillway import parquet
 from spillway.engine import InProcess
 from spillway.pipeline.across import ToldBatch, tell
 from spillway.settings import Settings
@@ -192,7 +192,7 @@ def page_bytes(data: bytes, at: int, size: int) -> int:
     end, found = at + size, 0
     while at < end:
         header = bytearray()
-        reader = footers._Reader(data, at)
+        reader = parquet._Reader(data, at)
         reader.copy_struct(header, {})
         sizes = struct_of(bytes(header))
         at, found = reader.at + sizes[3], found + sizes[3]
@@ -202,8 +202,8 @@ def page_bytes(data: bytes, at: int, size: int) -> int:
 
 def struct_of(header: bytes) -> dict[int, int]:
     """Return the integers among the first fields of a page header."""
-    reader, found, number = footers._Reader(header, 0), {}, 0
+    reader, found, number = parquet._Reader(header, 0), {}, 0
     while (head := reader._byte()) & 15 == 5:
         number += head >> 4
-        found[number] = footers._signed(reader._number())
+        found[number] = parquet._signed(reader._number())
     return found

@@ -20,8 +20,8 @@ from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from hypothesis import given
 from hypothesis import strategies as some
 
-from spillway import encoding
-from spillway.encoding import (
+from spillway import parquet
+from spillway.parquet import (
     DICTIONARY,
     INTEGERS,
     LENGTHS,
@@ -77,7 +77,7 @@ def encodings_of(rows: pa.Table, wanted: str) -> dict[str, str]:
     """The forced encoding for each column that may have it, and the smallest one for the others."""
     found = best_encodings(rows)
     for field in rows.schema if wanted != CHOSEN else ():
-        if wanted in encoding._candidates(field.type):
+        if wanted in parquet._candidates(field.type):
             found[field.name] = wanted
     return found
 
@@ -207,7 +207,7 @@ VALUES = some.one_of(
 def test_the_chosen_encoding_takes_no_more_bytes_than_any_other(values: pa.Array, repeated: int) -> None:
     rows = pa.table({"v": pa.chunked_array([values] * repeated)})
     chosen = widths_of(rows)["v"]
-    for other in encoding._candidates(values.type):
+    for other in parquet._candidates(values.type):
         assert chosen <= widths_of(rows, {"v": other})["v"], other
     assert best_encodings(rows) == best_encodings(rows.combine_chunks())
 
@@ -245,4 +245,4 @@ def test_values_that_repeat_after_the_sample_get_a_dictionary() -> None:
     sizes = {one: widths_of(rows, {"v": one})["v"] for one in (DICTIONARY, PLAIN)}
     assert sizes[DICTIONARY] < 0.9 * sizes[PLAIN]
     assert best_encodings(rows) == {"v": DICTIONARY}
-    assert best_encodings(rows.slice(0, encoding.SAMPLE_ROWS)) == {"v": PLAIN}
+    assert best_encodings(rows.slice(0, parquet.SAMPLE_ROWS)) == {"v": PLAIN}

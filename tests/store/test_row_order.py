@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from spillway.encoding import best_layout
+from spillway.parquet import best_layout
 from spillway.settings import Settings
 from spillway.store import writing
 from spillway.store.delta_log import data_file
@@ -119,14 +119,14 @@ def test_order_by_key_must_save_3_percent_of_all_columns_with_seq(
     monkeypatch: pytest.MonkeyPatch, saving: float, chosen: bool
 ) -> None:
     """With sizes set by hand, `level` saves the bytes that `seq` costs, and a few more."""
-    from spillway import encoding
+    from spillway import parquet
 
     def sizes(rows: pa.Table) -> dict[str, dict[str, int]]:
         moved = rows["seq"][1].as_py() != 1
         seq, level = (10_000, 90_000 - round(100_000 * saving)) if moved else (1_000, 99_000)
         return {"seq": {"PLAIN": seq}, "level": {"PLAIN": level}}
 
-    monkeypatch.setattr(encoding, "_compared", sizes)
+    monkeypatch.setattr(parquet, "_compared", sizes)
     assert best_layout(polled(1_000), KEYS)[0] == (KEYS if chosen else ())
 
 
@@ -285,16 +285,16 @@ def test_delta_rs_polars_and_duckdb_read_the_same_rows(
 def test_rows_of_more_text_than_arrow_takes_at_once_change_places_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spillway import encoding
+    from spillway import parquet
 
     rows = polled(2_000).append_column(
         "text", pa.array([None if i % 7 == 0 else "ß" * i for i in range(2_000)])
     )
     rows = pa.concat_tables([rows.slice(0, 900), rows.slice(900)])
-    wanted = encoding.by_key(rows, KEYS)
-    monkeypatch.setattr(encoding, "MOST_BYTES_TAKEN", 5_000)
-    found = encoding.by_key(rows, KEYS)
+    wanted = parquet.by_key(rows, KEYS)
+    monkeypatch.setattr(parquet, "MOST_BYTES_TAKEN", 5_000)
+    found = parquet.by_key(rows, KEYS)
     assert found.schema.equals(wanted.schema)
     assert found["text"].num_chunks > 100
     same(found, wanted)
-    same(encoding.as_arrived(found, "seq"), rows)
+    same(parquet.as_arrived(found, "seq"), rows)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from spillway.encoding import chunk_bytes, widths_of
+from spillway.parquet import chunk_bytes, widths_of
 from spillway.store import writing
 from spillway.store.blobs import MEMORY, forget
 from spillway.store.delta_log import data_file

@@ -19,7 +19,6 @@ from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
 from evidence.attributes.codecs.ours import Trained, bounds_of, model_bytes, place_within, trained_within
 from evidence.attributes.codecs.samples import Sample
 from evidence.streams import perturb
-from spillway.encoding import widths_of
 from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
@@ -31,6 +30,7 @@ from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.threshold.categories import Matcher
 from spillway.levers.attributes.threshold.curve import curve, fixed_point, threshold
 from spillway.levers.attributes.training.lesson import plain_values
+from spillway.parquet import widths_of
 
 ERROR_PCT = 4.5
 """The bound of every quantity, in contests that do not compare bounds."""

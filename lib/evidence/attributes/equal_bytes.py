@@ -36,7 +36,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.loss import ABSENT, option_loss
 from spillway.levers.attributes.option import Option, of_way, options_of
 from spillway.levers.attributes.policy import OptionsByName
-from spillway.levers.rate_distortion import lower_hull
+from spillway.levers.knapsack import lower_hull
 
 SYNOPSES = ("hold", "send")
 TREATMENTS = ("shed", "all")

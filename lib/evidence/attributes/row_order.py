@@ -18,8 +18,8 @@ from evidence.attributes.codecs.compare import samples
 from evidence.attributes.codecs.samples import Sample
 from evidence.attributes.lab import Lab
 from evidence.book import Book, Shown
-from spillway.encoding import best_layout, by_key, widths_of
 from spillway.levers.attributes.synopsis.rounding import levels_per_octave
+from spillway.parquet import best_layout, by_key, widths_of
 
 ERROR_PCT = 4.5
 BATCH_ROWS = 1_000, 10_000

@@ -9,7 +9,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from spillway.engine.session import spark_session
+from spillway.engine.spark import spark_session
 from spillway.settings import Settings
 
 PACKAGES = ("pyspark", "numpy", "numba", "pyarrow", "deltalake", "datasketches", "rbloom")

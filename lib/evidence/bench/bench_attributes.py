@@ -35,8 +35,7 @@ import pyarrow as pa
 from evidence.bench.paired import CLOCKS
 from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
-from spillway.engine.session import spark_engine
-from spillway.engine.spark import SparkEngine
+from spillway.engine.spark import SparkEngine, spark_engine
 from spillway.pipeline.drafting import own_table
 from spillway.pipeline.question import Question
 from spillway.pipeline.recover import look_up, recover_batches

@@ -1,4 +1,4 @@
-"""Measure bytes and processor time of Parquet files with other constants, as ratios to those of `spillway.encoding`.
+"""Measure bytes and processor time of Parquet files with other constants, as ratios to those of `spillway.parquet`.
 
 The rows are those of the evidence's real and generated streams, with `seq` and `batch` as in `transmitted`, and
 1,048,576 tuples of generated telemetry for constants that matter only in long files. Encodings are chosen once, so that
@@ -20,7 +20,7 @@ import pyarrow as pa
 from evidence.attributes.codecs.samples import REAL, of_source, real
 from evidence.attributes.generated import sources
 from evidence.bench.bench_attributes import telemetry
-from spillway.encoding import ROWS_IN_A_GROUP, best_encodings, encoder
+from spillway.parquet import ROWS_IN_A_GROUP, best_encodings, encoder
 
 LONG_ROWS = 1 << 20
 ROUNDS = 3

@@ -32,9 +32,9 @@ from evidence.sifters.on_spark import prepared, probes
 from evidence.sifters.workload import WorkloadSettings, generate
 from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream
-from spillway.contracts.shapes import Report
-from spillway.contracts.yaml_lines import read_yaml
-from spillway.engine.session import spark_engine
+from spillway.contracts.fields import Report
+from spillway.contracts.yaml import read_yaml
+from spillway.engine.spark import spark_engine
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Room
 from spillway.levers.sifters import predicates, wanted

@@ -20,7 +20,7 @@ from evidence.golden.categories import categories
 from evidence.golden.cells import ARITHMETIC, RECOMPUTED, Cell, numbers, read_csv, read_json
 from evidence.golden.hamming import hamming
 from spillway.contracts.capacity import shannon_kbps
-from spillway.levers import shares
+from spillway.levers import loss_curve
 from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import find_cycle
@@ -189,7 +189,7 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
 def inter_stream(directory: Path) -> Iterable[Cell]:
     """Example 6: four streams on one channel (A27)."""
     example = read_json(directory, "000_examples.json")["example_6"]
-    got = shares.proportional(example["R_n"], example["N"], example["C"])
+    got = loss_curve.proportional(example["R_n"], example["N"], example["C"])
     rate_dropped = f"{float(got.drop_rate):.9f}"
     yield Cell("example 6", "drop rate", f"{example['drop_rate']:.9f}", rate_dropped, against=RECOMPUTED)
     for i, rate in enumerate(example["R_n"]):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from evidence.golden.cells import RECOMPUTED, Cell, read_json
-from spillway.records.hamming import bits_of, check_words, encode_words
+from spillway.records.parity import bits_of, check_words, encode_words
 
 
 def hamming(directory: Path) -> Iterable[Cell]:

@@ -30,9 +30,9 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from evidence.book import Book
+from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.quality.fairness import Spread, spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
-from spillway.levers.tipping import tipping_point, trade_off
 from spillway.settings import Settings
 from spillway.show.report import svg
 

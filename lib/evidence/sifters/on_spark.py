@@ -15,7 +15,7 @@ from evidence.book import Book
 from spillway.batch import TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.protocol import Engine
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.sift import PIECE_SEQS
 from spillway.pipeline.drafting import own_table

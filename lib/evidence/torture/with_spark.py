@@ -16,8 +16,7 @@ from pathlib import Path
 
 from evidence.torture.steps import bring_all
 from evidence.torture.world import Tortured
-from spillway.engine.session import spark_session
-from spillway.engine.spark import SparkEngine
+from spillway.engine.spark import SparkEngine, spark_session
 
 BEGUN = "begun"
 

@@ -40,8 +40,8 @@ from spillway.checks.gx import Tally, Validator
 from spillway.checks.outcomes import Outcome
 from spillway.checks.suites import Expectation, Suite
 from spillway.contracts import StreamContract
-from spillway.contracts.model import ARROW_TYPES
 from spillway.contracts.row_rules import RowRule, edge_of_range, of_the_whole
+from spillway.contracts.stream import ARROW_TYPES
 from spillway.errors import Refused, SpillwayError, safely
 from spillway.store.files import as_date, rows_of
 from spillway.store.schemas import spark_type

@@ -62,7 +62,7 @@ def _opened(name: str) -> Iterator[pa.NativeFile]:
 
 
 def _add(asked: argparse.Namespace) -> int:
-    from spillway.records.line_parity import file_with_parity
+    from spillway.records.parity import file_with_parity
     from spillway.records.wrapper import plain_bytes
 
     if asked.json and asked.output is None:
@@ -100,7 +100,7 @@ def _add(asked: argparse.Namespace) -> int:
 
 
 def _check(asked: argparse.Namespace) -> int:
-    from spillway.records.line_parity import check_file
+    from spillway.records.parity import check_file
     from spillway.records.wrapper import plain_bytes
 
     with _opened(asked.file) as source:

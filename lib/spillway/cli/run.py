@@ -53,7 +53,7 @@ def add_engine(made: argparse.ArgumentParser) -> None:
 def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
     """The engine that was asked for, while the block lasts."""
     if asked.engine == "spark":
-        from spillway.engine.session import spark_engine
+        from spillway.engine.spark import spark_engine
 
         return spark_engine(f"spillway {asked.command}")
     from spillway.engine import InProcess

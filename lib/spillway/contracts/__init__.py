@@ -3,9 +3,9 @@
 `load_contracts` reads and validates `schemas/` once; `check` lists what is wrong; `json_schema` is for editors.
 """
 
-from spillway.contracts.broken import BrokenContract
 from spillway.contracts.capacity import Capacity
 from spillway.contracts.channel import Channel, Prices
+from spillway.contracts.fields import plain
 from spillway.contracts.levers import LeverEntry, Subject
 from spillway.contracts.loader import (
     check,
@@ -17,16 +17,16 @@ from spillway.contracts.loader import (
     rooms_of,
     zone_of,
 )
-from spillway.contracts.model import (
+from spillway.contracts.schema import channels_json_schema, json_schema, workload_json_schema, write_schemas
+from spillway.contracts.stream import (
     ARROW_TYPES,
     ROLES,
     TYPES,
     Attribute,
+    BrokenContract,
     Contracts,
     StreamContract,
 )
-from spillway.contracts.schema import channels_json_schema, json_schema, workload_json_schema, write_schemas
-from spillway.contracts.shapes import plain
 from spillway.contracts.workload import Workload
 
 __all__ = [

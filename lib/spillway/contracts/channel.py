@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.alerts import AlertHook
 from spillway.contracts.capacity import Capacity, CapacityShape
-from spillway.contracts.shapes import Broken, Choice, Listing, Maybe, Number, Record, Text, plain, rule
+from spillway.contracts.fields import Broken, Choice, Listing, Maybe, Number, Record, Text, plain, rule
+from spillway.contracts.sections import AlertHook
 
 DIVIDE_BY = ("utility", "proportional")
 MINIMIZE = ("error", "bytes")

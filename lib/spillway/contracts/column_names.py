@@ -1,6 +1,6 @@
 """Names of attributes: columns of every table, and none that Spillway or a lever writes beside them.
 
->>> from spillway.contracts.shapes import Report
+>>> from spillway.contracts.fields import Report
 >>> report = Report("weather.yaml")
 >>> ColumnName().read("adj_close", "attributes[0].name", report)
 'adj_close'
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.shapes import Report, Text
+from spillway.contracts.fields import Report, Text
 from spillway.registry import LEVERS, columns_of
 
 OWN = ("seq", "batch", "batch_date", "file", "line", "stage", "frame")

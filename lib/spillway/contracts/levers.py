@@ -10,7 +10,7 @@ the JSON Schema know a lever as soon as it is registered. What ties a lever's se
 contract stands in the record's `stream_rules(contract)`, with fields as they stand in the entry; what ties those of a
 join's or a query's to its inputs, in `input_rules(inputs)`.
 
->>> from spillway.contracts.shapes import Report
+>>> from spillway.contracts.fields import Report
 >>> report = Report("weather.yaml")
 >>> [entry] = Levers().read([{"lever": "attributes", "plan": "prefix", "fit": "count"}], "levers", report)
 >>> entry.lever, entry.settings.fit
@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.shapes import BAD, Broken, Record, Report, join_path, plain, suggest
+from spillway.contracts.fields import BAD, Broken, Record, Report, join_path, plain, suggest
 from spillway.errors import Refused
 from spillway.registry import LEVERS, loses_rows, needs_every_row, settings_of
 

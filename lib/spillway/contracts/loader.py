@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
+from spillway.contracts.fields import BAD, Record, Report, Text, join_path, suggest
 from spillway.contracts.levers import Subject
-from spillway.contracts.model import Contracts, StreamContract
-from spillway.contracts.shapes import BAD, Record, Report, Text, join_path, suggest
+from spillway.contracts.stream import BrokenContract, Contracts, StreamContract
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.contracts.yaml_lines import MOST_CHARACTERS, read_yaml
+from spillway.contracts.yaml import MOST_CHARACTERS, read_yaml
 from spillway.errors import ContractError, Problem
 from spillway.registry import LEVERS
 

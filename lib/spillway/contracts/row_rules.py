@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Protocol
 
-from spillway.contracts.shapes import Broken, Choice, Listing, Maybe, Report, Text, rule, suggest
+from spillway.contracts.fields import Broken, Choice, Listing, Maybe, Report, Text, rule, suggest
 from spillway.contracts.timezone import utc_moment
 
 RULE_KINDS = ("range", "one_of", "pattern", "not_null", "unique_with")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from spillway.contracts.channel import Channel
-from spillway.contracts.model import StreamContract
-from spillway.contracts.shapes import DRAFT, Record
+from spillway.contracts.fields import DRAFT, Record
+from spillway.contracts.stream import StreamContract
 from spillway.contracts.workload import Workload
 
 

@@ -1,18 +1,27 @@
-# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """The sections of a stream's contract: every field, its meaning, its rule and its default.
 
 >>> Rate(from_="declared", tuples_per_second=400).tuples_per_second
 400
+
+Whom a stream's or a channel's owner wants told: the name of an address, and of what.
+
+The address itself, which is as good as a password, never stands in a contract: it is the environment variable
+`SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME.
+
+>>> AlertHook(hook="oncall").on
+('violation', 'shortfall', 'refusal', 'failure')
+
+What a contract's sketches must keep beside each other, and beside the attributes they summarise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spillway.contracts.capacity import SizeShape
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     METHODS,
     PERCENT,
     Broken,
@@ -22,10 +31,16 @@ from spillway.contracts.shapes import (
     Maybe,
     Number,
     Record,
+    Report,
     Text,
+    plain,
     rule,
 )
+from spillway.errors import Refused
 from spillway.sketches.kinds import MOST_KIB, SKETCH_KINDS
+
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+
 
 LANDING_PATH = Text(
     pattern=(
@@ -338,3 +353,60 @@ class Sketch:
         10.0,
     )
     seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "seed of the hash functions", 1)
+
+
+EVENTS = ("violation", "shortfall", "refusal", "failure")
+_REMEDY = (
+    "write a name, and put the address into SPILLWAY_HOOK_NAME or the password of the Airflow connection"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertHook:
+    """One address, by name."""
+
+    hook: str = rule(
+        Text(
+            pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
+        ),
+        "name of the address that is told (https: POST, JSON; smtp: a letter): environment variable "
+        "SPILLWAY_HOOK_NAME, or the password of the Airflow connection NAME",
+    )
+    on: tuple[str, ...] = rule(
+        Listing(Choice(EVENTS), least=1, unique=True),
+        "violation: an expectation failed; shortfall: more was sent than there is room for; refusal: records or files "
+        "were refused; failure: a run ended red",
+        EVENTS,
+    )
+
+
+def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream: str) -> Iterator[Broken]:
+    """Where two are the same, or one cannot be built; `types` by attribute.
+
+    >>> [field for field, *_ in sketch_problems([Sketch(kind="distinct", attributes=("a",))] * 2, {"a": "string"}, "s")]
+    ['sketches[1]']
+    """
+    if not sketches:
+        return
+    # compiled kernels take a moment to import, and few contracts need them
+    from spillway.sketches.specification import SketchSpec
+
+    asked: dict[tuple[str, tuple[str, ...]], int] = {}
+    for i, sketch in enumerate(sketches):
+        first = asked.setdefault((sketch.kind, tuple(sketch.attributes)), i)
+        if first != i:
+            rule = f"be the only {sketch.kind} of these attributes (see sketches[{first}])"
+            remedy = "questions name a sketch by its kind and attributes: keep one of them"
+            yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
+        alone = Report("")
+        Record(Sketch).read(plain(sketch), "", alone)
+        # what breaks a rule of its own is not built: it might be of any size
+        known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
+        if known and not alone.problems:
+            try:
+                SketchSpec.from_contract(sketch, types, stream)
+            except Refused as problem:
+                yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
+            except (TypeError, ValueError):
+                # a field that is not even of its type has been told by its own rule
+                continue

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from spillway.contracts.shapes import Report, suggest
+from spillway.contracts.fields import Report, suggest
 
 UTC_NAME = "UTC"
 

@@ -18,10 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.alerts import AlertHook
-from spillway.contracts.levers import LeverEntry, Levers, Subject
-from spillway.contracts.sections import RETAINED
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     DRAFT,
     SUBJECT_NAME,
     Broken,
@@ -33,6 +30,8 @@ from spillway.contracts.shapes import (
     Text,
     rule,
 )
+from spillway.contracts.levers import LeverEntry, Levers, Subject
+from spillway.contracts.sections import RETAINED, AlertHook
 
 LONGEST_SECONDS = 1e10
 """Some 300 years: longer than any data, short enough to be counted in microseconds."""

@@ -196,7 +196,7 @@ def check_spark(environment: Mapping[str, str]) -> Check:
 
 def check_spark_starts() -> Check:
     """Spark starts, and what its tasks write is a Delta table that this process reads."""
-    from spillway.engine.session import spark_engine
+    from spillway.engine.spark import spark_engine
 
     with tempfile.TemporaryDirectory() as folder:
         try:

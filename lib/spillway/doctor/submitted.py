@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spillway.doctor.checks import write_and_read
-from spillway.engine.session import spark_engine
+from spillway.engine.spark import spark_engine
 from spillway.job import run_job, say
 from spillway.settings import Settings
 

@@ -43,7 +43,7 @@ def _options(jars: list[str], archive: str) -> dict[str, str]:
 
 def make_archive(folder: Path) -> None:
     """Run what jobs do once, small, and keep the classes it took."""
-    from spillway.engine.session import spark_session
+    from spillway.engine.spark import spark_session
     from spillway.engine.spark_conf import DELTA_JARS, SHORT_LIVED_JVM
 
     target = folder / ARCHIVE

@@ -21,7 +21,7 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.contracts.spark_dialect import DIALECT
 from spillway.engine.dialect import AGREED, Agreement, check_statement, refuse_tables
 from spillway.engine.statements import NeedsSpark

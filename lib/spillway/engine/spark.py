@@ -1,16 +1,23 @@
-"""The engine that is Spark: one task or several pieces a task, results gathered by the driver."""
+"""The engine that is Spark: one task or several pieces a task, results gathered by the driver.
+
+The Spark session, made the same way by spark-submit, python and the tests.
+"""
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
+from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
 from spillway.engine.statements import SqlView, Steps, ask_spark, columns_by_spark
 from spillway.errors import SpillwayError
 
@@ -84,3 +91,50 @@ class SparkEngine:
         """End the session, if there is one."""
         if self._spark is not None:
             self._spark.stop()
+
+
+def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
+    """The session called `name`; `conf` overrules single settings (the tests do).
+
+    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`. Submitted without
+    Delta's jars (a bare `spark-submit jobs/x.py`) it is a session without Delta, which is all that jobs need.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
+    own = spark_conf(jars_folder())
+    if submitted:
+        told = _submitted_with()
+        if told.get("spark.master", "").startswith("local"):
+            # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
+            own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        if not has_delta(told.get("spark.jars", "")):
+            own = without_delta(own)
+    for key, value in {**own, **conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def _submitted_with() -> dict[str, str]:
+    """What spark-submit was told, on its command line and in its defaults."""
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+@contextmanager
+def spark_engine(name: str) -> Iterator[SparkEngine]:
+    """Spark for one job, started when there is something to run and stopped with the block."""
+    engine = SparkEngine(lambda: spark_session(name))
+    try:
+        yield engine
+    finally:
+        engine.stop()

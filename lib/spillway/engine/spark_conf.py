@@ -1,6 +1,6 @@
 """What every Spillway application tells Spark: one dictionary, for spark-submit, python, tests and images.
 
-The DAGs hand it to `SparkSubmitOperator`, `spillway.engine.session` to the builder, and a cluster's image
+The DAGs hand it to `SparkSubmitOperator`, `spillway.engine.spark` to the builder, and a cluster's image
 prints it into `spark-defaults.conf` (`python -m spillway.engine.spark_conf`), so that no two places disagree.
 Nothing here names a master: that is the connection's business.
 

@@ -56,8 +56,7 @@ from numba import njit
 
 from spillway.batch import HELD, RETIRED, Batch, BatchRows
 from spillway.contracts import StreamContract
-from spillway.engine.dividing import in_pieces
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, in_pieces
 from spillway.intake.parse import Target
 from spillway.sketches.alternating_bloom import AlternatingBloom
 from spillway.sketches.column_keys import keys_of

@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from spillway.contracts.column_names import reserved
+from spillway.contracts.fields import Report
 from spillway.contracts.loader import read_stream
-from spillway.contracts.model import TYPES
-from spillway.contracts.shapes import Report
-from spillway.contracts.yaml_lines import read_yaml
+from spillway.contracts.stream import TYPES
+from spillway.contracts.yaml import read_yaml
 from spillway.errors import Refused, safely
 from spillway.intake.order_unit import SECONDS_PER, is_moment, is_row_number, recognise_unit, to_steps
 from spillway.intake.rate import covered

@@ -15,17 +15,32 @@ pipeline calls, in this order:
 
 A lever subclasses `Lever`, and answers for itself only: other levers may stand before and after it. Decisions and what
 they hold travel to tasks, so they pickle. State between batches is what its own tables hold.
+
+What a lever tells people: what no longer holds, why an attribute travels as it does, and pictures, all as data.
+
+What a lever asks of whoever wrote the contract: a line that training had to do without.
+
+The question travels with the fact that was assumed, in its evidence, and whoever shows how things stand (`status`)
+finds it there, of any lever. It is asked until a training was told.
+
+>>> from spillway.levers.protocol import Fact, Facts
+>>> fact = Fact("colour", "", "grey", asking("its colour is assumed", "write `colour:` in the contract"))
+>>> list(open_questions(Facts(1, {("colour", ""): fact})))
+[OpenQuestion(sentence='its colour is assumed', remedy='write `colour:` in the contract')]
+
+Rows and tables as levers are handed them: read by what is asked for, whatever lies behind.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from spillway.batch import Batch
@@ -34,9 +49,106 @@ from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.exact import exact
-from spillway.levers.rate_distortion import Alternative
-from spillway.levers.telling import MinedEntry, Noticed, OpenQuestion, Picture, Told
-from spillway.levers.views import Rows, Stored, View, Views
+from spillway.levers.knapsack import Alternative
+
+
+@dataclass(frozen=True)
+class Noticed:
+    """Something that no longer holds, told as an expectation is: reported, never a failure."""
+
+    rule: str
+    observed: str
+    expected: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """A doubt about a contract, and what to write to remove it."""
+
+    sentence: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """A lever's part of `explain`: what it does to an attribute, why, in numbers, and what to do about it."""
+
+    way: str
+    because: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    remedies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture or a table for the report, as data: the report draws it."""
+
+    title: str
+    kind: str
+    """lines, timeline, bars, regions or table."""
+    data: Mapping[str, Any]
+    note: str = ""
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class MinedEntry:
+    """What a lever's entry of a contract could be by the queries that people ran, and what is to be said of it."""
+
+    entry: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+class Rows(Protocol):
+    """The rows of one batch date at some stage, read by columns and a range of `seq`, in `seq` order."""
+
+    def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
+        """`seq` and the columns of the rows with `from_seq <= seq <= to_seq`; a column nobody has is null."""
+
+    def values(self, seq: np.ndarray) -> np.ndarray:
+        """How many values each of these rows carries: one an attribute, less what was shed of it."""
+
+    @property
+    def asked_back_bytes(self) -> int:
+        """Bytes kept at the source that were read to give these rows back."""
+
+
+class View(Protocol):
+    """A table as a lever is handed it."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a table here."""
+
+    def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """The rows that match; none where there is no table."""
+
+    def newest(
+        self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
+    ) -> pa.Table:
+        """Of the rows that match, those with the largest `by` (below a number)."""
+
+    def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
+        """Of the rows that match, those with the so many largest `by`; of others that column alone is read."""
+
+    def stored(self, order: str = "seq", **where: Any) -> Stored:
+        """What tasks read of it, along an ordered column."""
+
+
+class Stored(Protocol):
+    """Files of a table, on their way to tasks."""
+
+    def on(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
+        """Those of one batch date, to be read by columns and a range of the ordered column."""
+
+
+class Views(Protocol):
+    """The tables of a step, each opened once."""
+
+    def at(self, table: str, stream: str | None = None) -> View:
+        """The table."""
+
 
 __all__ = [
     "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "MinedEntry",
@@ -453,3 +565,18 @@ class Lever(ABC):
     def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
         """What the report shows of the lever."""
         return ()
+
+
+_ASKS = "asks"
+
+
+def asking(sentence: str, remedy: str) -> dict[str, dict[str, str]]:
+    """The evidence of a fact that was assumed."""
+    return {_ASKS: asdict(OpenQuestion(sentence, remedy))}
+
+
+def open_questions(facts: Facts) -> Iterator[OpenQuestion]:
+    """What is asked of facts in force, in the order of their names."""
+    for _, fact in sorted(facts.facts.items()):
+        if isinstance(fact.evidence, dict) and _ASKS in fact.evidence:
+            yield OpenQuestion(**fact.evidence[_ASKS])

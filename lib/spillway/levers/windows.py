@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from spillway.contracts.shapes import Broken
+from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Facts, Picture, Room, Told, Views

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import StreamContract
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.contracts.timezone import in_zone, utc_moment
 from spillway.errors import UsageError
 

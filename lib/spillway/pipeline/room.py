@@ -2,7 +2,7 @@
 
 First every channel is divided among its own streams; then, where channels go into another one (`into`), what they
 would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `divide_by: utility`
-chooses among all ways of all streams at once what costs least together (`levers.rate_distortion`), and each stream's
+chooses among all ways of all streams at once what costs least together (`levers.knapsack`), and each stream's
 part is what it would send then. Streams with nothing waiting count
 with their last known rate, so that a quiet quarter of an hour gives no place away for good. So do those that fail here,
 or whose contracts cannot be used: a fault gives no place away, and keeps no other out.
@@ -17,9 +17,9 @@ from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
+from spillway.levers.knapsack import least_cost
+from spillway.levers.loss_curve import proportional_capacities
 from spillway.levers.protocol import OVERHEAD, Load, Offer, Part, Room
-from spillway.levers.rate_distortion import least_cost
-from spillway.levers.shares import proportional_capacities
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.faults import Faults
 from spillway.registry import lever

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import HELD, Batch
 from spillway.contracts import StreamContract
-from spillway.engine.dividing import in_pieces
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, in_pieces
 from spillway.errors import Refused
 from spillway.pipeline.stored_sketches import PAYLOAD, known_by_date, made_of_sketches
 from spillway.sketches.build import SketchPart, all_parts, heavy_labels, keys_in, parts_of, sketched_columns

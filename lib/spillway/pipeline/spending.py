@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import Contracts
-from spillway.contracts.quota import DAY_SECONDS, Period, Quota
+from spillway.contracts.capacity import DAY_SECONDS, Period, Quota
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Part, Room
 from spillway.pipeline.batching import groups_to_send

@@ -2,7 +2,7 @@
 
 Nothing is written. The loads are those of each stream's last batch whose raw is there (one whose raw is gone takes what
 it sent last, and has no choice), what could cross in other ways is told by the levers (`Lever.offered`), and the
-choice at every capacity is the plan's own (`levers.curve_of_loss`). What a plan makes of a batch differs a little: it
+choice at every capacity is the plan's own (`levers.loss_curve`). What a plan makes of a batch differs a little: it
 ranks window by window, and goes by what drafts came to.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from spillway.batch import DONE, HELD, RETIRED, Batch
 from spillway.contracts import Contracts
 from spillway.ledger import TOTAL
-from spillway.levers.curve_of_loss import (
+from spillway.levers.loss_curve import (
     MORE,
     LossPoint,
     NextPaid,

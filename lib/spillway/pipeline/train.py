@@ -16,7 +16,7 @@ from spillway.levers.protocol import Lesson, Load, Part, Room, Say
 from spillway.pipeline.facts import newest_facts, save_facts, says_the_same, untrained
 from spillway.pipeline.faults import Faults
 from spillway.pipeline.room import measure_load, parts
-from spillway.records.line_parity import RULE
+from spillway.records.parity import RULE
 from spillway.registry import lever
 from spillway.store.batches import RATED, load_batches, newest_batch
 from spillway.store.files import DataFile, edges_of, read_rows, row_count

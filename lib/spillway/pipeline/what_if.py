@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.contracts import Contracts, plain, read_workload
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.contracts.workload import Workload
 from spillway.engine.protocol import Engine
 from spillway.errors import UsageError

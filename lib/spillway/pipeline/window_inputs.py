@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts.column_names import bounded_attribute, is_bound
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room

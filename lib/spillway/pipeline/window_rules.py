@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spillway.contracts import Contracts
 from spillway.contracts.column_names import OWN, bounded_attribute
-from spillway.contracts.shapes import join_path, suggest
+from spillway.contracts.fields import join_path, suggest
 from spillway.contracts.workload import Workload
 from spillway.engine import Engine, InProcess
 from spillway.engine.statements import NeedsSpark, SqlView

@@ -45,22 +45,27 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from spillway.contracts.model import StreamContract
-from spillway.records.assemble import Parsed, nothing, table_schema
+from spillway.contracts.stream import StreamContract
+from spillway.records.convert import Parsed, nothing, table_schema
 from spillway.records.csv_lines import csv_parts
 from spillway.records.json_lines import json_parts
-from spillway.records.line_parity import CheckedBytes, note_parity
-from spillway.records.notes import (
+from spillway.records.parity import CheckedBytes, note_parity
+from spillway.records.parquet import parquet_parts
+from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
+from spillway.records.rejects import (
+    ORIGINAL_BYTES_AT_MOST,
+    REJECTED_SCHEMA,
+    WHOLE_FILE,
+    Rejects,
+    WholeFile,
     absent_column,
     bounded_notes,
+    bounded_reasons,
     counted_together,
     is_absent_column,
     is_repeated_hour,
+    reason_of,
 )
-from spillway.records.parquet import parquet_parts
-from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
-from spillway.records.reasons import bounded_reasons, reason_of
-from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, REJECTED_SCHEMA, WHOLE_FILE, Rejects, WholeFile
 from spillway.records.wrapper import PlainBytes, SeekableBytes, plain_bytes, wrapper_of
 
 __all__ = [

@@ -21,13 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from spillway.contracts.model import Attribute, StreamContract
-from spillway.contracts.shapes import suggest
-from spillway.records.assemble import Parsed, assemble, nothing
-from spillway.records.convert import rule_of
+from spillway.contracts.fields import suggest
+from spillway.contracts.stream import Attribute, StreamContract
+from spillway.records.convert import Parsed, assemble, nothing, rule_of
 from spillway.records.lines import LineReader, Lines, refuse_long
-from spillway.records.notes import OTHERS, unknown_column
-from spillway.records.rejects import TO_UTF8, Rejects
+from spillway.records.rejects import OTHERS, TO_UTF8, Rejects, unknown_column
 from spillway.records.wrapper import PlainBytes
 
 _SMALLEST_BLOCK = 64

@@ -17,12 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from spillway.contracts.model import StreamContract
-from spillway.contracts.shapes import suggest
-from spillway.records.assemble import Parsed, assemble, shown_value
-from spillway.records.convert import RULES, fits
-from spillway.records.notes import absent_column, unknown_column
-from spillway.records.rejects import Rejects, WholeFile
+from spillway.contracts.fields import suggest
+from spillway.contracts.stream import StreamContract
+from spillway.records.convert import RULES, Parsed, assemble, fits, shown_value
+from spillway.records.rejects import Rejects, WholeFile, absent_column, unknown_column
 from spillway.records.wrapper import SeekableBytes, wrapper_of
 
 _ROWS_AT_A_TIME = 1 << 16

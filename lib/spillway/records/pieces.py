@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.model import StreamContract
-from spillway.records.csv_lines import header_of
-from spillway.records.csv_quotes import FIELD_CHARACTERS, Quotes
+from spillway.contracts.stream import StreamContract
+from spillway.records.csv_lines import FIELD_CHARACTERS, Quotes, header_of
 from spillway.records.lines import BLOCK_BYTES, Lines
 from spillway.records.parquet import opened
 from spillway.records.rejects import WholeFile

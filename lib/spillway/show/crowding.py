@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
+from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.protocol import Picture
-from spillway.levers.tipping import tipping_point, trade_off
 from spillway.pipeline.what_if import QueryOutcome
 
 FOLDER = "what_if"

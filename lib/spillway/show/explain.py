@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, load_usable
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.errors import ContractError, UsageError
 from spillway.ledger import Row
 from spillway.levers.protocol import Told
@@ -19,7 +19,7 @@ from spillway.levers.windows import WindowLever
 from spillway.pipeline.exemptions import exempt_streams
 from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.window_look import refused_by_windows
-from spillway.records.notes import absent_column, is_repeated_hour, repeated_hour
+from spillway.records.rejects import absent_column, is_repeated_hour, repeated_hour
 from spillway.registry import lever
 from spillway.show.recent import Recent, last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of

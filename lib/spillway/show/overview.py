@@ -14,7 +14,7 @@ from spillway.batch import PENDING
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
-from spillway.levers.curve_of_loss import dropping_rows_pct
+from spillway.levers.loss_curve import dropping_rows_pct
 from spillway.pipeline.presence import absent_values
 from spillway.show.explain import WorkloadExplanation, explain_workload, find_stream_contract, repeated_hours
 from spillway.show.fared import AttributeFigures, attribute_figures, whole_bound_pct

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import Batch
 from spillway.contracts import Contracts, load_usable, read_channel
-from spillway.contracts.shapes import suggest
+from spillway.contracts.fields import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
 from spillway.ledger import TOTAL

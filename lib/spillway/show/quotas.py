@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from spillway.contracts import Contracts
-from spillway.contracts.quota import DAY_SECONDS
+from spillway.contracts.capacity import DAY_SECONDS
 from spillway.pipeline.spending import last_spent, spenders, spending_of
 from spillway.show.words import bytes_said
 from spillway.store.tables import Tables

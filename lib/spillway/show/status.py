@@ -17,7 +17,7 @@ from spillway.errors import SpillwayError, so_many
 from spillway.intake.landing import landed
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
-from spillway.levers.asks import open_questions
+from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.pipeline.accounting import remedy_of
 from spillway.pipeline.batching import WaitingBatches, waiting_to_be_sent

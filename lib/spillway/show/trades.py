@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
-from spillway.levers.curve_of_loss import MORE, dropping_rows_pct
+from spillway.levers.loss_curve import MORE, dropping_rows_pct
 from spillway.levers.protocol import Picture
 from spillway.pipeline.trade import Trade, trade
 from spillway.show.lines import sentences, table_lines
@@ -106,9 +106,9 @@ def _loss_of(found: Trade) -> str:
 def buys(found: Trade) -> str:
     """What a little more capacity would buy, and who is served next.
 
-    >>> from spillway.levers.curve_of_loss import at_capacity
+    >>> from spillway.levers.loss_curve import at_capacity
     >>> from spillway.levers.protocol import Offer
-    >>> from spillway.levers.rate_distortion import Alternative
+    >>> from spillway.levers.knapsack import Alternative
     >>> kept = Alternative(20.0, (0, 0, 1), "temp", "keep", 0.0, 9.0)
     >>> ways = (kept, Alternative(5.0, (2, 1, 1), "temp", "round", 2.0, 9.0))
     >>> offers = {"s": Offer(20.0, None, (ways,))}

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import as_arrived, chunk_bytes, empty_bytes, stored_keys
 from spillway.errors import Refused
+from spillway.parquet import as_arrived, chunk_bytes, empty_bytes, stored_keys
 from spillway.store.blobs import reading
 
 ARRIVAL = "seq"

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.encoding import ROWS_IN_A_GROUP, best_layout, by_key, chunk_bytes, encoder
+from spillway.parquet import ROWS_IN_A_GROUP, best_layout, by_key, chunk_bytes, encoder
 from spillway.store.blobs import remove, writing
 
 LONGEST_TEXT_IN_STATISTICS = 32

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.shapes import Broken, Number, Text, rule
+from spillway.contracts.fields import Broken, Number, Text, rule
 
 COLUMNS = (("tenth", "boolean", "whether the row is a tenth one"),)
 

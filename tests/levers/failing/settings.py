@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.shapes import Choice, Maybe, Number, rule
+from spillway.contracts.fields import Choice, Maybe, Number, rule
 
 STEPS = ("nowhere", "train", "offer", "plan", "draft", "account", "publish", "give back", "certify")
 

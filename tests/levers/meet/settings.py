@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.shapes import Number, Text, rule
+from spillway.contracts.fields import Number, Text, rule
 
 
 @dataclass(frozen=True, kw_only=True)

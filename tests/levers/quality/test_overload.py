@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spillway.errors import Refused
+from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.quality.drawing import Offer, chance_order, drawn_by_chance
 from spillway.levers.quality.fairness import spread_of
@@ -20,7 +21,6 @@ from spillway.levers.quality.left_out import Reach
 from spillway.levers.quality.overload import Overload, TupleCost
 from spillway.levers.quality.scaled_answer import PART, answer_of_parts
 from spillway.levers.quality.sql_text import plain_aggregate
-from spillway.levers.tipping import tipping_point, trade_off
 from spillway.levers.windows import PORTION, Portion
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

@@ -10,7 +10,7 @@ from tests.levers.sifters.logs import LOGS, SIFTERS, learned, logs, rows_like
 from tests.pipeline.streams import World, json_lines
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.contracts.shapes import plain
+from spillway.contracts.fields import plain
 from spillway.engine import InProcess
 from spillway.levers.sifters import predicates, wanted
 from spillway.levers.sifters.consolidate import consolidated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.shapes import Number, rule
+from spillway.contracts.fields import Number, rule
 
 
 @dataclass(frozen=True, kw_only=True)

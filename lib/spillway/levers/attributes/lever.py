@@ -24,6 +24,7 @@ from spillway.levers.attributes.policy import (
 )
 from spillway.levers.attributes.schemes import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
+from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
     Fact,
     Facts,
@@ -39,7 +40,6 @@ from spillway.levers.protocol import (
     Views,
     Work,
 )
-from spillway.levers.rate_distortion import Alternative
 
 
 class Attributes(Lever):

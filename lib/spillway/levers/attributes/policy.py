@@ -26,8 +26,8 @@ from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.stated import admitted, bound_now
 from spillway.levers.attributes.threshold.categories import criticality_weight
 from spillway.levers.exact import exact
+from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import OVERHEAD, Load, Part
-from spillway.levers.rate_distortion import Alternative
 
 OptionsByName = Mapping[str, Sequence[Option]]
 """Per measure what may be done to it, as measured in training."""

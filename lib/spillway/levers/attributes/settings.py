@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     ERROR_PCT,
     METHODS,
     PERCENT,
@@ -38,7 +38,7 @@ from spillway.levers.attributes.choices import (
 )
 
 if TYPE_CHECKING:
-    from spillway.contracts.model import StreamContract
+    from spillway.contracts.stream import StreamContract
 
 CRITICALITIES = ("extremely", "very", "moderately", "low", "not")
 """How dear an error is, the dearest first."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from spillway.contracts.model import ARROW_TYPES
-from spillway.contracts.shapes import Broken
+from spillway.contracts.fields import Broken
+from spillway.contracts.stream import ARROW_TYPES
 from spillway.levers.joins.operands import are_comparable, holds_sets
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from spillway.clock import utc_now
 from spillway.contracts.column_names import BOUND_SUFFIX
-from spillway.contracts.shapes import Broken
+from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow

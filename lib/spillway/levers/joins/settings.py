@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     METHODS,
     Broken,
     Choice,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
-from spillway.contracts.shapes import Broken
+from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     METHODS,
     Broken,
     Choice,

@@ -10,6 +10,7 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.dropped_rows import DroppedRows
+from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
     Decision,
     Fact,
@@ -19,6 +20,7 @@ from spillway.levers.protocol import (
     MinedEntry,
     Noticed,
     Offer,
+    OpenQuestion,
     Picture,
     Plan,
     Room,
@@ -26,10 +28,8 @@ from spillway.levers.protocol import (
     Views,
     Work,
 )
-from spillway.levers.rate_distortion import Alternative
 from spillway.levers.sifters.apply import ASIDE
 from spillway.levers.sifters.record import SIFTERS
-from spillway.levers.telling import OpenQuestion
 
 STEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """Shares of the rows that a room is told of."""

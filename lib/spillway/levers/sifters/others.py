@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spillway.batch import Batch
-from spillway.levers.curve_of_loss import at_capacity
+from spillway.levers.loss_curve import at_capacity
 from spillway.levers.protocol import Lever, Offer, Room, Work
 from spillway.registry import lever
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     METHODS,
     PERCENT,
     Broken,
@@ -27,7 +27,7 @@ from spillway.contracts.shapes import (
 from spillway.levers.sifters.stated_queries import FRACTION, StatedQueries
 
 if TYPE_CHECKING:
-    from spillway.contracts.model import StreamContract
+    from spillway.contracts.stream import StreamContract
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("weight", "double", "how many rows as offered it stands for: 1 / (1 - what is dropped of its region)"),

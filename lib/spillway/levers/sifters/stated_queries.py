@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.shapes import Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.fields import Listing, Maybe, Number, Record, Text, rule
 
 FRACTION = Number(least=0, most=1)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spillway.contracts.shapes import Broken
+from spillway.contracts.fields import Broken
 from spillway.errors import Refused
 from spillway.levers.sifters.consolidate import Asked
 from spillway.levers.sifters.dimensions import Dimension
@@ -29,7 +29,7 @@ from spillway.levers.sifters.regions import MOST_DIMENSIONS
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
 
 if TYPE_CHECKING:
-    from spillway.contracts.model import StreamContract
+    from spillway.contracts.stream import StreamContract
 
 CONTRACTS_KEPT = 64
 """The number of contracts whose parsed queries a process caches."""

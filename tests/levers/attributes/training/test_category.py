@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.levers.asks import open_questions
 from spillway.levers.attributes.training.lesson import category_fact, category_of
-from spillway.levers.protocol import Facts
+from spillway.levers.protocol import Facts, open_questions
 
 
 def contract_of(measures: Sequence[str], criticality: str | None = None) -> StreamContract:

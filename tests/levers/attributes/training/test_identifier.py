@@ -15,14 +15,13 @@ from evidence.attributes.lake import ENGINE, Lake
 from spillway.batch import DONE
 from spillway.contracts import StreamContract, read_channel, read_stream
 from spillway.intake.take_in import take_in
-from spillway.levers.asks import open_questions
 from spillway.levers.attributes.cycle.find import one_sender
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.policy import measures_now, policy_of
 from spillway.levers.attributes.training.lesson import cycle_of
 from spillway.levers.attributes.training.noticed import noticed
-from spillway.levers.protocol import Fact, Facts, Load, Offer, Part
+from spillway.levers.protocol import Fact, Facts, Load, Offer, Part, open_questions
 from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.store import blobs
 

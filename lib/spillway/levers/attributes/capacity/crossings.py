@@ -8,7 +8,7 @@ Subject to what crosses <= the room, a plan minimises, in this order (specs/attr
     minimize: error    1. sum of worth x loss    2. measures that do not arrive as they are    3. bytes in all
     minimize: bytes    1. bytes paid for         2. sum of worth x loss                         3. measures touched
 
-over all attributes at once (`levers.rate_distortion`). Paid for is what is sent, and of what is held the share that
+over all attributes at once (`levers.knapsack`). Paid for is what is sent, and of what is held the share that
 is expected to be asked back, at the price of sending; and what is held at that of keeping. The smallest form of a
 synopsis within E is the one that is held. A synopsis that is not smaller than its column is no way to shed it.
 
@@ -42,7 +42,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.choices import CROSSINGS, WAYS
 from spillway.levers.attributes.loss import option_loss
 from spillway.levers.attributes.option import Option, of_way
-from spillway.levers.rate_distortion import Alternative, least_cost, least_mixed
+from spillway.levers.knapsack import Alternative, least_cost, least_mixed
 
 _OBJECTIVES = ("error", "bytes")
 

@@ -24,11 +24,11 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from spillway.encoding import widths_of
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.bounds import told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.entries import checked_precision
 from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.parquet import widths_of
 
 
 def levels_per_octave(error_pct: float) -> int:

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
-from spillway.levers.asks import asking
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle, one_sender
@@ -49,7 +48,7 @@ from spillway.levers.attributes.threshold.curve import (
 from spillway.levers.attributes.threshold.quantities import are_codes
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
-from spillway.levers.protocol import Fact, Lesson, Load, Part
+from spillway.levers.protocol import Fact, Lesson, Load, Part, asking
 
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""

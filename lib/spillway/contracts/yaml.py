@@ -6,7 +6,7 @@ YAML 1.1, which PyYAML speaks by default, reads `on`, `no` and `off` as booleans
 A document is refused before it is built when it is longer than a contract ever is (`MOST_CHARACTERS`), deeper than
 `MOST_DEPTH`, or of more than `MOST_NODES` nodes, those that an alias repeats counted as often as they are repeated.
 
->>> from spillway.contracts.shapes import Report
+>>> from spillway.contracts.fields import Report
 >>> read_yaml("on: [no, 1e-3, true]", Report("a.yaml"))
 {'on': ['no', 0.001, True]}
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from spillway.contracts.shapes import BAD, Report, join_path
+from spillway.contracts.fields import BAD, Report, join_path
 
 MOST_CHARACTERS = 1 << 19
 MOST_DEPTH = 32

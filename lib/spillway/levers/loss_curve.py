@@ -1,6 +1,6 @@
 """What a capacity costs in error: the curve that a channel is chosen by, and what more of it would buy.
 
-At every capacity the plan's own choice (`levers.rate_distortion`) among all ways of all streams of the channel:
+At every capacity the plan's own choice (`levers.knapsack`) among all ways of all streams of the channel:
 
     loss(C) = sum of values x loss of the way chosen at C / sum of values          (in %; absent counts 100)
 
@@ -19,6 +19,31 @@ Guarantee: where everything fits the loss is 0; what the plan weighs (worth x lo
 True
 >>> pays_next(offers, at_capacity(offers, 20.0)).fall
 2.0
+
+Several streams on one channel: how much each gives up (3.3).
+
+- Drop rate (R - C) / R with R the sum of the rates, 0 when R <= C; stream n gives up R'_n = drop rate x R_n
+  (equation 3.8) and ceil(R'_n / R_n x N_n) of its N_n attributes (equation 3.9, whose ceiling the print lost).
+  Example 6: 64.4, 80.6, 76.6, 72.2 kbps with 6, 8, 10, 9 attributes into 256.6 kbps give up 1, 2, 2, 2.
+A bit of one stream may be worth more than a bit of another: `divide_by: utility` chooses among all ways of all
+streams at once (`levers.knapsack`), and needs nothing of this.
+
+Guarantee: exact rationals (`levers.exact`). A share is stored as a double and read back as the same rational, so
+`plan: prefix, fit: count` sheds as many attributes as equation 3.9 says.
+
+>>> proportional([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
+(1, 2, 2, 2)
+
+When adding more to what is shared stops paying (Fiscato 2012, 6.4).
+
+The cost of a query is 1 / n; from a base of n_0 queries to n
+
+    delta cost = 1 - n_0 / n        (6.3)        delta quality = 1 - quality_n / quality_0      (6.4)
+
+and more pay as long as delta cost > delta quality (6.5, printed the other way round: D1).
+
+>>> tipping_point({180: 0.9, 300: 0.6, 600: 0.3, 1200: 0.1})
+600
 """
 
 from __future__ import annotations
@@ -26,10 +51,74 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
+from spillway.errors import Refused
+from spillway.levers.exact import exact
+from spillway.levers.knapsack import Alternative, least_cost, least_mixed
 from spillway.levers.protocol import Offer
-from spillway.levers.rate_distortion import Alternative, least_cost, least_mixed
-from spillway.levers.shares import proportional_capacities
+
+
+@dataclass(frozen=True)
+class Proportional:
+    """The text's share: one drop rate for all; per stream the kbps and the attributes to give up."""
+
+    drop_rate: Fraction
+    kbps_to_shed: tuple[Fraction, ...]
+    attributes_to_shed: tuple[int, ...]
+
+
+def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
+    """(R - C) / R, or 0 when all fits.
+
+    >>> round(float(drop_rate([64.4, 80.6, 76.6, 72.2], 256.6)), 4)
+    0.1266
+    """
+    _check(rates_kbps, capacity_kbps)
+    total = sum((exact(rate) for rate in rates_kbps), Fraction(0))
+    capacity = exact(capacity_kbps)
+    return Fraction(0) if total <= capacity else (total - capacity) / total
+
+
+def proportional(
+    rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
+) -> Proportional:
+    """Every stream gives up the same share of its rate (equations 3.8 and 3.9)."""
+    if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
+        raise Refused(
+            "attributes",
+            f"count the attributes of each of {len(rates_kbps)} streams",
+            list(attributes),
+            "give one count of 0 or more a stream",
+        )
+    share = drop_rate(rates_kbps, capacity_kbps)
+    return Proportional(
+        drop_rate=share,
+        kbps_to_shed=tuple(share * exact(rate) for rate in rates_kbps),
+        attributes_to_shed=tuple(
+            math.ceil(share * count) if rate else 0
+            for rate, count in zip(rates_kbps, attributes, strict=True)
+        ),
+    )
+
+
+def proportional_capacities(rates_kbps: Sequence[float], capacity_kbps: float) -> tuple[float, ...]:
+    """What each stream may send, R_n - R'_n: together never above the channel.
+
+    >>> proportional_capacities([60, 20], 40)
+    (30.0, 10.0)
+    """
+    kept = 1 - drop_rate(rates_kbps, capacity_kbps)
+    return tuple(float(exact(rate) * kept) for rate in rates_kbps)
+
+
+def _check(rates_kbps: Sequence[float], capacity_kbps: float) -> None:
+    for rate in rates_kbps:
+        if not (math.isfinite(rate) and rate >= 0):
+            raise Refused("rates_kbps", "be 0 or more", rate, "measure the stream again")
+    if not (math.isfinite(capacity_kbps) and capacity_kbps > 0):
+        raise Refused("capacity_kbps", "be above 0", capacity_kbps, "state the channel's capacity")
+
 
 STATES = 4_000
 """A curve has many points and is looked at, not sent by: less of a search is enough."""
@@ -171,3 +260,22 @@ def pays_next(offers: Mapping[str, Offer], point: LossPoint) -> NextPaid | None:
                 step = NextPaid(one.stream, now, other, fall / values)
                 found.append((fall / step.kbps, step))
     return max(found, key=lambda pair: pair[0])[1] if found else None
+
+
+def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
+    """By number of queries: how much cheaper a query is than with the fewest, and how much worse."""
+    base = min(quality)
+    return {
+        n: (1.0 - base / n, 1.0 - quality[n] / quality[base] if quality[base] else 0.0)
+        for n in sorted(quality)
+    }
+
+
+def tipping_point(quality: Mapping[int, float]) -> int:
+    """The largest number of queries up to which every one more than the base pays (delta cost > delta quality)."""
+    found = min(quality)
+    for n, (cheaper, worse) in trade_off(quality).items():
+        if n != found and cheaper < worse - 1e-12:
+            break
+        found = n
+    return found

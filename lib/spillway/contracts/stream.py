@@ -1,4 +1,3 @@
-# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """The contract of a stream: every field, its meaning, its rule and its default.
 
 This module is the one definition: the reader, its errors and the JSON Schema editors complete from all follow
@@ -16,6 +15,8 @@ from the fields below; those of a lever stand with the lever (see `contracts.lev
 ... })
 >>> weather.order, weather.keys, weather.sheddable, weather.mode
 ('time_hour', ('origin',), ('temp',), 'shed')
+
+A contract that cannot be used, while the others are.
 """
 
 from __future__ import annotations
@@ -26,31 +27,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.contracts.alerts import AlertHook
-from spillway.contracts.broken import BrokenContract
 from spillway.contracts.channel import Channel
 from spillway.contracts.column_names import ColumnName
-from spillway.contracts.levers import (
-    LeverEntry,
-    Levers,
-    Subject,
-    belongs_to_a_lever,
-    broken_by_levers,
-    default_levers,
-)
-from spillway.contracts.row_rules import RowRule, row_rule_problems, rules_of_rows
-from spillway.contracts.sections import (
-    BadRecords,
-    Batching,
-    Duplicates,
-    FrameLength,
-    Rate,
-    Retain,
-    RetainRaw,
-    Sketch,
-    Source,
-)
-from spillway.contracts.shapes import (
+from spillway.contracts.fields import (
     DRAFT,
     ERROR_PCT,
     SUBJECT_NAME,
@@ -65,10 +44,57 @@ from spillway.contracts.shapes import (
     rule,
     suggest,
 )
-from spillway.contracts.sketch_rules import sketch_problems
+from spillway.contracts.levers import (
+    LeverEntry,
+    Levers,
+    Subject,
+    belongs_to_a_lever,
+    broken_by_levers,
+    default_levers,
+)
+from spillway.contracts.row_rules import RowRule, row_rule_problems, rules_of_rows
+from spillway.contracts.sections import (
+    AlertHook,
+    BadRecords,
+    Batching,
+    Duplicates,
+    FrameLength,
+    Rate,
+    Retain,
+    RetainRaw,
+    Sketch,
+    Source,
+    sketch_problems,
+)
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.errors import ContractError, Refused
+from spillway.errors import ContractError, Problem, Refused
+
+
+@dataclass(frozen=True)
+class BrokenContract:
+    """Whose contract it is, by folder and file, what is wrong, and the channel it names if any.
+
+    >>> broken = BrokenContract("streams", "weather", ())
+    >>> broken.may_go_through("uplink", {"uplink": Channel(capacity="1 kbps", name="uplink")})
+    True
+    """
+
+    folder: str
+    subject: str
+    problems: tuple[Problem, ...]
+    channel: str | None = None
+
+    def may_go_through(self, channel: str, channels: Mapping[str, Channel]) -> bool:
+        """Whether a stream of it has room on the channel: where it names none that there is, it may be any."""
+        if self.folder != "streams":
+            return False
+        own = channels.get(self.channel or "")
+        return own is None or channel in (own.name, own.into)
+
+
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 ROLES = ("key", "order", "measure", "protected")
