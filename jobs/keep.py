@@ -10,9 +10,9 @@ import argparse
 
 from spillway.contracts import load_usable
 from spillway.job import run_job, say
-from spillway.pipeline.keep import keep
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.retention import keep
 
 
 def main() -> None:

@@ -19,13 +19,18 @@ from spillway.contracts import StreamContract, load_usable
 from spillway.engine.spark import spark_engine
 from spillway.errors import SpillwayError
 from spillway.job import run_job, say
-from spillway.pipeline.across import tables_there
-from spillway.pipeline.output import output_within, write_output
-from spillway.pipeline.question import Question
-from spillway.pipeline.reading import asked_batches
-from spillway.pipeline.recover import answer, answer_as_table, found_rows, recover_batches
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.destination import tables_there
+from spillway.streams.reading import Question, asked_batches
+from spillway.streams.recover import (
+    answer,
+    answer_as_table,
+    found_rows,
+    output_within,
+    recover_batches,
+    write_output,
+)
 
 
 def main() -> None:

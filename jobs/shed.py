@@ -12,7 +12,7 @@ from datetime import date
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 

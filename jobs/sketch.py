@@ -12,7 +12,7 @@ from datetime import date
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, say
-from spillway.pipeline.channel import sketch_channel
+from spillway.pipeline.run import sketch_channel
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 

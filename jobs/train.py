@@ -11,9 +11,9 @@ import argparse
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
-from spillway.pipeline.train import train_streams
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.train import train_streams
 
 
 def main() -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, say
-from spillway.pipeline.workloads import run_workloads
 from spillway.settings import Settings
 from spillway.show.report import build_report
 from spillway.store.tables import Tables
+from spillway.workloads.run import run_workloads
 
 
 def main() -> None:

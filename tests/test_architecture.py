@@ -75,7 +75,7 @@ DOORS = "Only store and engine import an engine or a table format"
         ("sketches/hashing.py", "import logging", KERNELS),
         ("sketches/hashing.py", "import spillway.engine.local", KERNELS),
         ("levers/attributes/lever.py", "import spillway.store.files", LAYERS),
-        ("levers/attributes/policy.py", "import spillway.pipeline.shed", LAYERS),
+        ("levers/attributes/policy.py", "import spillway.streams.shed", LAYERS),
         ("contracts/model.py", "def f():\n    import spillway.store.batches", LAYERS),
         ("errors.py", "import spillway.batch", LAYERS),
         ("intake/landing.py", "import spillway.checks", LAYERS),

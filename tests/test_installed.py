@@ -31,7 +31,7 @@ from spillway.checks.run import suite_folders
 from spillway.checks.suites import load_suites
 from spillway.contracts import load_contracts
 from spillway.engine import InProcess
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 

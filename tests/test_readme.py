@@ -15,14 +15,14 @@ from spillway.cli import main
 from spillway.contracts import load_contracts
 from spillway.demo.data import write_demo
 from spillway.engine import InProcess
-from spillway.pipeline.channel import bring_through, sketch_channel
-from spillway.pipeline.train import train_streams
+from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.show.lines import PAGE
 from spillway.show.overview import overview, overview_lines
 from spillway.show.result import MOST_LINES, result_lines, run_result
 from spillway.store.tables import Tables
+from spillway.streams.train import train_streams
 
 ROOT = Path(__file__).resolve().parents[1]
 STREAMS = ("network", "stocks", "weather")

@@ -15,7 +15,7 @@ from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.take_in import take_in
-from spillway.pipeline import run_through
+from spillway.pipeline import run
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
             raise ConcurrentRun("sites: another run has changed batch 1; nothing was doubled, run it again")
         return take_in(tables, engine, contract, *rest)
 
-    monkeypatch.setattr("spillway.pipeline.run_through.take_in", outrun)
+    monkeypatch.setattr("spillway.pipeline.run.take_in", outrun)
     assert main(["run"]) == 1
     assert "FAILED: sites: another run has changed batch 1" in capsys.readouterr().out
     assert [status for status, _ in statuses(world, "sites")] == ["taken_in"]
@@ -150,12 +150,12 @@ def test_one_stream_or_one_channel(
 def test_a_run_that_goes_wrong_ends_red_with_one_sentence_a_fault_and_the_others_go_through(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run_through.train_stream
+    real = run.train_stream
 
     def crashes(tables: Any, contracts: Any, name: str, say: Any) -> Any:
         return 1 / 0 if name == "meters" else real(tables, contracts, name, say)
 
-    monkeypatch.setattr(run_through, "train_stream", crashes)
+    monkeypatch.setattr(run, "train_stream", crashes)
     contract = dict(SITES) | {"stream": "broken", "channel": "nowhere"}
     contract["source"] = {"kind": "files", "path": "broken", "format": "json"}
     (Path(world.settings.schemas) / "streams" / "broken.yaml").write_text(yaml.safe_dump(contract))

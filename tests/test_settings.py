@@ -12,8 +12,8 @@ from tests.small_lake import HOME, small_settings
 from spillway import cli
 from spillway.doctor.checks import check_committers, run_checks
 from spillway.errors import Refused
-from spillway.pipeline.reader import read
 from spillway.settings import Settings
+from spillway.streams.reader import read
 
 LOCAL = ("SPILLWAY_SCHEMAS", "SPILLWAY_BUILD", "SPILLWAY_OUTPUT", "SPILLWAY_HOME")
 

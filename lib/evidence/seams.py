@@ -35,15 +35,13 @@ from spillway.levers.joins.settings import Budget, JoinSettings, JoinSide, SetWo
 from spillway.levers.joins.turn import JoinTurn, LostRows
 from spillway.levers.sifters.sift import sifted
 from spillway.levers.windows import InputLoss
-from spillway.pipeline.question import Question
-from spillway.pipeline.reading import plan_reading
-from spillway.pipeline.sketch import sketch_stream
-from spillway.pipeline.stored_sketches import load_sketch
-from spillway.pipeline.window_rules import broken_workloads
-from spillway.pipeline.workloads import run_workloads
 from spillway.registry import LEVERS
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
+from spillway.streams.reading import Question, plan_reading
+from spillway.streams.sketching import load_sketch, sketch_stream
+from spillway.workloads.run import run_workloads
+from spillway.workloads.windows import broken_workloads
 
 NO_LEVERS = ("deduplication", "sketches")
 """Stages of a stream's contract that are not levers."""

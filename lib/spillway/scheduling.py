@@ -221,8 +221,8 @@ def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
     """
     from spillway.contracts import load_usable
     from spillway.job import say
-    from spillway.pipeline.keep import keep
     from spillway.store.tables import Tables
+    from spillway.streams.retention import keep
 
     contracts = load_usable(settings.schemas)
     streams = [] if room is None else [one.stream for one in contracts.streams_of(room)]
@@ -268,8 +268,8 @@ def written_since(settings: Settings, moment: datetime) -> list[str]:
     The clocks are those of whoever wrote the files and of Airflow; a table that cannot be read is left out.
     """
     from spillway.contracts import load_usable
-    from spillway.pipeline.workloads import results_tables
     from spillway.store.tables import Tables
+    from spillway.workloads.run import results_tables
 
     tables, contracts = Tables(settings), load_usable(settings.schemas)
     pairs = [(table, stream) for stream in contracts.streams for table in STREAM_TABLES]
@@ -303,8 +303,8 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     What they would refuse is refused here, in seconds and without starting Spark.
     """
     from spillway.contracts import load_usable
-    from spillway.pipeline.output import output_within
-    from spillway.pipeline.question import Question
+    from spillway.streams.reading import Question
+    from spillway.streams.recover import output_within
 
     given = {name: value for name, value in form.items() if value not in (None, "", [])}
     if "stream" not in given:

@@ -16,7 +16,7 @@ from spillway.checks.run import suite_folders
 from spillway.checks.suites import load_suites
 from spillway.checks.views import ViewedTables, stream_facts
 from spillway.contracts import Contracts
-from spillway.pipeline.judging import _judged_tables
+from spillway.pipeline.validate import _judged_tables
 from spillway.settings import Settings
 from spillway.sketches.specification import SketchSpec
 from spillway.store.schemas import table_contracts

@@ -26,11 +26,10 @@ from spillway.batch import RETIRED
 from spillway.clock import utc_now
 from spillway.errors import Refused
 from spillway.levers.joins.turn import LostRows
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.sketch import sketch_stream
-from spillway.pipeline.stored_sketches import load_sketch
 from spillway.registry import LEVERS, registered
 from spillway.store.batches import save_batches
+from spillway.streams.shed import shed_channel
+from spillway.streams.sketching import load_sketch, sketch_stream
 
 SEEDS = 10
 

@@ -34,13 +34,13 @@ from spillway.intake.dedupe import (
     repeated_seqs,
 )
 from spillway.intake.rate import time_covered
-from spillway.pipeline.stored_sketches import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.kinds.stream_filters import UNSEEN
 from spillway.sketches.query import read_sketch
 from spillway.store.batches import save_batches
 from spillway.store.files import DataFile, RowReader
 from spillway.store.tables import Tables
+from spillway.streams.sketching import load_sketch
 
 NAN = float("nan")
 HERE = InProcess()

@@ -19,10 +19,10 @@ from tests.whole_reads import whole_reads
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
 from spillway.intake import raw
-from spillway.pipeline.migrate import migrate
 from spillway.show.recent import read_recent
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
+from spillway.streams.migrate import migrate
 
 STRICT = [{**one, "nullable": one["name"] != "delay_ms"} for one in CONTRACT["attributes"]]
 """A delay must be there; in `CONTRACT` it may be null."""

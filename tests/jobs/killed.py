@@ -22,7 +22,7 @@ from spillway.engine import Engine, InProcess
 from spillway.engine.spark import SparkEngine, spark_session
 from spillway.intake import raw as taking_in
 from spillway.job import run_job, say
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store.delta_log import DeltaLog
 from spillway.store.tables import Table, Tables

@@ -18,8 +18,8 @@ from tests.pipeline.streams import World
 
 from spillway.cli import main
 from spillway.errors import SpillwayError, UsageError
-from spillway.pipeline.output import output_path, write_output
 from spillway.scheduling import recover_arguments
+from spillway.streams.recover import output_path, write_output
 
 OFFSET = ("--key", "site=site-0", "--from-time", "2026-01-01T06:10:00+05:00")
 """The moment 01:10 UTC, told by a clock that is five hours ahead: turn 70, seq 420."""

@@ -15,8 +15,8 @@ from spillway.contracts import load_contracts
 from spillway.engine import Engine, InProcess
 from spillway.errors import Refused
 from spillway.ledger import difference
-from spillway.pipeline.workloads import run_workloads
 from spillway.show.status import status
+from spillway.workloads.run import run_workloads
 
 LEFT = {**SITES, "stream": "lefts", "source": {"path": "lefts", "format": "json"}, "levers": []}
 RIGHT = {**SITES, "stream": "rights", "source": {"path": "rights", "format": "json"}, "levers": []}
@@ -88,7 +88,7 @@ def test_no_pair_is_met_that_a_full_join_would_not(world: World) -> None:
 
 
 def test_a_rerun_after_death_ends_in_the_same_tables(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spillway.pipeline import workloads
+    from spillway.workloads import run as workloads
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt

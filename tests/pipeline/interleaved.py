@@ -16,7 +16,7 @@ from tests.pipeline.streams import World
 
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store import blobs, delta_log
 from spillway.store.tables import Table, Tables

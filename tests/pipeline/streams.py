@@ -25,12 +25,12 @@ import yaml
 from spillway.batch import Batch
 from spillway.contracts import Contracts, load_contracts
 from spillway.engine import Engine
-from spillway.pipeline.channel import bring_through, sketch_channel
-from spillway.pipeline.train import train_stream
+from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Table, Tables
+from spillway.streams.train import train_stream
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_DAY = date(2020, 1, 1)

@@ -11,11 +11,11 @@ from tests.pipeline.test_room import rooms, stream, taken_in
 from spillway import registry
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.pipeline.accounting import COLLECT_MORE
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.drafts import COLLECT_MORE
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 
 from spillway.engine import InProcess
-from spillway.pipeline.across import ToldBatch, tables_there
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
 from spillway.store.tables import Tables
+from spillway.streams.destination import ToldBatch, tables_there
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
 
 NAMES = ("temp", "level", "pulses", "sky")
 

@@ -15,15 +15,15 @@ from spillway.checks import ExpectationsFailed, Outcome
 from spillway.clock import utc_now
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, Part
-from spillway.pipeline import judging
-from spillway.pipeline import shed as shedding
+from spillway.pipeline import validate
 from spillway.pipeline import validate as validating
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
-from spillway.pipeline.retire import retire
-from spillway.pipeline.shed import _pinned
+from spillway.pipeline.validate import retire
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
+from spillway.streams import shed as shedding
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
+from spillway.streams.shed import _pinned
 
 STREAMS = ("sites", "meters", "watched")
 FIRST, SECOND = date(2020, 1, 1), date(2020, 1, 2)
@@ -305,7 +305,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
     assert [batch.batch for batch in found] == [1, 2, 3], "what held before and fails now is not validated"
     bad = Outcome("ledger", "sites", SECOND, "balances", False, "1", "0", "", "sites does not balance")
     with monkeypatch.context() as patch:
-        patch.setattr(judging, "run_suites", lambda *_, **__: [bad])
+        patch.setattr(validate, "run_suites", lambda *_, **__: [bad])
         with pytest.raises(ExpectationsFailed, match="sites does not balance"):
             aged.validate("sites")
     assert waiting() == [3], "what holds for a date is not looked at again"

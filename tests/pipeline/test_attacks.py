@@ -23,14 +23,14 @@ from spillway.batch import DONE, RETIRED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.attributes.plan import AttributePlan
-from spillway.pipeline import certify as certifying
-from spillway.pipeline import drafting
-from spillway.pipeline import shed as shedding
-from spillway.pipeline.drafting import SendDown
-from spillway.pipeline.planning import plan_all
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import Found, look_up
 from spillway.pipeline.validate import changed_batches
+from spillway.streams import certify as certifying
+from spillway.streams import drafts
+from spillway.streams import shed as shedding
+from spillway.streams.capacity import plan_all
+from spillway.streams.drafts import SendDown
+from spillway.streams.reading import Question
+from spillway.streams.recover import Found, look_up
 
 NARROW = "5 kbps"
 PLAIN: dict[str, Any] = {**SITES, "levers": []}
@@ -287,7 +287,7 @@ def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
         elif dies == "a record":
             patch.setattr(AttributePlan, "records", refuses)
         else:
-            patch.setattr(drafting, "write_ledger", refuses)
+            patch.setattr(drafts, "write_ledger", refuses)
         with pytest.raises(SpillwayError, match=str(problem)):
             world.shed()
     assert strays(world) == set()

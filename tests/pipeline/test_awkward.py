@@ -14,8 +14,8 @@ from spillway.batch import DONE, TAKEN_IN, UNTRAINED
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, open_questions
-from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.pending import is_pending
+from spillway.streams.facts import newest_facts
 
 
 def contract(

@@ -17,13 +17,13 @@ from spillway.clock import use_clock, utc_now
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.ledger import TOTAL, difference
-from spillway.pipeline.batching import waiting_to_be_sent
 from spillway.pipeline.pending import is_pending, pending_channels
 from spillway.pipeline.resend import resend
-from spillway.pipeline.shed import shed_channel
 from spillway.show.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
+from spillway.streams.batching import waiting_to_be_sent
+from spillway.streams.shed import shed_channel
 
 assert _failing is not None
 HOUR = 3600

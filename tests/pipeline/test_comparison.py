@@ -17,8 +17,8 @@ from spillway.engine import InProcess
 from spillway.errors import UsageError
 from spillway.levers.attributes.plan import AROUND_SENT_BYTES
 from spillway.lossless import csv_of
-from spillway.pipeline.accounting import SENT
-from spillway.pipeline.comparison import Comparison, compare_with_lossless
+from spillway.streams.drafts import SENT
+from spillway.streams.dry_run import Comparison, compare_with_lossless
 
 LEVER: dict[str, Any] = {"lever": "attributes", "training": {"tuples": 2000}}
 STREAM: dict[str, Any] = {**SITES, "frame": {"tuples": 65_536}, "levers": [LEVER]}

@@ -13,12 +13,12 @@ from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.engine.spark import SparkEngine
 from spillway.intake.take_in import take_in
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream, train_streams
 from spillway.pipeline.validate import validate
 from spillway.store import delta_log
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream, train_streams
 
 Steps = dict[str, Callable[[World], object]]
 STEPS: Steps = {

@@ -12,9 +12,9 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.engine import InProcess
 from spillway.errors import UsageError
-from spillway.pipeline.dry_run import arrived, dry_run
-from spillway.pipeline.presence import absent_values
 from spillway.show.fared import attribute_figures
+from spillway.streams.dry_run import arrived, dry_run
+from spillway.streams.presence import absent_values
 
 CAPACITY = "12 kbps"
 OBSERVED: dict[str, Any] = {**SITES, "mode": "observe"}

@@ -22,12 +22,12 @@ from spillway.contracts import load_contracts, load_usable
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayError
 from spillway.levers.protocol import Room
-from spillway.pipeline import sketch as sketching
-from spillway.pipeline.faults import Faults
-from spillway.pipeline.room import parts
-from spillway.pipeline.train import train_streams
 from spillway.show.report import build_report
 from spillway.show.status import status
+from spillway.streams import sketching
+from spillway.streams.capacity import parts
+from spillway.streams.faults import Faults
+from spillway.streams.train import train_streams
 
 ATTRIBUTES = SITES["levers"][0]
 STEPS = ("train", "shed", "sketch", "validate")

@@ -17,7 +17,7 @@ from spillway.contracts import StreamContract
 from spillway.engine import Engine
 from spillway.errors import ConcurrentRun
 from spillway.intake import take_in as taking_in
-from spillway.pipeline import channel
+from spillway.pipeline import run as channel
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 

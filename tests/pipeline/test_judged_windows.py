@@ -19,12 +19,12 @@ from spillway.contracts import Contracts, read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.windows import DONE, PLANNED, Window
-from spillway.pipeline.judged_windows import FAILED_FOR, _last_judged, tables_of_windows, unjudged_windows
-from spillway.pipeline.keep import Kept, keep
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.show.summary import expectation_figures
 from spillway.store.tables import Tables
+from spillway.streams.retention import Kept, keep
+from spillway.workloads.checks import FAILED_FOR, _last_judged, tables_of_windows, unjudged_windows
 
 PLACE = ("table", "stream", "batch_date", "expectation")
 WARM = COUNT.replace("sites", "east").replace("temp", "level")

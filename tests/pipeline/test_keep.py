@@ -16,15 +16,15 @@ from spillway.batch import DONE, PLANNED, RETIRED
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
-from spillway.pipeline import keep as keeping
-from spillway.pipeline.keep import ARCHIVED, Kept, keep
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
-from spillway.pipeline.train import train_streams
 from spillway.pipeline.validate import changed_batches
 from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
+from spillway.streams import retention as keeping
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
+from spillway.streams.retention import ARCHIVED, Kept, keep
+from spillway.streams.train import train_streams
 
 NOW = START
 DAYS = timedelta(days=1)

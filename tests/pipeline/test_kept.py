@@ -17,8 +17,8 @@ from spillway.checks import ExpectationsFailed
 from spillway.levers.attributes.apply import Shedding
 from spillway.levers.attributes.scheme import Runs
 from spillway.levers.protocol import FramePart
-from spillway.pipeline.judging import kept_columns
-from spillway.pipeline.recover import ways_back
+from spillway.pipeline.validate import kept_columns
+from spillway.streams.recover import ways_back
 
 
 def rolled(column: pa.ChunkedArray, by: int) -> pa.ChunkedArray:

@@ -14,8 +14,6 @@ from tests.small_lake import batch_row, write_table
 
 from spillway.batch import Batch
 from spillway.errors import Refused, SpillwayError
-from spillway.pipeline import migrate as migrating
-from spillway.pipeline.migrate import migrate
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
 from spillway.store import delta_log
@@ -24,6 +22,8 @@ from spillway.store.batches import load_batches
 from spillway.store.delta_log import FORMAT_PROPERTY, PROPERTIES
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Tables
+from spillway.streams import migrate as migrating
+from spillway.streams.migrate import migrate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GAINED = {

@@ -24,15 +24,15 @@ from spillway.engine import Engine, InProcess
 from spillway.intake import parse as parsing
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import FramePart
-from spillway.pipeline import drafting
-from spillway.pipeline import recover as recovering
-from spillway.pipeline.certify import recover_and_certify
-from spillway.pipeline.reading import recovered_table
-from spillway.pipeline.recover import WayBack, ways_back
-from spillway.pipeline.stages import GiveBack, LayAside, SendDown
 from spillway.store import writing
 from spillway.store.files import RowReader
 from spillway.store.writing import shaped, write_file
+from spillway.streams import drafts
+from spillway.streams import recover as recovering
+from spillway.streams.certify import recover_and_certify
+from spillway.streams.reading import recovered_table
+from spillway.streams.recover import WayBack, ways_back
+from spillway.streams.stages import GiveBack, LayAside, SendDown
 
 WHOLE_BATCHES = {"most": 10**9}
 FRAME_BY_FRAME = {"most": 1}
@@ -75,7 +75,7 @@ def made(
     world: World, table: str, stream: str, cuts: Cut, make: Callable[..., Iterable[pa.Table]]
 ) -> list[dict[str, Any]]:
     """The pieces' rows as the table's columns, its partitions included."""
-    held = drafting.own_table(world.tables, world.contracts.streams[stream], table)
+    held = drafts.own_table(world.tables, world.contracts.streams[stream], table)
     if table == "recovered":
         held = recovered_table(world.tables, world.contracts.streams[stream])
     schema = held.contract.arrow_schema
@@ -207,9 +207,9 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
     for tasks, files in (("few", 2), ("many", 8)):
         if tasks == "many":
             monkeypatch.setattr(parsing, "TASK_BYTES", 1)
-            for module in (drafting, recovering):
+            for module in (drafts, recovering):
                 monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
-            monkeypatch.setattr(drafting, "MOST_ROWS", 1)
+            monkeypatch.setattr(drafts, "MOST_ROWS", 1)
         here, there = (
             whole_way(landed, one, tmp_path / tasks / name)
             for name, one in (("here", InProcess()), ("there", engine))

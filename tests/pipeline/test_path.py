@@ -14,10 +14,10 @@ from tests.pipeline.streams import METERS, World, brought_through, meters
 from spillway.batch import DONE, UNTRAINED
 from spillway.engine import InProcess
 from spillway.ledger import difference, hand_overs
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
 from spillway.store.files import column_bytes
 from spillway.store.schemas import BOUND_SUFFIX
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
 
 STREAMS = ("sites", "meters")
 

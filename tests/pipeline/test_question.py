@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.timezone import utc_moment
 from spillway.errors import ContractError, UsageError
-from spillway.pipeline.question import Question
 from spillway.records.convert import convert
+from spillway.streams.reading import Question
 
 
 def stream(order: str = "timestamp", **more: Any) -> StreamContract:

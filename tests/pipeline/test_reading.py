@@ -20,15 +20,14 @@ import spillway
 from spillway.batch import RETIRED
 from spillway.engine import InProcess
 from spillway.errors import ContractError, Refused, SpillwayError, UsageError
-from spillway.pipeline import reading as reading_module
-from spillway.pipeline.question import Question
-from spillway.pipeline.reader import Streams
-from spillway.pipeline.reading import plan_reading, readable
-from spillway.pipeline.recover import look_up
 from spillway.show.explain import explain
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables
+from spillway.streams import reading as reading_module
+from spillway.streams.reader import Streams
+from spillway.streams.reading import Question, plan_reading, readable
+from spillway.streams.recover import look_up
 
 AT = datetime(2026, 1, 1, 1, 10, tzinfo=UTC)
 

@@ -29,14 +29,12 @@ from spillway.batch import (
 from spillway.contracts import Contracts, read_workload
 from spillway.ledger import LedgerRow
 from spillway.levers.windows import Window
-from spillway.pipeline.drafting import own_table
-from spillway.pipeline.keep import _done_files, keep
-from spillway.pipeline.retention import TRANSMITTED, Outlived, Retention, first_open
-from spillway.pipeline.window_look import KnownWindows, WindowsFound
-from spillway.pipeline.window_pins import _Pins
 from spillway.settings import Settings
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
+from spillway.streams.drafts import own_table
+from spillway.streams.retention import TRANSMITTED, Outlived, Retention, _done_files, first_open, keep
+from spillway.workloads.windows import KnownWindows, WindowsFound, _Pins
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LONG_AGO = date(2020, 1, 1)

@@ -14,12 +14,11 @@ from tests.pipeline.test_room import stream
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
 from spillway.checks import Outcome
 from spillway.clock import utc_now
-from spillway.pipeline.drafting import own_table
-from spillway.pipeline.retire import retire
-from spillway.pipeline.validate import _finish
+from spillway.pipeline.validate import _finish, retire
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
+from spillway.streams.drafts import own_table
 
 TODAY = START.date()
 OLD, OLDER = (TODAY - timedelta(days=days) for days in (31, 32))

@@ -13,12 +13,12 @@ from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN
 from spillway.clock import utc_now
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
 from spillway.intake import take_in as taking_in
-from spillway.pipeline import retire as retiring
-from spillway.pipeline import shed as shedding
+from spillway.pipeline import validate as retiring
 from spillway.pipeline import validate as validating
-from spillway.pipeline.retire import retire
+from spillway.pipeline.validate import retire
 from spillway.store.batches import load_batches, proven_revisions, reserve, save_batches
 from spillway.store.tables import Table
+from spillway.streams import shed as shedding
 
 FIRST, SECOND = date(2020, 1, 1), date(2020, 1, 2)
 RETIRING = {**SITES, "retain_raw": {"days": 30, "retire": True}}

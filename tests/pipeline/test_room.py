@@ -20,16 +20,14 @@ from spillway.errors import SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import Load, Offer, Room, Work
-from spillway.pipeline import shed
-from spillway.pipeline.accounting import COLLECT_MORE
-from spillway.pipeline.drafting import own_table
-from spillway.pipeline.room import divided, measure_load, parts
-from spillway.pipeline.spending import spending_of
-from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.delta_log import as_written, commit_bytes
 from spillway.store.tables import Piece, Tables
+from spillway.streams import shed
+from spillway.streams.capacity import divided, measure_load, parts, spending_of
+from spillway.streams.drafts import COLLECT_MORE, own_table
+from spillway.streams.train import train_stream
 
 DAY, NOW = date(2026, 1, 1), datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -191,7 +189,7 @@ def test_a_part_is_to_hold_the_densest_batch_that_waits_but_none_of_a_few_tuples
     now = tables.now()
 
     def found(*batches: Batch) -> float:
-        from spillway.pipeline.room import _load
+        from spillway.streams.capacity import _load
 
         load = _load(now, contract, batches)
         assert isinstance(load, Load)
@@ -238,7 +236,7 @@ def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_a
 
 
 def test_what_is_offered_to_the_next_channel_is_what_the_own_one_lets_through() -> None:
-    from spillway.pipeline.room import _of_rate
+    from spillway.streams.capacity import _of_rate
 
     with registry.registered(thin="tests.levers.thin"):
         sheds, whole = stream("a", levers=[{"lever": "thin"}], mode="shed"), stream("b")

@@ -14,12 +14,12 @@ from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.errors import Refused, SpillwayError
 from spillway.ledger import BESIDE
-from spillway.pipeline import shed as shedding
-from spillway.pipeline.exemptions import exempt, exemption_of
 from spillway.pipeline.pending import is_pending
 from spillway.pipeline.resend import resend
 from spillway.show.status import status
 from spillway.store.batches import load_batches, save_batches
+from spillway.streams import shed as shedding
+from spillway.streams.exemptions import exempt, exemption_of
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 NAMES = ("site", "at", "temp", "level", "pulses", "sky")
@@ -238,7 +238,7 @@ def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
 
 
 def test_what_crosses_again_is_spent_of_the_quota(world: World) -> None:
-    from spillway.pipeline.spending import _crossed
+    from spillway.streams.capacity import _crossed
 
     def crossed_bytes() -> dict[int, int]:
         found = _crossed(world.tables.now(), "sites", {b.batch: b for b in world.batches("sites")})

@@ -18,11 +18,11 @@ from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, is_its_own
 from spillway.intake.replay import Selection, replay
-from spillway.pipeline.setting_aside import _none_went_through_since
 from spillway.settings import Settings
 from spillway.show.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
+from spillway.streams.shed import _none_went_through_since
 
 
 @pytest.fixture(autouse=True)

@@ -18,12 +18,11 @@ from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.pipeline.sketch import sketch_stream
-from spillway.pipeline.stored_sketches import load_sketch, made_of_sketches
 from spillway.settings import Settings
 from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
+from spillway.streams.sketching import load_sketch, made_of_sketches, sketch_stream
 
 SKETCHES: list[dict[str, Any]] = [
     {"kind": "count_min", "attributes": ["site"]},

@@ -21,14 +21,22 @@ from spillway.contracts.capacity import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
-from spillway.pipeline.batching import groups_to_send
-from spillway.pipeline.room import measure_load, parts
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.spending import LEAST_KBPS, SPARE, Parts, Spending, parts_of_batches, spending_of
 from spillway.settings import Settings
 from spillway.show.quotas import quotas_of
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
+from spillway.streams.batching import groups_to_send
+from spillway.streams.capacity import (
+    LEAST_KBPS,
+    SPARE,
+    Parts,
+    Spending,
+    measure_load,
+    parts,
+    parts_of_batches,
+    spending_of,
+)
+from spillway.streams.shed import shed_channel
 
 DAY, NOW = date(2026, 1, 30), datetime(2026, 2, 2, tzinfo=UTC)
 HOUR = 3600.0

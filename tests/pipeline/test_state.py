@@ -11,7 +11,7 @@ from spillway import registry
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
-from spillway.pipeline.recover import recover_batches
+from spillway.streams.recover import recover_batches
 
 DELIVERED = {
     "sites/2020-01-01/a.json": json_lines(sites(0, 240)),

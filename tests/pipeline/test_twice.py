@@ -12,7 +12,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 from spillway.batch import DONE
 from spillway.errors import ConcurrentRun
 from spillway.intake.take_in import take_in
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 
 
 @pytest.mark.parametrize("starts_with", ["a new file", "a batch that was taken in"])

@@ -13,8 +13,8 @@ from tests.pipeline.streams import World, json_lines, own_settings, sites
 
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun
-from spillway.pipeline.workloads import run_workloads
 from spillway.store.tables import Table, Tables
+from spillway.workloads.run import run_workloads
 
 WRITES = ("publish", "replace")
 

@@ -12,8 +12,8 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.batch import DONE
 from spillway.contracts import load_contracts
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
 CHANNELS = {

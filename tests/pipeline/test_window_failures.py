@@ -11,10 +11,10 @@ import pytest
 
 from spillway.errors import SpillwayError
 from spillway.levers.windows import PLANNED, Window
-from spillway.pipeline.faults import Faults
-from spillway.pipeline.window_failures import MOST_TOLD, mark_failed, refuse_unasked, tell_failed
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.faults import Faults
+from spillway.workloads.run import MOST_TOLD, mark_failed, refuse_unasked, tell_failed
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED: Any = SimpleNamespace(asks="sql")

@@ -23,16 +23,15 @@ from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.windows import DONE, GONE, OPEN, Window
-from spillway.pipeline.keep import keep
-from spillway.pipeline.retire import retire
-from spillway.pipeline.what_if import RoomChanges, what_if
-from spillway.pipeline.window_grid import WindowGrid, times_within
-from spillway.pipeline.window_look import find_windows
-from spillway.pipeline.window_pins import pinned_windows
+from spillway.pipeline.validate import retire
 from spillway.show.explain import explain_workload
 from spillway.show.status import status
 from spillway.store import files
 from spillway.store.batches import save_batches
+from spillway.streams.retention import keep
+from spillway.workloads.grid import WindowGrid, times_within
+from spillway.workloads.what_if import RoomChanges, what_if
+from spillway.workloads.windows import find_windows, pinned_windows
 
 PAIRED = query(
     "paired",

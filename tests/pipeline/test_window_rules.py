@@ -15,7 +15,7 @@ from tests.levers.joins.lake import JOIN, STREAM
 from spillway.cli import main
 from spillway.contracts import load_contracts
 from spillway.errors import Refused
-from spillway.pipeline.window_rules import broken_workloads, refuse_always
+from spillway.workloads.windows import broken_workloads, refuse_always
 
 CHANNELS = {"channels": {"narrow": {"capacity": "1 Mbps"}}}
 

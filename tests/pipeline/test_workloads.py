@@ -22,10 +22,10 @@ from spillway.errors import RunFailed, SpillwayError
 from spillway.levers.protocol import Room
 from spillway.levers.windows import PLANNED, Window
 from spillway.pipeline.pending import pending_workloads
-from spillway.pipeline.window_inputs import WindowRows, held_inputs, planned_inputs, stretches_of
-from spillway.pipeline.window_pins import pinned_windows
-from spillway.pipeline.workloads import run_workloads
 from spillway.scheduling import NothingToDo, workload_arguments, written_since
+from spillway.workloads.inputs import WindowRows, held_inputs, planned_inputs, stretches_of
+from spillway.workloads.run import run_workloads
+from spillway.workloads.windows import pinned_windows
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,9 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.lossless import csv_of
-from spillway.pipeline.comparison import Comparison, Size
 from spillway.show.compared import comparison_lines, comparison_rows, keep_comparison, kept_comparison
 from spillway.show.report import build_report
+from spillway.streams.dry_run import Comparison, Size
 
 ONE = Comparison(
     "sites",

@@ -15,9 +15,9 @@ from spillway.batch import DONE, PLANNED
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.pipeline.exemptions import exempt
 from spillway.show.metrics import Metric, exposition, metrics_of, write_metrics
 from spillway.store.tables import Tables
+from spillway.streams.exemptions import exempt
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"

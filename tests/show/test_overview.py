@@ -13,7 +13,6 @@ from spillway.contracts import load_contracts
 from spillway.levers.knapsack import Alternative
 from spillway.levers.loss_curve import at_capacity, capacities_of, curve_of_loss, pays_next
 from spillway.levers.protocol import Offer
-from spillway.pipeline.trade import Trade
 from spillway.show.fared import AttributeFigures
 from spillway.show.lines import PAGE
 from spillway.show.overview import (
@@ -30,6 +29,7 @@ from spillway.show.report import build_report
 from spillway.show.summary import StreamFigures
 from spillway.show.trades import channel_trade, trade_lines, trade_pictures, traded
 from spillway.store.tables import Tables
+from spillway.streams.trade import Trade
 
 FIGURES = StreamFigures("weather", 26115, 14, 50.0, 24.0, 25.0, 0, 0.0, 0, 0, 99.9, 0.4, 0, 0)
 TEMP = AttributeFigures(

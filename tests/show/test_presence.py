@@ -11,14 +11,14 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 import spillway
 from spillway.engine import InProcess
-from spillway.pipeline.migrate import migrate
-from spillway.pipeline.presence import certified_presence
 from spillway.show.explain import explain
 from spillway.show.metrics import exposition, metrics_of
 from spillway.show.overview import overview, proof_lines
 from spillway.show.report import build_report
 from spillway.show.status import status
 from spillway.store.tables import Tables
+from spillway.streams.migrate import migrate
+from spillway.streams.presence import certified_presence
 
 MEASURES = ("temp", "level", "pulses", "sky")
 

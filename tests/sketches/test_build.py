@@ -15,12 +15,12 @@ import pytest
 from spillway.engine import InProcess
 from spillway.engine.spark import SparkEngine
 from spillway.errors import Refused
-from spillway.pipeline.sketch import build
 from spillway.sketches import build as building
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.query import load
 from spillway.sketches.specification import SketchSpec
 from spillway.store.files import DataFile
+from spillway.streams.sketching import build
 
 DAY = datetime.date(2013, 1, 1)
 DAYS = {1: DAY, 2: DAY + datetime.timedelta(days=1)}
@@ -73,7 +73,7 @@ def test_neither_files_nor_pieces_nor_the_engine_show(
     assert built(tmp_path, table, files=9, cores=2) == one
     files = stored(tmp_path, table, 5)
     assert build(SparkEngine(lambda: spark), files, DAYS, "flights", SPECS) == one
-    monkeypatch.setattr("spillway.pipeline.sketch._ROWS_AT_A_TIME", 100)
+    monkeypatch.setattr("spillway.streams.sketching._ROWS_AT_A_TIME", 100)
     assert built(tmp_path, table, files=3) == one
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(
         (batch, spec.kind, spec.name) for batch in (1, 2) for spec in SPECS

@@ -14,7 +14,6 @@ from tests.store.rows_of_tables import FILE, batch, fact
 from spillway.batch import DONE, PENDING, PLANNED, TAKEN_IN, Batch
 from spillway.errors import Refused
 from spillway.levers.attributes.schemes import SCHEMES, state_before
-from spillway.pipeline.facts import newest_facts
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
 from spillway.store import blobs
@@ -28,6 +27,7 @@ from spillway.store.batches import (
     settle_batches,
 )
 from spillway.store.tables import Between, Table, Tables
+from spillway.streams.facts import newest_facts
 
 
 @pytest.fixture

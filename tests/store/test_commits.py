@@ -14,12 +14,12 @@ import pytest
 
 from spillway import parquet
 from spillway.engine import InProcess
-from spillway.pipeline.across import ToldBatch, tell
 from spillway.settings import Settings
 from spillway.store.delta_log import add_bytes, as_written, commit_bytes, commit_lines
 from spillway.store.drafts import Piece
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import compact
+from spillway.streams.destination import ToldBatch, tell
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ATTRIBUTES = [("temp", "double"), ("at", "timestamp"), ('we"ird ß\\', "string"), ("flag", "boolean")]

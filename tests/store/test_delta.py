@@ -16,10 +16,10 @@ from deltalake.exceptions import CommitFailedError
 from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, tell, told, transmitted
 
 from spillway.errors import ConcurrentRun, Refused, SpillwayError
-from spillway.pipeline.migrate import migrate
 from spillway.settings import Settings
 from spillway.store import delta_log
 from spillway.store.tables import Tables
+from spillway.streams.migrate import migrate
 
 ROOT = Path(__file__).resolve().parents[2]
 

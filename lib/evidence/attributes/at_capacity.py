@@ -41,8 +41,8 @@ from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.schemes import load_runs
 from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
 from spillway.levers.protocol import OVERHEAD
-from spillway.pipeline.accounting import SENT
 from spillway.store.files import column_bytes
+from spillway.streams.drafts import SENT
 
 CAPACITIES_PCT = (100, 90, 75, 50, 25)
 """Of the measures' bytes; at 100 all fits."""

@@ -28,10 +28,10 @@ from spillway.contracts import read_channel
 from spillway.ledger import TOTAL
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.settings import AttributeSettings
-from spillway.pipeline.accounting import SENT
-from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.store.batches import save_batches
+from spillway.streams.drafts import SENT
+from spillway.streams.facts import newest_facts
 
 SHORTFALLS_PCT = (0.1, 0.3, 1.0, 3.0, 10.0, 25.0, 50.0)
 HALVINGS = 8

@@ -41,10 +41,10 @@ from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Facts, Load, Room
-from spillway.pipeline.facts import load_facts, save_facts
-from spillway.pipeline.planning import plan_all
 from spillway.registry import LEVERS, registered
 from spillway.store.batches import save_batches
+from spillway.streams.capacity import plan_all
+from spillway.streams.facts import load_facts, save_facts
 
 DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
 """The lever with a rival's decisions in its place; the lever itself stays known, for its tables are in use."""

@@ -24,15 +24,15 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.engine import InProcess
 from spillway.intake.take_in import take_in
 from spillway.levers.protocol import Load
-from spillway.pipeline.certify import recover_and_certify
-from spillway.pipeline.recover import recover_batches
-from spillway.pipeline.room import measure_load
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
+from spillway.streams.capacity import measure_load
+from spillway.streams.certify import recover_and_certify
+from spillway.streams.recover import recover_batches
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream
 
 ENGINE = InProcess()
 

@@ -27,12 +27,12 @@ from spillway.clock import use_clock
 from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
 from spillway.engine import InProcess
 from spillway.ledger import TOTAL
-from spillway.pipeline.accounting import SENT
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.train import train_stream
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store.files import column_bytes
 from spillway.store.tables import Between, Tables
+from spillway.streams.drafts import SENT
+from spillway.streams.train import train_stream
 
 ENGINE = InProcess()
 DEVICES, MINUTES = 40, 5

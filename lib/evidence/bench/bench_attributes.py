@@ -36,15 +36,15 @@ from evidence.bench.paired import CLOCKS
 from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.spark import SparkEngine, spark_engine
-from spillway.pipeline.drafting import own_table
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up, recover_batches
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
+from spillway.streams.drafts import own_table
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up, recover_batches
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream
 
 DAY = date(2026, 1, 1)
 SENSORS = 100

@@ -36,12 +36,11 @@ from spillway.engine.statements import SqlView
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
 from spillway.levers.windows import AskingDecision, Inexact, WindowLever
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.window_answers import asked_of
-from spillway.pipeline.window_inputs import WindowRows, planned_inputs
-from spillway.pipeline.window_pins import pinned_windows
-from spillway.pipeline.workloads import window_work
+from spillway.pipeline.run import bring_through
 from spillway.registry import lever
+from spillway.workloads.inputs import WindowRows, planned_inputs
+from spillway.workloads.run import asked_of, window_work
+from spillway.workloads.windows import pinned_windows
 
 QUERIES, BATCHES = (10, 100, 1_000), (1_000, 10_000, 100_000)
 EXACT: Inexact = {}

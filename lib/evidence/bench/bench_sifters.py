@@ -42,12 +42,12 @@ from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import consolidated
 from spillway.levers.sifters.learn import learn_regions
 from spillway.levers.sifters.schemes import frequencies_of, partitioned
-from spillway.pipeline.drafting import draft, own_table
-from spillway.pipeline.planning import plan_all
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.stages import SendDown
 from spillway.store.batches import load_batches
 from spillway.store.tables import Piece, Tables
+from spillway.streams.capacity import plan_all
+from spillway.streams.drafts import draft, own_table
+from spillway.streams.shed import shed_channel
+from spillway.streams.stages import SendDown
 
 QUERIED: Mapping[str, Any] = {
     "stream": "queried",

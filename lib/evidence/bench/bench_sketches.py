@@ -165,7 +165,7 @@ def _ask_bytes(payload: bytes) -> object:
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
     """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
     from spillway.engine.spark import SparkEngine
-    from spillway.pipeline.sketch import build
+    from spillway.streams.sketching import build
 
     engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from evidence.sketches.data_models import zipf_frequencies
 from spillway.batch import DONE, Batch
-from spillway.pipeline.sketch import sum_up_days
 from spillway.settings import Settings
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.specification import SketchSpec
@@ -28,13 +27,14 @@ from spillway.store.batches import save_batches
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file
+from spillway.streams.sketching import sum_up_days
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
 FIRST_OF_YEAR = date(2025, 1, 1)
 _ASKS = """
 import json, sys, time
 from datetime import date
-from spillway.pipeline.stored_sketches import load_sketch
+from spillway.streams.sketching import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec

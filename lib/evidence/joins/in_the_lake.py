@@ -19,11 +19,11 @@ from spillway.contracts import load_contracts
 from spillway.engine import InProcess
 from spillway.levers.joins import deciding
 from spillway.levers.windows import DONE
-from spillway.pipeline import workloads
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.workloads import run_workloads
+from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.workloads import run
+from spillway.workloads.run import run_workloads
 
 _ROWS = 400
 _LATE = 40
@@ -129,12 +129,12 @@ def _worked_out(
 @contextmanager
 def _only(first: int | None) -> Iterator[None]:
     """Work out so many windows of those that are pinned, and no more."""
-    pinned = getattr(workloads, "pinned_windows")  # noqa: B009
+    pinned = getattr(run, "pinned_windows")  # noqa: B009
 
     def some(*arguments: Any) -> Any:
         return pinned(*arguments)[:first]
 
-    with patch.object(workloads, "pinned_windows", some):
+    with patch.object(run, "pinned_windows", some):
         yield
 
 
@@ -142,7 +142,7 @@ def _only(first: int | None) -> Iterator[None]:
 def _dying(chance: np.random.Generator) -> Iterator[None]:
     """Die at a random call of a random stage."""
     stage, left = STAGES[chance.integers(0, len(STAGES))], [int(chance.integers(0, 4))]
-    real = getattr(workloads, stage)
+    real = getattr(run, stage)
 
     def perhaps(*arguments: Any, **named: Any) -> Any:
         if left[0] == 0:
@@ -150,7 +150,7 @@ def _dying(chance: np.random.Generator) -> Iterator[None]:
         left[0] -= 1
         return real(*arguments, **named)
 
-    with patch.object(workloads, stage, perhaps):
+    with patch.object(run, stage, perhaps):
         try:
             yield
         except _Death:

@@ -26,9 +26,9 @@ from spillway.engine import InProcess
 from spillway.engine.statements import SqlView, Steps
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.what_if import RoomReplay
-from spillway.pipeline.window_pins import pinned_windows
+from spillway.pipeline.run import bring_through
+from spillway.workloads.what_if import RoomReplay
+from spillway.workloads.windows import pinned_windows
 
 THREE = ("first", "second", "third")
 MOST_TUPLES, WINDOWS, WINDOW_SECONDS, PORTION = 60, 3, 60.0, 7

@@ -22,7 +22,7 @@ from evidence.attributes.lake import ENGINE, Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
 from spillway.demo.landing import package_file
-from spillway.pipeline.channel import bring_through
+from spillway.pipeline.run import bring_through
 from spillway.store import blobs
 
 HEAVY = ("heavy", "lumps")

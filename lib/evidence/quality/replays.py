@@ -27,9 +27,9 @@ from evidence.quality.load_streams import (
 )
 from spillway.contracts.workload import Workload
 from spillway.levers.windows import Window
-from spillway.pipeline.what_if import AnsweredWindows, RoomReplay
-from spillway.pipeline.window_pins import pinned_windows
 from spillway.show.report import svg
+from spillway.workloads.what_if import AnsweredWindows, RoomReplay
+from spillway.workloads.windows import pinned_windows
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
 KINDS: Mapping[str, str] = {"n": "COUNT", "c": "COUNT", "s": "SUM", "a": "AVG"}

@@ -36,9 +36,9 @@ from spillway.contracts import read_channel, read_stream
 from spillway.engine import InProcess
 from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.what_if import RoomReplay
-from spillway.pipeline.window_pins import pinned_windows
+from spillway.pipeline.run import bring_through
+from spillway.workloads.what_if import RoomReplay
+from spillway.workloads.windows import pinned_windows
 
 ROWS = (40, 200)
 """The range of the number of rows of a window."""

@@ -18,9 +18,9 @@ import numpy as np
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.workloads import run_workloads
+from spillway.pipeline.run import bring_through
 from spillway.store import blobs
+from spillway.workloads.run import run_workloads
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 SITES = 5

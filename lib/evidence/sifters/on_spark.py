@@ -18,12 +18,12 @@ from spillway.engine.protocol import Engine
 from spillway.engine.spark import spark_engine
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.sift import PIECE_SEQS
-from spillway.pipeline.drafting import own_table
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
+from spillway.streams.drafts import own_table
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream
 
 PROBE_DAY = date(2026, 1, 1)
 COMPARED_ROWS = 400_000

@@ -11,13 +11,13 @@ from spillway.contracts import Contracts
 from spillway.engine import Engine, InProcess
 from spillway.intake.replay import Selection, replay
 from spillway.intake.take_in import take_in
-from spillway.pipeline.channel import bring_through, sketch_channel
-from spillway.pipeline.facts import untrained
-from spillway.pipeline.keep import keep
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.train import train_stream, train_streams
+from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.store.tables import Tables
+from spillway.streams.facts import untrained
+from spillway.streams.retention import keep
+from spillway.streams.shed import shed_channel
+from spillway.streams.train import train_stream, train_streams
 
 DAYS = (date(2000, 1, 1), date(2030, 1, 1))
 

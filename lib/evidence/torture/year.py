@@ -33,13 +33,8 @@ from spillway.contracts import Contracts, StreamContract, load_contracts
 from spillway.engine import InProcess
 from spillway.job import say
 from spillway.levers.attributes.schemes import state_before
-from spillway.pipeline.channel import bring_through, sketch_channel
-from spillway.pipeline.facts import newest_facts
-from spillway.pipeline.keep import keep
 from spillway.pipeline.pending import is_pending
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up
-from spillway.pipeline.train import train_streams
+from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import changed_batches, validate
 from spillway.settings import Settings
 from spillway.show.report import build_report
@@ -49,6 +44,11 @@ from spillway.store.blobs import write_bytes
 from spillway.store.filters import matching
 from spillway.store.tables import Table, Tables
 from spillway.store.writing import Written, write_file
+from spillway.streams.facts import newest_facts
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up
+from spillway.streams.retention import keep
+from spillway.streams.train import train_streams
 
 STREAMS = ("north", "south")
 BATCHES_A_DAY = 96

@@ -52,9 +52,9 @@ def add_ask(commands: Any) -> None:
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import zone_of
     from spillway.contracts.timezone import utc_moment
-    from spillway.pipeline.stored_sketches import load_sketch
     from spillway.sketches.values import read_value
     from spillway.store.tables import Tables
+    from spillway.streams.sketching import load_sketch
 
     settings = Settings.from_environment()
     tables, zone = Tables(settings), zone_of(settings.schemas, asked.stream)
@@ -97,7 +97,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _list(tables: Any, asked: argparse.Namespace) -> int:
     """What may be asked of a stream (or of one sketch of it)."""
-    from spillway.pipeline.stored_sketches import sketched
+    from spillway.streams.sketching import sketched
 
     found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
     if not found:

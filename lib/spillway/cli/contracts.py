@@ -70,7 +70,7 @@ def add_contracts(commands: Any) -> None:
 def _check(asked: argparse.Namespace) -> int:
     from spillway.contracts import check as problems_of
     from spillway.contracts import load_usable
-    from spillway.pipeline.window_rules import broken_workloads
+    from spillway.workloads.windows import broken_workloads
 
     if asked.schemas:
         refuse_uri("--schemas", asked.schemas)

@@ -33,8 +33,8 @@ def _run(asked: argparse.Namespace) -> int:
 
     from spillway.clock import utc_now
     from spillway.contracts import load_usable
-    from spillway.pipeline.exemptions import exempt
     from spillway.store.tables import Tables
+    from spillway.streams.exemptions import exempt
 
     settings, now = Settings.from_environment(), utc_now()
     contract = load_usable(settings.schemas).stream(asked.stream)

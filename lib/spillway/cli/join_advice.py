@@ -53,8 +53,8 @@ def add_join_advice(commands: Any) -> None:
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
-    from spillway.pipeline.join_advice import MOST_ROWS_READ, JoinAsked, advise
     from spillway.store.tables import Tables
+    from spillway.workloads.join_advice import MOST_ROWS_READ, JoinAsked, advise
 
     settings = Settings.from_environment()
     contracts = load_usable(settings.schemas)

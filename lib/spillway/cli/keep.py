@@ -33,8 +33,8 @@ def add_migrate(commands: Any) -> None:
 
 def _keep(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_contracts
-    from spillway.pipeline.keep import keep
     from spillway.store.tables import Tables
+    from spillway.streams.retention import keep
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
@@ -45,7 +45,7 @@ def _keep(asked: argparse.Namespace) -> int:
 
 
 def _migrate(asked: argparse.Namespace) -> int:
-    from spillway.pipeline.migrate import migrate
+    from spillway.streams.migrate import migrate
 
     found = migrate(Settings.from_environment(), _quiet if asked.json else print, asked.dry_run)
     if asked.json:

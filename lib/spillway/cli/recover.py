@@ -45,10 +45,9 @@ def add_recover(commands: Any) -> None:
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
-    from spillway.pipeline.across import tables_there
-    from spillway.pipeline.output import output_path, write_output
-    from spillway.pipeline.question import Question
-    from spillway.pipeline.recover import answer, found_rows
+    from spillway.streams.destination import tables_there
+    from spillway.streams.reading import Question
+    from spillway.streams.recover import answer, found_rows, output_path, write_output
 
     settings = Settings.from_environment()
     try:

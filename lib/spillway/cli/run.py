@@ -64,7 +64,7 @@ def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.job import run_name
-    from spillway.pipeline.run_through import run_through
+    from spillway.pipeline.run import run_through
     from spillway.show.after_run import after_run
     from spillway.show.progress import Progress
     from spillway.show.report import build_report

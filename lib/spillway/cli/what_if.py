@@ -15,7 +15,7 @@ TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
 if TYPE_CHECKING:
     from datetime import date
 
-    from spillway.pipeline.what_if import QueryOutcome, WhatIf
+    from spillway.workloads.what_if import QueryOutcome, WhatIf
 
 
 def add_what_if(commands: Any) -> None:
@@ -47,9 +47,9 @@ def add_what_if(commands: Any) -> None:
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.engine import InProcess
-    from spillway.pipeline.what_if import RoomChanges, what_if
     from spillway.scheduling import read_date
     from spillway.store.tables import Tables
+    from spillway.workloads.what_if import RoomChanges, what_if
 
     first, last = read_date("from_date", asked.from_date), read_date("to_date", asked.to_date)
     one, other = first or last, last or first
@@ -72,9 +72,9 @@ def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date
     from spillway.clock import utc_now
     from spillway.contracts import load_usable
     from spillway.engine import InProcess
-    from spillway.pipeline.what_if import crowded
     from spillway.show.crowding import crowded_room, keep_crowded
     from spillway.store.tables import Tables
+    from spillway.workloads.what_if import crowded
 
     if asked.policy or asked.weight:
         raise UsageError(

@@ -28,7 +28,7 @@ Unspent bytes of a quota are used before anything is shed. A batch may send the 
     left = Q + carried - spent
 
 Q bytes a period of P seconds; T the seconds of the batch; `elapsed` those that the period's batches before it covered;
-o the bytes that the batch offers; E the bytes that the rest of the period is expected to offer (`pipeline.spending`).
+o the bytes that the batch offers; E the bytes that the rest of the period is expected to offer (`streams.capacity`).
 `burst` caps the rate. `carry_over_pct` of the unspent part of a period's own quota moves on to the next period, and no
 further.
 

@@ -15,13 +15,13 @@ from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import landed
 from spillway.intake.rate import rated_batches
 from spillway.intake.take_in import can_be_rated, waits_for_a_rate
-from spillway.pipeline.batching import waiting_to_be_sent
-from spillway.pipeline.exemptions import exemption_of
-from spillway.pipeline.facts import untrained
-from spillway.pipeline.workloads import chosen_workloads, waits
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
+from spillway.streams.batching import waiting_to_be_sent
+from spillway.streams.exemptions import exemption_of
+from spillway.streams.facts import untrained
+from spillway.workloads.run import chosen_workloads, waits
 
 
 def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = None) -> bool:
@@ -85,7 +85,7 @@ def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = No
 
 def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
     """What cannot be found out is for the step to tell, beside the others."""
-    from spillway.pipeline.sketch import unsketched
+    from spillway.streams.sketching import unsketched
 
     try:
         return bool(unsketched(tables, contract))

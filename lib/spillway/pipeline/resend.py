@@ -22,10 +22,10 @@ from spillway.contracts import Contracts
 from spillway.engine.protocol import Engine
 from spillway.errors import Refused
 from spillway.levers.protocol import Say
-from spillway.pipeline.shed import shed_channel
-from spillway.pipeline.workloads import chosen_workloads
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Between, Tables
+from spillway.streams.shed import shed_channel
+from spillway.workloads.run import chosen_workloads
 
 ASKED_AGAIN = "asked for again, whole"
 

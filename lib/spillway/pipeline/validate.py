@@ -3,30 +3,302 @@
 Only batches that were shed since they were last certified are recovered and validated; with them the windows of joins
 and queries that read these streams, where they were worked out since they were last judged. A failed expectation fails
 the run with a sentence; only what passed may be retired.
+
+Judging: every expectation suite over what changed, the outcomes written, what failed noted.
+
+Retiring: raw dates that are old enough and whose recovery was validated are deleted, if the contract says so.
+
+A certificate counts for the revision of the batch that it measured, and the batch becomes `retired` by a save that is
+refused when it has changed since: of a backfill and a retirement that meet, one gives way. From then on it is known
+that its tuples are leaving; the row names the files, until these, and no others, are gone from the table and the disk.
+A run that dies in between is gone on with by the next. Nothing is vacuumed: whoever reads such a file meanwhile is told
+that it is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from functools import partial
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import DONE, Batch
-from spillway.checks import Outcome, failures, load_in_background
+from spillway.batch import DONE, RETIRED, Batch
+from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_in_background, run_suites
+from spillway.checks.views import types_of
+from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun
+from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
-from spillway.pipeline.certify import recover_and_certify
-from spillway.pipeline.faults import Faults
-from spillway.pipeline.judged_windows import unjudged_windows
-from spillway.pipeline.judging import judge_changed
-from spillway.pipeline.retire import retire
-from spillway.pipeline.sketch import unsketched
-from spillway.store.batches import load_batches, save_batches
+from spillway.levers.windows import Window
+from spillway.registry import lever
+from spillway.store.batches import load_batches, proven_revisions, save_batches, write_ledger
+from spillway.store.files import DataFile, as_date, batch_bytes
 from spillway.store.tables import Between, Tables
+from spillway.streams.certify import recover_and_certify
+from spillway.streams.drafts import added_columns
+from spillway.streams.facts import newest_facts
+from spillway.streams.faults import Faults
+from spillway.streams.sketching import unsketched
+from spillway.streams.train import edge_of
+from spillway.workloads.checks import tables_of_windows, unjudged_windows
+
+
+def judge_changed(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    work: Mapping[str, Sequence[Batch]],
+    windows: Mapping[str, Sequence[Window]],
+    run_id: str,
+    say: Say,
+    faults: Faults,
+) -> list[Outcome]:
+    """Run every suite over the batches and windows that changed, write the outcomes, note those that failed."""
+    started, now = time.monotonic(), utc_now()
+    streams = {stream: contracts.streams[stream] for stream in work}
+    added = {stream: added_columns(contract) for stream, contract in streams.items()}
+    judged = _judged_tables(tables, streams, work) if work else {}
+    looked_at = partial(_window_tables, tables, contracts, windows)
+    for mine in faults.each("examine", windows, looked_at).values():
+        for name, part in mine.items():
+            judged[name] = pa.concat_tables([judged[name], part]) if name in judged else part
+    outcomes = run_suites(engine, judged, streams, tables.settings, added=added, run_id=run_id)
+    for stream, contract in streams.items():
+        for found in _noticed(tables, contract, work[stream]):
+            say(found.sentence)
+            outcomes.append(found)
+    rows = [outcome.row(run_id, now) for outcome in outcomes]
+    # what was said of others in this run stays: a run may judge channel by channel
+    whose = [*work, *windows, None]
+    seen = {row["table"] for row in rows}
+    tables.at("validations").replace(rows, table=sorted(seen), run_id=run_id, stream=whose)
+    failed = failures(outcomes)
+    rules = {(o.table, o.expectation) for o in outcomes}
+    took = time.monotonic() - started
+    say(f"{len(rules)} expectations on {len(seen)} tables, {len(failed)} failed, in {took:.1f} s")
+    if failed:
+        faults.note("", "judge", ExpectationsFailed(failed))
+    return outcomes
+
+
+def _window_tables(
+    tables: Tables, contracts: Contracts, windows: Mapping[str, Sequence[Window]], subject: str
+) -> dict[str, Any]:
+    return tables_of_windows(tables, contracts, subject, windows[subject])
+
+
+def _judged_tables(
+    tables: Tables, streams: Mapping[str, StreamContract], work: Mapping[str, Sequence[Batch]]
+) -> dict[str, Any]:
+    """What suites may read: the shared tables' rows of the batches, and where the streams' own rows lie."""
+    found: dict[str, Any] = {}
+    numbers = sorted({batch.batch for batches in work.values() for batch in batches})
+    since = min(batch.updated_at for batches in work.values() for batch in batches)
+    for name, contract in tables.contracts.items():
+        if "window" in contract.names:
+            continue  # of joins and queries, judged by window: `tables_of_windows`
+        table = tables.at(name) if contract.scope == "shared" else None
+        if table is None:
+            for stream in streams:
+                kept = kept_columns(tables, streams[stream], work[stream])
+                own = tables.at(name, stream)
+                if own.exists:
+                    days = sorted({batch.batch_date for batch in work[stream]})
+                    mine = [batch.batch for batch in work[stream]]
+                    files = own.files(batch_date=days, batch=mine)
+                    types = types_of(own.schema)
+                    summed = tuple(column for column in kept if column in types)
+                    found[f"{name}/{stream}"] = StoredRows(types, tuple(files), frozenset(mine), summed)
+        elif table.exists:
+            columns = contract.names
+            where: dict[str, Any] = {}
+            of = next((column for column in ("stream", "subject") if column in columns), None)
+            if of is not None and contract.curated and name != "validations":
+                where[of] = list(work)
+            if where and "batch" in columns:
+                where["batch"] = numbers
+            if name == "models":
+                # what these were shed with, and what the next ones will be
+                where["version"] = _versions(tables, work)
+            if name == "validations":
+                where = {"validated_at": Between(since), "stream": [*work, None]}
+            if contract.curated:
+                rows = table.rows(**where)
+                found[name] = _of_these(rows, of, work) if of and "batch" in where else rows
+    return found
+
+
+def _of_these(rows: pa.Table, of: str, work: Mapping[str, Sequence[Batch]]) -> pa.Table:
+    """The rows of these batches: numbers alone would take another stream's old batch of the same number."""
+    changed = {(stream, batch.batch) for stream, batches in work.items() for batch in batches}
+    pairs = zip(rows[of].to_pylist(), rows["batch"].to_pylist(), strict=True)
+    return rows.filter(pa.array([pair in changed for pair in pairs], pa.bool_()))
+
+
+def kept_columns(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> list[str]:
+    """The attributes that are as they came in at least one of the batches: what certificates do not speak of."""
+    rows = tables.at("certificates").rows(
+        ["batch", "attribute", "shed_values", "rounded_values"],
+        stream=contract.stream,
+        batch=[batch.batch for batch in batches],
+    )
+    touched: dict[str, set[int]] = {}
+    for row in rows.to_pylist():
+        if row["shed_values"] or row["rounded_values"]:
+            touched.setdefault(row["attribute"], set()).add(row["batch"])
+    return [name for name in contract.names if len(touched.get(name, ())) < len(batches)]
+
+
+def _versions(tables: Tables, work: Mapping[str, Sequence[Batch]]) -> list[int]:
+    """The versions of facts that batches were shed with, and all that came later."""
+    used = {version for batches in work.values() for batch in batches for version in batch.models.values()}
+    newest = tables.at("models").rows(["version"], stream=list(work))["version"]
+    return (
+        sorted(used | set(pc.unique(newest.filter(pc.greater_equal(newest, max(used)))).to_pylist()))
+        if used
+        else []
+    )
+
+
+def _noticed(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Iterator[Outcome]:
+    """What the newest of these batches says of the facts in force; reported, never a failure."""
+    edge = edge_of(tables, contract.stream, batches[-1:])
+    for name in contract.lever_names:
+        facts = newest_facts(tables, contract.stream, name)
+        for one in lever(name).noticed(contract, facts, edge) if facts is not None else ():
+            yield Outcome(
+                "models",
+                contract.stream,
+                None,
+                one.rule,
+                True,
+                one.observed,
+                one.expected,
+                contract.stream,
+                one.sentence,
+                True,
+            )
+
+
+RETIRE = "retire"
+
+
+def retire(tables: Tables, contract: StreamContract, needed: Collection[int], say: Say) -> list[Batch]:
+    """Delete raw dates older than `retain_raw` whose recovery was validated, and no others; `needed` stay."""
+    _finish_retirement(tables, contract.stream)
+    gone = _ready(tables, contract, needed) if contract.retain_raw.retire else []
+    if gone:
+        # known as retired before they are: a backfill of tuples that are gone would send nothing in their place
+        now = utc_now()
+        save_batches(
+            tables,
+            [one.becomes(now, status=RETIRED, raw_leaving=tuple(_leaving(tables, one))) for one in gone],
+        )
+        freed = _finish_retirement(tables, contract.stream)
+        days = sorted({str(batch.batch_date) for batch in gone})
+        say(f"{contract.stream}: retired raw of {', '.join(days)}: {freed:,} bytes")
+    return gone
+
+
+def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) -> list[Batch]:
+    """The batches of whole dates that may go."""
+    limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
+    every = load_batches(tables, contract.stream, batch_date=_days_of_raw(tables, contract.stream, limit))
+    proven = proven_revisions(tables, contract.stream, [batch.batch for batch in every])
+    gone: list[Batch] = []
+    for day in sorted({batch.batch_date for batch in every}):
+        dated = [batch for batch in every if batch.batch_date == day]
+        if all(one.status == RETIRED or (one.batch not in needed and _may_go(one, proven)) for one in dated):
+            gone += [batch for batch in dated if batch.status == DONE]
+    return gone
+
+
+def _may_go(batch: Batch, proven: Mapping[int, int]) -> bool:
+    """Whether all that was promised of the batch was seen to hold, of the revision that it has."""
+    if batch.status != DONE:
+        return False
+    return not batch.rows or (batch.is_validated and proven.get(batch.batch) == batch.validated_revision)
+
+
+def _days_of_raw(tables: Tables, stream: str, limit: date) -> set[date]:
+    """The dates before the limit of which anything is left to retire: batches whose rows are gone are not looked at."""
+    days = {as_date(file.value("batch_date")) for file in tables.at("raw", stream).files()}
+    return {day for day in days if day is not None and day < limit}
+
+
+def _finish_retirement(tables: Tables, stream: str) -> int:
+    """Take out and erase what is leaving, whichever run said so; the bytes that it was."""
+    leaving = _on_their_way_out(tables, stream)
+    if not leaving:
+        return 0
+    days, numbers = sorted({one.batch_date for one in leaving}), [one.batch for one in leaving]
+    raw = tables.at("raw", stream)
+    held = {one.batch: _leaving(tables, one) for one in leaving}
+    strange = [one for one in leaving if not held[one.batch].keys() <= set(one.raw_leaving)]
+    # compacted since: on record before they are taken out, or a death would leave them on the disk for good
+    now = utc_now()
+    leaving = [one for one in leaving if one not in strange] + save_batches(
+        tables, [one.becomes(now, raw_leaving=(*one.raw_leaving, *held[one.batch])) for one in strange]
+    )
+    told = (
+        tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=RETIRE)["batch"].to_pylist()
+    )
+    untold = [one for one in leaving if one.batch not in told]
+    freed = {one.batch: _raw_bytes(tables, one) for one in leaving}
+    lines = [_line(one, freed[one.batch]) for one in untold]
+    write_ledger(tables, stream, [one.batch for one in untold], [RETIRE], lines)
+    raw.delete(batch_date=days, batch=numbers)
+    live = {file.path for file in tables.now().at("raw", stream).files(batch_date=days)}
+    paths = {f"{raw.path}/{path}" for one in leaving for path in one.raw_leaving}
+    raw.erase(DataFile(path, 0, ()) for path in sorted(paths - live))
+    save_batches(tables, [replace(one, raw_leaving=()) for one in leaving])
+    return sum(freed.values())
+
+
+def _on_their_way_out(tables: Tables, stream: str) -> list[Batch]:
+    """The retired batches of which files may still be there."""
+    edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
+    numbers = [row["batch"] for row in edges if row["raw_leaving"]]
+    return load_batches(tables, stream, batch=numbers) if numbers else []
+
+
+def _leaving(tables: Tables, batch: Batch) -> dict[str, DataFile]:
+    """The batch's files of `raw`, by their path below its folder."""
+    raw = tables.at("raw", batch.stream)
+    files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
+    return {file.path.removeprefix(f"{raw.path}/"): file for file in files}
+
+
+def _line(batch: Batch, freed: int) -> LedgerRow:
+    rows = batch.rows or 0
+    return LedgerRow(
+        "stream",
+        batch.stream,
+        batch.batch,
+        batch.batch_date,
+        RETIRE,
+        BESIDE,
+        "rows",
+        reason="raw was deleted after validation",
+        offered=rows,
+        shed=rows,
+        recoverable=rows,
+        bytes_offered=freed,
+    )
+
+
+def _raw_bytes(tables: Tables, batch: Batch) -> int:
+    raw = tables.at("raw", batch.stream)
+    files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
+    columns, beside = batch_bytes(files, raw.schema.names, batch.batch)
+    return sum(columns.values()) + beside
 
 
 def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Batch]:

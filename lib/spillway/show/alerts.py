@@ -24,12 +24,12 @@ from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
-from spillway.pipeline.accounting import remedy_of
 from spillway.settings import HOOK_PREFIX
 from spillway.show.addresses import NotTold, checked_address, send
 from spillway.show.summary import totals
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
+from spillway.streams.drafts import remedy_of
 
 TRIES, MOST_RUNS = 3, 5
 LOOK_BACK = timedelta(days=7)

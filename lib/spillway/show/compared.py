@@ -13,10 +13,10 @@ from datetime import date
 from pathlib import Path
 
 from spillway.levers.protocol import Picture
-from spillway.pipeline.comparison import Comparison, Size
 from spillway.settings import Settings
 from spillway.show.lines import sentences, table_lines
 from spillway.show.words import bytes_said
+from spillway.streams.dry_run import Comparison, Size
 
 FOLDER = "lossless"
 FORMS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.protocol import Picture
-from spillway.pipeline.what_if import QueryOutcome
+from spillway.workloads.what_if import QueryOutcome
 
 FOLDER = "what_if"
 

@@ -16,15 +16,15 @@ from spillway.errors import ContractError, UsageError
 from spillway.ledger import Row
 from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
-from spillway.pipeline.exemptions import exempt_streams
-from spillway.pipeline.facts import newest_facts
-from spillway.pipeline.window_look import refused_by_windows
 from spillway.records.rejects import absent_column, is_repeated_hour, repeated_hour
 from spillway.registry import lever
 from spillway.show.recent import Recent, last_windows, read_recent
 from spillway.show.stages import StageSum, stages_of
 from spillway.show.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
+from spillway.streams.exemptions import exempt_streams
+from spillway.streams.facts import newest_facts
+from spillway.workloads.windows import refused_by_windows
 
 
 @dataclass(frozen=True)

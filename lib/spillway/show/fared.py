@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from spillway.contracts import StreamContract
 from spillway.ledger import Row
-from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.summary import added_up
 from spillway.store.tables import Tables
+from spillway.streams.facts import newest_facts
 
 _ABSENT_PCT = 100.0
 

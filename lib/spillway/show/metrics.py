@@ -22,9 +22,9 @@ from pathlib import Path
 
 from spillway.batch import PENDING, SHOWN_BATCHES
 from spillway.errors import Refused
-from spillway.pipeline.exemptions import exempt_streams
 from spillway.show.status import Status, StreamStatus, status
 from spillway.store.tables import Tables
+from spillway.streams.exemptions import exempt_streams
 
 FILE = "metrics/spillway.prom"
 """Below `build`."""

@@ -1,7 +1,7 @@
 """What a run did, on one screen: every channel, every attribute, the proof, and what more capacity would buy.
 
 Measured figures come from the tables alone; what more capacity would buy, and who would be served next, is the plan's
-own choice at another capacity (`pipeline.trade`).
+own choice at another capacity (`streams.trade`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.loss_curve import dropping_rows_pct
-from spillway.pipeline.presence import absent_values
 from spillway.show.explain import WorkloadExplanation, explain_workload, find_stream_contract, repeated_hours
 from spillway.show.fared import AttributeFigures, attribute_figures, whole_bound_pct
 from spillway.show.lines import sentences, table_lines
@@ -24,6 +23,7 @@ from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.show.trades import MORE_PCT, ChannelTrade, traded
 from spillway.show.words import bytes_said, loss_said, rate_said, share_said
 from spillway.store.tables import Tables
+from spillway.streams.presence import absent_values
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,22 @@ from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
-from spillway.pipeline.accounting import SENT
-from spillway.pipeline.comparison import Comparison, compare_with_lossless, planned_sizes
-from spillway.pipeline.dry_run import DryRun, arrived, dry_run
-from spillway.pipeline.spending import spending_of
 from spillway.show.compared import comparison_lines
 from spillway.show.lines import blocks, sentences, table_lines
 from spillway.show.overview import StreamOverview, attribute_lines, measured_loss, rows_said, stream_overviews
 from spillway.show.trades import ChannelTrade, trade_lines, traded
 from spillway.show.words import bytes_said, loss_said, rate_said
 from spillway.store.tables import Tables
+from spillway.streams.capacity import spending_of
+from spillway.streams.drafts import SENT
+from spillway.streams.dry_run import (
+    Comparison,
+    DryRun,
+    arrived,
+    compare_with_lossless,
+    dry_run,
+    planned_sizes,
+)
 
 ROWS_SHOWN = 10
 INEXACT, NOT_THERE, NOT_SENT = "~", ".", "(not sent)"

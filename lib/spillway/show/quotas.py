@@ -8,9 +8,9 @@ from datetime import date
 
 from spillway.contracts import Contracts
 from spillway.contracts.capacity import DAY_SECONDS
-from spillway.pipeline.spending import last_spent, spenders, spending_of
 from spillway.show.words import bytes_said
 from spillway.store.tables import Tables
+from spillway.streams.capacity import last_spent, spenders, spending_of
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,6 @@ from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED
-from spillway.pipeline.accounting import remedy_of
-from spillway.pipeline.batching import WaitingBatches, waiting_to_be_sent
-from spillway.pipeline.exemptions import exempt_streams
-from spillway.pipeline.facts import newest_facts
-from spillway.pipeline.train import edge_of
-from spillway.pipeline.window_look import find_windows
 from spillway.records import is_repeated_hour
 from spillway.registry import lever
 from spillway.show.explain import repeated_hours
@@ -44,6 +38,12 @@ from spillway.show.summary import (
 from spillway.show.words import share_said
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
+from spillway.streams.batching import WaitingBatches, waiting_to_be_sent
+from spillway.streams.drafts import remedy_of
+from spillway.streams.exemptions import exempt_streams
+from spillway.streams.facts import newest_facts
+from spillway.streams.train import edge_of
+from spillway.workloads.windows import find_windows
 
 RUNS_SHOWN = 5
 

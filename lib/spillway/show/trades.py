@@ -9,10 +9,10 @@ from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.levers.loss_curve import MORE, dropping_rows_pct
 from spillway.levers.protocol import Picture
-from spillway.pipeline.trade import Trade, trade
 from spillway.show.lines import sentences, table_lines
 from spillway.show.words import loss_said, rate_said
 from spillway.store.tables import Tables
+from spillway.streams.trade import Trade, trade
 
 MORE_PCT = round(100 * (MORE - 1))
 MEASURES, ROWS, BOTH = (

@@ -34,7 +34,7 @@ from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Load, Offer, Part
-from spillway.pipeline.room import divided
+from spillway.streams.capacity import divided
 
 NAMES = ("a", "b", "c")
 

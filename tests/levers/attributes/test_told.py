@@ -13,9 +13,9 @@ from tests.show.report.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, w
 from spillway.contracts import StreamContract, load_contracts
 from spillway.levers.attributes.told import pictures, told
 from spillway.levers.protocol import Picture, Told
-from spillway.pipeline.facts import newest_facts
 from spillway.settings import Settings
 from spillway.store.tables import Tables
+from spillway.streams.facts import newest_facts
 
 
 @pytest.fixture(scope="module")

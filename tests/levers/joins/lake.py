@@ -14,7 +14,7 @@ from tests.pipeline.streams import World, attribute, json_lines
 
 from spillway.contracts import load_contracts
 from spillway.engine import Engine
-from spillway.pipeline.workloads import run_workloads
+from spillway.workloads.run import run_workloads
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 STREAM: dict[str, Any] = {

@@ -20,9 +20,9 @@ from spillway.errors import SpillwayError
 from spillway.levers.joins.advice import advised
 from spillway.levers.joins.memory import Memory
 from spillway.levers.joins.settings import Budget
-from spillway.pipeline.channel import sketch_channel
-from spillway.pipeline.join_advice import JoinAsked, advise
+from spillway.pipeline.run import sketch_channel
 from spillway.sketches.answers import Answer
+from spillway.workloads.join_advice import JoinAsked, advise
 
 EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
 OVERLAP = {name: value for name, value in JOIN["levers"][0].items() if name != "lever"}

@@ -25,10 +25,10 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.joins.lever import LEVER
-from spillway.pipeline import workloads
-from spillway.pipeline.window_inputs import stretches_of
-from spillway.pipeline.window_rules import broken_workloads
 from spillway.show.status import status
+from spillway.workloads import run as workloads
+from spillway.workloads.inputs import stretches_of
+from spillway.workloads.windows import broken_workloads
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
 EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
@@ -150,7 +150,7 @@ def test_weights_stand_for_the_full_join_and_sic_for_what_was_compared(shed: Wor
 def test_a_death_anywhere_ends_in_the_same_tables(
     world: World, shed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spillway.pipeline import workloads
+    from spillway.workloads import run as workloads
 
     def die(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

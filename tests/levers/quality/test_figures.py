@@ -15,8 +15,8 @@ from evidence.attributes.lake import ENGINE, Lake
 from evidence.quality.sifted_streams import BEGIN
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.errors import SpillwayError
-from spillway.pipeline.channel import bring_through
-from spillway.pipeline.workloads import run_workloads
+from spillway.pipeline.run import bring_through
+from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]
 

@@ -31,13 +31,13 @@ from spillway.levers.quality.numbers_before import NumbersBefore
 from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _taken, _weights, beginnings
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
-from spillway.pipeline.window_failures import MOST_TOO_LONG
-from spillway.pipeline.window_look import KnownWindows
-from spillway.pipeline.window_portions import window_portions
 from spillway.show.status import status
 from spillway.store import files as store_files
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
+from spillway.workloads.losses import window_portions
+from spillway.workloads.run import MOST_TOO_LONG
+from spillway.workloads.windows import KnownWindows
 
 ENDLESS = (
     "SELECT count(*) AS n FROM sites a, sites b, sites c, sites d, sites e, sites f "
@@ -216,7 +216,7 @@ def test_where_portions_differ_much_an_answer_is_scaled_up_and_only_what_is_sure
 def test_a_death_before_the_ledger_ends_in_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spillway.pipeline import workloads
+    from spillway.workloads import run as workloads
 
     queries = [query("means", MEAN, capacity={"tuples": 300}), query("warm", COUNT)]
     one, other = begun(tmp_path / "one", *queries), begun(tmp_path / "other", *queries)

@@ -27,7 +27,7 @@ from spillway.levers.quality.examined_answer import examined_answer
 from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, SampledRows
 from spillway.levers.quality.left_out import Reach
 from spillway.levers.sifters.sift import sifted
-from spillway.pipeline.workloads import run_workloads
+from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]
 

@@ -14,8 +14,8 @@ from evidence.quality.sifted_streams import BEGIN, SiftedLake, deliver_rows, met
 from spillway.contracts import read_workload
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError
-from spillway.pipeline.window_rules import broken_workloads
-from spillway.pipeline.workloads import run_workloads
+from spillway.workloads.run import run_workloads
+from spillway.workloads.windows import broken_workloads
 
 Row = dict[str, Any]
 

@@ -20,7 +20,7 @@ from spillway.levers.quality.settings import QualitySettings, SourceRule
 from spillway.levers.quality.sources import source_query
 from spillway.levers.quality.sql_text import plain_aggregate
 from spillway.levers.windows import PORTION
-from spillway.pipeline.workloads import run_workloads
+from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]
 COUNT = "SELECT count(*) AS n FROM meters"

@@ -10,9 +10,9 @@ import pytest
 from tests.levers.quality.worlds import MEAN, ROWS, begun, coverage, query
 from tests.pipeline.streams import json_lines, sites
 
-from spillway.pipeline import workloads
-from spillway.pipeline.workloads import run_workloads
 from spillway.show.explain import explain_workload
+from spillway.workloads import run
+from spillway.workloads.run import run_workloads
 
 
 def test_one_cold_start_does_not_silence_a_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,12 +27,12 @@ def test_one_cold_start_does_not_silence_a_query(tmp_path: Path, monkeypatch: py
         rows = json_lines(sites(number * ROWS, ROWS))
         world.deliver(f"sites/2020-01-{number + 1:02d}/a.json", rows)
     world.shed()
-    real = workloads.pinned_windows
+    real = run.pinned_windows
 
     def one_window(*arguments: Any, **named: Any) -> Sequence[Any]:
         return real(*arguments, **named)[:1]
 
-    monkeypatch.setattr(workloads, "pinned_windows", one_window)
+    monkeypatch.setattr(run, "pinned_windows", one_window)
     for turn in range(12):
         assert len(run_workloads(world.tables, world.engine, world.contracts)) == 1
         if turn == 0:

@@ -11,7 +11,7 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 from spillway.contracts import read_workload
 from spillway.errors import SpillwayError
 from spillway.levers.quality.told import excessive_fixed_cost, oversized_portion
-from spillway.pipeline.window_rules import broken_workloads
+from spillway.workloads.windows import broken_workloads
 
 
 def window(

@@ -11,7 +11,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.contracts import load_contracts
 from spillway.engine import Engine, InProcess
-from spillway.pipeline.workloads import run_workloads
+from spillway.workloads.run import run_workloads
 
 PLAIN: dict[str, Any] = {**SITES, "levers": []}
 OTHERS: dict[str, Any] = {**PLAIN, "stream": "others", "source": {"path": "others", "format": "json"}}

@@ -18,13 +18,13 @@ from spillway.ledger import difference
 from spillway.levers.sifters import record
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.lever import LEVER
-from spillway.pipeline.question import Question
-from spillway.pipeline.recover import look_up, recover_batches
 from spillway.show.explain import explain
 from spillway.show.overview import overview, overview_lines, proof_lines
 from spillway.show.report import build_report
 from spillway.show.trades import ROWS, trade_lines, trade_pictures, traded
 from spillway.store.batches import load_batches
+from spillway.streams.reading import Question
+from spillway.streams.recover import look_up, recover_batches
 
 
 def shed_world(

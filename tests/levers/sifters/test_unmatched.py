@@ -12,7 +12,7 @@ from tests.pipeline.streams import World, json_lines
 
 from spillway.engine import InProcess
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
-from spillway.pipeline.run_through import run_through
+from spillway.pipeline.run import run_through
 from spillway.show.report import build_report
 from spillway.show.status import status
 

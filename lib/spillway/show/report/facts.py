@@ -15,13 +15,13 @@ from spillway.contracts.workload import Workload
 from spillway.ledger import Row
 from spillway.levers.protocol import Picture
 from spillway.levers.windows import WindowLever
-from spillway.pipeline.comparison import Comparison
-from spillway.pipeline.facts import newest_facts
 from spillway.registry import lever
 from spillway.show.compared import kept_comparison
 from spillway.show.recent import last_windows, read_recent
 from spillway.show.summary import StreamFigures, last_stages, recent_figures
 from spillway.store.tables import Tables
+from spillway.streams.dry_run import Comparison
+from spillway.streams.facts import newest_facts
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.levers.certificate import Certificate
-from spillway.pipeline.presence import Presence, presence_of_row
 from spillway.show.compared import comparison_picture
 from spillway.show.report import svg
 from spillway.show.report.drawing import card, picture_card
@@ -19,6 +18,7 @@ from spillway.show.report.facts import StreamFacts, WorkloadFacts
 from spillway.show.stages import stages_of
 from spillway.show.summary import StreamFigures, certificate_of, last_validation
 from spillway.show.words import bytes_said, cells, rate_said, share_said, table
+from spillway.streams.presence import Presence, presence_of_row
 
 
 def headline(facts: StreamFacts) -> str:

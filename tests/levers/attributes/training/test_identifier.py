@@ -22,8 +22,8 @@ from spillway.levers.attributes.policy import measures_now, policy_of
 from spillway.levers.attributes.training.lesson import cycle_of
 from spillway.levers.attributes.training.noticed import noticed
 from spillway.levers.protocol import Fact, Facts, Load, Offer, Part, open_questions
-from spillway.pipeline.facts import needed_facts, newest_facts
 from spillway.store import blobs
+from spillway.streams.facts import needed_facts, newest_facts
 
 N = 1200
 

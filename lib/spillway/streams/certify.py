@@ -1,0 +1,185 @@
+"""Certifying: what every lever promised, measured against `raw` as it is given back, and written as certificates."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spillway.batch import Batch
+from spillway.clock import utc_now
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.errors import so_many
+from spillway.levers.certificate import Certificate
+from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
+from spillway.registry import lever
+from spillway.store.files import DataFile, batch_bytes
+from spillway.store.tables import StoredFiles, Tables
+from spillway.streams.presence import WHOLE_ROWS, Presence, certified_presence, presence
+from spillway.streams.recover import WayBack, recover_batches
+from spillway.streams.stages import AT_A_TIME, Down, EndRows, Up
+
+
+@dataclass(frozen=True)
+class _Certify:
+    """Measures every promise on a piece: what each lever was offered against what it gave back.
+
+    What the first was offered is `raw`, and what it gave back is read from the file that was written of the piece, the
+    very one that `recovered` gets; between two levers both are made again.
+    """
+
+    down: Down
+    up: Up
+    levers: tuple[str, ...]
+    attributes: int
+
+    def __call__(self, parts: Sequence[FramePart], files: tuple[DataFile, ...]) -> list[tuple[str, Measured]]:
+        day = parts[0].batch_date
+        written = EndRows(StoredFiles(files).on(day), self.attributes)
+        # one reader for all stretches: each goes forward, and decodes a row group once
+        stages: list[tuple[str, Decision, Rows, Rows]] = [
+            (
+                name,
+                self.down.decisions[ordinal - 1],
+                self.down.before(ordinal, day),
+                written if ordinal == 1 else self.up.given_back(ordinal, day),
+            )
+            for ordinal, name in enumerate(self.levers, start=1)
+        ]
+        raw = EndRows(self.down.raw.on(day), self.attributes)
+        found = []
+        for part in _stretches(parts):
+            of_part = [
+                (name, one)
+                for name, decision, truth, given in stages
+                for one in decision.certify(part, truth, given)
+            ]
+            found += of_part or [("", _strays(part, raw, written))]
+        return found
+
+
+def _strays(part: FramePart, raw: Rows, written: Rows) -> Measured:
+    """Where nothing was promised of any value: the rows that only one side has."""
+    was, back = (np.asarray(rows([], part.from_seq, part.to_seq)["seq"]) for rows in (raw, written))
+    violations = len(np.setxor1d(was, back))
+    return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
+
+
+def recover_and_certify(
+    tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch], say: Say
+) -> None:
+    """Write `recovered` for these batches, measure what every lever promised, and write certificates of their revision.
+
+    One pass: the task that writes a file reads it back and compares it with raw, before any table has it.
+    """
+    stream, started = contract.stream, time.monotonic()
+
+    def check(way: WayBack) -> _Certify:
+        return _Certify(way.down, way.up, way.levers, len(contract.attributes))
+
+    ways = recover_batches(tables, engine, contract, batches, check=check)
+    batches = [batch for way in ways for batch in way.batches]
+    measured: dict[tuple[str, int, str], Measured] = {}
+    for name, one in (pair for way in ways for piece in way.found for pair in piece):
+        place = (name, one.batch, one.attribute)
+        measured[place] = measured[place] + one if place in measured else one
+    rows = list(_certificate_rows(tables, contract, batches, measured))
+    tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
+    values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
+    violations = sum(row["violations"] for row in rows)
+    say(
+        f"{stream}: recovered {so_many(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s; "
+        f"compared {values:,} shed or rounded values with raw, {violations:,} outside their bound; "
+        f"{_present_said(rows)}"
+    )
+
+
+def _present_said(certificates: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is present at the destination, in words; values that were never sent are absent there."""
+    there = certified_presence(certificates) or Presence(0)
+    return there.words("measure values" if any(row["attribute"] for row in certificates) else "rows")
+
+
+def _stretches(parts: Sequence[FramePart]) -> Iterator[FramePart]:
+    """The parts of one batch in stretches that are read at a time; where frames begin matters not to who compares."""
+    first, end, size = parts[0], parts[-1].to_seq, 2 * AT_A_TIME
+    for low in range(first.from_seq, end + 1, size):
+        yield FramePart(first.batch, first.batch_date, low, low, min(low + size - 1, end))
+
+
+def _certificate_rows(
+    tables: Tables,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    measured: Mapping[tuple[str, int, str], Measured],
+) -> Iterator[dict[str, Any]]:
+    now = utc_now()
+    levers = dict.fromkeys(name for name, _, _ in measured if name)
+    stored = {name: lever(name).stored(contract, batches, tables) for name in levers}
+    numbers = [batch.batch for batch in batches]
+    ledger = tables.at("ledger").rows(scope="stream", subject=contract.stream, batch=numbers).to_pylist()
+    spent = {
+        (row["stage"], row["batch"], row["dimension"]): row["bytes_source"]
+        for row in ledger
+        if row["dimension_kind"] == "attribute"
+    }
+    there = presence(tables, contract, batches, ledger)
+    dates = {batch.batch: batch for batch in batches}
+    widths: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+    for (name, number, attribute), one in sorted(measured.items()):
+        if number not in widths:
+            widths[number] = _widths(tables, contract, dates[number])
+        before, after = widths[number]
+        corrections = stored.get(name, {}).get((number, attribute), 0)
+        certificate = one.certificate.with_stored(corrections)
+        touched = certificate.values > 0
+        # the contract no longer has this attribute, so only its rows are counted
+        present = there.get((number, attribute), there[number, WHOLE_ROWS])
+        yield {
+            "stream": contract.stream,
+            "batch": number,
+            "batch_date": dates[number].batch_date,
+            "lever": name,
+            "attribute": attribute,
+            "way": one.way,
+            "error_pct": _finite(certificate.error_pct),
+            "error": _finite(certificate.error),
+            "shed_values": certificate.shed_values,
+            "rounded_values": certificate.rounded_values,
+            "stored_values": certificate.stored_values,
+            "stored_share_pct": certificate.stored_share_pct if certificate.shed_values else None,
+            "max_error_pct": certificate.max_error_pct if touched else None,
+            "mean_error_pct": certificate.mean_error_pct if touched else None,
+            "worst_over_threshold": certificate.worst_over_threshold if touched else None,
+            "max_error": certificate.max_error if touched else None,
+            "mean_error": certificate.mean_error if touched else None,
+            "violations": certificate.violations,
+            "offered_values": present.offered,
+            "held_values": present.held,
+            "lost_values": present.lost,
+            "column_bytes": before.get(attribute, 0),
+            "wire_bytes": after.get(attribute, 0),
+            "synopsis_bytes": spent.get((name, number, attribute), 0),
+            "created_at": now,
+            "revision": dates[number].revision,
+        }
+
+
+def _finite(bound: float) -> float | None:
+    """A bound, None where there is none."""
+    return bound if math.isfinite(bound) else None
+
+
+def _widths(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], dict[str, int]]:
+    """Compressed bytes of a batch's attributes in raw, and as transmitted."""
+    where = {"batch_date": batch.batch_date, "batch": batch.batch}
+    before, after = (
+        batch_bytes(tables.at(table, contract.stream).files(**where), contract.names, batch.batch)[0]
+        for table in ("raw", "transmitted")
+    )
+    return before, after

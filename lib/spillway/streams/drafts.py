@@ -1,0 +1,583 @@
+"""Drafts: the plans of a way applied piece by piece, measured, and published in the one safe order.
+
+Accounting: every stage's lines of the ledger for what was drafted, each offered what the one before it kept.
+
+Mix two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and a plan that fits.
+
+A plan treats whole attributes, so it may leave almost the bytes of one attribute unused. Take a draft that fits and one
+that does not, with measured sizes L < capacity < H. The first share
+
+    p = (capacity - L) / (H - L)
+
+of the tuples can have the finer treatment. Bytes and loss are both interpolated linearly between the two drafts, so the
+loss grows in proportion to the shortfall. Each mixed draft is measured like every other draft, and narrows the interval
+of p.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Protocol
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError, StoreFault
+from spillway.ledger import BESIDE, TOTAL, LedgerRow
+from spillway.levers.pieces import MOST_ROWS, pieces
+from spillway.levers.protocol import OVERHEAD, Drafted, FramePart, Lever, Plan
+from spillway.registry import LEVERS, columns_of, lever
+from spillway.store.batches import write_ledger
+from spillway.store.drafts import Draft, Piece
+from spillway.store.tables import Table, Tables
+from spillway.streams.capacity import Again, WayDown, bytes_as_written
+from spillway.streams.destination import TOLD, ToldBatch, tell, told_of, told_sizes
+from spillway.streams.stages import LayAside, SendDown
+
+SENT = "sent"
+"""The last stage on the way, which is the pipeline's own."""
+SENT_BEFORE = "sent_before"
+"""Beside the way: what of a batch had crossed before it was sent again."""
+
+
+COLLECT_MORE = "collect more per batch, for example with batching: {until_bytes: 1 MB, until_seconds: 3600}"
+"""The remedy for a batch that does not fit because of its fixed bytes."""
+
+
+class Measurable(Protocol):
+    """Drafts that can be accounted for."""
+
+    @property
+    def sent(self) -> Draft:
+        """Of `transmitted`."""
+
+    @property
+    def aside(self) -> Mapping[tuple[int, str], Draft]:
+        """Of what the levers laid aside, by ordinal and table."""
+
+    @property
+    def crossing(self) -> Sequence[Draft]:
+        """Of all that lies at the destination."""
+
+    @property
+    def told_bytes(self) -> Mapping[int, int]:
+        """By batch, what the destination is told beside them."""
+
+
+def crossing_bytes(draft: Draft, batch: int) -> int:
+    """Bytes of a batch that cross with a table: whole files, and what the table's log will say of them."""
+    return draft.file_bytes(batch) + draft.log_bytes(batch)
+
+
+def all_crossing(drafts: Measurable, batch: int) -> int:
+    """All bytes of a batch that cross, what the destination is told of it among them."""
+    return sum(crossing_bytes(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
+
+
+def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+    """Return the bytes of a batch that are sent but do not depend on the number of its rows.
+
+    These are the footers of files, log entries, and destination metadata.
+    """
+    added = [column for name in batch.levers for column, _, _ in columns_of(name)]
+    columns = [*OVERHEAD, *added, *way.contract.names]
+    payloads = sum(
+        count
+        for name, count in _counts(drafts.aside.values(), batch.batch).items()
+        if name.startswith("sent.")
+    )
+    held = sum(drafts.sent.column_bytes(batch.batch, columns).values())
+    return max(0, all_crossing(drafts, batch.batch) - held - payloads)
+
+
+def collect_more(way: WayDown, drafts: Measurable) -> str:
+    """Return what to do if batches do not fit because of their fixed bytes; empty if that is not the reason."""
+    allowed = way.batches[0].allowed_kbps * 125.0 * seconds_of(way.batches)
+    fixed = sum(fixed_bytes(way, drafts, batch) for batch in way.batches)
+    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    if way.contract.width == "declared" or crossing - fixed > allowed:
+        return ""
+    return (
+        f"; {fixed:,} bytes of the batch are fixed (footers, log entries, metadata), and the batch may send "
+        f"{allowed:,.0f} bytes: {COLLECT_MORE}"
+    )
+
+
+def remedy_of(reason: str, otherwise: str) -> str:
+    """Return what to do about a batch that does not fit, by the reason in the ledger.
+
+    >>> remedy_of(f"send all; {COLLECT_MORE}", "widen the channel") == COLLECT_MORE
+    True
+    """
+    return COLLECT_MORE if COLLECT_MORE in reason else otherwise
+
+
+def drafted_by(
+    way: WayDown,
+    drafts: Measurable,
+    batch: Batch,
+    ordinal: int,
+    offered: Mapping[str, int],
+    raw_bytes: Mapping[str, int],
+    seconds: float = 0.0,
+) -> Drafted:
+    """What was written of a batch, for the lever of this place; `raw_bytes` is what its columns took in `raw`."""
+    columns = [*OVERHEAD, *way.contract.names]
+    mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
+    return Drafted(
+        batch,
+        ordinal,
+        dict(offered),
+        {table: found.rows(batch.batch) for table, found in mine.items()},
+        {table: found.file_bytes(batch.batch) for table, found in mine.items()},
+        {one.table: crossing_bytes(one, batch.batch) for one in mine.values() if one in drafts.crossing},
+        _counts(mine.values(), batch.batch),
+        drafts.sent.rows(batch.batch),
+        drafts.sent.column_bytes(batch.batch, columns),
+        raw_bytes,
+        seconds,
+    )
+
+
+def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
+    """The stages after taking in that an earlier run of these batches had, and that this one may not have."""
+    rows = tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=list(numbers)).to_pylist()
+    return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
+
+
+def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) -> list[LedgerRow]:
+    """Every stage's lines for every batch: each lever is offered what the one before it kept."""
+    contract, rows = way.contract, []
+    share = seconds / max(1, len(way.batches))
+    for batch in way.batches:
+        offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
+        raw_bytes, around = bytes_as_written(tables, contract, batch)
+        for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
+            drafted = drafted_by(way, drafts, batch, ordinal, offered, raw_bytes, share)
+            lines = list(plan.account(drafted))
+            assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
+                "a lever speaks for itself"
+            )
+            for line in lines:
+                if line.dimension_kind == TOTAL:
+                    _refuse_to_drop(contract, line)
+                    offered[line.unit] = line.kept
+            rows += lines
+        whole = sum(raw_bytes.values()) + around
+        fixed = fixed_bytes(way, drafts, batch)
+        too_many = _too_many(way, drafts, batch)
+        why = f"no lever works on it{collect_more(way, drafts)}" if too_many else ""
+        rows += _sent(batch, drafts, offered, whole, too_many, why, fixed)
+    return [*rows, *_sent_before(tables, way)]
+
+
+def sent_kbps(way: WayDown, drafts: Measurable) -> float:
+    """Return the measured rate of these batches: all bytes that are sent, over the time that the batches cover.
+
+    If the stream counts declared bits, it is the planned rate.
+    """
+    if way.contract.width == "declared":
+        rates = [(way.plans[-1].offers_on(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
+        if len(rates) == 1:
+            return rates[0]
+        kbits = (rate * seconds_of([batch]) for rate, batch in zip(rates, way.batches, strict=True))
+        return math.fsum(kbits) / seconds_of(way.batches)
+    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    return crossing * 8.0 / 1000.0 / seconds_of(way.batches)
+
+
+def seconds_of(batches: Iterable[Batch]) -> float:
+    """Return the time that batches of one stream cover together, in seconds; 1 if it is unknown."""
+    return math.fsum(batch.seconds_covered or 0.0 for batch in batches) or 1.0
+
+
+def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+    """About how many rows there is no room for, of a batch that no lever works on; each lever counts its own."""
+    sent = sent_kbps(way, drafts)
+    if way.plans or way.contract.mode == "observe" or sent <= batch.allowed_kbps:
+        return 0
+    rows = drafts.sent.rows(batch.batch)
+    return min(rows, math.ceil(rows * (1.0 - batch.allowed_kbps / sent)))
+
+
+def _sent_before(tables: Tables, way: WayDown) -> list[LedgerRow]:
+    """Of batches that were shed and are sent again whole: what had crossed then, and counts still.
+
+    Known from the ledger that is about to be replaced; once it has been, this line is known from itself.
+    """
+    mine = {batch.batch: batch for batch in way.batches if batch.sent_whole and not batch.levers}
+    if not mine:
+        return []
+    stream = way.contract.stream
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in tables.at("ledger").rows(subject=stream, batch=list(mine)).to_pylist():
+        if row["ordinal"] > 0 and row["unit"] == "rows" and row["dimension_kind"] == TOTAL:
+            found.setdefault(row["batch"], []).append(row)
+    lines = []
+    for number, rows in found.items():
+        last = max(rows, key=lambda row: int(row["ordinal"]))
+        if last["ordinal"] > 1:
+            batch = mine[number]
+            lines.append(
+                LedgerRow(
+                    "stream",
+                    stream,
+                    number,
+                    batch.batch_date,
+                    SENT_BEFORE,
+                    BESIDE,
+                    "rows",
+                    reason="had crossed shed; sent again whole",
+                    offered=last["kept"],
+                    kept=last["kept"],
+                    bytes_asked_back=last["bytes_kept"],
+                )
+            )
+    return lines
+
+
+def _counts(drafts: Iterable[Draft], batch: int) -> dict[str, int]:
+    """What tasks counted of a batch, whichever of a lever's tables they were at."""
+    found: dict[str, int] = {}
+    for draft in drafts:
+        for name, count in draft.counts.get(batch, {}).items():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _refuse_to_drop(contract: StreamContract, line: LedgerRow) -> None:
+    if contract.mode == "observe" and line.shed:
+        raise SpillwayError(
+            f"{contract.stream}: {line.stage} must drop nothing where the contract says mode: observe, got {line.shed} "
+            f"{line.unit} of batch {line.batch}; this is a fault of the lever, report it"
+        )
+
+
+def _sent(
+    batch: Batch,
+    drafts: Measurable,
+    offered: Mapping[str, int],
+    whole_bytes: int,
+    too_many: int,
+    why: str,
+    fixed: int,
+) -> list[LedgerRow]:
+    """The last stage: what it was offered against what was written to be sent, counted from what was written.
+
+    Bytes of either are of whole files and of what logs say of them (`whole_bytes`: in `raw`), so that what is kept
+    whole takes as much after as before, but for what the lake itself adds.
+
+    A row or a value that no stage accounts for does not balance, and stops the run before anything is published.
+    """
+    rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
+    ordinal = len(batch.levers) + 1
+    place = ("stream", batch.stream, batch.batch, batch.batch_date, SENT, ordinal)
+    return [
+        LedgerRow(
+            *place,
+            "rows",
+            reason=batch.sent_whole or why,
+            offered=offered["rows"],
+            kept=rows,
+            shortfall=too_many,
+            bytes_offered=whole_bytes,
+            bytes_kept=all_crossing(drafts, batch.batch),
+            bytes_fixed=fixed,
+        ),
+        LedgerRow(*place, "values", offered=offered["values"], kept=values),
+    ]
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What a way's batches came to: files of `transmitted` and of what the levers laid aside, in no table yet."""
+
+    sent: Draft
+    aside: Mapping[tuple[int, str], Draft]
+    """By ordinal and table."""
+    tables: Mapping[str, Table]
+    told_bytes: Mapping[int, int] = field(default_factory=dict)
+    """By batch, what the destination is told beside them, where it is elsewhere."""
+
+    @property
+    def crossing(self) -> tuple[Draft, ...]:
+        """What lies at the destination: `transmitted`, and what was laid aside there."""
+        aside = (one for one in self.aside.values() if self.tables[one.table].contract.root == "destination")
+        return (self.sent, *aside)
+
+    def discard(self) -> None:
+        """Throw all of it away."""
+        for draft in [self.sent, *self.aside.values()]:
+            self.tables[draft.table].discard(draft)
+
+
+def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
+    """Apply the decisions piece by piece; nothing of it is in any table yet."""
+    contract, stream = way.contract, way.contract.stream
+    cut = shared_pieces(way.batches)
+    held: dict[str, Table] = {}
+
+    def pieces_for(table: Table) -> list[Piece]:
+        fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
+        return [Piece({**fixed, "batch_date": str(day)}, *first, tuple(more)) for day, (first, *more) in cut]
+
+    aside: dict[tuple[int, str], Draft] = {}
+    levers = way.batches[0].levers
+    columns = (*(name for name, _, _ in added_columns(contract, levers)), *contract.names)
+    try:
+        for ordinal, name in enumerate(levers, start=1):
+            for table in lever(name).aside_tables:
+                held[table] = own_table(tables, contract, table, levers)
+                make = LayAside(way.down, ordinal, table)
+                aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
+        held["transmitted"] = own_table(tables, contract, "transmitted", levers)
+        told = told_sizes(told_of_way(tables, way))
+        out, group = held["transmitted"], contract.row_group_tuples
+        send = SendDown(way.down, columns)
+        sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
+    except BaseException:
+        # or every try of a batch that cannot be drafted would leave files behind
+        for found in aside.values():
+            held[found.table].discard(found)
+        raise
+    return Drafts(sent, aside, held, told)
+
+
+def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]]:
+    """Return for each file of these batches its batch date, and the slices of one or several batches that it holds.
+
+    Small batches of one date share a file. A file holds at most `MOST_ROWS`, as the files of a single batch do.
+    """
+    found: list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]] = []
+    rows = 0
+    for batch in batches:
+        for piece in pieces(batch):
+            more = piece[-1].to_seq - piece[0].from_seq + 1
+            if not found or found[-1][0] != batch.batch_date or rows + more > MOST_ROWS:
+                found.append((batch.batch_date, []))
+                rows = 0
+            found[-1][1].append((batch.batch, piece))
+            rows += more
+    return found
+
+
+def levers_of_streams() -> list[str]:
+    """The registered levers that work on streams; joins and queries have levers of their own."""
+    return [name for name in LEVERS if isinstance(lever(name), Lever)]
+
+
+def written_tables(tables: Tables, way: WayDown) -> list[Table]:
+    """All that `publish` will write to."""
+    # what is sent whole may have been shed before, and what was laid aside of it then goes
+    whole = any(batch.sent_whole for batch in way.batches)
+    levers = [lever(name) for name in (levers_of_streams() if whole else way.batches[0].levers)]
+    own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
+    elsewhere = tables.settings.destination != tables.settings.lake
+    names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
+    return [own_table(tables, way.contract, name) for name in names]
+
+
+def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:
+    """What the destination is told of a way's batches, where it is elsewhere."""
+    return told_of(tables, way.batches, dict(zip(way.batches[0].levers, way.plans, strict=True)))
+
+
+def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iterable[str] = ()) -> Table:
+    """A table that the stream's rows are written to: one of its own, or its part of a shared one."""
+    if tables.contract(table).scope == "shared":
+        return tables.at(table)
+    attributes = [(a.name, a.type) for a in contract.attributes]
+    added = () if table == "raw" else added_columns(contract, levers)
+    return tables.at(table, contract.stream).with_attributes(attributes, added)
+
+
+def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple[tuple[str, str, str], ...]:
+    """The columns that levers add to rows: those of the contract, and those that batches were pinned to."""
+    names = dict.fromkeys([*contract.lever_names, *levers])
+    return tuple(column for name in names for column in columns_of(name))
+
+
+Tried = Mapping[int, Mapping[int, tuple[Plan, Drafted]]]
+"""By ordinal of the lever and batch, its plan and what that came to."""
+
+
+def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
+    """What each plan came to in a draft."""
+    raw_bytes = {batch.batch: bytes_as_written(tables, way.contract, batch)[0] for batch in way.batches}
+    return {
+        ordinal: {
+            batch.batch: (plan, drafted_by(way, drafts, batch, ordinal, {}, raw_bytes[batch.batch]))
+            for batch in way.batches
+        }
+        for ordinal, plan in enumerate(way.plans, start=1)
+    }
+
+
+def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
+    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
+    if way.contract.width == "declared":
+        return Again(aims, tried)
+    names = [*OVERHEAD, *way.contract.names]
+    beside, sizes = 0, dict.fromkeys(names, 0)
+    for batch in way.batches:
+        columns = drafts.sent.column_bytes(batch.batch, names)
+        told = drafts.told_bytes.get(batch.batch, 0)
+        beside += crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
+        sizes = {name: size + columns[name] for name, size in sizes.items()}
+    around = max(0, beside) * 8.0 / 1000.0 / seconds_of(way.batches)
+    rows = max(1, sum(drafts.sent.rows(number) for number in way.numbers))
+    exacts = [plan.exact_columns(number) for plan in way.plans for number in way.numbers]
+    shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
+    exact = {name: size * 8.0 / rows for name, size in sizes.items() if name not in shed}
+    return Again(aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact))
+
+
+def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
+    """What was laid aside, the levers' records, the ledger, and `transmitted` last.
+
+    Where that cannot be done, what is not published yet is thrown away.
+    """
+    left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
+    try:
+        _publish(tables, way, drafts, seconds, left)
+    except StoreFault:
+        raise  # the commit may have succeeded although its answer was lost: its files must stay
+    except BaseException:
+        for draft in left:
+            drafts.tables[draft.table].discard(draft)
+        raise
+
+
+def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
+    stream, numbers = way.contract.stream, way.numbers
+    days = sorted({batch.batch_date for batch in way.batches})
+    ledger = list(account(tables, way, drafts, seconds))
+    for aside in drafts.aside.values():
+        shared = tables.contract(aside.table).scope == "shared"
+        where = {"stream": stream} if shared else {}
+        _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
+    for plan in way.plans:
+        for table, rows in plan.records().items():
+            tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
+    old = stages_of_old(tables, stream, numbers)
+    written = [line.stage for line in ledger if line.stage == SENT_BEFORE]
+    stages = [*dict.fromkeys([*way.batches[0].levers, *old, SENT, *written])]
+    write_ledger(tables, stream, numbers, stages, ledger)
+    tell(tables, told_of_way(tables, way))
+    _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
+    if any(batch.sent_whole for batch in way.batches):
+        _forget(tables, way, days)
+
+
+def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
+    """Take away what levers had laid aside and recorded of batches that are sent whole now."""
+    stream = way.contract.stream
+    for name in sorted(set(levers_of_streams()) - set(way.batches[0].levers)):
+        for table in (*lever(name).aside_tables, *lever(name).record_tables):
+            shared = tables.contract(table).scope == "shared"
+            own = tables.at(table) if shared else tables.at(table, stream)
+            own.delete(**({"stream": stream} if shared else {}), batch_date=list(days), batch=way.numbers)
+
+
+def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
+    """One draft into its table; where it is not known whether the commit went through, its files stay."""
+    left[:] = [one for one in left if one is not draft]
+    try:
+        drafts.tables[draft.table].publish(draft.written, **where)
+    except SpillwayError:
+        left.append(draft)
+        raise
+
+
+MOST_MIXTURES, MOST_TRIES = 2, 3
+"""The most larger drafts that are mixed with the fitting one, and the most drafts that are made for each of them."""
+AIM = 0.98
+"""The share of the unused capacity that a mixed draft aims to use."""
+
+
+@dataclass(frozen=True)
+class OversizedDraft:
+    """A draft that did not fit: its plans, and the bytes that it would have sent."""
+
+    way: WayDown
+    bytes: int
+
+
+def oversized_draft(way: WayDown, drafts: Drafts) -> OversizedDraft:
+    """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
+    return OversizedDraft(way, _crossing(way, drafts))
+
+
+def use_remaining_capacity(
+    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[OversizedDraft]
+) -> tuple[WayDown, Drafts]:
+    """Return a draft that fits and loses less, mixed from the fitting draft and a larger one; else the fitting draft.
+
+    The files of all other drafts are deleted.
+    """
+    way, drafts = fitting
+    if way.contract.width == "declared" or len(way.plans) != 1:
+        return fitting
+    capacity = sum(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0) for batch in way.batches)
+    low = _crossing(way, drafts)
+    if low > capacity:
+        return fitting
+    tries: list[tuple[float, int, OversizedDraft]] = []
+    for other in larger:
+        if other.bytes > capacity:
+            mixed = way.plans[0].mix(other.way.plans[0], (capacity - low) / (other.bytes - low))
+            if mixed is not None:
+                tries.append((max(mixed.loss_of(number) for number in way.numbers), len(tries), other))
+    for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
+        fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
+    return fitting
+
+
+def _best_mixture(
+    tables: Tables,
+    engine: Engine,
+    fitting: tuple[WayDown, Drafts],
+    coarser: tuple[WayDown, int],
+    finer: OversizedDraft,
+    capacity: float,
+) -> tuple[WayDown, Drafts]:
+    """Return the best of the fitting draft and the mixtures of the two plans."""
+    way, low = coarser
+    (least, least_bytes), (most, most_bytes) = (0.0, low), (1.0, finer.bytes)
+    for attempt in range(MOST_TRIES):
+        share = least + (most - least) * AIM * (capacity - least_bytes) / max(1.0, most_bytes - least_bytes)
+        if attempt and most < 1.0:
+            # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
+            share = min(share, (least + most) / 2.0)
+        plan = way.plans[0].mix(finer.way.plans[0], share)
+        if plan is None or not plan.is_worth_a_draft(fitting[0].plans[0]):
+            break
+        found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
+        try:
+            made = draft(tables, engine, found)
+        except BaseException:
+            fitting[1].discard()
+            raise
+        came = _crossing(found, made)
+        if came > capacity or any(_exceeds(found, made, number) for number in found.numbers):
+            made.discard()
+            most, most_bytes = share, max(came, least_bytes + 1)
+        else:
+            fitting[1].discard()
+            fitting = (found, made)
+            least, least_bytes = share, came
+    return fitting
+
+
+def _exceeds(way: WayDown, drafts: Drafts, number: int) -> bool:
+    """Return whether a batch that is sent alone exceeds its share of the channel, by the rate that checks compare."""
+    (batch,) = [one for one in way.batches if one.batch == number]
+    kbps = all_crossing(drafts, number) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+    return len(way.batches) == 1 and kbps > batch.allowed_kbps
+
+
+def _crossing(way: WayDown, drafts: Drafts) -> int:
+    return sum(all_crossing(drafts, number) for number in way.numbers)

@@ -1,0 +1,233 @@
+"""Migrating: tables that an earlier Spillway wrote become what the column contracts of this one say.
+
+Table by table, each step a commit of its own and the version last, so that a run that dies is simply run again: columns
+and fields that contracts have gained are added, columns that may be null now are let, what a version fills from other
+tables is filled, then the table says its version. Rows are not rewritten for a column that is new: it is null in them.
+What a table cannot become in place, a column of another type or a later version, is refused by name before anything
+is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.batch import DONE, RETIRED, Batch
+from spillway.contracts import load_usable
+from spillway.contracts.column_names import BOUND_SUFFIX, bounded_attribute
+from spillway.errors import ContractError, SpillwayError
+from spillway.intake.replayed import note_read_again
+from spillway.levers.protocol import Say
+from spillway.settings import Settings
+from spillway.store.batches import load_batches, save_batches
+from spillway.store.blobs import list_folders
+from spillway.store.schemas import Differences, differences
+from spillway.store.tables import Table, Tables
+from spillway.store.upkeep import correct_rows
+from spillway.streams.presence import WHOLE_ROWS, presence
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What lies between a table and its contract."""
+
+    name: str
+    from_version: int
+    to_version: int
+    changes: tuple[str, ...]
+
+    @property
+    def said(self) -> str:
+        what = "; ".join(self.changes) or "nothing to change"
+        return f"{self.name}: version {self.from_version} to {self.to_version}: {what}"
+
+
+def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False) -> list[Migration]:
+    """Bring every table to its contract's format; returns what was (or, dry, would be) done."""
+    tables = Tables(settings)
+    found = list(_differing(tables))
+    impossible = [
+        f"{table.path}: column `{name}` must stay {was}, got {now} in its column contract; write the table anew under "
+        "another name, or use the Spillway that wrote it"
+        for table, lacks in found
+        for name, was, now in lacks.impossible
+    ]
+    if impossible:
+        raise SpillwayError("\n".join(impossible))
+    done: list[Migration] = []
+    for table, lacks in found:
+        name = table.path.removeprefix(settings.lake + "/").removeprefix(settings.destination + "/")
+        one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.said))
+        if not dry_run:
+            table.fit(relax=True)
+        say(one.said)
+        done.append(one)
+    held = _validated_before(tables)
+    if held:
+        count = sum(map(len, held.values()))
+        version = tables.contract("batches").version
+        change = f"{count:,} batches are noted as validated, by their certificates and validations"
+        for batches in held.values() if not dry_run else ():
+            save_batches(tables, batches)
+        one = Migration("batches", version, version, (change,))
+        say(one.said)
+        done.append(one)
+    noted = sum(_read_again_before(tables, dry_run))
+    if noted:
+        version = tables.contract("rejected").version
+        one = Migration("rejected", version, version, (f"{noted:,} rows are noted as read again since",))
+        say(one.said)
+        done.append(one)
+    filled = list(_presence_before(tables, dry_run))
+    if filled:
+        version = tables.contract("certificates").version
+        change = f"present and absent values filled in for {sum(filled):,} rows"
+        one = Migration("certificates", version, version, (change,))
+        say(one.said)
+        done.append(one)
+    for name, rows in _bounds_before(tables, dry_run):
+        version = tables.contract("recovered").version
+        change = f"{rows:,} rows have NaN, and no longer infinity, as a bound of a value that is there"
+        one = Migration(name, version, version, (change,))
+        say(one.said)
+        done.append(one)
+    count = len(done)
+    say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
+    return done
+
+
+def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
+    """The tables that are of an earlier version, or lack anything."""
+    for name, contract in sorted(tables.contracts.items()):
+        streams: list[str | None] = [None]
+        if contract.scope == "stream":
+            root = tables.settings.destination if contract.root == "destination" else tables.settings.lake
+            streams = [*list_folders(f"{root}/{name}")]
+        for stream in streams:
+            table = tables.at(name, stream)
+            lacks = differences(table.schema, contract)
+            if table.exists and (table.format_version != contract.version or lacks.said or lacks.impossible):
+                yield table, lacks
+
+
+def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
+    """By stream, rows of `rejected` that were read again before `rejected` noted it; they are noted."""
+    rejected = tables.at("rejected")
+    unmarked = rejected.rows(["stream"], replayed_by=None)
+    for stream in sorted(unmarked["stream"].unique().to_pylist()):
+        known = load_batches(tables, stream)
+        read = [batch for batch in known if batch.rows is not None]
+        yield note_read_again(rejected, stream, read, known, dry_run)
+
+
+def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
+    """Fill in the counts of present and absent values of older certificates, by stream, from the ledger.
+
+    If the contract of a stream cannot be used, its certificates are unchanged.
+    """
+    certificates = tables.at("certificates")
+    unfilled = certificates.rows(["stream", "batch"], offered_values=None)
+    try:
+        streams = load_usable(tables.settings.schemas).streams if unfilled.num_rows else {}
+    except ContractError:
+        return  # a contract may be broken while a lake is migrated; the next `spillway migrate` fills these in
+    for stream in sorted(set(unfilled["stream"].to_pylist()) & streams.keys()):
+        numbers = unfilled["batch"].filter(pc.equal(unfilled["stream"], stream)).unique().to_pylist()
+        batches = load_batches(tables, stream, batch=numbers)
+        ledger = tables.at("ledger").rows(scope="stream", subject=stream, batch=numbers).to_pylist()
+        there = presence(tables, streams[stream], batches, ledger)
+        known = [one.batch for one in batches]
+        rows = certificates.rows(stream=stream, batch=known).to_pylist()
+        for row in rows:
+            found = there.get((row["batch"], row["attribute"])) or there[row["batch"], WHOLE_ROWS]
+            row |= {"offered_values": found.offered, "held_values": found.held, "lost_values": found.lost}
+        if rows and not dry_run:
+            certificates.replace(rows, stream=stream, batch=known)
+        if rows:
+            yield len(rows)
+
+
+def _bounds_before(tables: Tables, dry_run: bool) -> Iterator[tuple[str, int]]:
+    """Tables of recovered rows, and how many rows of each have an infinite bound of a value that is there.
+
+    Before version 3 a value that only its bound in its own unit bounds had an infinite bound in per cent. Since then
+    infinity means absent. The bound in the own unit was not stored; `spillway.read` says it.
+    """
+    for stream in list_folders(f"{tables.settings.destination}/recovered"):
+        table = tables.at("recovered", stream)
+        names = [one.name for one in table.schema]
+        pairs = [
+            (bounded_attribute(name), name)
+            for name in names
+            if name.endswith(BOUND_SUFFIX) and bounded_attribute(name) in names
+        ]
+        bounded = [name for pair in pairs for name in pair]
+        count = correct_rows(table, bounded, partial(_with_nan, pairs=pairs), dry_run) if pairs else 0
+        if count:
+            yield f"recovered/{stream}", count
+
+
+def _with_nan(rows: pa.Table, pairs: Sequence[tuple[str, str]]) -> tuple[pa.Table, int]:
+    """The rows with NaN for each infinite bound of a value that is there, and how many rows that are."""
+    wrong = pa.array(np.zeros(rows.num_rows, np.bool_))
+    for name, bound in pairs:
+        here = pc.and_(rows[name].is_valid(), pc.fill_null(pc.is_inf(rows[bound]), False))
+        if pc.any(here).as_py():
+            place = rows.column_names.index(bound)
+            rows = rows.set_column(place, rows.field(place), pc.if_else(here, math.nan, rows[bound]))
+            wrong = pc.or_(wrong, here)
+    return rows, int(pc.sum(wrong).as_py() or 0)
+
+
+def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
+    """By stream, batches that were validated before `batches` noted it, marked: certified since they last changed.
+
+    Without it every batch there ever was would be validated again in the next night.
+    """
+    unmarked = tables.at("batches").rows(["stream", "batch", "validated_revision"], status=[DONE, RETIRED])
+    waiting = unmarked.filter(pc.is_null(unmarked["validated_revision"]))
+    numbers = {
+        stream: waiting["batch"].filter(pc.equal(waiting["stream"], stream)).to_pylist()
+        for stream in waiting["stream"].unique().to_pylist()
+    }
+    outcomes = _outcomes(tables) if numbers else []
+    found: dict[str, list[Batch]] = {}
+    for stream, mine in numbers.items():
+        certified: dict[int, datetime] = {}
+        where = {"stream": stream, "batch": mine}
+        for row in tables.at("certificates").rows(["batch", "created_at"], **where).to_pylist():
+            at = certified.get(row["batch"], row["created_at"])
+            certified[row["batch"]] = max(row["created_at"], at)
+        held = [
+            replace(batch, validated_revision=batch.revision)
+            for batch in load_batches(tables, stream, batch=sorted(certified))
+            if _held_since(batch, certified[batch.batch], outcomes)
+        ]
+        found |= {stream: held} if held else {}
+    return found
+
+
+def _outcomes(tables: Tables) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (
+        tables.at("validations").rows(["stream", "batch_date", "success", "validated_at"]).to_pylist()
+    )
+    return found
+
+
+def _held_since(batch: Batch, at: datetime, outcomes: list[dict[str, Any]]) -> bool:
+    mine = [
+        row["success"]
+        for row in outcomes
+        if row["validated_at"] >= at
+        and row["stream"] in (None, "", batch.stream)
+        and row["batch_date"] in (None, batch.batch_date)
+    ]
+    return at >= batch.updated_at and bool(mine) and all(mine)

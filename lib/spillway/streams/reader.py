@@ -1,0 +1,153 @@
+"""How most people read: one frame per stream with shed values given back, in Spark, or as Arrow anywhere else.
+
+    spillway.register(spark)                                    # once a session
+    spark.read.format("spillway").load("weather")               # a frame; `where` as an option reads less
+    spillway.read("weather", where={"origin": "JFK"})           # an Arrow reader: .read_pandas(), polars, duckdb
+
+The columns are those of the table `recovered` (see `streams.reading` for what a bound tells), and nothing needs to
+have been written there before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.contracts import StreamContract, load_usable
+from spillway.engine.data_source import register_source
+from spillway.errors import UsageError
+from spillway.levers.pieces import MOST_ROWS
+from spillway.settings import Settings
+from spillway.store.tables import Tables
+from spillway.streams.destination import tables_there
+from spillway.streams.reading import FrameStretch, Question, asked_columns, plan_reading, readable
+
+_OPTIONS = ("attributes", "destination", "lake", "schemas", "where")
+
+
+def read(
+    stream: str,
+    lake: str | None = None,
+    attributes: str | Sequence[str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    destination: str | None = None,
+    schemas: str | None = None,
+) -> pa.RecordBatchReader:
+    """A stream as Arrow record batches, made as they are asked for: `.read_all()`, `.read_pandas()`, or hand it on.
+
+    `attributes`: some of them, comma-separated or as a list (default: all). `where`: of keys a value, or a list of
+    which any will do; of the order attribute, `seq` and `batch_date` a value, or the two ends of a range, both included
+    (None: open); other columns are filtered by whoever reads. Roots that are not given are those of the environment.
+
+        spillway.read("weather", attributes="temp", where={"origin": "JFK", "time_hour": ("2013-02-01", "2013-02-02")})
+    """
+    settings = _settings(
+        Settings.from_environment(), {"lake": lake, "destination": destination, "schemas": schemas}
+    )
+    contract = load_usable(settings.schemas).stream(stream)
+    question = Question.where(contract, where, attributes)
+    tables = tables_there(settings)
+    schema = _columns(tables, contract, question)
+    asked = plan_reading(tables, contract, question, schema.names)
+    batches = (batch for table in asked.rows({}) for batch in table.to_batches())
+    return pa.RecordBatchReader.from_batches(asked.schema, batches)
+
+
+def register(spark: Any) -> None:
+    """Make `spark.read.format("spillway")` read streams in this session's tasks.
+
+    `load(stream)` takes the options `lake`, `destination` and `schemas` (roots; by default this process's environment
+    says which), `attributes`, comma-separated, and `where`, as JSON, both as `read` has them: Spark does not tell a
+    source written in Python which columns a query needs, nor, safely, which rows (see `engine.data_source`). Filters
+    on the frame hold all the same, but read all of it. A schema that is given names columns too.
+    """
+    register_source(spark, "spillway", Streams(Settings.from_environment()))
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The streams below some roots, as Spark reads them."""
+
+    settings: Settings
+
+    def schema(self, options: Mapping[str, str]) -> pa.Schema:
+        return _columns(*self._opened(options))
+
+    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> list[Stretches]:
+        return list(_together(plan_reading(*self._opened(options), names).stretches))
+
+    def _opened(self, options: Mapping[str, str]) -> tuple[Tables, StreamContract, Question]:
+        told = {name.lower(): value for name, value in options.items()}
+        stream = told.pop("path", "").strip("/")
+        unknown = sorted(set(told) - set(_OPTIONS))
+        if not stream or unknown:
+            raise UsageError(
+                f"`option` must be one of {', '.join(_OPTIONS)}, got {unknown[0]!r}; leave it out"
+                if unknown
+                else '`load` must name a stream, got nothing; write e.g. .load("weather")'
+            )
+        settings = _settings(self.settings, told)
+        contract = load_usable(settings.schemas).stream(stream)
+        question = Question.where(contract, _conditions(told.get("where")), told.get("attributes"))
+        return tables_there(settings), contract, question
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """What one task reads."""
+
+    stretches: tuple[FrameStretch, ...]
+
+    def tables(self) -> Iterator[pa.Table]:
+        for stretch in self.stretches:
+            yield from stretch.rows({})
+
+
+def _settings(settings: Settings, roots: Mapping[str, str | None]) -> Settings:
+    """With other roots; a lake of its own is its own destination, unless that is told too."""
+    told = {name: value for name in ("lake", "destination", "schemas") if (value := roots.get(name))}
+    if "lake" in told:
+        told.setdefault("destination", told["lake"])
+    return settings.with_roots(told)
+
+
+def _columns(tables: Tables, contract: StreamContract, question: Question) -> pa.Schema:
+    """All that can be read, or, where attributes are named, what a question about these is answered with."""
+    schema = readable(tables, contract)
+    if question.attributes is None:
+        return schema
+    names = ["seq", "batch", "batch_date", *asked_columns(contract, schema, question)]
+    return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
+
+
+def _conditions(told: str | None) -> dict[str, Any] | None:
+    """The option `where`: what `read` takes, as JSON."""
+    if told is None:
+        return None
+    try:
+        found = json.loads(told)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(
+            f'`where` must be JSON, columns and what they are to be, got {told!r}; write e.g. {{"seq": [0, 99]}}'
+        )
+    return found
+
+
+def _together(stretches: Sequence[FrameStretch]) -> Iterator[Stretches]:
+    """Short stretches in one task: starting one costs more than reading a few thousand rows."""
+    held: list[FrameStretch] = []
+    tuples = 0
+    for one in stretches:
+        if held and tuples + one.tuples > MOST_ROWS:
+            yield Stretches(tuple(held))
+            held, tuples = [], 0
+        held.append(one)
+        tuples += one.tuples
+    if held:
+        yield Stretches(tuple(held))

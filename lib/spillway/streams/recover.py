@@ -1,0 +1,328 @@
+"""Recovering: up the way that the rows went down, as the table `recovered`, or a few of them right here.
+
+The same kernels run for a range of batches in tasks and for one look-up in this process, so both agree value for value.
+
+Where rows that were given back go: a file (Parquet, CSV, or lines of JSON, as its name ends), or a Delta table.
+
+Whoever types a command may write wherever they may. A form is filled in by people who are not on the machine, so what a
+job writes stays below one folder, `SPILLWAY_OUTPUT`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from spillway.batch import Batch
+from spillway.contracts import StreamContract
+from spillway.contracts.column_names import bounded_attribute, is_bound
+from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError, UsageError
+from spillway.ledger import BESIDE, LedgerRow
+from spillway.levers.pieces import pieces
+from spillway.levers.protocol import Decision
+from spillway.settings import refuse_uri
+from spillway.store.batches import write_ledger
+from spillway.store.drafts import Draft, ReadBack
+from spillway.store.tables import Piece, Tables
+from spillway.store.writing import Written
+from spillway.streams.reading import (
+    FrameStretch,
+    Question,
+    Reading,
+    asked_columns,
+    decided,
+    plan_reading,
+    readable,
+    recovered_table,
+    shed_batches,
+)
+from spillway.streams.stages import Down, GiveBack, Up
+
+ASKED_BACK = "asked_back"
+
+
+@dataclass(frozen=True)
+class WayBack:
+    """How some batches of one order of levers went down, read back from the tables."""
+
+    batches: tuple[Batch, ...]
+    levers: tuple[str, ...]
+    decisions: tuple[Decision, ...]
+    up: Up
+    down: Down
+    found: tuple[Any, ...] = ()
+    """What was found of each file of `recovered` that was made on this way, where that was asked for."""
+
+
+def ways_back(
+    tables: Tables, contract: StreamContract, batches: Iterable[Batch] | None = None
+) -> list[WayBack]:
+    """The ways of the stream's shed batches (those given, with whatever shares a frame with them)."""
+    stream = contract.stream
+    chosen = shed_batches(tables, stream) if batches is None else list(batches)
+    days = sorted({batch.batch_date for batch in chosen})
+    framed = [batch for batch in shed_batches(tables, stream, batch_date=days) if batch.is_pinned]
+    found = []
+    for levers in sorted({batch.levers for batch in framed}):
+        mine = [batch for batch in framed if batch.levers == levers]
+        decisions = decided(tables, contract, levers, mine)
+        sent = tables.at("transmitted", stream).stored(batch_date=days)
+        raw = tables.at("raw", stream).stored(batch_date=days)
+        wanted = {batch.batch for batch in chosen}
+        found.append(
+            WayBack(
+                tuple(batch for batch in mine if batch.batch in wanted),
+                levers,
+                decisions,
+                Up(sent, decisions, len(contract.attributes)),
+                Down(raw, decisions, len(contract.attributes)),
+            )
+        )
+    return [way for way in found if way.batches]
+
+
+def recover_batches(
+    tables: Tables,
+    engine: Engine,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    asked: bool = False,
+    check: Callable[[WayBack], ReadBack] | None = None,
+) -> list[WayBack]:
+    """Write `recovered` for these batches, replacing what was there for them; each file is checked before it counts.
+
+    What was `asked` for crosses: the bytes of it go into the ledger. Validation, which sits where they lie, asks for
+    nothing.
+    """
+    table = recovered_table(tables, contract)
+    ways: list[WayBack] = []
+    columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
+    written: list[Written] = []
+    lines: list[LedgerRow] = []
+    for way in ways_back(tables, contract, batches):
+        cut = [
+            Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
+            for batch in way.batches
+            for piece in pieces(batch)
+        ]
+        draft = table.draft(engine, cut, GiveBack(way.up, columns), check and check(way))
+        ways.append(replace(way, found=draft.found))
+        written += draft.written
+        lines += [_asked_back(batch, draft) for batch in way.batches]
+    days = sorted({batch.batch_date for batch in batches})
+    numbers = [batch.batch for batch in batches]
+    table.publish(written, batch_date=days, batch=numbers)
+    if asked:
+        write_ledger(tables, contract.stream, numbers, [ASKED_BACK], lines)
+    return ways
+
+
+def _asked_back(batch: Batch, draft: Draft) -> LedgerRow:
+    rows = draft.rows(batch.batch)
+    return LedgerRow(
+        "stream",
+        batch.stream,
+        batch.batch,
+        batch.batch_date,
+        ASKED_BACK,
+        BESIDE,
+        "rows",
+        reason="given back on demand",
+        offered=rows,
+        kept=rows,
+        bytes_asked_back=draft.counts.get(batch.batch, {}).get("asked_back_bytes", 0),
+    )
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows that were asked for, with bounds, and what was read to give them back."""
+
+    rows: pa.Table
+    synopsis_bytes_read: int
+    frames: int
+
+
+def look_up(tables: Tables, contract: StreamContract, question: Question) -> Found:
+    """Shed values of a few rows, read from the few files that hold them; no engine is started."""
+    asked, counts = answer(tables, contract, question), dict[str, int]()
+    found = pa.concat_tables(found_rows(asked, contract, question, counts))
+    return Found(found, counts["asked_back_bytes"], counts["frames"])
+
+
+def answer(tables: Tables, contract: StreamContract, question: Question, own: Sequence[str] = ()) -> Reading:
+    """The rows that answer a question, to be read some at a time, from the tables as they are now.
+
+    `own`: columns that are wanted beside what a question is answered with.
+    """
+    tables = tables.now()
+    names = [*asked_columns(contract, readable(tables, contract), question), *own]
+    asked = plan_reading(tables, contract, question, names)
+    # what may not be shed any more may have been
+    bounded = {*contract.sheddable, *asked.bounded}
+    return asked.only([name for name in names if not is_bound(name) or bounded_attribute(name) in bounded])
+
+
+def found_rows(
+    asked: Reading, contract: StreamContract, question: Question, counts: dict[str, int]
+) -> Iterator[pa.Table]:
+    """The rows some at a time; where there are none, that is an error."""
+    rows = asked.rows(counts)
+    first = next(rows, None)
+    if first is None:
+        raise SpillwayError(question.nothing(contract))
+    yield first
+    yield from rows
+
+
+def answer_as_table(
+    tables: Tables, engine: Engine, contract: StreamContract, question: Question, path: str
+) -> Mapping[str, int]:
+    """Write the answer as a Delta table of its own, by the engine's tasks; what was there of its name is replaced.
+
+    Returns what was counted: `rows`, `frames`, `asked_back_bytes`.
+    """
+    asked = answer(tables, contract, question, own=("batch", "batch_date"))
+    if not asked.stretches:
+        raise SpillwayError(question.nothing(contract))
+    whole = recovered_table(tables, contract).contract
+    wanted = tuple(column for column in whole.columns if column.name in asked.schema.names)
+    table = tables.own(path, replace(whole, columns=wanted))
+    if table.exists and set(table.schema.names) != set(asked.schema.names):
+        raise UsageError(
+            f"`output` must be a new table, or one of the same columns, got {path} with "
+            f"{', '.join(table.schema.names)}; name another"
+        )
+    cut = [Piece({"batch_date": str(one.day)}, one.parts[0].batch, one) for one in asked.stretches]
+    draft = table.draft(engine, cut, _rows_of)
+    if not draft.written:
+        raise SpillwayError(question.nothing(contract))
+    table.publish(draft.written)
+    counts = {"rows": sum(one.rows for one in draft.written)}
+    for name in ("frames", "asked_back_bytes"):
+        counts[name] = sum(found.get(name, 0) for found in draft.counts.values())
+    return counts
+
+
+def _rows_of(stretch: FrameStretch, counts: dict[str, int]) -> Iterator[pa.Table]:
+    return stretch.rows(counts)
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file, or the folder of a Delta table."""
+
+    path: Path
+    is_table: bool = False
+
+
+def output_path(text: str) -> Path:
+    """The file that rows are asked to be written to; a name that tells no format is refused before any work is done.
+
+    >>> output_path("out/temps.csv").suffix
+    '.csv'
+    >>> output_path("recovered/")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.UsageError: `output` must end in .parquet, .csv or .json, got 'recovered/'; name a file so
+    """
+    refuse_uri("output", text)
+    if Path(text).suffix not in _WRITERS or text.endswith("/"):
+        raise UsageError(f"`output` must end in {_formats()}, got {text!r}; name a file so")
+    return Path(text)
+
+
+def output_within(root: str, text: str) -> Output:
+    """What a name means below the root: a file, or, without an ending, a Delta table; what leads out is refused.
+
+    >>> output_within("/srv/out", "storms").is_table, output_within("/srv/out", "a/b.csv").path.as_posix()
+    (True, '/srv/out/a/b.csv')
+    >>> output_within("/srv/out", "../b.csv")
+    Traceback (most recent call last):
+        ...
+    spillway.errors.UsageError: `output` must lie below SPILLWAY_OUTPUT (/srv/out), got '../b.csv'; write e.g. b.csv
+    """
+    inside = Path(root).resolve()
+    # links are followed: where it would be written is what counts
+    path = inside if "\0" in text else (inside / text).resolve()
+    if path == inside or not path.is_relative_to(inside):
+        raise UsageError(
+            f"`output` must lie below SPILLWAY_OUTPUT ({root}), got {text!r}; write e.g. {Path(text).name or 'found'}"
+        )
+    if path.suffix and path.suffix not in _WRITERS:
+        raise UsageError(
+            f"`output` must end in {_formats()}, or in nothing to be a Delta table, got {text!r}; name it so"
+        )
+    return Output(path, not path.suffix)
+
+
+def write_output(rows: Iterable[pa.Table], path: Path) -> int:
+    """Write the rows in the format that the name asks for, and say how many; folders above are made.
+
+    They are written some at a time, beside the file, which is only there once it is whole.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        count = _WRITERS[path.suffix](rows, beside)
+        beside.replace(path)
+    finally:
+        with suppress(FileNotFoundError):
+            beside.unlink()
+    return count
+
+
+def _formats() -> str:
+    *first, last = _WRITERS
+    return f"{', '.join(first)} or {last}"
+
+
+def _by(writer: Callable[[Path, pa.Schema], Any]) -> Callable[[Iterable[pa.Table], Path], int]:
+    """Writes by one of Arrow's writers, opened for the columns of the first rows."""
+
+    def write(rows: Iterable[pa.Table], path: Path) -> int:
+        parts = iter(rows)
+        first = next(parts)
+        count = first.num_rows
+        with writer(path, first.schema) as sink:
+            sink.write_table(first)
+            for part in parts:
+                sink.write_table(part)
+                count += part.num_rows
+        return count
+
+    return write
+
+
+def _write_json(rows: Iterable[pa.Table], path: Path) -> int:
+    count = 0
+    with path.open("w", encoding="utf-8") as sink:
+        for batch in (batch for part in rows for batch in part.to_batches(1024)):
+            sink.writelines(
+                json.dumps(row, ensure_ascii=False, default=_said) + "\n" for row in batch.to_pylist()
+            )
+            count += batch.num_rows
+    return count
+
+
+def _said(value: Any) -> str:
+    """A date or a time, as text that sorts."""
+    text: str = value.isoformat()
+    return text
+
+
+_WRITERS: dict[str, Callable[[Iterable[pa.Table], Path], int]] = {
+    ".parquet": _by(pyarrow.parquet.ParquetWriter),
+    ".csv": _by(pyarrow.csv.CSVWriter),
+    ".json": _write_json,
+}

@@ -1,0 +1,472 @@
+"""Keeping a lake fit: rows past their time go, delivered files as the contract says, small files are put together.
+
+In this order: what has outlived its retention is taken out; files in the landing zone whose batch is done are archived
+or removed where the contract asks for it; closed dates and small tables are compacted; then files that no table has
+needed for a week leave the disk, and logs are shortened. Each table is looked at by itself: one that another run writes
+to is left as that run left it, and what goes wrong with one keeps no other back. A dry run says the same and does none.
+
+Retention: rows that are older than their table keeps them go, unless somebody still needs them.
+
+How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`), for results
+in that of their join or query. It counts from the data's date, or from when a batch was taken in or a window worked out
+where that is later: of a backlog nothing goes at once. Whatever its age, a batch's row stays as long as the tables that
+its contract names (`kept_for`) have rows of that batch: what gives transmitted rows back stays with them, transmitted
+rows stay with the raw ones they are validated against, and a row of `batches` is the last to go. That stays too while a
+file of it lies in the landing folder, or it would be taken in anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from spillway.batch import DONE, DUPLICATE, PENDING, RETIRED, SET_ASIDE, TAKEN, LandingFile
+from spillway.clock import utc_now
+from spillway.contracts import Contracts, StreamContract
+from spillway.contracts.workload import Workload
+from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.intake.landing import Delivered, delivered, landing_root
+from spillway.levers.protocol import Say
+from spillway.levers.windows import PLANNED
+from spillway.store import blobs
+from spillway.store.files import DataFile, as_date
+from spillway.store.schemas import TableContract
+from spillway.store.tables import Between, Table, Tables
+from spillway.store.upkeep import Upkept, compact, shorten_log, sweep
+
+BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
+TRANSMITTED = "transmitted"
+ALERTS, LEDGER = "alerts", "ledger"
+
+
+@dataclass(frozen=True)
+class Outlived:
+    """Rows of a table that may go: how many, and which."""
+
+    table: Table
+    rows: int
+    where: Mapping[str, Any]
+
+
+@dataclass
+class Retention:
+    """What may go of all tables now."""
+
+    tables: Tables
+    contracts: Contracts
+    now: datetime
+    shared: bool = True
+    """Also of what is no stream's."""
+
+    def outlived(self, take_out: Callable[[Outlived], None]) -> None:
+        """Hand over whatever may go, table by table, those first for which others are kept."""
+        for contract in self.contracts.streams.values():
+            for table in _in_turn(self.tables.contracts):
+                for found in self._of_stream(table, contract):
+                    take_out(found)
+            for found in self._models(contract.stream):
+                take_out(found)
+        if self.shared:
+            for workload in [*self.contracts.joins.values(), *self.contracts.queries.values()]:
+                for found in self._of_workload(workload):
+                    take_out(found)
+            dated = ((VALIDATIONS, "validated_at"), (ALERTS, "told_at"))
+            for found in [*(one for name, at in dated for one in self._dated(name, at)), *self._windows()]:
+                take_out(found)
+
+    def _limit(self, table: TableContract, stream: StreamContract | None = None) -> date | None:
+        """The first date that stays."""
+        stated = stream.retain.days_of(table.table) if stream is not None else None
+        days = table.retain_days if stated is None else stated
+        return None if days is None else self.now.date() - timedelta(days=days)
+
+    def _of_stream(self, contract: TableContract, stream: StreamContract) -> Iterator[Outlived]:
+        limit = self._limit(contract, stream)
+        subject = next((name for name in ("stream", "subject") if name in contract.names), None)
+        if limit is None or "batch" not in contract.names or contract.table == "raw":
+            return
+        own = contract.scope == "stream"
+        table = self.tables.at(contract.table, stream.stream if own else None)
+        if not table.exists or (subject is None and not own):
+            return
+        mine = {} if own else {str(subject): stream.stream}
+        dates = self._closed(stream.stream, limit)
+        held = self._held_by(contract.table, stream.stream, dates)
+        of = {number: dates[number] for number in held}
+        needed = {number for name in contract.kept_for for number in self._held_by(name, stream.stream, of)}
+        if contract.table == BATCHES:
+            needed |= self._last_or_delivered(stream, held)
+        if contract.table == TRANSMITTED:
+            needed |= self._waited_for(stream.stream)
+        gone = sorted(held - needed)
+        if gone:
+            where = {**mine, "batch": gone}
+            if "batch_date" in contract.partitioned_by:
+                where["batch_date"] = sorted({dates[number] for number in gone})
+            yield Outlived(table, table.rows(["batch"], **where).num_rows, where)
+
+    def _closed(self, stream: str, limit: date) -> dict[int, date]:
+        """The batches before a date that nobody works on any more, with their dates; what came late, from then on."""
+        where = {"status": [DONE, RETIRED, SET_ASIDE], "batch_date": Between(high=limit - timedelta(days=1))}
+        where["created_at"] = Between(high=_eve(limit, self.now))
+        rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, **where)
+        return dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
+
+    def _held_by(self, name: str, stream: str, dates: Mapping[int, date]) -> set[int]:
+        """Which of these batches have rows in a table; where dates have files of their own, which may have."""
+        contract = self.tables.contract(name)
+        own = contract.scope == "stream"
+        subject = "subject" if "subject" in contract.names else "stream"
+        table = self.tables.at(name, stream if own else None)
+        where: dict[str, Any] = {} if own else {subject: stream}
+        if not dates or not table.exists:
+            return set()
+        if "batch_date" not in contract.partitioned_by:
+            return set(table.rows(["batch"], **where, batch=list(dates))["batch"].to_pylist())
+        of_day: dict[date | None, list[int]] = {}
+        for number, day in dates.items():
+            of_day.setdefault(day, []).append(number)
+        found: set[int] = set()
+        for file in table.files(**where):
+            low, high = file.low("batch"), file.high("batch")
+            near = of_day.get(as_date(file.value("batch_date")), [])
+            found |= {n for n in near if low is None or high is None or low <= n <= high}
+        return found
+
+    def _last_or_delivered(self, stream: StreamContract, numbers: Collection[int]) -> set[int]:
+        """The last batch, from which the next one counts on, and those of which a file lies there to be seen again."""
+        table = self.tables.at(BATCHES)
+        last = set(table.newest("batch", ["batch"], stream=stream.stream)["batch"].to_pylist())
+        there = {one.name for one in delivered(stream, self.tables.settings)}
+        rows = table.rows(["batch", "files"], stream=stream.stream, batch=list(numbers)) if numbers else None
+        files = rows.to_pylist() if rows is not None else []
+        return last | {
+            row["batch"] for row in files if any(one["name"] in there for one in row["files"] or ())
+        }
+
+    def _waited_for(self, stream: str) -> set[int]:
+        """The batches that a window which is pinned and not yet worked out is going to read."""
+        rows = self.tables.at(WINDOWS).rows(["inputs"], status=PLANNED).to_pylist()
+        return {one["batch"] for row in rows for one in row["inputs"] if one["stream"] == stream}
+
+    def _models(self, stream: str) -> Iterator[Outlived]:
+        """Old versions of facts that no batch that is left was shed with; the newest stays."""
+        table, limit = self.tables.at(MODELS), self._limit(self.tables.contract(MODELS))
+        if limit is None or not table.exists:
+            return
+        used = {
+            (name, version)
+            for models in self.tables.at(BATCHES).rows(["models"], stream=stream)["models"].to_pylist()
+            for name, version in models or ()
+        }
+        newest: dict[str, int] = {}
+        old: dict[str, set[int]] = {}
+        rows = table.rows(["lever", "version", "created_at"], stream=stream)
+        for row in {(r["lever"], r["version"], r["created_at"].date()) for r in rows.to_pylist()}:
+            lever, version, made = row
+            newest[lever] = max(version, newest.get(lever, 0))
+            if made < limit and (lever, version) not in used:
+                old.setdefault(lever, set()).add(version)
+        for lever, versions in sorted(old.items()):
+            gone = sorted(versions - {newest[lever]})
+            if gone:
+                where = {"stream": stream, "lever": lever, "version": gone}
+                yield Outlived(table, table.rows(["version"], **where).num_rows, where)
+
+    def _dated(self, name: str, column: str) -> Iterator[Outlived]:
+        table, limit = self.tables.at(name), self._limit(self.tables.contract(name))
+        if limit is not None and table.exists:
+            yield from _before(table, column, limit, self.now)
+
+    def _of_workload(self, workload: Workload) -> Iterator[Outlived]:
+        """What old windows of a join or a query left; what the last one left stays, for the next begins with it."""
+        for name, contract in sorted(self.tables.contracts.items()):
+            own = contract.scope == "stream"
+            if name == WINDOWS or not ("window" in contract.names or name == LEDGER):
+                continue
+            days = workload.retain_days if own else contract.retain_days
+            table = self.tables.at(name, workload.subject if own else None)
+            if days is None or not table.exists:
+                continue
+            number = "window" if "window" in contract.names else "batch"
+            mine: dict[str, Any] = {} if own else {"subject": workload.subject}
+            limit = self.now.date() - timedelta(days=days)
+            before = Between(high=limit - timedelta(days=1))
+            old = table.rows([number], **mine, batch_date=before)[number]
+            gone = set(old.to_pylist()) - self._worked_out_since(limit, workload.subject)
+            if not own:
+                gone -= set(table.newest(number, [number], **mine)[number].to_pylist())
+            if gone:
+                rows = sum(one in gone for one in old.to_pylist())
+                yield Outlived(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
+
+    def _worked_out_since(self, limit: date, subject: str) -> set[int]:
+        """The windows of a join or a query that were worked out on this date or later."""
+        changed = Between(_eve(limit, self.now) + timedelta(microseconds=1))
+        found = self.tables.at(WINDOWS).rows(["window"], subject=subject, updated_at=changed)["window"]
+        return set(found.to_pylist())
+
+    def _still_sent(self, stream: str, numbers: Collection[int]) -> set[int]:
+        """Which of these batches have transmitted rows; one that `batches` does not know any more has none."""
+        rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, batch=list(numbers))
+        dates = dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
+        return self._held_by("transmitted", stream, dates)
+
+    def _windows(self) -> Iterator[Outlived]:
+        """Old windows of which no input is left: one that is not known would be worked out anew."""
+        table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
+        if limit is None or not table.exists:
+            return
+        eve = Between(high=_eve(limit, self.now))
+        columns = ["subject", "window", "inputs", "too_late"]
+        rows = table.rows(columns, to_time=eve, updated_at=eve).to_pylist()
+        for row in rows:
+            row["inputs"] = [*row["inputs"], *(row["too_late"] or ())]
+        inputs: dict[str, set[int]] = {}
+        for one in (one for row in rows for one in row["inputs"]):
+            inputs.setdefault(one["stream"], set()).add(one["batch"])
+        left = {name: self._still_sent(name, found) for name, found in inputs.items()}
+        gone: dict[str, list[int]] = {}
+        for row in rows:
+            if not any(one["batch"] in left[one["stream"]] for one in row["inputs"]):
+                gone.setdefault(row["subject"], []).append(row["window"])
+        for subject, windows in sorted(gone.items()):
+            yield Outlived(table, len(windows), {"subject": subject, "window": windows})
+
+
+def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
+    """Tables in an order in which those for which others are kept come first."""
+    found: dict[str, TableContract] = {}
+    while len(found) < len(contracts):
+        ready = [
+            one
+            for name, one in sorted(contracts.items())
+            if name not in found and all(other in found or other not in contracts for other in one.kept_for)
+        ]
+        # tables that are kept for one another: none of them can come first, so none waits
+        for one in ready or [one for name, one in sorted(contracts.items()) if name not in found]:
+            found[one.table] = one
+    return list(found.values())
+
+
+def _eve(day: date, now: datetime) -> datetime:
+    """The last moment before a day."""
+    return datetime(day.year, day.month, day.day, tzinfo=now.tzinfo) - timedelta(microseconds=1)
+
+
+def _before(table: Table, column: str, limit: date, now: datetime) -> Iterator[Outlived]:
+    where = {column: Between(high=_eve(limit, now))}
+    rows = table.rows([column], **where).num_rows
+    if rows:
+        yield Outlived(table, rows, where)
+
+
+def first_open(tables: Tables, stream: str, today: date) -> int | None:
+    """The first batch of a stream that somebody may still work on; None where there is none."""
+    batches = tables.at(BATCHES)
+    waiting = batches.rows(["batch"], stream=stream, status=list(PENDING))["batch"].to_pylist()
+    fresh = batches.rows(["batch"], stream=stream, batch_date=Between(today))["batch"].to_pylist()
+    return min([*waiting, *fresh], default=None)
+
+
+ARCHIVED = ".archived"
+"""Below a landing folder; hidden, so that nothing in it counts as delivered."""
+_AT_A_TIME = 1 << 20
+
+
+@dataclass
+class Kept:
+    """What a run did, or, dry, would do."""
+
+    dry_run: bool
+    rows_removed: dict[str, int] = field(default_factory=dict)
+    """By table."""
+    files_archived: int = 0
+    files_removed: int = 0
+    landing_bytes: int = 0
+    """Of the files in the landing zone that were archived or removed."""
+    tables: Upkept = field(default_factory=Upkept)
+    gave_way: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def said(self) -> str:
+        """All of it in a sentence."""
+        rows, found = sum(self.rows_removed.values()), self.tables
+        would = "would be " if self.dry_run else ""
+        parts = [
+            f"{found.files_before:,} small files {would}put together to {found.files_after:,}",
+            f"{rows:,} rows {would}removed from {len(self.rows_removed)} tables",
+            f"{self.files_archived:,} delivered files {would}archived and {self.files_removed:,} removed "
+            f"({self.landing_bytes:,} bytes)",
+            f"{found.bytes_freed:,} bytes of {found.files_removed:,} files that no table needs {would}freed",
+        ]
+        return "; ".join(parts)
+
+
+def keep(
+    tables: Tables,
+    contracts: Contracts,
+    say: Say = lambda _: None,
+    dry_run: bool = False,
+    now: datetime | None = None,
+    streams: Collection[str] | None = None,
+    shared: bool = True,
+) -> Kept:
+    """Keep the lake; `now` is the clock that retention goes by. What failed is raised after all is tried.
+
+    Of the whole lake, or of what belongs to some `streams`, and of what all share where `shared` is said.
+    """
+    tables, now = tables.now(), now or utc_now()
+    if streams is not None:
+        mine = {name: one for name, one in contracts.streams.items() if name in streams}
+        contracts = replace(contracts, streams=mine)
+    if not shared:
+        contracts = replace(contracts, joins={}, queries={})
+    done = Kept(dry_run)
+
+    attempt = _attempts(done, say)
+
+    def take_out(found: Outlived) -> None:
+        name = found.table.contract.table
+
+        def delete() -> None:
+            if not dry_run:
+                found.table.delete(**found.where)
+            say(f"{name}: {found.rows:,} rows have outlived their retention")
+            done.rows_removed[name] = done.rows_removed.get(name, 0) + found.rows
+
+        attempt(name, delete)
+
+    attempt("retention", partial(Retention(tables, contracts, now, shared).outlived, take_out))
+    for contract in contracts.streams.values():
+        if contract.source.after_taken_in != "keep":
+            attempt(contract.stream, partial(_put_away, tables, contract, done, say))
+    is_closed = _closed(tables, now)
+    for name, table in _every_table(tables, contracts, shared):
+
+        def tidy(name: str = name, table: Table = table) -> None:
+            found = compact(table, is_closed(table), dry_run)
+            if not dry_run:
+                shorten_log(table)
+            found += sweep(table, dry_run)
+            done.tables += found
+            if found != Upkept():
+                say(
+                    f"{name}: {found.files_before} files put together to {found.files_after}, "
+                    f"{found.files_removed} removed, {found.bytes_freed:,} bytes freed"
+                )
+
+        attempt(name, tidy)
+    say(done.said)
+    if done.failed:
+        raise SpillwayError("\n".join(done.failed))
+    return done
+
+
+def _attempts(done: Kept, say: Say) -> Callable[[str, Callable[[], None]], None]:
+    """Tries a step; another run comes first, and what fails is told at the end."""
+
+    def attempt(name: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except ConcurrentRun as problem:
+            say(f"{name}: gave way: {problem}")
+            done.gave_way.append(f"{name}: {problem}")
+        except SpillwayError as problem:
+            say(f"{name}: failed: {problem}")
+            done.failed.append(f"{name}: {problem}")
+
+    return attempt
+
+
+def _every_table(tables: Tables, contracts: Contracts, shared: bool) -> Iterator[tuple[str, Table]]:
+    """Every table there is of these subjects, and those that all share."""
+    subjects = [*contracts.streams, *contracts.joins, *contracts.queries]
+    for name, contract in sorted(tables.contracts.items()):
+        for subject in subjects if contract.scope == "stream" else [None] * shared:
+            table = tables.at(name, subject)
+            if table.exists:
+                yield name if subject is None else f"{name}/{subject}", table
+
+
+def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFile], bool]]:
+    """By table, which files hold nothing that anybody still works on: dates before today, batches that are done."""
+    today = now.date()
+    midnight = datetime(today.year, today.month, today.day, tzinfo=now.tzinfo)
+    opened: dict[str, int | None] = {}
+
+    def of(table: Table) -> Callable[[DataFile], bool]:
+        own = table.path.rsplit("/", 1)[-1] if table.contract.scope == "stream" else None
+
+        def closed(file: DataFile) -> bool:
+            if "batch_date" in table.contract.partitioned_by:
+                day = as_date(file.value("batch_date"))
+                if day is None or day >= today:
+                    return False
+            for column in ("validated_at", "to_time"):
+                if file.high(column) is not None and file.high(column) >= midnight:
+                    return False
+            subject, high = str(own or file.value("stream") or file.value("subject")), file.high("batch")
+            if high is None and "batch" in table.contract.names:
+                return False  # another program wrote the file without statistics
+            if subject not in opened:
+                opened[subject] = first_open(tables, subject, today)
+            first = opened[subject]
+            return first is None or high is None or bool(high < first)
+
+        return closed
+
+    return of
+
+
+def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) -> None:
+    """Archive or remove the delivered files whose batch is done: same name, same size, same bytes."""
+    landing = tables.settings.landing
+    known = _done_files(tables, contract.stream)
+    root = landing_root(contract, landing).rstrip("/")
+    archive = contract.source.after_taken_in == "archive"
+    files = bytes_ = 0
+    for one in delivered(contract, tables.settings):
+        if one.problem or not any(_is_same(one, file) for file in known.get(one.name, ())):
+            continue
+        if not done.dry_run:
+            if archive:
+                blobs.move(one.path, f"{root}/{ARCHIVED}/{one.path.removeprefix(root + '/')}")
+            else:
+                blobs.remove(one.path)
+        files, bytes_ = files + 1, bytes_ + one.size
+    done.landing_bytes += bytes_
+    if archive:
+        done.files_archived += files
+    else:
+        done.files_removed += files
+    if files:
+        what = "archived" if archive else "removed"
+        say(f"{contract.stream}: {files:,} delivered files {what}, {bytes_:,} bytes")
+
+
+def _done_files(tables: Tables, stream: str) -> dict[str, list[LandingFile]]:
+    """The files of batches that are through, by name."""
+    rows = tables.at("batches").rows(["files"], stream=stream, status=[DONE, RETIRED])["files"]
+    found: dict[str, list[LandingFile]] = {}
+    for files in rows.to_pylist():
+        for one in (LandingFile(**file) for file in files or ()):
+            if one.status in (TAKEN, DUPLICATE):
+                found.setdefault(one.name, []).append(one)
+    return found
+
+
+def _is_same(one: Delivered, file: LandingFile) -> bool:
+    """Whether the file that lies there is the one that was taken in."""
+    if one.size != file.size:
+        return False
+    found = hashlib.sha256()
+    with blobs.reading(one.path) as source:
+        while part := source.read(_AT_A_TIME):
+            found.update(part)
+    return found.hexdigest() == file.digest

@@ -1,0 +1,635 @@
+"""Shedding a channel: pin, plan, draft, measure, publish, account, for all streams that share it.
+
+All streams are planned together before anything is applied. Then each stream's batches go down through its levers
+into drafts, files that no table has yet. All that would cross is measured, whole files and what logs say of them; a
+batch above its part of the channel, or one that would lose less by what its draft told, is planned again. The last
+draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
+records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
+
+Small batches of one date that waited for each other (`streams.batching`) are sent as one group: one plan, one file per
+table, one commit. The group must fit the sum of the shares of its batches. Each batch keeps its own row, ledger lines
+and certificates, and can be sent again alone. If a group fails, it is divided, so that the batch at fault is found and
+the others are sent.
+
+Setting aside: a batch that fails twice while it is shed is put out of the way by name, and its stream goes on.
+
+Counted is what is the batch's own: not a full disk, not Spark that is gone, not a table or a model that cannot be read
+(`errors.is_its_own`). And where a batch of the stream was set aside and none has gone through since, the next one is
+not: two in a row are no longer the fault of a batch, and what waits goes through by itself once that is mended.
+
+What was to go on from the batch is pinned anew: no frame goes over rows that are not sent. `spillway replay` takes the
+batch up again where it was, and what came after it on its date with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from functools import partial
+from typing import Any
+
+from spillway.batch import (
+    DONE,
+    MOST_ATTEMPTS,
+    PENDING,
+    PLANNED,
+    RECORDED,
+    RETIRED,
+    SET_ASIDE,
+    TAKEN_IN,
+    UNTRAINED,
+    Batch,
+)
+from spillway.clock import utc_now
+from spillway.contracts import Contracts, StreamContract
+from spillway.engine.protocol import Engine
+from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
+from spillway.intake.take_in import waits_for_a_rate
+from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
+from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
+from spillway.store.tables import Between, Tables
+from spillway.streams.batching import complete_groups, groups_to_send, waiting_batches
+from spillway.streams.capacity import WayDown, assign_quota_days, measure_load, parts_of_batches, plan_all
+from spillway.streams.drafts import (
+    SENT,
+    Drafts,
+    OversizedDraft,
+    Tried,
+    collect_more,
+    draft,
+    oversized_draft,
+    publish,
+    seconds_of,
+    sent_kbps,
+    told_by,
+    tried_by,
+    use_remaining_capacity,
+    written_tables,
+)
+from spillway.streams.exemptions import exempt_streams
+from spillway.streams.facts import newest_facts, untrained
+from spillway.streams.faults import Fault, Faults, words
+
+
+def count_failures(
+    tables: Tables, batches: Mapping[str, Batch], faults: Faults, told: int, say: Say
+) -> set[str]:
+    """Count what went wrong with these batches since `told` faults were known; the streams one was set aside of.
+
+    In the place of its fault stands that it was set aside, and what to do.
+    """
+    aside: set[str] = set()
+    for at, fault in enumerate(faults.found[told:], start=told):
+        batch = batches.get(fault.stream)
+        if batch is None or fault.batches != (batch.batch,) or not is_its_own(fault.problem):
+            continue
+        after = faults.attempt(batch.stream, "set aside", partial(_counted, tables, batch, fault))
+        if after is not None and after.status == SET_ASIDE:
+            sentence = after.said_aside(after.reason)
+            faults.found[at] = replace(fault, problem=SpillwayError(sentence))
+            say(sentence)
+            aside.add(batch.stream)
+    return aside
+
+
+def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
+    """The batch after one more failure; those that were to go on from it, where it is set aside, are pinned anew."""
+    now = utc_now()
+    told = str(fault.problem) if isinstance(fault.problem, SpillwayError) else words(fault.problem)
+    after = batch.failed(now, told)
+    if after.status == SET_ASIDE and _none_went_through_since(tables, batch.stream):
+        after = replace(after, status=batch.status, attempts=MOST_ATTEMPTS)
+    loose = []
+    if after.status == SET_ASIDE:
+        later = load_batches(
+            tables,
+            batch.stream,
+            batch_date=batch.batch_date,
+            batch=Between(batch.batch + 1),
+            status=PLANNED,
+            frame_origin=Between(high=batch.last_seq),
+        )
+        loose = [
+            one.becomes(
+                now, status=TAKEN_IN, levers=(), models={}, capacity_kbps=None, trunk_kbps=None,
+                frame_origin=None, frame_tuples=None, sent_with=None,
+            )
+            for one in later
+        ]  # fmt: skip
+    return save_batches(tables, [after, *loose])[0]
+
+
+def _none_went_through_since(tables: Tables, stream: str) -> bool:
+    """Whether a batch that had rows was set aside, and no later one was shed after that."""
+    last = newest_batch(tables, stream, status=SET_ASIDE, rows=Between(1))
+    if last is None:
+        return False
+    since = {"batch": Between(last.batch + 1), "updated_at": Between(last.updated_at)}
+    return newest_batch(tables, stream, status=[DONE, RETIRED], **since) is None
+
+
+WhichBatches = Callable[[Batch], bool]
+ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
+"""Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
+WELL_USED = 0.9
+"""Who could lose less with what is left is asked again while it uses less of its part than this."""
+FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
+"""What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
+
+MOST_SAVED_BY_KEY = 0.3
+"""The largest share of a batch's bytes that sending its rows by key is expected to save."""
+
+
+def shed_channel(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    channel: str,
+    say: Say = lambda _: None,
+    dates: tuple[date, date] | None = None,
+    faults: Faults | None = None,
+    only: WhichBatches = lambda _: True,
+    at_once: bool = False,
+) -> list[Batch]:
+    """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
+
+    A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
+    given. `only`: of these batches those for which it holds. `at_once`: no batch waits for later ones (`batching:` of
+    its contract); batches of given dates never wait.
+    """
+    if channel not in contracts.channels:
+        raise SpillwayError(
+            f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
+        )
+    found = Faults(say) if faults is None else faults
+    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only, at_once)
+    if faults is None:
+        found.tell()
+    return done
+
+
+def _shed(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    channel: str,
+    say: Say,
+    dates: tuple[date, date] | None,
+    faults: Faults,
+    only: WhichBatches,
+    at_once: bool,
+) -> list[Batch]:
+    room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
+    whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
+    # what is first planned now is planned as if its contract listed no lever
+    now = replace(contracts, streams=_without_levers(contracts.streams, whole))
+    waiting: dict[str, list[Batch]] = {}
+    for contract in now.streams_of(channel):
+        ready = partial(_ready, tables, contract, dates, say, only, at_once)
+        found = faults.attempt(contract.stream, "plan", ready)
+        if found:
+            waiting[contract.stream] = found
+    unplanned = Faults(say)
+    waiting = assign_quota_days(tables, room, waiting)
+    shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
+    faults.add(unplanned)
+    pinned: dict[str, list[Batch]] = {}
+    for stream, batches in waiting.items():
+        if stream not in unplanned.streams:
+            pin = partial(_pinned, tables, now.streams[stream], batches, shares[stream], whole.get(stream))
+            pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
+    done: list[Batch] = []
+    aside: set[str] = set()
+    queues: dict[str, list[tuple[Batch, ...]]] = {}
+    for stream, found in pinned.items():
+        empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
+        finished = faults.attempt(stream, "finish", partial(save_batches, tables, empty), empty)
+        if finished is not None:
+            done += finished
+            full = [batch for batch in found if batch.rows]
+            queues[stream] = groups_to_send(tables, now.streams[stream], full)
+    while queues := {stream: queue for stream, queue in queues.items() if queue}:
+        # a group needs the results of the groups before it: take the next group of each stream, plan all together
+        runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
+        told = len(faults.found)
+        loads = {
+            stream: faults.attempt(stream, "measure", partial(_group_load, room, engine, batches), batches)
+            for (stream, _), batches in runs.items()
+            if len(batches) > 1
+        }
+        able = {place: batches for place, batches in runs.items() if loads.get(place[0], {}) is not None}
+        ways = {way.contract.stream: way for way in _planned(room, able, faults, loads)}
+        through = faults.each(
+            "shed",
+            ways,
+            lambda stream, ways=ways: _bring_through(room, engine, ways[stream], say),  # type: ignore[misc]
+            {stream: way.batches for stream, way in ways.items()},
+        )
+        done += [batch for found in through.values() for batch in found]
+        halves = _split_failed_groups(
+            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told
+        )
+        first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
+        aside |= count_failures(tables, first, faults, told, say)
+        # if a batch is queued because it does not fit, the batches behind it wait too
+        for stream in (one for one, found in through.items() if not found):
+            later = [batch for group in queues[stream][1:] for batch in group]
+            unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
+            faults.attempt(stream, "queue", partial(_unpin, tables, unsent), unsent)
+        went = [stream for stream, found in through.items() if found]
+        queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
+    if aside:
+        # what waited behind a batch that is set aside now goes on without it
+        behind = lambda batch: (  # noqa: E731
+            batch.stream in aside
+            and only(batch)
+            and (dates is None or dates[0] <= batch.batch_date <= dates[1])
+        )
+        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind, True)
+    return done
+
+
+def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
+    """Return the load of batches as they are sent: for each batch, the mean of the group.
+
+    Their columns take fewer bytes in one file and by key than in the files of `raw`, and share a footer. So a draft
+    without shedding is made and measured.
+    """
+    tables: Tables = room.tables  # type: ignore[assignment]
+    contract = room.contracts.streams[batches[0].stream]
+    seconds, rows = seconds_of(batches), max(1, sum(batch.rows or 0 for batch in batches))
+    if contract.width == "declared":
+        load = measure_load(tables, contract, batches[0])
+        return dict.fromkeys((b.batch for b in batches), replace(load, tuples_per_second=rows / seconds))
+    unshed = replace(contract, levers=())
+    (way,) = plan_all(
+        replace(room, contracts=replace(room.contracts, streams={contract.stream: unshed})),
+        {(contract.stream, ()): tuple(replace(batch, levers=(), models={}) for batch in batches)},
+    )
+    drafts = draft(tables, engine, way)
+    try:
+        columns = [*OVERHEAD, *contract.names]
+        sizes = [drafts.sent.column_bytes(batch.batch, columns) for batch in batches]
+        widths = {name: sum(one[name] for one in sizes) * 8.0 / rows for name in columns}
+        fixed = told_by(way, drafts, {}, {}).fixed_kbps
+    finally:
+        drafts.discard()
+    return {number: Load(widths, rows / seconds, kbps) for number, kbps in fixed.items()}
+
+
+def _split_failed_groups(
+    tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
+) -> dict[str, list[tuple[Batch, ...]]]:
+    """Return the two halves of each group that failed for a reason of its own, by the faults after the first `told`.
+
+    So a batch that cannot be sent does not block the others. The fault is removed: the half at fault raises it again.
+    """
+    halves: dict[str, list[tuple[Batch, ...]]] = {}
+    for fault in list(faults.found[told:]):
+        group = groups.get(fault.stream, ())
+        failed = len(group) > 1 and fault.batches == tuple(batch.batch for batch in group)
+        if not failed or not is_its_own(fault.problem) or fault.stream in halves:
+            continue
+        middle = len(group) // 2
+        apart = [batch.becomes(utc_now(), sent_with=group[0].batch) for batch in group[:middle]]
+        apart += [batch.becomes(utc_now(), sent_with=group[middle].batch) for batch in group[middle:]]
+        saved = faults.attempt(fault.stream, "divide", partial(save_batches, tables, apart), apart)
+        if saved is not None:
+            faults.found.remove(fault)
+            halves[fault.stream] = [tuple(saved[:middle]), tuple(saved[middle:])]
+    return halves
+
+
+def _ready(
+    tables: Tables,
+    contract: StreamContract,
+    dates: tuple[date, date] | None,
+    say: Say,
+    only: WhichBatches,
+    at_once: bool,
+) -> list[Batch]:
+    """Return the stream's batches that can go on."""
+    able = _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
+    together = None if at_once or dates else waiting_batches(tables, contract, able, utc_now())
+    if together is None:
+        return able
+    say(together.sentence)
+    return [batch for batch in able if batch.batch not in together.batches]
+
+
+def _without_levers(
+    streams: Mapping[str, StreamContract], exempt: Collection[str]
+) -> dict[str, StreamContract]:
+    return {name: replace(one, levers=()) if name in exempt else one for name, one in streams.items()}
+
+
+def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
+    """The batches to bring through, oldest first."""
+    if dates is None:
+        begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
+        return complete_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
+    dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
+    found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
+    gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
+    if gone:
+        raise SpillwayError(
+            f"{contract.stream}: a backfill must not touch retired dates, got {', '.join(gone)}, whose raw tuples were "
+            "deleted after they were validated; ask for other dates"
+        )
+    return found
+
+
+def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch], say: Say) -> list[Batch]:
+    """The batches that can go on: those pinned, and the others unless a lever of theirs was never trained."""
+    ready = [batch for batch in batches if batch.is_pinned]
+    fresh = [batch for batch in batches if not batch.is_pinned]
+    missing = untrained(tables, contract) if fresh else []
+    if not missing:
+        return list(batches)
+    rows = sum(batch.rows or 0 for batch in fresh)
+    say(
+        f"{contract.stream}: untrained ({', '.join(missing)}), {rows:,} tuples wait; spillway_train trains it"
+    )
+    save_batches(tables, [b.becomes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED])
+    return ready
+
+
+def _planned(
+    room: Room,
+    runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
+    faults: Faults,
+    loads: Mapping[str, Mapping[int, Load] | None],
+) -> list[WayDown]:
+    """All planned together; where that fails, each alone: parts are pinned, so that one's fault keeps no other back."""
+    known = {stream: one for stream, one in loads.items() if one is not None}
+    try:
+        return plan_all(room, runs, loads=known)
+    except Exception:
+        ways = [
+            faults.attempt(place[0], "plan", partial(plan_all, room, {place: batches}, loads=known), batches)
+            for place, batches in runs.items()
+        ]
+        return [way for found in ways for way in found or ()]
+
+
+def _pinned(
+    tables: Tables,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    shares: Mapping[int, Part],
+    sent_whole: str | None,
+) -> list[Batch]:
+    """The batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
+    length, levers = contract.frame.tuples, contract.lever_names
+    newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
+    versions = {name: facts.version for name, facts in newest.items() if facts is not None}
+    every = load_batches(tables, contract.stream, batch_date={batch.batch_date for batch in batches})
+    framed: dict[date, dict[int, Batch]] = {batch.batch_date: {} for batch in batches}
+    for one in (one for one in every if one.is_pinned and one.status != RETIRED):
+        framed[one.batch_date][one.batch] = one
+    pinned: list[Batch] = []
+    groups = groups_to_send(tables, contract, batches)
+    sent_with = {
+        batch.batch: group[0].sent_with if group[0].is_pinned else group[0].batch
+        for group in groups
+        for batch in group
+        if len(group) > 1
+    }
+    for batch in batches:
+        if not batch.is_pinned:
+            # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
+            # set aside, which is not sent; else they go on from the batch before. Later ones may have been pinned first
+            earlier = [number for number in framed[batch.batch_date] if number < batch.batch]
+            before = framed[batch.batch_date][max(earlier)] if earlier else None
+            alive = before is not None and before.status != SET_ASIDE
+            goes_on = (
+                alive
+                and before is not None
+                and (before.levers, dict(before.models), before.frame_tuples)
+                == (
+                    levers,
+                    versions,
+                    length,
+                )
+            )
+            batch = batch.becomes(
+                utc_now(),
+                status=PLANNED,
+                levers=levers,
+                models=versions,
+                capacity_kbps=shares[batch.batch].own_kbps,
+                trunk_kbps=shares[batch.batch].trunk_kbps,
+                frame_origin=before.frame_origin if before is not None and goes_on else batch.first_seq,
+                frame_tuples=length,
+                sent_whole=sent_whole,
+                sent_with=sent_with.get(batch.batch),
+            )
+            framed[batch.batch_date][batch.batch] = batch
+        elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
+            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch that is
+            # sent again without its group is sent alone from now on
+            batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
+        pinned.append(batch)
+    saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
+    now = {batch.batch: batch for batch in [*pinned, *saved]}
+    return [now[batch.batch] for batch in pinned]
+
+
+def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
+    """Draft, measure and publish one stream's batches; plan again what came out above its part."""
+    tables: Tables = room.tables  # type: ignore[assignment]
+    stream, started = way.contract.stream, time.monotonic()
+    reserve(tables, way.batches, written_tables(tables, way))
+    way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
+    short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
+    if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
+        why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
+        drafts.discard()
+        return _queue_batches(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
+    for batch in short:
+        for plan in way.plans:
+            plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
+    if short:
+        many = so_many(len(short), "batch stays", "batches stay")
+        say(f"{stream}: {many} above the channel's part; the shortfall is on record")
+    publish(tables, way, drafts, time.monotonic() - started)
+    first, last = way.batches[0], way.batches[-1]
+    said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
+    name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
+    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), seconds_of(way.batches)
+    offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
+    say(
+        f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
+        f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
+    )
+    done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
+    return save_batches(tables, done)
+
+
+def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
+    """Return whether some of the batches were sent before: then they are sent again, and never queued."""
+    numbers = [batch.batch for batch in batches]
+    return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
+
+
+def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
+    """Unpin batches of which nothing was sent: a later run decides again how to shed them; their share is free."""
+    return save_batches(
+        tables,
+        [
+            batch.becomes(
+                utc_now(),
+                status=TAKEN_IN,
+                levers=(),
+                models={},
+                capacity_kbps=None,
+                trunk_kbps=None,
+                frame_origin=None,
+                frame_tuples=None,
+                sent_whole=None,
+                sent_with=None,
+                **changes,
+            )
+            for batch in batches
+        ],
+    )
+
+
+def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+    """Queue batches that do not fit: nothing of them is sent, and their share of the channel is free."""
+    for batch in way.batches:
+        say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
+    for batch in way.batches:
+        _unpin(tables, [batch], spends_on=batch.quota_day, reason=f"waits in the queue: {why}")
+    return []
+
+
+def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
+    """Return a plan without loss if a batch fits as it is sent, and exceeds its share only by the bytes of `raw`.
+
+    Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored as they arrived.
+    """
+    (batch, *others), contract = way.batches, way.contract
+    if others or not _losing(way, {}) or not contract.keys or contract.width == "declared":
+        return way
+    rate = way.loads[batch.batch].rate_kbps
+    if not (1.0 - MOST_SAVED_BY_KEY) * rate <= batch.allowed_kbps < rate:
+        return way
+    loads = _group_load(room, engine, way.batches)
+    if loads[batch.batch].rate_kbps > batch.allowed_kbps:
+        return way
+    (found,) = plan_all(room, {(contract.stream, batch.levers): way.batches}, loads={contract.stream: loads})
+    return found
+
+
+def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
+    """The draft to publish, and its plans; of the others no file is left, whatever comes in between."""
+    tables: Tables = room.tables  # type: ignore[assignment]
+    stream, levers = way.contract.stream, way.batches[0].levers
+    aims = dict.fromkeys(way.numbers, 1.0)
+    fitting: tuple[WayDown, Drafts] | None = None
+    larger: list[OversizedDraft] = []
+    try:
+        for attempt in range(1, MOST_DRAFTS + 1):
+            drafts = draft(tables, engine, way)
+            tried = tried_by(tables, way, drafts)
+            over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
+            if over and not (last and fitting is None):
+                larger.append(oversized_draft(way, drafts))
+                drafts.discard()
+            else:
+                if fitting is not None:
+                    fitting[1].discard()
+                fitting = (way, drafts)
+            aims |= _next_aims(way, drafts, over, aims)
+            told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
+            why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
+            enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
+            enough = enough and not _leaves_values_absent(fitting[0] if fitting is not None else way)
+            if last or enough or not (over or losing):
+                break
+            loads = {stream: way.loads}
+            (way,) = plan_all(room, {(stream, levers): way.batches}, told, loads)
+            if fitting is not None and not _worth_a_draft(way, fitting[0]):
+                bold = replace(told, fits=True)
+                (way,) = plan_all(room, {(stream, levers): way.batches}, bold, loads)
+            if fitting is None:
+                what = "the channel's part" if _above(way, drafts) else "what its server takes in"
+                many = so_many(len(over), "batch", "batches")
+                say(f"{stream}: {many} came out above {what}; planned again with the measured sizes")
+            elif _worth_a_draft(way, fitting[0]):
+                many = so_many(len(losing), "batch", "batches")
+                say(f"{stream}: {many} {why}; planned again with the measured sizes")
+            else:
+                break
+    except BaseException:
+        if fitting is not None:
+            fitting[1].discard()
+        raise
+    assert fitting is not None, "the last draft is published whatever it came to"
+    return use_remaining_capacity(tables, engine, fitting, larger)
+
+
+def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
+    return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
+
+
+def _leaves_values_absent(way: WayDown) -> bool:
+    """Return whether the plan leaves values absent at the destination: then more drafts are made to have fewer."""
+    return any(plan.leaves_values_absent(batch.batch) for plan in way.plans for batch in way.batches)
+
+
+def _well_used(way: WayDown, drafts: Drafts) -> bool:
+    sent = sent_kbps(way, drafts)
+    return all(sent >= WELL_USED * batch.allowed_kbps for batch in way.batches)
+
+
+def _next_aims(
+    way: WayDown, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
+) -> dict[int, float]:
+    """What the next plan aims at: sizes are known then, and every time a little better.
+
+    Lower for what came out too large. What fits may aim high again: if that comes out too large, this is at hand.
+    """
+    found = {one.batch: max(aims[one.batch], FIRST_AIM) for one in way.batches if one.batch not in over}
+    sent = sent_kbps(way, drafts)
+    for batch in (one for one in way.batches if one.batch in over):
+        before = aims[batch.batch]
+        if sent <= batch.allowed_kbps:
+            continue  # a limit of a lever's own, which it knows
+        excess = sent / batch.allowed_kbps - 1.0
+        lower = max(LEAST_AIM, before - max(LOWER, 1.5 * excess))
+        found[batch.batch] = FIRST_AIM if before == 1.0 else lower
+    return found
+
+
+def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
+    """Batches that came out above their part, or a limit of a lever's own, though they could shed more."""
+    if way.contract.mode == "observe":
+        return []
+    above = {
+        batch.batch
+        for batch in _above(way, drafts)
+        if any(plan.can_do_more(batch.batch) for plan in way.plans)
+    }
+    own = {number for runs in tried.values() for number, (plan, came) in runs.items() if plan.exceeds(came)}
+    return sorted(above | own)
+
+
+def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
+    """Return the batches that are above their share; of batches that are sent together, all or none."""
+    sent = sent_kbps(way, drafts)
+    return [batch for batch in way.batches if sent > batch.allowed_kbps]
+
+
+def _losing(way: WayDown, tried: Tried) -> list[int]:
+    """Return the batches for which another plan could lose less or send fewer bytes."""
+    if way.contract.mode == "observe":
+        return []
+    found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}
+    for runs in tried.values():
+        found |= {number for number, (plan, came) in runs.items() if plan.takes_too_much(came)}
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Query windows over streams: their inputs, runs, losses, and what-if."""

@@ -1,0 +1,202 @@
+"""What a window reads of its input streams: the rows as they were, what was shed given back with its bound.
+
+Reading is planned once for a *stretch* of windows that follow one another. A window's own cut of it travels to the task
+that works it out; for a lever whose windows are worked out in turn, the stretch is read here, once, and each window is
+handed its rows, with those that it looks back at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts.column_names import bounded_attribute, is_bound
+from spillway.contracts.fields import suggest
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
+from spillway.levers.protocol import Room
+from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
+from spillway.store.filters import matching
+from spillway.store.tables import Tables
+from spillway.streams.reading import WEIGHT, FrameStretch, Question, Reading, plan_reading, readable
+from spillway.workloads.grid import times_within, window_order
+
+MOST_WINDOWS = 64
+"""As many windows are read, worked out and published at a time: a death in between costs no more."""
+
+
+class _TooManyRows(Exception):
+    """More rows than may be held."""
+
+
+def stretches_of(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Iterator[list[Window]]:
+    """Windows that lie close to one another, in their order, at most so many at a time.
+
+    A clock that says 1970 makes a window far from all others, and nothing in between is to be read for it.
+    """
+    held: list[Window] = []
+    for window in windows:
+        if held and (len(held) == together or window.window - held[-1].window > together):
+            yield held
+            held = []
+        held.append(window)
+    if held:
+        yield held
+
+
+@dataclass(frozen=True)
+class WindowRows:
+    """The rows of one input in a window, where they lie; travels to the task that reads them."""
+
+    stream: str
+    stretches: tuple[FrameStretch, ...]
+    schema: pa.Schema
+    order: str
+    batches: tuple[int, ...]
+    most: int | None = None
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
+        schema = pa.schema([self.field(name) for name in names])
+        parts, rows = [], 0
+        for part in Reading(schema, self.stretches).only(names).rows({}):
+            mine = part.filter(matching(part, {"batch": list(self.batches)}))
+            parts.append(mine)
+            rows += mine.num_rows
+            if self.most is not None and rows > self.most:
+                raise _TooManyRows
+        if not parts:
+            return pa.table({name: pa.nulls(0, schema.field(name).type) for name in columns})
+        rows = pa.concat_tables(parts).sort_by("seq").select(list(columns))
+        if WEIGHT in rows.column_names:  # a batch without a lever that drops rows has no weights
+            place = rows.schema.get_field_index(WEIGHT)
+            rows = rows.set_column(place, WEIGHT, pc.fill_null(rows[WEIGHT], 1.0))
+        return rows
+
+    @property
+    def inexact(self) -> frozenset[str]:
+        """The attributes of which levers shed or rounded any value in its batches."""
+        mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
+        return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded)
+
+    def only(self, portion: Portion) -> WindowRows:
+        """The rows of one portion: no other stretch is opened."""
+        low, high = portion.from_seq, portion.to_seq
+        mine = []
+        for stretch in self.stretches:
+            parts = tuple(
+                replace(part, from_seq=max(part.from_seq, low), to_seq=min(part.to_seq, high))
+                for part in stretch.parts
+                if part.batch == portion.batch and part.from_seq <= high and part.to_seq >= low
+            )
+            if parts:
+                mine.append(replace(stretch, parts=parts))
+        return replace(self, stretches=tuple(mine), batches=(portion.batch,))
+
+    def field(self, name: str) -> pa.Field:
+        if name in self.schema.names:
+            return self.schema.field(name)
+        if name == WEIGHT:  # the stream loses no rows: each row represents itself
+            return pa.field(WEIGHT, pa.float64())
+        if bounded_attribute(name) not in self.schema.names:
+            known = [one for one in self.schema.names if not is_bound(one)]
+            raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))
+        return pa.field(name, pa.float64())  # a key was never shed: its bound is null
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """The rows of one input that a window is handed, already read."""
+
+    rows: pa.Table
+
+    def __call__(self, columns: Sequence[str]) -> pa.Table:
+        return self.rows.select(list(columns))
+
+
+def planned_inputs(
+    tables: Tables, room: Room, contract: Workload, windows: Sequence[Window], back_seconds: float
+) -> dict[int, dict[str, WindowRows]]:
+    """By window and input stream, what it reads, from so many seconds before its begin."""
+    begin, end = _begin(windows[0], back_seconds), windows[-1].to_time
+    found: dict[int, dict[str, WindowRows]] = {window.window: {} for window in windows}
+    for stream in dict.fromkeys(contract.inputs):
+        of = room.contracts.stream(stream)
+        order = window_order(room.contracts, contract, stream)
+        schema, kind = readable(tables, of), of.attribute(order).type
+        reading = plan_reading(tables, of, Question(times=times_within(kind, begin, end)))
+        for window in windows:
+            times = times_within(kind, _begin(window, back_seconds), window.to_time)
+            mine = tuple(replace(one, question=Question(times=times)) for one in reading.stretches)
+            batches = tuple(batch for name, batch in window.inputs if name == stream)
+            found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
+    return found
+
+
+def held_inputs(
+    contract: Workload,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+    columns: Mapping[str, Sequence[str]],
+    back_seconds: float,
+    most: int,
+) -> Iterator[tuple[list[Window], dict[int, dict[str, ReadColumns]]]]:
+    """Some windows at a time, with their rows read; as many as hold no more rows of an input than `most`.
+
+    Of one window alone, more than that is refused.
+    """
+    try:
+        yield list(windows), _held(windows, inputs, columns, back_seconds, most)
+    except _TooManyRows:
+        if len(windows) == 1:
+            raise Refused(
+                "windows",
+                f"hold at most {most:,} rows of an input at a time",
+                f"more in window {windows[0].window}",
+                "shorten the windows, or raise most_rows where a machine has the memory",
+                where=contract.subject,
+            ) from None
+        half = len(windows) // 2
+        for some in (windows[:half], windows[half:]):
+            yield from held_inputs(contract, some, inputs, columns, back_seconds, most)
+
+
+def _begin(window: Window, back_seconds: float) -> datetime:
+    """The first moment of what a window reads."""
+    return moment_of(micros_of(window.from_time) - round(back_seconds * 1e6))
+
+
+def _held(
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+    columns: Mapping[str, Sequence[str]],
+    back_seconds: float,
+    most: int,
+) -> dict[int, dict[str, ReadColumns]]:
+    found: dict[int, dict[str, ReadColumns]] = {window.window: {} for window in windows}
+    for stream, names in columns.items():
+        widest = inputs[windows[0].window][stream]
+        kind = "date" if pa.types.is_date(widest.schema.field(widest.order).type) else "timestamp"
+        times = times_within(kind, _begin(windows[0], back_seconds), windows[-1].to_time)
+        spans = tuple(replace(one, question=Question(times=times)) for one in widest.stretches)
+        batches = sorted({batch for window in windows for batch in inputs[window.window][stream].batches})
+        whole = replace(widest, stretches=spans, batches=tuple(batches), most=most)
+        order = widest.order
+        rows = whole(list(dict.fromkeys(["seq", "batch", order, *names]))).sort_by(
+            [(order, "ascending"), ("seq", "ascending")]
+        )
+        at = np.asarray(rows[order].cast(pa.timestamp("us")).cast(pa.int64()))
+        for window in windows:
+            edges = _begin(window, back_seconds), window.to_time
+            first, last = np.searchsorted(at, [micros_of(edge) for edge in edges])
+            mine = rows.slice(int(first), int(last - first))
+            own = inputs[window.window][stream].batches
+            found[window.window][stream] = HeldRows(
+                mine if len(own) == len(batches) else mine.filter(matching(mine, {"batch": list(own)}))
+            )
+    return found

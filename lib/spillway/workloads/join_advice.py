@@ -1,0 +1,246 @@
+"""Advice on a join that nobody runs yet, or that people run elsewhere: from sketches where there are any, and a sample.
+
+Sketches know all rows that were ever taken in, and so the size of the whole join by equal values and its heavy values;
+what windows, predicates and budgets make of it is seen on the last rows of both streams.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.contracts import Contracts, read_workload
+from spillway.contracts.column_names import is_bound
+from spillway.contracts.workload import Workload
+from spillway.errors import SpillwayError, UsageError
+from spillway.levers.protocol import Room
+from spillway.registry import lever
+from spillway.sketches.answers import Answer
+from spillway.sketches.kinds.base import Loaded
+from spillway.sketches.kinds.frequencies import Frequencies
+from spillway.sketches.kinds.near_duplicates import NearDuplicates
+from spillway.store.tables import Tables
+from spillway.streams.reading import WEIGHT, Question, plan_reading, shed_batches
+from spillway.streams.sketching import load_sketch
+from spillway.workloads.inputs import HeldRows
+
+MOST_ROWS_READ = 100_000
+"""Of each stream, the last."""
+HEAVY = 5
+
+
+@dataclass(frozen=True)
+class JoinAsked:
+    """A join as somebody asks about it."""
+
+    left: str
+    right: str
+    settings: Mapping[str, Any]
+    """As the lever `joins` has them in a contract."""
+
+    def contract(self) -> Workload:
+        """The contract that it would have; what it cannot say is refused by name."""
+        return read_workload(
+            {
+                "name": "advice",
+                "inputs": [self.left, self.right],
+                "window": {"seconds": 1},
+                "levers": [{"lever": "joins", **self.settings}],
+            },
+            "join-advice",
+        )
+
+
+@dataclass(frozen=True)
+class JoinAdvice:
+    """What is said, and of which rows."""
+
+    left_rows: int
+    right_rows: int
+    said: tuple[tuple[str, Answer], ...]
+
+
+def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = MOST_ROWS_READ) -> JoinAdvice:
+    """Everything there is to say of the join."""
+    if most < 1:
+        raise UsageError(
+            f"`rows` must be at least 1, got {most}; leave it out to look at the last {MOST_ROWS_READ:,}"
+        )
+    contract = asked.contract()
+    for stream in contract.inputs:
+        contracts.stream(stream)
+    found = lever("joins")
+    columns = found.columns(contract)
+    rows = {stream: _last_rows(tables, contracts, stream, names, most) for stream, names in columns.items()}
+    settings = contract.lever_settings("joins")
+    said = list(_from_sketches(tables, contract, settings))
+    said += [
+        (f"rows of {stream} that the {table.num_rows:,} kept rows represent", _produced(table))
+        for stream, table in rows.items()
+        if pc.any(pc.greater(table[WEIGHT], 1.0)).as_py()
+    ]
+    said += list(_heavy(rows, contract, settings, bool(said)))
+    room = Room("advice", contracts, tables)
+    inputs = {stream: HeldRows(one) for stream, one in rows.items()}
+    said += [(one.about, one.answer) for one in found.advice(contract, room, inputs)]
+    return JoinAdvice(rows[asked.left].num_rows, rows[asked.right].num_rows, tuple(said))
+
+
+def _produced(rows: pa.Table) -> Answer:
+    total = float(pc.sum(rows[WEIGHT]).as_py())
+    note = "the figures below cover the kept rows only, not the rows that were dropped before"
+    return Answer(total, total, total, 1.0, "sum of weights", note=note)
+
+
+def _last_rows(
+    tables: Tables, contracts: Contracts, stream: str, names: Sequence[str], most: int
+) -> pa.Table:
+    contract = contracts.stream(stream)
+    batches = shed_batches(tables, stream)
+    if not batches:
+        raise UsageError(
+            f"`stream` must have rows to be looked at, got none of {stream!r}; take it in: spillway run "
+            f"--stream {stream} (with mode: observe nothing of it is shed)"
+        )
+    last = max(batch.last_seq for batch in batches)
+    asked = ["seq", contract.order, *names]
+    known = plan_reading(tables, contract, Question(seq=(last - most + 1, last)))
+    there = [name for name in dict.fromkeys(asked) if name in known.schema.names]
+    parts = list(known.only(there).rows({}))
+    found = pa.concat_tables(parts)
+    for name in dict.fromkeys(asked):
+        if name == WEIGHT:
+            weights = found[WEIGHT] if WEIGHT in there else pa.nulls(found.num_rows, pa.float64())
+            found = found.drop_columns([WEIGHT] if WEIGHT in there else [])
+            found = found.append_column(WEIGHT, pc.fill_null(weights, 1.0))
+        elif name not in there:
+            if not is_bound(name):
+                raise UsageError(
+                    f"`on` must be an attribute of {stream} ({', '.join(contract.names)}), got {name!r}; name one"
+                )
+            found = found.append_column(name, pa.nulls(found.num_rows, pa.float64()))
+    return found.sort_by([(contract.order, "ascending"), ("seq", "ascending")])
+
+
+def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterator[tuple[str, Answer]]:
+    """The whole join, without windows, of all rows that were ever sketched: equal values, or rows alike in several."""
+    if settings.sets is not None:
+        return
+    sides = [
+        (stream, "+".join(side.joined_by))
+        for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True)
+    ]
+    alike = len(set(sides)) == 1
+    if settings.predicate == "overlap":
+        yield from _alike(tables, sides, alike, settings.threshold)
+    if settings.predicate != "equality" or len(settings.left.joined_by) > 1:
+        return
+    sketches = [_sketch(tables, *side, "count_min") for side in sides]
+    left, right = (cast(Frequencies | None, one) for one in sketches)
+    if left is not None and right is not None:
+        with suppress(SpillwayError):  # of other shapes or seeds: the sample says what can be said
+            yield "pairs of the whole join, without windows", _whole_join(left, right, alike)
+    for (stream, _), sketch in {sides[0]: left, sides[1]: right}.items():
+        if sketch is None:
+            continue
+        yield f"equally frequent values that would be as skewed as {stream}'s", sketch.skew()
+        with suppress(SpillwayError):  # one that keeps no keys
+            for heavy in sketch.top(HEAVY):
+                yield f"rows of {stream} with {', '.join(map(str, heavy.key or ('?',)))}", heavy.answer
+
+
+def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
+    """A sketch of these attributes, where the stream's contract has one kept."""
+    try:
+        return load_sketch(tables, stream, name, kind)
+    except SpillwayError:
+        return None
+
+
+def _alike(
+    tables: Tables, sides: Sequence[tuple[str, str]], alike: bool, threshold: float
+) -> Iterator[tuple[str, Answer]]:
+    """Rows that agree in so many attributes, of those that both streams count pairs by (PairCount)."""
+    sketches = [_sketch(tables, *side, "pair_count") for side in sides]
+    left, right = (cast(NearDuplicates | None, one) for one in sketches)
+    if left is None or right is None:
+        return
+    least = math.ceil(threshold)
+    with suppress(SpillwayError):  # of other shapes or seeds, or it counts none that agree in so few
+        if alike:
+            size = left.near_duplicate_pairs(least)
+            # a join has either row of a pair on either side
+            edges = {name: 2 * getattr(size, name) for name in ("estimate", "low", "high")}
+            size = replace(size, **edges)
+        else:
+            size = left.near_duplicate_join(right, least)
+        note = "; ".join(filter(None, [size.note, "nulls agree here, and are no items of a join"]))
+        yield "pairs of the whole join, without windows", replace(size, note=note)
+
+
+def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
+    """Sizes of joins as sketches have them, less the pairs that a join has not: of nulls, and of a row with itself.
+
+    |L x R| - L(null) R(null),    of a stream with itself: F_2 - N - (N(null)^2 - N(null))
+    """
+    size = left.self_join_size() if alike else left.join_size(right)
+    none = [one.frequency(None) for one in (left, right)]
+    itself = float(left.rows) if alike else 0.0
+
+    def nulls(first: float, second: float) -> float:
+        return first * second - (first if alike else 0.0)
+
+    low = size.low - itself - nulls(none[0].high, none[1].high)
+    high = size.high - itself - nulls(none[0].low, none[1].low)
+    middle = size.estimate - itself - nulls(none[0].estimate, none[1].estimate)
+    return replace(size, estimate=max(0.0, middle), low=max(0.0, low), high=max(0.0, high))
+
+
+def _heavy(
+    rows: Mapping[str, pa.Table], contract: Workload, settings: Any, sketched: bool
+) -> Iterator[tuple[str, Answer]]:
+    """The items that most pairs would have in common, counted in the rows at hand."""
+    counts, with_itself = [], len(set(contract.inputs)) == 1
+    for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True):
+        mine: Counter[Any] = Counter()
+        for place, name in enumerate(side.joined_by):
+            column = rows[stream][name].drop_null()
+            if settings.sets is not None:
+                column = pc.list_flatten(pc.split_pattern(column.cast(pa.string()), settings.sets.separator))
+            for one in pc.value_counts(column).to_pylist():
+                if one["values"] != "":
+                    mine[(place, one["values"])] = one["counts"]
+        counts.append(mine)
+    meets = Counter(
+        {
+            # a row of a stream that is joined with itself does not meet itself
+            value: count * (counts[1][value] - with_itself)
+            for value, count in counts[0].items()
+            if counts[1][value] > with_itself
+        }
+    )
+    total = sum(meets.values())
+    if not total:
+        return
+    if not sketched:
+        squares = sum(count * count for count in meets.values())
+        effective = total * total / squares
+        yield (
+            "equally frequent values that would be as skewed",
+            Answer(effective, effective, effective, 1.0, "counted in these rows"),
+        )
+    by = settings.left.joined_by
+    for (place, value), count in sorted(meets.items(), key=lambda pair: (-pair[1], str(pair[0])))[:HEAVY]:
+        share = 100.0 * count / total
+        half = 196.0 * (share / 100 * (1 - share / 100) / min(total, sum(counts[0].values()))) ** 0.5
+        yield (
+            f"% of meetings by {value if len(by) == 1 else f'{by[place]} {value}'}",
+            Answer(share, max(0.0, share - half), min(100.0, share + half), 0.95, "counted in these rows"),
+        )

@@ -1,0 +1,593 @@
+"""Joins and queries: the windows that their inputs have closed are planned together, worked out, accounted for.
+
+A window is claimed, results replace those of the same window, then the lever's own rows of it, then the ledger, then
+the window turns done; so a rerun, or a death in between, ends in the same tables, and so do two runs at once
+(`window_pins.claim_windows`). What goes wrong with one of them keeps no other back: those that share a room are all
+worked out before anything is published, and where one fails the room is divided anew among the others.
+
+Results that are answers in SQL: each window's questions are asked of the engine, over the portions that are kept.
+
+A portion that is not kept is not among what the engine is given to read: its file is never opened. What comes back is
+small; it is written here, in columns that the question has, behind those of the table's contract.
+
+Windows of a query that could not be worked out: they are told, and kept in mind until what is asked is another.
+
+Such a window stays planned and leaves its room to the others, for good. So the next run may have none for it: nothing
+of it would be asked, nothing would fail, and an empty answer would be published in the place of a fault. That is why
+the window keeps the sentence that it failed with and what was asked then (`failed`, `failed_by`): asked the same, with
+no room for any portion, it waits and is told again; asked otherwise, it is worked out as any other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from spillway.clock import utc_now
+from spillway.contracts import Contracts
+from spillway.contracts.workload import Workload
+from spillway.engine import Engine, InProcess
+from spillway.engine.statements import SqlView, TookTooLong
+from spillway.errors import ConcurrentRun, Refused, SpillwayError, so_many
+from spillway.job import side_by_side
+from spillway.ledger import LedgerRow
+from spillway.levers.protocol import Room, Say
+from spillway.levers.windows import (
+    DONE,
+    PORTION,
+    AskingDecision,
+    InputLoss,
+    ReadColumns,
+    SqlQuestion,
+    SqlRead,
+    Window,
+    WindowDecision,
+    WindowLever,
+    WindowPlan,
+    WindowWork,
+)
+from spillway.registry import lever
+from spillway.store.batches import write_ledger
+from spillway.store.drafts import Draft
+from spillway.store.schemas import spark_type
+from spillway.store.tables import Piece, Table, Tables
+from spillway.streams.facts import needed_facts
+from spillway.streams.faults import Faults
+from spillway.streams.reading import readable
+from spillway.workloads.inputs import WindowRows, held_inputs, planned_inputs, stretches_of
+from spillway.workloads.losses import held_losses, window_offers
+from spillway.workloads.windows import (
+    claim_windows,
+    columns_of_answer,
+    find_windows,
+    pinned_windows,
+    save_windows,
+)
+
+MOST_TOLD = 3
+"""Windows of a query that are told one by one where they fail."""
+MOST_TOO_LONG = 3
+"""Windows of a query that a run waits for in vain: as many as are asked at a time."""
+_Work = TypeVar("_Work")
+
+
+def refuse_unasked(decision: AskingDecision, window: Window, questions: Sequence[SqlQuestion]) -> None:
+    """Refuse to call a window empty that failed on its rows, and of which nothing is asked now."""
+    if window.failed is not None and window.failed_by == decision.asks and not questions:
+        raise _Waits(window.failed, "no room is left in its slice")
+
+
+class _Waits(SpillwayError):
+    """A window that failed before is asked nothing now; `problem` is what it failed by."""
+
+    def __init__(self, problem: str, why: str) -> None:
+        super().__init__(
+            f"{problem}; it waits, not asked again, as {why}: correct the query, and it is worked out as any other"
+        )
+        self.problem = problem
+
+
+class Patience:
+    """Which windows of a query are still asked in a run once some take too long.
+
+    Each may take its `most_seconds`, and all other queries and joins wait: behind one without end for every window of
+    it, in every run. So a run waits for a few at most; and for one of those that took too long in a run before.
+    """
+
+    def __init__(self, asks: str, windows: Sequence[Window]) -> None:
+        slow = [
+            window.window
+            for window in windows
+            if window.failed_by == asks and (window.failed or "").endswith(TookTooLong.REMEDY)
+        ]
+        self._later = frozenset(slow[1:])
+        self._late: list[int] = []
+
+    def ask(self, window: Window, work: Callable[[], _Work]) -> _Work:
+        """Do the work on a window, or refuse to begin it."""
+        if window.window in self._later:
+            raise _Waits(str(window.failed), "another of its query did before it")
+        if len(self._late) >= MOST_TOO_LONG:
+            raise SpillwayError(
+                f"not asked, as {len(self._late)} windows of its query took too long in this run; raise most_seconds, "
+                "or ask for less"
+            )
+        try:
+            return work()
+        except TookTooLong:
+            self._late.append(window.window)
+            raise
+
+
+def mark_failed(
+    tables: Tables, windows: Sequence[Window], failed: Mapping[int, Exception], asks: str
+) -> None:
+    """Keep what windows failed by, and what was asked; before anything of their room is published to others."""
+    changed = []
+    for window in windows:
+        problem = failed.get(window.window)
+        if problem is None:
+            continue
+        said = problem.problem if isinstance(problem, _Waits) else str(problem)
+        if (window.failed, window.failed_by) != (said, asks):
+            changed.append(window.becomes(utc_now(), failed=said, failed_by=asks))
+    if changed:
+        save_windows(tables, changed)
+
+
+def tell_failed(
+    faults: Faults, subject: str, windows: Sequence[Window], failed: Mapping[int, Exception]
+) -> None:
+    """Tell of windows that failed: of all in one sentence where they failed alike, else of a few by their time."""
+    problems = [(window, failed[window.window]) for window in windows if window.window in failed]
+    alike = {str(problem) for _, problem in problems}
+    if len(alike) == 1 and len(problems) == len(windows):
+        faults.note(subject, "work out", problems[0][1])
+        return
+    for window, problem in problems[:MOST_TOLD]:
+        told = f"{subject}, window of {window.from_time:%Y-%m-%d %H:%M}: {problem}"
+        faults.note(subject, "work out", SpillwayError(told))
+    if len(problems) > MOST_TOLD:
+        told = f"{subject}: {len(problems) - MOST_TOLD} windows more could not be worked out"
+        faults.note(subject, "work out", SpillwayError(told))
+
+
+@dataclass(frozen=True)
+class PortionCut:
+    """The rows of one portion; travels to the task that reads them."""
+
+    rows: WindowRows
+    place: int
+    schema: pa.Schema
+
+    def __call__(self) -> pa.Table:
+        found = self.rows([name for name in self.schema.names if name != PORTION])
+        if PORTION in self.schema.names:
+            found = found.append_column(PORTION, pa.repeat(pa.scalar(self.place, pa.int64()), found.num_rows))
+        return found.cast(self.schema)
+
+
+def asked_of(
+    engine: Engine,
+    decision: AskingDecision,
+    window: Window,
+    inputs: Mapping[str, WindowRows],
+    counts: dict[str, int],
+    this_run: Callable[[], Mapping[int, Mapping[str, int]]],
+) -> pa.Table | None:
+    """A window's results; `this_run`: what was counted of the windows before it, once they are answered."""
+    began = time.perf_counter()
+    inexact = {name: rows.inexact for name, rows in inputs.items()}
+    questions = decision.questions(window, inexact)
+    refuse_unasked(decision, window, questions)
+    answers = [_answer(engine, question, inputs) for question in questions]
+    counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
+    return decision.answered(window, answers, counts, inexact, this_run)
+
+
+def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
+    views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
+    return engine.ask(views, question.steps, question.most_rows, question.most_seconds)
+
+
+def _view(read: SqlRead, rows: WindowRows) -> SqlView:
+    columns = [pa.field(name, rows.field(name).type) for name in read.columns]
+    schema = pa.schema([*columns, *([pa.field(PORTION, pa.int64())] if read.tagged else [])])
+    cuts = [PortionCut(rows.only(portion), place, schema) for place, portion in enumerate(read.portions)]
+    return SqlView(schema, cuts)
+
+
+@dataclass(frozen=True)
+class _AnswerRows:
+    """Rows that are here."""
+
+    rows: Mapping[int, pa.Table]
+
+    def __call__(self, window: Window, counts: dict[str, int]) -> Iterator[pa.Table]:
+        found = self.rows.get(window.window)
+        if found is not None:
+            yield found.append_column("window", pa.array([window.window] * found.num_rows, pa.int64()))
+
+
+def answered(
+    engine: Engine,
+    table: Table,
+    decision: AskingDecision,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Mapping[str, WindowRows]],
+) -> tuple[Table, Draft, dict[int, SpillwayError]]:
+    """The table with the columns of the answers, the draft of all windows that have one, and what others failed by."""
+    counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
+    ended = [threading.Event() for _ in windows]
+    good: dict[int, dict[str, int]] = {}
+    patience = Patience(decision.asks, windows)
+
+    def ask(place: int) -> pa.Table | SpillwayError | None:
+        window = windows[place]
+
+        def this_run() -> Mapping[int, Mapping[str, int]]:
+            for before in ended[:place]:  # begun in their order, so that nobody waits for who waits for him
+                before.wait()
+            return good
+
+        mine = counts[window.window]
+        try:
+            found = patience.ask(
+                window,
+                lambda: asked_of(engine, decision, window, inputs[window.window], mine, this_run),
+            )
+            good[window.window] = mine
+            return found
+        except SpillwayError as problem:
+            return problem  # of its rows: other windows have others
+        finally:
+            ended[place].set()
+
+    # most of a small question is waiting for whoever answers it
+    tried = list(zip(windows, side_by_side(ask, range(len(windows))), strict=True))
+    failed = {window.window: made for window, made in tried if isinstance(made, SpillwayError)}
+    answers = [(window, made) for window, made in tried if not isinstance(made, SpillwayError)]
+    windows = [window for window, _ in answers]
+    known = {name.lower(): name for name in (*table.types(), *table.contract.names)}
+    found = {
+        window.window: rows.rename_columns(
+            [known.setdefault(name.lower(), name) for name in rows.column_names]
+        )
+        for window, rows in answers
+        if rows is not None and rows.num_rows
+    }
+    added: dict[str, str] = {}
+    for rows in found.values():
+        added |= {
+            one.name: spark_type(one.type) for one in rows.schema if one.name not in table.contract.names
+        }
+    table = table.with_attributes((), [(name, kind, "see its query") for name, kind in added.items()])
+    pieces = [Piece({"batch_date": str(window.day)}, window.window, window) for window in windows]
+    draft = table.draft(InProcess(), pieces, _AnswerRows(found))
+    return table, Draft(draft.table, draft.parts, counts), failed
+
+
+Inputs = Mapping[str, ReadColumns]
+
+
+def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
+    """The joins and queries with these names, or all there are."""
+    known = {**contracts.joins, **contracts.queries}
+    for name in names or ():
+        if name not in known:
+            raise Refused("workload", "have a contract", name, "see schemas/joins and schemas/queries")
+    return list(known.values()) if names is None else [known[name] for name in dict.fromkeys(names)]
+
+
+def results_tables(contracts: Contracts) -> dict[str, str]:
+    """By join and query, the table that its results go to."""
+    found: dict[str, str] = {}
+    for one in chosen_workloads(contracts):
+        if len(one.lever_names) == 1:
+            worked: WindowLever = lever(one.lever_names[0])
+            found[one.subject] = worked.results_table
+    return found
+
+
+def waits(tables: Tables, contracts: Contracts, contract: Workload) -> bool:
+    """Whether it has a window that is closed and not worked out."""
+    return find_windows(tables, contracts, contract).finds_work
+
+
+def run_workloads(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    names: Sequence[str] | None = None,
+    say: Say = lambda _: None,
+) -> list[Window]:
+    """Work out every closed window of the joins and queries (all, or those named); returns the ones done."""
+    tables, faults = tables.now(), Faults(say)
+    chosen = {one.subject: one for one in chosen_workloads(contracts, names)}
+    pinned = faults.each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
+    waiting = {name: found for name, found in pinned.items() if found}
+    rooms: dict[str, list[str]] = {}
+    for name in waiting:
+        rooms.setdefault(chosen[name].room or name, []).append(name)
+    done: list[Window] = []
+    for name, members in rooms.items():
+        room = Room(name, contracts, tables)
+        mine = {member: chosen[member] for member in members}
+        done += _bring_through(_Run(tables, engine, room, say), faults, mine, waiting)
+    if names is None:
+        faults.broken(contracts)
+    faults.tell()
+    return done
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a run works with."""
+
+    tables: Tables
+    engine: Engine
+    room: Room
+    say: Say
+
+
+def _bring_through(
+    run: _Run, faults: Faults, contracts: Mapping[str, Workload], waiting: Mapping[str, Sequence[Window]]
+) -> list[Window]:
+    """Plan the windows of all that share the room together, then work them out."""
+    done: list[Window] = []
+    by_lever: dict[str, list[Workload]] = {}
+    for contract in contracts.values():
+        by_lever.setdefault(contract.lever_names[0], []).append(contract)
+    for name, mine in by_lever.items():
+        found: WindowLever = lever(name)
+        if found.in_turn:
+            for contract in mine:
+                work = partial(_in_turn, run, contract, found, waiting[contract.subject])
+                done += faults.attempt(contract.subject, "work out", work) or []
+            continue
+        look = partial(_looked_at, run, contracts, found, waiting)
+        ready = faults.each("look at", [one.subject for one in mine], look)
+        made = _worked_out(run, faults, contracts, found, ready)
+        for subject, one in made.items():
+            publish = partial(_publish, run, contracts[subject], found, one)
+            done += faults.attempt(subject, "publish", publish) or []
+    return done
+
+
+def _worked_out(
+    run: _Run,
+    faults: Faults,
+    contracts: Mapping[str, Workload],
+    found: WindowLever,
+    ready: Mapping[str, WindowWork],
+) -> dict[str, _Made]:
+    """By subject, what is to be published: planned together, and again without those that fail."""
+    made: dict[str, _Made] = {}
+    while ready:
+        room = replace(run.room, failed=faults.streams)
+        plans = faults.attempt(run.room.name, "plan", partial(found.plan_windows, room, list(ready.values())))
+        for (subject, work), plan in zip(ready.items(), plans or (), strict=False):
+            before = made.pop(subject, None)
+            if before is not None and before.plan.decision == plan.decision:
+                made[subject] = before
+                continue
+            if before is not None:
+                before.discard()
+            answer = partial(_side_by_side, run, contracts[subject], found, plan, work.windows)
+            now = faults.attempt(subject, "work out", answer)
+            if now is not None:
+                made[subject] = now
+        left = {
+            subject: _without_failed(run.tables, faults, work, made.get(subject))
+            for subject, work in ready.items()
+        }
+        if plans is None or left == ready:
+            break
+        ready = {subject: work for subject, work in left.items() if work.windows}
+    return {subject: one for subject, one in made.items() if one.windows}
+
+
+def _without_failed(tables: Tables, faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
+    """What is left to work out: the windows that did not fail; those that did are marked, and told."""
+    failed = made.failed if made is not None else {}
+    if made is None or not failed:
+        return work if made is not None else replace(work, windows=())
+    decision = made.plan.decision
+    assert isinstance(decision, AskingDecision)
+    marked = partial(mark_failed, tables, work.windows, failed, decision.asks)
+    faults.attempt(work.contract.subject, "mark", marked)
+    tell_failed(faults, work.contract.subject, work.windows, failed)
+    return replace(work, windows=tuple(made.windows))
+
+
+def _looked_at(
+    run: _Run,
+    contracts: Mapping[str, Workload],
+    found: WindowLever,
+    waiting: Mapping[str, Sequence[Window]],
+    subject: str,
+) -> WindowWork:
+    """What is planned of it, once it is known that it can be worked out: what fails leaves its room to the others."""
+    contract = contracts[subject]
+    work = _work(run, contract, found, waiting[subject])
+    schemas = {
+        name: readable(run.tables, run.room.contracts.stream(name)) for name in dict.fromkeys(contract.inputs)
+    }
+    found.look_at(work, lambda question: columns_of_answer(run.engine, question, schemas))
+    return work
+
+
+def _work(
+    run: _Run,
+    contract: Workload,
+    found: WindowLever,
+    windows: Sequence[Window],
+    before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    inputs: Inputs | None = None,
+    losses: Mapping[int, Mapping[str, InputLoss]] | None = None,
+) -> WindowWork:
+    made = window_work(run.tables, run.room.contracts, contract, found, windows, before, inputs)
+    return made if losses is None else replace(made, losses=losses)
+
+
+def window_work(
+    tables: Tables,
+    contracts: Contracts,
+    contract: Workload,
+    found: WindowLever,
+    windows: Sequence[Window],
+    before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    inputs: Inputs | None = None,
+) -> WindowWork:
+    """What a lever is handed to plan some windows of a join or a query."""
+    name = found.name
+    versions = {window.models[name] for window in windows if name in window.models}
+    facts = needed_facts(tables, contract.subject, name, versions) if versions else {}
+    made = WindowWork(contract, facts, tuple(windows), before=before or {}, inputs=inputs or {})
+    if not found.portioned:
+        return made
+    offers = window_offers(tables, contracts, contract, windows, found.portion_tuples(contract))
+    columns = {
+        name: tuple(readable(tables, contracts.stream(name)).names) for name in dict.fromkeys(contract.inputs)
+    }
+    return replace(made, portions=offers.portions, losses=offers.losses, columns=columns)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The results of some windows in drafts, and what is said of them."""
+
+    plan: WindowPlan
+    table: Table
+    windows: Sequence[Window]
+    drafts: Sequence[Draft]
+    lines: Sequence[LedgerRow]
+    records: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]
+    failed: Mapping[int, SpillwayError] = field(default_factory=dict)
+    """What windows failed by that could not be worked out."""
+
+    def discard(self) -> None:
+        """Throw it away."""
+        for draft in self.drafts:
+            self.table.discard(draft)
+
+
+@dataclass(frozen=True)
+class _Results:
+    """Makes the results of one window, or of a part of it."""
+
+    decision: WindowDecision
+
+    def __call__(self, piece: tuple[Window, Any], counts: dict[str, int]) -> Iterator[pa.Table]:
+        window, inputs = piece
+        for found in self.decision.results(window, inputs, counts):
+            yield found.append_column("window", pa.array([window.window] * found.num_rows, pa.int64()))
+
+
+def _side_by_side(
+    run: _Run, contract: Workload, found: WindowLever, plan: WindowPlan, windows: Sequence[Window]
+) -> _Made:
+    """Windows that know nothing of one another, all at a time."""
+    table = run.tables.at(found.results_table, contract.subject)
+    back = found.looks_back_seconds(contract)
+    inputs: dict[int, dict[str, WindowRows]] = {}
+    for some in stretches_of(windows):
+        inputs |= planned_inputs(run.tables, run.room, contract, some, back)
+    failed: dict[int, SpillwayError] = {}
+    if isinstance(plan.decision, AskingDecision):
+        table, draft, failed = answered(run.engine, table, plan.decision, windows, inputs)
+        windows = [window for window in windows if window.window not in failed]
+    else:
+        draft = _drafted(run.engine, table, plan.decision, windows, inputs)
+    counts = {window.window: draft.counts.get(window.window, {}) for window in windows}
+    lines = [
+        line for one in windows for line in plan.account(one, draft.rows(one.window), counts[one.window])
+    ]
+    records = [plan.records(one, draft.rows(one.window), counts[one.window]) for one in windows]
+    return _Made(plan, table, windows, [draft], lines, records, failed)
+
+
+def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:
+    """Windows one after the other, each planned by what the one before it came to."""
+    table = run.tables.at(found.results_table, contract.subject)
+    back, columns = found.looks_back_seconds(contract), found.columns(contract)
+    done: list[Window] = []
+    before: dict[str, list[Mapping[str, Any]]] = {}
+    for stretch in stretches_of(windows):
+        planned = planned_inputs(run.tables, run.room, contract, stretch, back)
+        held = held_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
+        for some, inputs in held:
+            lost = held_losses(run.tables, run.room.contracts, contract, some, inputs, back)
+            drafts: list[Draft] = []
+            lines: list[LedgerRow] = []
+            records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
+            for window in some:
+                work = _work(run, contract, found, [window], before, inputs[window.window], lost)
+                (plan,) = found.plan_windows(run.room, [work])
+                draft = _drafted(run.engine, table, plan.decision, [window], inputs)
+                drafts.append(draft)
+                counts = draft.counts.get(window.window, {})
+                rows = draft.rows(window.window)
+                lines += plan.account(window, rows, counts)
+                told = plan.records(window, rows, counts)
+                for name, own in told.items():
+                    before.setdefault(name, []).extend(own)
+                records.append(told)
+            made = _Made(plan, table, some, drafts, lines, records)
+            done += _publish(run, contract, found, made, to_go=len(windows) - len(done) - len(some))
+    return done
+
+
+def _drafted(
+    engine: Engine,
+    table: Table,
+    decision: WindowDecision,
+    windows: Sequence[Window],
+    inputs: Mapping[int, Inputs],
+) -> Draft:
+    pieces = [
+        Piece({"batch_date": str(window.day)}, window.window, (window, part))
+        for window in windows
+        for part in decision.parts(window, inputs[window.window], engine)
+    ]
+    # one part alone is done here as soon as a task would have begun
+    return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
+
+
+def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_go: int = 0) -> list[Window]:
+    """A claim, results, then the lever's own rows, then the ledger, then done; each replaces its own."""
+    subject, numbers = contract.subject, [window.window for window in made.windows]
+    written_too = [run.tables.at(name) for name in (*found.record_tables, "ledger")]
+    days = sorted({window.day for window in made.windows})
+    written = [one for draft in made.drafts for one in draft.written]
+    try:
+        claim_windows(run.tables, made.windows, [made.table, *written_too])
+        made.table.publish(written, batch_date=days, window=numbers)
+    except ConcurrentRun:
+        made.discard()
+        raise
+    try:
+        for name in found.record_tables:
+            rows = [row for told in made.records for row in told.get(name, ())]
+            run.tables.at(name).replace(rows, subject=subject, window=numbers)
+        write_ledger(run.tables, subject, numbers, [found.name], made.lines)
+        now = utc_now()
+        done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
+        save_windows(run.tables, done)
+    except ConcurrentRun:
+        # the other run has no result of these windows, or its commit would have kept ours from their place
+        with suppress(SpillwayError):
+            made.table.delete(batch_date=days, window=numbers)
+        raise
+    said = f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}"
+    if to_go:
+        said += f", up to {max(one.to_time for one in done):%Y-%m-%d %H:%M:%S}; {to_go:,} to go"
+    run.say(said)
+    return done

@@ -1,0 +1,296 @@
+"""What a room of queries would have come to under other rules: windows that were worked out, again, and not kept.
+
+The load is the one that was offered: the windows that are pinned, with the batches they read. It is planned and asked
+by the very steps that a run takes, three times: by the contracts as they are, by the contracts as they would be, and
+with room for everything, which is what answers are compared with. What was reached before the first window is as the
+tables have it. Nothing is written: no result, no coverage, no window.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+
+from spillway.contracts import Contracts, plain, read_workload
+from spillway.contracts.fields import suggest
+from spillway.contracts.workload import Workload
+from spillway.engine.protocol import Engine
+from spillway.errors import UsageError
+from spillway.levers.protocol import Room
+from spillway.levers.windows import DONE, AskingDecision, Window, WindowLever
+from spillway.registry import lever
+from spillway.store.tables import Tables
+from spillway.workloads.inputs import planned_inputs, stretches_of
+from spillway.workloads.run import asked_of, window_work
+from spillway.workloads.windows import KnownWindows, gone, refuse_other_length
+
+_OURS = frozenset({"row", "sic", "coverage", "window_start", "window_end", "result_step"})
+_BOUNDS = ("__low", "__high", "__estimate", "__no_interval")
+
+
+@dataclass(frozen=True)
+class RoomChanges:
+    """Rules to be tried; None leaves what is."""
+
+    capacity: float | None = None
+    policy: str | None = None
+    weights: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class QueryOutcome:
+    """What one query came to under some rules, over all of its windows."""
+
+    coverage: float
+    lowest: float
+    error_pct: float
+    """Of an answered value, compared with the answer to everything; what is missing, or off by itself, counts 100 %."""
+    tuples: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Every query of the room as it is and as it would be."""
+
+    room: str
+    first: date
+    last: date
+    windows: int
+    offered: int
+    as_is: Mapping[str, QueryOutcome]
+    as_would_be: Mapping[str, QueryOutcome]
+    left_out: int = 0
+    """Windows that were worked out and could not be replayed, since rows of them are not there any more."""
+
+
+def what_if(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    room: str,
+    changes: RoomChanges,
+    dates: tuple[date, date] | None = None,
+) -> WhatIf:
+    """Replay the room's last day, or some dates, by other rules."""
+    replay, members, left_out = _replayed(tables, engine, contracts, room, dates)
+    changed = _all_changed(members, changes)
+    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    outcomes = [
+        {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
+        for rows in (replay.by(members), replay.by(changed))
+    ]
+    offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
+    days = [window.day for windows in replay.windows.values() for window in windows]
+    return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1], left_out)
+
+
+def crowded(
+    tables: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    room: str,
+    times: Sequence[int],
+    capacity: float | None = None,
+    dates: tuple[date, date] | None = None,
+) -> dict[int, dict[str, QueryOutcome]]:
+    """What queries would come to if so many times as many like them shared the room: each is left that part of it.
+
+    The load, and what each weighs against the others, stay as they are; what they remember of fuller times does too.
+    """
+    replay, members, _ = _replayed(tables, engine, contracts, room, dates)
+    whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
+    if whole is None:
+        raise UsageError(
+            f"`capacity` must be known to be shared by more, got none of {room}; write --capacity"
+        )
+    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    found = {}
+    for many in times:
+        fewer = RoomChanges(capacity=whole / many)
+        rows = replay.by(_all_changed(members, fewer))
+        found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
+    return found
+
+
+def _capacity(contract: Workload) -> float | None:
+    (entry,) = plain(contract)["levers"]
+    said = entry["capacity"] or {}
+    return said.get("tuples") or said.get("seconds")
+
+
+def _replayed(
+    tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
+) -> tuple[RoomReplay, dict[str, Workload], int]:
+    """The windows of a room's last day, or of some dates, its queries, and how many windows cannot be replayed."""
+    tables = tables.now()
+    members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
+    if not members:
+        rooms = sorted({one.room or name for name, one in contracts.queries.items()})
+        raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
+    known = {name: KnownWindows(tables, one) for name, one in members.items()}
+    for name, one in members.items():
+        refuse_other_length(known[name], one)
+    done = {name: list(one.with_status(DONE).values()) for name, one in known.items()}
+    days = [window.day for windows in done.values() for window in windows]
+    if not days:
+        raise UsageError(
+            f"`room` must have windows that were worked out, got none of {room}; run spillway_workloads first"
+        )
+    first, last = dates or (max(days), max(days))
+    replayed = {
+        name: sorted((w for w in windows if first <= w.day <= last), key=lambda w: w.window)
+        for name, windows in done.items()
+    }
+    if not any(replayed.values()):
+        raise UsageError(
+            f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
+            f"{max(days)}"
+        )
+    removed = gone(tables, {one for windows in replayed.values() for w in windows for one in w.inputs})
+    whole = {name: [w for w in found if not removed & set(w.inputs)] for name, found in replayed.items()}
+    left_out = sum(map(len, replayed.values())) - sum(map(len, whole.values()))
+    if not any(whole.values()):
+        raise UsageError(
+            f"`dates` must hold windows whose rows are still there, got {first}..{last}: retention has removed rows of "
+            f"all {left_out}; name later dates"
+        )
+    return RoomReplay(tables, engine, contracts, room, whole), members, left_out
+
+
+def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[str, Workload]:
+    """The contracts of a room with other rules; a capacity is in the unit, and of the slices, that any of them says."""
+    said = [plain(one)["levers"][0]["capacity"] for one in members.values()]
+    capacity = next(filter(None, said), {"tuples": None})
+    if changes.capacity is not None:
+        unit = "seconds" if capacity.get("seconds") else "tuples"
+        capacity = {**capacity, unit: changes.capacity}
+    return {name: _changed(one, changes, capacity) for name, one in members.items()}
+
+
+def _changed(
+    contract: Workload, changes: RoomChanges | None, capacity: Mapping[str, Any] | None = None
+) -> Workload:
+    """The contract with other rules; without any its room has no capacity."""
+    said = plain(contract)
+    (entry,) = said["levers"]
+    if changes is None:
+        entry["capacity"] = None
+        return read_workload(said)
+    weights = changes.weights or {}
+    if changes.capacity is not None:
+        entry["capacity"] = dict(capacity or {})
+    if changes.policy is not None:
+        entry["policy"] = changes.policy
+    if contract.name in weights:
+        entry["weight"] = weights[contract.name]
+    return read_workload(said, f"what if, {contract.name}")
+
+
+AnsweredWindows = dict[int, tuple[pa.Table | None, Mapping[str, Any]]]
+"""By window, the answer, and the row that the lever keeps of it."""
+
+
+@dataclass(frozen=True)
+class RoomReplay:
+    """Windows that are worked out again."""
+
+    tables: Tables
+    engine: Engine
+    contracts: Contracts
+    room: str
+    windows: Mapping[str, Sequence[Window]]
+
+    def by(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
+        """Plan all of them together by these contracts, then ask."""
+        contracts = replace(self.contracts, queries={**self.contracts.queries, **queries})
+        room = Room(self.room, contracts, self.tables)
+        mine = {name: queries[name] for name, windows in self.windows.items() if windows}
+        found: WindowLever = lever(next(iter(mine.values())).lever_names[0])
+        work = [
+            window_work(self.tables, contracts, one, found, self.windows[name]) for name, one in mine.items()
+        ]
+        answers: dict[str, AnsweredWindows] = {}
+        for name, plan in zip(mine, found.plan_windows(room, work), strict=True):
+            assert isinstance(plan.decision, AskingDecision)
+            answers[name] = {}
+            this_run: dict[int, dict[str, int]] = {}
+            for some in stretches_of(self.windows[name]):
+                inputs = planned_inputs(self.tables, room, mine[name], some, 0.0)
+                for window in some:
+                    counts: dict[str, int] = {}
+                    rows = asked_of(
+                        self.engine, plan.decision, window, inputs[window.window], counts, this_run.copy
+                    )
+                    this_run[window.window] = counts
+                    told = plan.records(window, 0 if rows is None else rows.num_rows, counts)
+                    answers[name][window.window] = rows, next(row for own in told.values() for row in own)
+        return answers
+
+
+def _outcome(found: AnsweredWindows, truth: AnsweredWindows) -> QueryOutcome:
+    rows = [row for _, row in found.values()]
+    sic = [row["sic"] for row in rows]
+    errors = [answer_error(found[number][0], truth[number][0]) for number in found]
+    return QueryOutcome(
+        sum(sic) / len(sic),
+        min(sic),
+        100 * sum(errors) / len(errors),
+        sum(row["tuples_kept"] for row in rows),
+        sum(row["seconds"] for row in rows),
+    )
+
+
+def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
+    """How far the values of an answer are from those of the answer to everything, on average, each at most 1.
+
+    Rows are matched by what is no number; where there is nothing else, by their place. Estimates are compared where
+    there are any: over a sifted stream they cover the rows that it dropped, also in the answer to everything.
+
+    >>> truth = pa.table({"site": ["a", "b"], "n": [10, 20]})
+    >>> answer_error(pa.table({"site": ["b"], "n": [15]}), truth)
+    0.625
+    """
+    if truth is None or not truth.num_rows:
+        return 0.0
+    names = [n for n in truth.column_names if n not in _OURS and not n.endswith(_BOUNDS)]
+    values = [n for n in names if pa.types.is_floating(truth[n].type) or pa.types.is_integer(truth[n].type)]
+    keys = [name for name in names if name not in values]
+    mine = _by_key(found, keys)
+    off: list[float] = []
+    for key, row in _by_key(truth, keys).items():
+        other = mine.get(key)
+        if not values:
+            off.append(float(other is None))
+        off += [1.0 if other is None else _relative(_best(other, name), _best(row, name)) for name in values]
+    return sum(off) / len(off)
+
+
+def _best(row: Mapping[str, Any], name: str) -> Any:
+    """What the answer says of a value: scaled up where that is honest."""
+    estimate = row.get(f"{name}__estimate")
+    return row.get(name) if estimate is None else estimate
+
+
+def _by_key(rows: pa.Table | None, keys: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for at, row in enumerate(rows.to_pylist() if rows is not None else ()):
+        key = tuple(row[name] for name in keys) if keys else (at,)
+        while key in found:
+            key = (*key, None)
+        found[key] = row
+    return found
+
+
+def _relative(value: Any, truth: Any) -> float:
+    if value is None or truth is None:
+        return float(value is not truth)
+    if value == truth or (math.isnan(value) and math.isnan(truth)):
+        return 0.0
+    off = abs(value - truth) / abs(truth) if truth else 1.0
+    return min(1.0, off) if math.isfinite(off) else 1.0

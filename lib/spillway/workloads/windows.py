@@ -1,0 +1,548 @@
+"""What came for the windows of a join or a query since somebody last looked, and which of them are closed by it.
+
+Every batch is looked at once: the windows that it has rows in are kept in `windows`, open as long as an input stream
+has transmitted nothing later, or has nothing there where all have to. So a batch that stands in any window is known,
+and no look grows with the history. What came late is told apart: a window that can still be worked out with all of its
+rows is opened again, one of whose rows retention has removed stays as it is, and says what came too late.
+
+What every run refuses of a join or a query, whatever its inputs send: seen from the contracts alone, before any run.
+
+Attributes that its input streams do not have, or of types that its lever cannot work on, streams that cannot be cut
+into windows, a list of levers that no run takes, slices that are larger than the capacity of the room. What only its
+windows can show (another length than theirs) is refused where they are looked for.
+
+Which windows of a join or a query are to be worked out, and what each of them reads.
+
+A window is closed when every input stream has transmitted something later, and it is there where an input has rows. It
+is pinned with the batches it reads before anything is worked out, so that a rerun reads what the first run read. What
+comes when a window was worked out opens it again, and those that look back at it: they are worked out anew with all of
+their rows, so that nothing that is late is lost. Where not all of its rows are there any more, because retention has
+removed them, a window that was worked out stays as it is and names what came too late; one that never was is given up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.batch import DONE as SENT
+from spillway.batch import RETIRED
+from spillway.clock import utc_now
+from spillway.contracts import Contracts
+from spillway.contracts.column_names import OWN, bounded_attribute
+from spillway.contracts.fields import join_path, suggest
+from spillway.contracts.workload import Workload
+from spillway.engine import Engine, InProcess
+from spillway.engine.statements import NeedsSpark, SqlView
+from spillway.errors import Problem, Refused, SpillwayError
+from spillway.levers.protocol import Say
+from spillway.levers.windows import (
+    DONE,
+    GONE,
+    OPEN,
+    PLANNED,
+    Input,
+    SqlQuestion,
+    Window,
+    WindowLever,
+    WindowWork,
+    micros_of,
+    step_of,
+)
+from spillway.registry import lever
+from spillway.settings import Settings
+from spillway.store.files import row_groups, rows_of_group
+from spillway.store.filters import Between
+from spillway.store.tables import Table, Tables
+from spillway.streams.facts import newest_facts
+from spillway.streams.reading import WEIGHT, readable
+from spillway.workloads.grid import WindowGrid, window_order
+from spillway.workloads.losses import dropped_cells
+
+_READ_BESIDE = {**dict(zip(OWN[:3], ("integer", "integer", "date"), strict=True)), WEIGHT: "double"}
+"""Columns that the rows of an input have beside its attributes, and their types."""
+
+
+def refuse_always(contracts: Contracts, contract: Workload) -> None:
+    """Refuse a join or a query that no run works out."""
+    for problem in _problems_of(contracts, contract):
+        raise Refused(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
+
+
+def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Problem]:
+    """Return the problems of joins and queries, file by file; streams with invalid contracts are left out.
+
+    `engine`: the engine of the run. For `spark`, a query that only Spark can answer is not a problem.
+    """
+    found: list[Problem] = []
+    for folder, workloads in (("joins", contracts.joins), ("queries", contracts.queries)):
+        for name, contract in sorted(workloads.items()):
+            if all(stream in contracts.streams for stream in contract.inputs):
+                where = f"{folder}/{name}.yaml"
+                problems = [*_problems_of(contracts, contract)] or _sql_problems(contracts, contract, engine)
+                found += [replace(one, where=where) for one in problems]
+    return found
+
+
+def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """Return the columns of the answer, given the columns of the inputs; no row is read."""
+    views = {
+        name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())
+        for name, read in question.reads.items()
+    }
+    return engine.columns(views, question.steps)
+
+
+def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list[Problem]:
+    """Return the problems of a query's statements, which are analysed over empty tables with the columns of the
+    inputs."""
+    found = lever(contract.lever_names[0])
+    assert isinstance(found, WindowLever)
+    streams = dict.fromkeys(contract.inputs)
+    with TemporaryDirectory() as nowhere:
+        lake = {"SPILLWAY_HOME": nowhere, "SPILLWAY_LAKE": f"{nowhere}/lake"}
+        tables = Tables(Settings.from_environment(lake))
+        schemas = {name: readable(tables, contracts.stream(name)) for name in streams}
+    work = WindowWork(contract, {}, (), columns={name: tuple(schemas[name].names) for name in streams})
+    try:
+        found.look_at(work, lambda question: columns_of_answer(InProcess(), question, schemas))
+    except NeedsSpark as refused:
+        return [refused.problem] if engine == "process" else []
+    except Refused as refused:
+        return [refused.problem]
+    return []
+
+
+def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
+    name, levers = contract.subject, contract.lever_names
+    if len(levers) != 1:
+        rule = "be a single lever for a join or a query, because no other lever can shed its results"
+        yield Problem(name, "levers", rule, list(levers), "keep the one that works it out")
+        return
+    found = lever(levers[0])
+    if contract.window.slide_seconds is not None and not getattr(found, "slides", False):
+        rule, remedy = "be absent, because windows of this lever do not overlap", "leave it out"
+        yield Problem(name, "window.slide_seconds", rule, contract.window.slide_seconds, remedy)
+        return
+    if not isinstance(found, WindowLever):
+        rule, remedy = "be one that works on windows", "name joins, or a lever for queries"
+        yield Problem(name, "levers", rule, levers[0], remedy)
+        return
+    try:
+        for stream in contract.inputs:
+            window_order(contracts, contract, stream)
+        read = found.columns(contract)
+    except Refused as refused:
+        yield refused.problem
+        return
+    absent = False
+    for stream, columns in read.items():
+        names = contracts.stream(stream).names
+        # a bound is there of every attribute, and is not what the contract names
+        for column in dict.fromkeys(map(bounded_attribute, columns)):
+            if column not in (*names, *_READ_BESIDE):
+                absent = True
+                yield Problem(name, column, f"be an attribute of {stream}", column, suggest(column, names))
+    if absent:
+        return
+    types = {
+        stream: {**_READ_BESIDE, **{one.name: one.type for one in contracts.stream(stream).attributes}}
+        for stream in dict.fromkeys(contract.inputs)
+    }
+    for stream, columns in found.exact_columns(contract).items():
+        of = contracts.stream(stream)
+        inexact = {
+            attribute: stage for stage in of.lever_names for attribute in lever(stage).inexact_attributes(of)
+        }
+        for column in dict.fromkeys(columns):
+            if column in inexact:
+                yield Problem(
+                    name,
+                    column,
+                    f"be exact, because {name} matches rows by it, but the lever {inexact[column]} of {stream} may "
+                    "round it, or recover it within a bound",
+                    f"{stream}.{column}",
+                    f"write role: protected or error: 0 for {column} in the contract of {stream}, or match by another",
+                )
+    for where, rule, value, remedy in found.broken_by_types(contract, types):
+        yield Problem(name, join_path("levers[0]", where), rule, value, remedy)
+    of_scope = contracts.queries if contract.subject in contracts.queries else contracts.joins
+    others = [
+        one
+        for one in of_scope.values()
+        if one is not contract and (one.room or one.subject) == (contract.room or name)
+    ]
+    for where, rule, value, remedy in found.broken_in_room(contract, others):
+        yield Problem(name, join_path("levers[0]", where), rule, value, remedy)
+
+
+_ROUNDED = timedelta(microseconds=2)
+
+
+class KnownWindows:
+    """The windows of a join or a query that have a row; only those that somebody asks for are taken out of it."""
+
+    def __init__(self, tables: Tables, contract: Workload) -> None:
+        self._rows = tables.at("windows").rows(subject=contract.subject)
+        self._numbers = np.asarray(self._rows["window"])
+
+    def numbered(self, numbers: Collection[int]) -> dict[int, Window]:
+        """Those with these numbers."""
+        return self._taken(np.isin(self._numbers, list(numbers)))
+
+    def between(self, low: int, high: int) -> dict[int, Window]:
+        """Those from one number to another, both included."""
+        return self._taken((self._numbers >= low) & (self._numbers <= high))
+
+    def with_status(self, *status: str) -> dict[int, Window]:
+        """Those that have come so far."""
+        return self._taken(np.asarray(pc.is_in(self._rows["status"], pa.array(status))))
+
+    def last(self) -> Window | None:
+        """The one with the largest number."""
+        largest = self._numbers.max() if len(self._numbers) else 0
+        return next(iter(self._taken(self._numbers == largest).values()), None)
+
+    @cached_property
+    def inputs(self) -> set[Input]:
+        """Every batch that was looked at."""
+        found: set[Input] = set()
+        for name in ("inputs", "too_late"):
+            pairs = pc.list_flatten(self._rows[name]).combine_chunks()
+            if len(pairs):
+                found |= set(
+                    zip(*(pairs.field(part).to_pylist() for part in ("stream", "batch")), strict=True)
+                )
+        return found
+
+    def _taken(self, mask: np.ndarray) -> dict[int, Window]:
+        if not mask.any():
+            return {}
+        return {row["window"]: Window.from_row(row) for row in self._rows.filter(pa.array(mask)).to_pylist()}
+
+
+@dataclass(frozen=True)
+class WindowsFound:
+    """What a look found, by window."""
+
+    known: KnownWindows
+    came: Mapping[int, set[Input]] = field(default_factory=dict)
+    """The batches with rows of it that it has not."""
+    closed: Mapping[int, set[Input]] = field(default_factory=dict)
+    """Of windows that are open or new and are closed now: all batches with rows of it."""
+    again: Mapping[int, set[Input]] = field(default_factory=dict)
+    """Of windows that were planned or worked out: what came for them, or for those that they look back at."""
+    held_by: Mapping[str, int | None] = field(default_factory=dict)
+    """By input stream that is behind the fastest one, how many windows would be closed if it had come as far; None: all
+    of them wait, for it has sent nothing."""
+
+    @property
+    def finds_work(self) -> bool:
+        return bool(self.closed or self.again or self.known.with_status(PLANNED))
+
+
+def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
+    """What its inputs have transmitted that it has not looked at, and what that makes of its windows."""
+    refuse_always(contracts, contract)
+    known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
+    refuse_other_length(known, contract)
+    open_ones = known.with_status(OPEN)
+    # a lake of before windows were kept open is looked through once more
+    seen = known.inputs if open_ones else set()
+    sent = {stream: _sent(tables, stream) for stream in dict.fromkeys(contract.inputs)}
+    if not all(sent.values()) and contract.window.waits_seconds is None:
+        silent = {stream: None for stream, batches in sent.items() if not batches}
+        return WindowsFound(known, held_by=silent if any(sent.values()) else {})
+    new = {name: [batch for batch in found if (name, batch) not in seen] for name, found in sent.items()}
+    came: dict[int, set[Input]] = {}
+    for stream, batches in new.items():
+        order = window_order(contracts, contract, stream)
+        for batch, cell in _cells_of(tables, grid, stream, order, batches):
+            for number in grid.windows_of(cell):
+                came.setdefault(number, set()).add((stream, batch))
+    touched = known.numbered(came)
+    came = {n: more for n, found in came.items() if (more := found - _own(touched.get(n)))}
+    waiting = {number: _own(window) for number, window in open_ones.items()}
+    waiting |= {
+        n: waiting.get(n, set()) | found for n, found in came.items() if n in waiting or n not in touched
+    }
+    ends = {
+        stream: max((n for n, own in waiting.items() if _has(own, stream)), default=None) for stream in new
+    }
+    # the last window of a stream starts at the last cell with rows of the stream
+    end = _end(ends.values(), contract)
+    if end is None:
+        return WindowsFound(known, came)
+    wanted = set(contract.inputs) if contract.window.rows_of == "all" else set()
+    ahead = grid.cells - 1
+    closed = {n: own for n, own in waiting.items() if n + ahead < end and {name for name, _ in own} >= wanted}
+    fastest = max(one for one in ends.values() if one is not None)
+    held = {
+        stream: sum(max(end, -math.inf if last is None else last) <= n + ahead < fastest for n in waiting)
+        for stream, last in ends.items()
+        if last is None or last < fastest
+    }
+    return WindowsFound(known, came, closed, _again(known, touched, came, windows_back(contract)), held)
+
+
+def _end(ends: Collection[int | None], contract: Workload) -> int | None:
+    """Return the first open cell: the cell of the slowest input, but at most the waiting time before that of the
+    fastest."""
+    sent = [one for one in ends if one is not None]
+    if not sent:
+        return None
+    seconds = contract.window.waits_seconds
+    if seconds is None:
+        return min(sent) if len(sent) == len(ends) else None
+    ahead = max(sent) - math.ceil(step_of(seconds) / contract.window.step)
+    return max(ahead, min(sent)) if len(sent) == len(ends) else ahead
+
+
+def _again(
+    known: KnownWindows, touched: Mapping[int, Window], came: Mapping[int, set[Input]], back: int
+) -> dict[int, set[Input]]:
+    """What came for windows that were planned before: for themselves, and for those that they look back at."""
+    found: dict[int, set[Input]] = {}
+    for number, inputs in came.items():
+        later = known.between(number + 1, number + back) if back else {}
+        for window in [*(touched[n] for n in (number,) if n in touched), *later.values()]:
+            more = inputs - set(window.inputs) - set(window.too_late)
+            if window.status != OPEN and more:
+                found.setdefault(window.window, set()).update(more)
+    return found
+
+
+def windows_back(contract: Workload) -> int:
+    """How many windows before its own a window may need rows of."""
+    (name, *_) = contract.lever_names
+    return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
+
+
+def looked_back_at(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
+    """The batches with rows of the windows before one that it looks back at."""
+    return {one for n in range(number - back, number) for one in known.get(n, ())}
+
+
+def gone(tables: Tables, inputs: Iterable[Input]) -> set[Input]:
+    """Which of these batches have no transmitted rows any more."""
+    of: dict[str, set[int]] = {}
+    for stream, batch in inputs:
+        of.setdefault(stream, set()).add(batch)
+    return {(s, batch) for s, batches in of.items() for batch in batches - _still_there(tables, s, batches)}
+
+
+def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
+    found: set[int] = set()
+    for file in tables.at("transmitted", stream).files(batch=sorted(batches)):
+        low, high = file.low("batch"), file.high("batch")
+        if low is not None and low == high:
+            found |= {low} & batches
+            continue
+        for group in row_groups(file, ["batch"]):
+            low, high = group.edges.get("batch", (None, None))
+            if low is not None and low == high:
+                found |= {low} & batches
+            else:
+                rows = rows_of_group(file, group.place, ["batch"])
+                found |= set(rows["batch"].unique().to_pylist()) & batches
+    return found
+
+
+def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
+    """Windows of another length would stand beside those that are there, with the same rows."""
+    last, grid = known.last(), WindowGrid.of(contract)
+    if last is None:
+        return
+    edges = zip(grid.span(last.window), (last.from_time, last.to_time), strict=True)
+    if all(abs(is_now - was) <= _ROUNDED for is_now, was in edges):
+        return
+    was = (last.to_time - last.from_time).total_seconds()
+    field, value, now = "seconds", contract.window.seconds, was
+    rule = "stay the length of the windows that were computed"
+    if abs(was - contract.window.seconds) <= _ROUNDED.total_seconds():
+        rule = "stay the step of the windows that were computed"
+        field, value = "slide_seconds", contract.window.slide_seconds or contract.window.seconds
+        now = micros_of(last.from_time) / last.window / 1e6 if last.window else was
+    raise Refused(
+        f"window.{field}",
+        f"{rule}, {now:g}, because their results are stored already",
+        value,
+        f"write {now:g} again, or give the query or join a new name, which starts with no results",
+        where=contract.subject,
+    )
+
+
+def refused_by_windows(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
+    """Why no window of it can be looked for, whatever its inputs send; None: they can."""
+    try:
+        refuse_always(contracts, contract)
+        refuse_other_length(KnownWindows(tables, contract), contract)
+    except SpillwayError as problem:
+        return str(problem)
+    return None
+
+
+def _own(window: Window | None) -> set[Input]:
+    return set() if window is None else set(window.inputs) - set(window.looked_back)
+
+
+def _has(inputs: Iterable[Input], stream: str) -> bool:
+    return any(name == stream for name, _ in inputs)
+
+
+def _sent(tables: Tables, stream: str) -> list[int]:
+    """The batches that the stream has sent rows of."""
+    where: dict[str, Any] = {"stream": stream, "status": [SENT, RETIRED], "rows": Between(1)}
+    return sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
+
+
+def _cells_of(
+    tables: Tables, grid: WindowGrid, stream: str, order: str, batches: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Return pairs of a batch and a cell in which it has rows, or had rows before a lever dropped all of them.
+
+    A file is opened at most once.
+    """
+    if batches:
+        for file in tables.at("transmitted", stream).files(batch=batches):
+            yield from grid.of_batches(file, order, set(batches))
+        yield from dropped_cells(tables, grid, stream, batches)
+
+
+def pinned_windows(
+    tables: Tables, contracts: Contracts, contract: Workload, say: Say = lambda _: None
+) -> list[Window]:
+    """The windows that are closed and not worked out, in their order; new ones are pinned here."""
+    found = find_windows(tables, contracts, contract)
+    pins = _Pins(tables, contracts, contract, found, utc_now())
+    changed = {window.window: window for window in [*pins.opened(), *pins.closed(), *pins.opened_again()]}
+    if changed:
+        save_windows(tables, list(changed.values()))
+    for window in changed.values():
+        _tell(window, found, say)
+    waiting = found.known.with_status(PLANNED) | changed
+    planned = (one for one in waiting.values() if one.status == PLANNED)
+    return sorted(planned, key=lambda one: one.window)
+
+
+def save_windows(tables: Tables, windows: Sequence[Window]) -> None:
+    """Write the rows of windows of one subject, replacing what they were."""
+    replace = partial(tables.at("windows").replace, subject=windows[0].subject)
+    replace([window.row() for window in windows], window=[window.window for window in windows])
+
+
+def claim_windows(tables: Tables, windows: Sequence[Window], written: Iterable[Table]) -> None:
+    """Before anything is published of these windows: refused where another run has pinned or claimed them since.
+
+    `written`: the tables that are published to, opened by being named here. Of two runs one claims last, and it has
+    read the windows as they stand: whoever claimed before had opened these tables before the last one wrote to them,
+    so that either finds the other's commit, and cannot turn the windows done. So an older answer never stays in the
+    place of a newer one: what is refused stays planned.
+    """
+    assert all(table.version >= -1 for table in written)
+    now = utc_now()
+    save_windows(tables, [window.becomes(now) for window in windows])
+
+
+class _Pins:
+    """The rows that a look makes of windows."""
+
+    def __init__(
+        self, tables: Tables, contracts: Contracts, contract: Workload, found: WindowsFound, now: datetime
+    ) -> None:
+        self._tables, self._contracts, self._contract = tables, contracts, contract
+        self._found, self._now = found, now
+        self._touched = found.known.numbered(found.came)
+
+    def opened(self) -> Iterable[Window]:
+        """Windows that have begun, with the batches that have rows of them so far."""
+        for number, inputs in self._found.came.items():
+            window = self._touched.get(number) or self._begun(number)
+            if window.status == OPEN and number not in self._found.closed:
+                yield window.becomes(self._now, inputs=_merged(window.inputs, inputs))
+
+    def closed(self) -> Iterable[Window]:
+        """Windows that have ended: pinned with what they read and are worked out by."""
+        closed, back = self._found.closed, windows_back(self._contract)
+        if not closed:
+            return
+        low, high = min(closed), max(closed)
+        own = {n: set(one.inputs) - set(one.looked_back) for n, one in self._before(low, high, back).items()}
+        for number, inputs in self._found.came.items():
+            own[number] = own.get(number, set()) | inputs
+        known = self._found.known.numbered(closed)
+        versions = {
+            name: facts.version
+            for name in self._contract.lever_names
+            if (facts := newest_facts(self._tables, self._contract.subject, name)) is not None
+        }
+        looks = {number: looked_back_at(own, number, back) - inputs for number, inputs in closed.items()}
+        lost = gone(self._tables, {one for number in closed for one in closed[number] | looks[number]})
+        for number, inputs in sorted(closed.items()):
+            reads = inputs | looks[number]
+            yield (known.get(number) or self._begun(number)).becomes(
+                self._now,
+                created_at=self._now,
+                status=GONE if reads & lost else PLANNED,
+                inputs=_merged(reads),
+                looked_back=_merged(looks[number]),
+                levers=self._contract.lever_names,
+                models=versions,
+            )
+
+    def opened_again(self) -> Iterable[Window]:
+        """Windows that something came late for."""
+        again = self._found.again
+        known = self._found.known.numbered(again)
+        lost = gone(self._tables, {one for number in again for one in known[number].inputs})
+        for number, inputs in sorted(again.items()):
+            window = known[number]
+            if window.status == GONE or set(window.inputs) & lost:
+                yield window.becomes(self._now, too_late=_merged(window.too_late, inputs))
+                continue
+            looked_back = inputs - self._found.came.get(number, set())
+            yield window.becomes(
+                self._now,
+                status=PLANNED,
+                inputs=_merged(window.inputs, inputs),
+                late=_merged(window.late, inputs if window.status == DONE else ()),
+                looked_back=_merged(set(window.looked_back) - (inputs - looked_back), looked_back),
+            )
+
+    def _before(self, low: int, high: int, back: int) -> dict[int, Window]:
+        return self._found.known.between(low - back, high) if back else {}
+
+    def _begun(self, number: int) -> Window:
+        scope = "join" if self._contract.subject in self._contracts.joins else "query"
+        begin, end = WindowGrid.of(self._contract).span(number)
+        now = self._now
+        return Window(scope, self._contract.subject, number, OPEN, begin, end, (), now, now)
+
+
+def _merged(*inputs: Collection[Input]) -> tuple[Input, ...]:
+    return tuple(sorted({one for some in inputs for one in some}))
+
+
+def _tell(window: Window, found: WindowsFound, say: Say) -> None:
+    """What cannot be worked out with all of its rows is said."""
+    late = found.again.get(window.window, set()) & set(window.too_late)
+    batches = ", ".join(f"batch {batch} of {stream}" for stream, batch in sorted(late))
+    if late:
+        say(
+            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) stays as it is: {batches} "
+            "came when rows that it rests on had been removed by retention"
+        )
+    elif window.status == GONE:
+        say(
+            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) is given up: rows of it "
+            "were removed by retention before it was closed"
+        )
