@@ -13,8 +13,8 @@ from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
 from spillway.pipeline.validate import validate
+from spillway.report.page import build_report
 from spillway.settings import Settings
-from spillway.show.report import build_report
 from spillway.store.tables import Tables
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, say
+from spillway.report.page import build_report
 from spillway.settings import Settings
-from spillway.show.report import build_report
 from spillway.store.tables import Tables
 from spillway.workloads.run import run_workloads
 

@@ -23,8 +23,8 @@ from spillway.engine import InProcess
 from spillway.intake.take_in import take_in
 from spillway.ledger import LedgerRow
 from spillway.registry import registered
+from spillway.report.text import bytes_said
 from spillway.settings import Settings
-from spillway.show.words import bytes_said
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import write_bytes
 from spillway.store.tables import Tables

@@ -17,7 +17,7 @@ from spillway.engine import InProcess
 from spillway.errors import Refused
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import parse_predicate
-from spillway.show.trades import NEAR_PCT, channel_trade, trade_pictures
+from spillway.report.trades import NEAR_PCT, channel_trade, trade_pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 

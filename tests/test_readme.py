@@ -17,10 +17,10 @@ from spillway.demo.data import write_demo
 from spillway.engine import InProcess
 from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import validate
+from spillway.report.overview import overview, overview_lines
+from spillway.report.result import MOST_LINES, result_lines, run_result
+from spillway.report.text import PAGE
 from spillway.settings import Settings
-from spillway.show.lines import PAGE
-from spillway.show.overview import overview, overview_lines
-from spillway.show.result import MOST_LINES, result_lines, run_result
 from spillway.store.tables import Tables
 from spillway.streams.train import train_streams
 

@@ -130,7 +130,7 @@ def test_a_run_ends_with_its_result(
     def breaks(*_: Any) -> Any:
         raise SpillwayError("`ledger` must be readable, got a stranger's; mend it")
 
-    monkeypatch.setattr("spillway.show.result.stream_overviews", breaks)
+    monkeypatch.setattr("spillway.report.result.stream_overviews", breaks)
     assert main(["run", "--stream", "sites"]) == 0, "what was done is done"
     assert "the result cannot be shown: `ledger` must be readable" in capsys.readouterr().out
 

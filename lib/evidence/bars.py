@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from spillway.show.report.svg import WIDTH, Scale, ticks
+from spillway.report.page.svg import WIDTH, Scale, ticks
 
 STEP, LEFT, RIGHT, BOTTOM = 26, 230, 60, 40
 

@@ -124,7 +124,7 @@ class Book:
 
     def page(self, figures: dict[str, float]) -> str:
         """The whole page as text; fetches nothing."""
-        style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8") + _STYLE
+        style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8") + _STYLE
         names = "".join(f'<a href="#s{i}">{escape(s.title)}</a>' for i, s in enumerate(self.sections))
         body = [
             "<h1>Evidence</h1>",
@@ -198,7 +198,7 @@ def _markup(part: Table | Figure | str) -> str:
 
 def _write_figure(folder: Path, figure: Figure) -> None:
     start, end = figure.markup.find("<svg"), figure.markup.rfind("</svg>")
-    style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8")
     drawn = figure.markup[start : end + len("</svg>")].replace(
         "<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1
     )

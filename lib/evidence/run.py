@@ -24,8 +24,8 @@ from evidence.queries import query_figures
 from evidence.seams import seam_figures
 from evidence.sifters.figures import sifter_figures
 from evidence.sketches.figures import sketch_figures
+from spillway.report.summary import machine
 from spillway.settings import Settings
-from spillway.show.summary import machine
 
 Evidence = Callable[[Book, Settings, int], Mapping[str, float]]
 DEFAULT_SEEDS = 20

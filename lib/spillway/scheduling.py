@@ -238,7 +238,7 @@ def tell_of_run(
     """Tell hooks what went wrong, and write how things stand for Prometheus; whatever happens, nothing is raised."""
     from spillway.contracts import load_usable
     from spillway.job import say
-    from spillway.show.after_run import after_run
+    from spillway.report.metrics import after_run
     from spillway.store.tables import Tables
 
     try:

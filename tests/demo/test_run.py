@@ -17,9 +17,9 @@ from spillway.demo.run import (
     sentence,
     where_to_look,
 )
+from spillway.report.result import Progress
+from spillway.report.text import PAGE
 from spillway.settings import Settings
-from spillway.show.lines import PAGE
-from spillway.show.progress import Progress
 
 OURS = ("weather", "stocks")
 

@@ -9,8 +9,8 @@ import pytest
 
 from evidence.book import Book
 from evidence.run import gather, main, write
+from spillway.report.page.svg import Line, line_chart
 from spillway.settings import Settings
-from spillway.show.report.svg import Line, line_chart
 
 
 def quiet(_: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 from tests.pipeline.streams import METERS, World, csv_lines, meters
 
 from spillway.engine import InProcess
-from spillway.show.explain import explain
-from spillway.show.status import status
+from spillway.report.explain import explain
+from spillway.report.status import status
 
 COUNT = 350
 

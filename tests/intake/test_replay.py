@@ -19,7 +19,7 @@ from tests.whole_reads import whole_reads
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
 from spillway.errors import SpillwayError
 from spillway.intake import raw
-from spillway.show.recent import read_recent
+from spillway.report.recent import read_recent
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 from spillway.streams.migrate import migrate

@@ -14,10 +14,10 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 from spillway import registry
 from spillway.engine import Engine, InProcess
 from spillway.ledger import difference, hand_overs
-from spillway.show.explain import explain
-from spillway.show.report import build_report
-from spillway.show.status import status
-from spillway.show.summary import lake_figures
+from spillway.report.explain import explain
+from spillway.report.page import build_report
+from spillway.report.status import status
+from spillway.report.summary import lake_figures
 from spillway.streams.reading import Question
 from spillway.streams.recover import look_up
 

@@ -15,7 +15,7 @@ from spillway.contracts import load_contracts
 from spillway.engine import Engine, InProcess
 from spillway.errors import Refused
 from spillway.ledger import difference
-from spillway.show.status import status
+from spillway.report.status import status
 from spillway.workloads.run import run_workloads
 
 LEFT = {**SITES, "stream": "lefts", "source": {"path": "lefts", "format": "json"}, "levers": []}

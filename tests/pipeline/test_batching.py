@@ -19,7 +19,7 @@ from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.ledger import TOTAL, difference
 from spillway.pipeline.pending import is_pending, pending_channels
 from spillway.pipeline.resend import resend
-from spillway.show.status import status
+from spillway.report.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 from spillway.streams.batching import waiting_to_be_sent

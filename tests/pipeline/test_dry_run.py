@@ -12,7 +12,7 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.engine import InProcess
 from spillway.errors import UsageError
-from spillway.show.fared import attribute_figures
+from spillway.report.overview import attribute_figures
 from spillway.streams.dry_run import arrived, dry_run
 from spillway.streams.presence import absent_values
 

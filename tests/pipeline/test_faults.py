@@ -22,8 +22,8 @@ from spillway.contracts import load_contracts, load_usable
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayError
 from spillway.levers.protocol import Room
-from spillway.show.report import build_report
-from spillway.show.status import status
+from spillway.report.page import build_report
+from spillway.report.status import status
 from spillway.streams import sketching
 from spillway.streams.capacity import parts
 from spillway.streams.faults import Faults

@@ -20,8 +20,8 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.windows import DONE, PLANNED, Window
 from spillway.pipeline.validate import validate
+from spillway.report.summary import expectation_figures
 from spillway.settings import Settings
-from spillway.show.summary import expectation_figures
 from spillway.store.tables import Tables
 from spillway.streams.retention import Kept, keep
 from spillway.workloads.checks import FAILED_FOR, _last_judged, tables_of_windows, unjudged_windows

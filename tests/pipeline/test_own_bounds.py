@@ -12,8 +12,8 @@ from tests.pipeline.streams import World, attribute, json_lines
 
 import spillway
 from spillway.engine import InProcess
-from spillway.show.explain import explain
-from spillway.show.report import build_report
+from spillway.report.explain import explain
+from spillway.report.page import build_report
 from spillway.store.tables import Tables
 
 COUNT = 400

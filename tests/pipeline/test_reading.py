@@ -20,7 +20,7 @@ import spillway
 from spillway.batch import RETIRED
 from spillway.engine import InProcess
 from spillway.errors import ContractError, Refused, SpillwayError, UsageError
-from spillway.show.explain import explain
+from spillway.report.explain import explain
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables

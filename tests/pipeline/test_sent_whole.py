@@ -16,7 +16,7 @@ from spillway.errors import Refused, SpillwayError
 from spillway.ledger import BESIDE
 from spillway.pipeline.pending import is_pending
 from spillway.pipeline.resend import resend
-from spillway.show.status import status
+from spillway.report.status import status
 from spillway.store.batches import load_batches, save_batches
 from spillway.streams import shed as shedding
 from spillway.streams.exemptions import exempt, exemption_of

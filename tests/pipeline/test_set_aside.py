@@ -18,8 +18,8 @@ from spillway.clock import utc_now
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError, is_its_own
 from spillway.intake.replay import Selection, replay
+from spillway.report.status import status
 from spillway.settings import Settings
-from spillway.show.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 from spillway.streams.shed import _none_went_through_since

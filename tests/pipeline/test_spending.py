@@ -21,8 +21,8 @@ from spillway.contracts.capacity import Quota
 from spillway.engine import InProcess
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Room
+from spillway.report.status import quotas_of
 from spillway.settings import Settings
-from spillway.show.quotas import quotas_of
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 from spillway.streams.batching import groups_to_send

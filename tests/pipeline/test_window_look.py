@@ -24,8 +24,8 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.windows import DONE, GONE, OPEN, Window
 from spillway.pipeline.validate import retire
-from spillway.show.explain import explain_workload
-from spillway.show.status import status
+from spillway.report.explain import explain_workload
+from spillway.report.status import status
 from spillway.store import files
 from spillway.store.batches import save_batches
 from spillway.streams.retention import keep

@@ -8,8 +8,8 @@ import yaml
 from tests.small_lake import small_settings
 
 from spillway.contracts import Contracts, load_contracts
+from spillway.report.metrics import after_run
 from spillway.settings import Settings
-from spillway.show.after_run import after_run
 from spillway.store.tables import Tables
 
 RED = ["river: `plan` must end; mend it"]

@@ -18,9 +18,9 @@ from spillway.batch import DONE
 from spillway.contracts import load_contracts
 from spillway.errors import ContractError
 from spillway.ledger import LedgerRow
+from spillway.report import alerts
+from spillway.report.alerts import MOST_RUNS, TRIES, address_in_environment, run_failures, tell_hooks
 from spillway.settings import Settings
-from spillway.show import alerts
-from spillway.show.alerts import MOST_RUNS, TRIES, address_in_environment, run_failures, tell_hooks
 from spillway.store.tables import Tables
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)

@@ -14,8 +14,8 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.lossless import csv_of
-from spillway.show.compared import comparison_lines, comparison_rows, keep_comparison, kept_comparison
-from spillway.show.report import build_report
+from spillway.report.page import build_report
+from spillway.report.plan import comparison_lines, comparison_rows, keep_comparison, kept_comparison
 from spillway.streams.dry_run import Comparison, Size
 
 ONE = Comparison(

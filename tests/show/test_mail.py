@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.show.test_alerts import go_wrong, lake, told
 
 from spillway.errors import Refused
-from spillway.show.addresses import NotTold, checked_address, send
+from spillway.report.alerts import NotTold, checked_address, send
 
 
 class PostOffice(socketserver.ThreadingTCPServer):

@@ -15,7 +15,7 @@ from spillway.batch import DONE, PLANNED
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.show.metrics import Metric, exposition, metrics_of, write_metrics
+from spillway.report.metrics import Metric, exposition, metrics_of, write_metrics
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt
 

@@ -13,9 +13,8 @@ from spillway.contracts import load_contracts
 from spillway.levers.knapsack import Alternative
 from spillway.levers.loss_curve import at_capacity, capacities_of, curve_of_loss, pays_next
 from spillway.levers.protocol import Offer
-from spillway.show.fared import AttributeFigures
-from spillway.show.lines import PAGE
-from spillway.show.overview import (
+from spillway.report.overview import (
+    AttributeFigures,
     ChannelOverview,
     Overview,
     StreamOverview,
@@ -25,9 +24,10 @@ from spillway.show.overview import (
     overview_lines,
     stream_lines,
 )
-from spillway.show.report import build_report
-from spillway.show.summary import StreamFigures
-from spillway.show.trades import channel_trade, trade_lines, trade_pictures, traded
+from spillway.report.page import build_report
+from spillway.report.summary import StreamFigures
+from spillway.report.text import PAGE
+from spillway.report.trades import channel_trade, trade_lines, trade_pictures, traded
 from spillway.store.tables import Tables
 from spillway.streams.trade import Trade
 

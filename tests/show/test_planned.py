@@ -14,7 +14,7 @@ from tests.pipeline.streams import METERS, SITES, World, json_lines, sites
 from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.ledger import TOTAL
-from spillway.show.lines import PAGE
+from spillway.report.text import PAGE
 
 
 @pytest.fixture

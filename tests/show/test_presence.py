@@ -11,11 +11,11 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 import spillway
 from spillway.engine import InProcess
-from spillway.show.explain import explain
-from spillway.show.metrics import exposition, metrics_of
-from spillway.show.overview import overview, proof_lines
-from spillway.show.report import build_report
-from spillway.show.status import status
+from spillway.report.explain import explain
+from spillway.report.metrics import exposition, metrics_of
+from spillway.report.overview import overview, proof_lines
+from spillway.report.page import build_report
+from spillway.report.status import status
 from spillway.store.tables import Tables
 from spillway.streams.migrate import migrate
 from spillway.streams.presence import certified_presence

@@ -8,7 +8,7 @@ from threading import Barrier
 
 from rich.console import Console
 
-from spillway.show.progress import Progress
+from spillway.report.result import Progress
 
 WORDS = 60
 STREAMS = ("east", "west", "north", "south")

@@ -20,10 +20,9 @@ from spillway.clock import utc_now
 from spillway.demo.run import where_to_look
 from spillway.engine import InProcess
 from spillway.lossless import csv_of
-from spillway.show.explain import WorkloadExplanation
-from spillway.show.lines import PAGE
-from spillway.show.overview import StreamOverview, WorkloadOverview
-from spillway.show.result import (
+from spillway.report.explain import WorkloadExplanation
+from spillway.report.overview import StreamOverview, WorkloadOverview
+from spillway.report.result import (
     GZIP,
     MOST_LINES,
     XZ,
@@ -36,7 +35,7 @@ from spillway.show.result import (
     verdict,
     workload_lines,
 )
-from spillway.show.stages import StageSum
+from spillway.report.text import PAGE, StageSum
 from spillway.store.batches import save_batches
 
 SENT = replace(

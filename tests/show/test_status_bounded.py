@@ -12,14 +12,14 @@ from tests.small_lake import batch_row, small_settings, write_table
 
 from spillway.batch import DONE, PLANNED, SET_ASIDE
 from spillway.ledger import LedgerRow
+from spillway.report import recent
+from spillway.report.explain import explain
+from spillway.report.metrics import metrics_of
+from spillway.report.overview import overview
+from spillway.report.page import build_report
+from spillway.report.status import status
+from spillway.report.summary import run_figures
 from spillway.settings import Settings
-from spillway.show import recent
-from spillway.show.explain import explain
-from spillway.show.metrics import metrics_of
-from spillway.show.overview import overview
-from spillway.show.report import build_report
-from spillway.show.status import status
-from spillway.show.summary import run_figures
 from spillway.store.tables import Table, Tables
 
 FIRST = date(2026, 1, 1)

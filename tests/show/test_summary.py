@@ -14,8 +14,8 @@ from tests.small_lake import batch_row, write_table
 
 from spillway.batch import DONE
 from spillway.ledger import LedgerRow
+from spillway.report.summary import added_up, lake_figures, run_figures, write_run
 from spillway.settings import Settings
-from spillway.show.summary import added_up, lake_figures, run_figures, write_run
 from spillway.store.tables import Tables
 
 AT = ("stream", "river", 1, date(2026, 1, 1))

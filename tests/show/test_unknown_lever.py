@@ -13,11 +13,11 @@ from tests.small_lake import batch_row
 from spillway import registry
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import asking
+from spillway.report.explain import explain
+from spillway.report.page import build_report
+from spillway.report.status import status
+from spillway.report.summary import lake_figures
 from spillway.settings import Settings
-from spillway.show.explain import explain
-from spillway.show.report import build_report
-from spillway.show.status import status
-from spillway.show.summary import lake_figures
 from spillway.store.tables import Tables
 
 ROWS = 100

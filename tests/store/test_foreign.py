@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spillway.cli.query_log import read_query_log
+from spillway.cli.contracts import read_query_log
 from spillway.errors import Refused, RefusedElsewhere
 from spillway.store.delta_log import read_foreign
 

@@ -17,7 +17,7 @@ from evidence.book import Book
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
-from spillway.show.report.svg import Line, line_chart
+from spillway.report.page.svg import Line, line_chart
 
 TARGETS_PCT = (85, 70, 55, 40, 25)
 ORDERS_DRAWN = 20

@@ -15,7 +15,7 @@ from spillway.levers.attributes.scheme import Run
 from spillway.levers.attributes.schemes import load_runs
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import OVERHEAD
-from spillway.show.summary import certificate_of
+from spillway.report.summary import certificate_of
 from spillway.store.files import column_bytes
 
 

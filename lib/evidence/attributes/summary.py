@@ -13,7 +13,7 @@ from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import key_codes
-from spillway.show.report.svg import Line, line_chart
+from spillway.report.page.svg import Line, line_chart
 
 PLOTTED = 150
 TARGET_ACCURACY_PCT = 99.0

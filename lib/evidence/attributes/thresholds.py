@@ -17,7 +17,7 @@ from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import Curve, curve, fixed_point, threshold_drift
-from spillway.show.report.svg import Line, line_chart
+from spillway.report.page.svg import Line, line_chart
 
 ACCURACIES = (90, 95, 98, 99)
 ERRORS_PCT = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6.5, 8, 10, 13, 17, 22, 30, 40, 55, 75, 100)

@@ -33,8 +33,8 @@ from evidence.book import Book
 from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.quality.fairness import Spread, spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
+from spillway.report.page import svg
 from spillway.settings import Settings
-from spillway.show.report import svg
 
 NODES, TYPES, CLUSTERS = 18, 3, 3
 CONTENDERS: Mapping[str, tuple[str, bool]] = {

@@ -27,7 +27,7 @@ from evidence.quality.load_streams import (
 )
 from spillway.contracts.workload import Workload
 from spillway.levers.windows import Window
-from spillway.show.report import svg
+from spillway.report.page import svg
 from spillway.workloads.what_if import AnsweredWindows, RoomReplay
 from spillway.workloads.windows import pinned_windows
 

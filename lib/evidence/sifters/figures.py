@@ -20,8 +20,8 @@ from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timed import best_seconds
 from spillway.levers.sifters.choose import USUAL
 from spillway.levers.sifters.schemes import partitioned
+from spillway.report.page import svg
 from spillway.settings import Settings
-from spillway.show.report import svg
 
 JUDGED_ROWS = 60_000
 FIRST_SEED = 1000

@@ -24,8 +24,8 @@ from evidence.torture.landing import torture_by_landing
 from evidence.torture.prepared import prepare_process
 from evidence.torture.races import torture_by_racing
 from evidence.torture.year import torture_by_a_year
+from spillway.report.summary import machine
 from spillway.settings import Settings
-from spillway.show.summary import machine
 
 DEFAULT_SEED = 11
 

@@ -36,9 +36,9 @@ from spillway.levers.attributes.schemes import state_before
 from spillway.pipeline.pending import is_pending
 from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import changed_batches, validate
+from spillway.report.page import build_report
+from spillway.report.status import status
 from spillway.settings import Settings
-from spillway.show.report import build_report
-from spillway.show.status import status
 from spillway.store.batches import batches_of_files, last_arrival, load_batches, next_numbers, settle_batches
 from spillway.store.blobs import write_bytes
 from spillway.store.filters import matching

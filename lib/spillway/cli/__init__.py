@@ -13,23 +13,13 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
-from spillway.cli.ask import add_ask
-from spillway.cli.contracts import add_contracts
-from spillway.cli.doctor import add_doctor
-from spillway.cli.exempt import add_exempt
-from spillway.cli.explain import add_explain
-from spillway.cli.join_advice import add_join_advice
-from spillway.cli.keep import add_keep, add_migrate
+from spillway.cli.contracts import add_contracts, add_parity
 from spillway.cli.output import say_error
-from spillway.cli.parity import add_parity
-from spillway.cli.plan import add_plan
-from spillway.cli.recover import add_recover
-from spillway.cli.replay import add_replay
-from spillway.cli.report import add_report
-from spillway.cli.resend import add_resend
-from spillway.cli.run import add_run
-from spillway.cli.status import add_status
-from spillway.cli.what_if import add_what_if
+from spillway.cli.plan import add_join_advice, add_plan, add_what_if
+from spillway.cli.read import add_ask, add_explain, add_recover
+from spillway.cli.run import add_exempt, add_replay, add_resend, add_run
+from spillway.cli.status import add_report, add_status
+from spillway.cli.upkeep import add_doctor, add_keep, add_migrate
 from spillway.errors import SpillwayError, UsageError, safely
 
 OK, WRONG, USAGE = 0, 1, 2

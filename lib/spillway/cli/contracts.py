@@ -1,16 +1,29 @@
-"""`spillway contracts check | schema | new | mine`."""
+"""`spillway contracts check | schema | new | mine`.
+
+SQL statements that people ran: files of SQL, a project of dbt, or a table (file or Delta) of how often each did.
+
+`spillway parity add FILE` and `spillway parity check FILE`: add and check parity of the lines of a file.
+"""
 
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from spillway.cli.output import command, say_json, say_line, say_table
 from spillway.cli.run import add_engine
 from spillway.errors import ContractError, UsageError, so_many
 from spillway.settings import Settings, refuse_uri
+from spillway.store.delta_log import read_foreign
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def add_contracts(commands: Any) -> None:
@@ -125,7 +138,6 @@ def new(asked: argparse.Namespace) -> int:
 def mine(asked: argparse.Namespace) -> int:
     import yaml
 
-    from spillway.cli.query_log import read_query_log
     from spillway.contracts import load_contracts
     from spillway.registry import LEVERS, lever
 
@@ -144,3 +156,187 @@ def mine(asked: argparse.Namespace) -> int:
             print(f"# {note}")
         print(yaml.safe_dump({"levers": [dict(one.entry)]}, sort_keys=False, allow_unicode=True), end="")
     return 0
+
+
+DBT = "dbt_project.yml"
+QUERY_COLUMNS = ("query", "sql", "statement", "query_text")
+RUNS_COLUMNS = ("runs", "count", "executions", "times")
+
+
+def read_query_log(path: str) -> list[tuple[str, float]]:
+    """Every statement, and how often it ran: once, where that is not told."""
+    place = Path(path)
+    if (place / "_delta_log").is_dir():
+        return _statements(path, read_foreign(path, _of_use))
+    if place.is_dir():
+        above = place.resolve()
+        project = next((one for one in (above, *above.parents) if (one / DBT).is_file()), None)
+        files = _models(above) if project == above else sorted(place.rglob("*.sql"))
+        if not files:
+            raise UsageError(
+                f"`log` must hold files of SQL, got {path!r} without one; name a folder of .sql files"
+            )
+        texts = [(file.stem, file.read_text(encoding="utf-8")) for file in files]
+        # a model is known to the others by its file's name
+        return [(text if project is None else f"CREATE VIEW {name} AS {text}", 1.0) for name, text in texts]
+    if not place.is_file():
+        raise UsageError(f"`log` must be a file or a folder, got {path!r}; name a query log")
+    if place.suffix == ".sql":
+        return [(place.read_text(encoding="utf-8"), 1.0)]
+    return _statements(path, _table(place))
+
+
+def _models(project: Path) -> list[Path]:
+    """The models of a project of dbt: what it compiled of them, and its macros, are none."""
+    try:
+        stated = yaml.safe_load((project / DBT).read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as problem:
+        raise UsageError(f"`{DBT}` must be YAML, got {project / DBT} ({problem}); mend it") from problem
+    folders = stated.get("model-paths") or stated.get("source-paths") or ["models"]
+    return sorted(file for folder in folders for file in (project / str(folder)).rglob("*.sql"))
+
+
+def _of_use(columns: Sequence[str]) -> list[str]:
+    """The columns to read; all, for the error that names them, where none holds statements."""
+    found = [name for name in columns if name.lower() in (*QUERY_COLUMNS, *RUNS_COLUMNS)]
+    return found or list(columns)
+
+
+def _statements(path: str, rows: pa.Table) -> list[tuple[str, float]]:
+    names = {name.lower(): name for name in rows.column_names}
+    text = next((names[name] for name in QUERY_COLUMNS if name in names), None)
+    if text is None:
+        raise UsageError(
+            f"`log` must have a column {' or '.join(QUERY_COLUMNS)}, got {', '.join(rows.column_names)} in {path}; "
+            "rename it"
+        )
+    runs = next((names[name] for name in RUNS_COLUMNS if name in names), None)
+    times = [1.0] * rows.num_rows if runs is None else rows[runs].to_pylist()
+    return [
+        (str(one), float(count))
+        for one, count in zip(rows[text].to_pylist(), times, strict=True)
+        if one and count
+    ]
+
+
+def _table(place: Path) -> Any:
+    import pyarrow.csv
+    import pyarrow.json
+    import pyarrow.parquet
+
+    try:
+        if place.suffix == ".parquet":
+            return pyarrow.parquet.read_table(place)
+        if place.suffix in (".json", ".jsonl"):
+            return pyarrow.json.read_json(place)
+        options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.read_csv(place, parse_options=options)
+    except (pyarrow.ArrowInvalid, OSError) as problem:
+        raise UsageError(
+            f"`log` must be CSV, JSON lines, Parquet or SQL, got {str(place)!r} ({str(problem).splitlines()[0]}); "
+            "convert it"
+        ) from problem
+
+
+_MOST_LINES_SHOWN = 20
+
+
+def add_parity(commands: Any) -> None:
+    purpose = (
+        "Append parity to the lines of a file, or check it. Intake then corrects one flipped bit in a line."
+    )
+    made = commands.add_parser("parity", help=purpose, description=purpose)
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    adds = command(
+        actions,
+        "add",
+        "Append to each line of a CSV or JSON file the parity of its bytes. The contract must state parity: secded "
+        "under source.",
+        [
+            "spillway parity add readings.csv --output sent.csv",
+            "spillway parity add readings.jsonl > sent.jsonl",
+        ],
+    )
+    adds.add_argument("file", help="a file of CSV or JSON lines, plain or compressed with gzip or zstd")
+    adds.add_argument("--output", help="where to write the lines; default: standard output")
+    adds.set_defaults(run=_add)
+    checks = command(
+        actions,
+        "check",
+        "Count the lines of a file with one flipped bit, and list the lines that cannot be corrected.",
+        ["spillway parity check sent.csv"],
+    )
+    checks.add_argument("file", help="a file that `spillway parity add` wrote")
+    checks.set_defaults(run=_check_parity)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[pa.NativeFile]:
+    import pyarrow as pa
+
+    try:
+        with pa.OSFile(name) as source:
+            yield source
+    except OSError as problem:
+        reason = str(problem).partition(". Detail")[0]
+        raise UsageError(
+            f"`file` must be a file that can be read, got {name!r}: {reason}; correct the name"
+        ) from None
+
+
+def _add(asked: argparse.Namespace) -> int:
+    from spillway.records.parity import file_with_parity
+    from spillway.records.wrapper import plain_bytes
+
+    if asked.json and asked.output is None:
+        raise UsageError(
+            "`--output` must be given with --json, got none; add --output FILE: standard output holds "
+            "the JSON"
+        )
+    lines = 0
+    with _opened(asked.file) as source:
+        parts = file_with_parity(plain_bytes(source))
+        if asked.output is None:
+            for part in parts:
+                sys.stdout.buffer.write(part)
+            return 0
+        whole = Path(asked.output)
+        if whole.exists() and whole.samefile(asked.file):
+            raise UsageError(
+                f"`--output` must not be the input file, got {asked.output!r}; write another name"
+            )
+        # written under another name and renamed, so that no reader takes in half a file
+        partial = whole.with_name(f".{whole.name}.partial")
+        try:
+            with partial.open("wb") as sink:
+                for part in parts:
+                    lines += part.count(b"\n") + (not part.endswith(b"\n"))
+                    sink.write(part)
+            partial.replace(whole)
+        finally:
+            partial.unlink(missing_ok=True)
+    if asked.json:
+        say_json({"lines": lines, "output": asked.output})
+    else:
+        say_line(f"Wrote {lines:,} lines with parity to {asked.output}.")
+    return 0
+
+
+def _check_parity(asked: argparse.Namespace) -> int:
+    from spillway.records.parity import check_file
+    from spillway.records.wrapper import plain_bytes
+
+    with _opened(asked.file) as source:
+        found = check_file(plain_bytes(source))
+    if asked.json:
+        say_json(found)
+        return 1 if found.refused else 0
+    say_line(
+        f"{found.lines:,} lines: {found.lines - found.corrected - len(found.refused):,} intact, "
+        f"{found.corrected:,} with one flipped bit that is corrected, {len(found.refused):,} that cannot be corrected"
+    )
+    if found.refused:
+        shown = ", ".join(map(str, found.refused[:_MOST_LINES_SHOWN]))
+        more = len(found.refused) - _MOST_LINES_SHOWN
+        say_line(f"cannot be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
+    return 1 if found.refused else 0

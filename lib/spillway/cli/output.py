@@ -15,7 +15,7 @@ from spillway.errors import SpillwayError, safely, so_much
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from spillway.show.stages import StageSum
+    from spillway.report.text import StageSum
 
 PLAIN_WIDTH = 160
 MOST_OF_A_LINE = 4000

@@ -1,14 +1,27 @@
-"""`spillway plan STREAM|CHANNEL`."""
+"""`spillway plan STREAM|CHANNEL`.
+
+`spillway what-if ROOM`.
+
+`spillway join-advice LEFT RIGHT --on ATTRIBUTE`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, say_json
-from spillway.errors import UsageError
+from spillway.cli.output import command, said, say_json, say_line, say_table
+from spillway.errors import ContractError, Problem, UsageError, so_many
 from spillway.settings import Settings
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from spillway.workloads.what_if import QueryOutcome, WhatIf
 
 
 def add_plan(commands: Any) -> None:
@@ -43,9 +56,8 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.batch != "latest" and not asked.batch.isdecimal():
         raise UsageError(f"`--batch` must be a number or latest, got {asked.batch!r}; see the table batches")
     from spillway.engine import InProcess
-    from spillway.show.compared import keep_comparison
-    from spillway.show.planned import plan_lines, plan_of
-    from spillway.show.progress import Progress
+    from spillway.report.plan import keep_comparison, plan_lines, plan_of
+    from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
@@ -60,3 +72,233 @@ def _run(asked: argparse.Namespace) -> int:
     for path in kept:
         print(f"Stored in {path}; the next report shows it.")
     return 0
+
+
+TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
+"""So many times as many queries as there are."""
+
+
+def add_what_if(commands: Any) -> None:
+    made = command(
+        commands,
+        "what-if",
+        "Replay what queries were offered by other rules, and compare coverage, error and cost; no table is written.",
+        [
+            "spillway what-if operations --capacity 20000",
+            "spillway what-if operations --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
+            "spillway what-if operations --weight slow_routers=2",
+            "spillway what-if operations --more",
+        ],
+    )
+    made.add_argument("room", help="a room that queries share", metavar="ROOM")
+    made.add_argument("--capacity", type=float, help="of the room a slice, in the unit of its contracts")
+    made.add_argument("--policy", help="fair, random, round_robin, priority or algorithm_1")
+    made.add_argument("--weight", action="append", default=[], help="QUERY=WEIGHT; may be repeated")
+    made.add_argument(
+        "--more",
+        action="store_true",
+        help="what more and more queries like these would make of the answers, and when they stop paying",
+    )
+    made.add_argument("--from-date", help="first date of windows (default: the last there is)")
+    made.add_argument("--to-date", help="last date of windows")
+    made.set_defaults(run=_run_what_if)
+
+
+def _run_what_if(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.engine import InProcess
+    from spillway.scheduling import read_date
+    from spillway.store.tables import Tables
+    from spillway.workloads.what_if import RoomChanges, what_if
+
+    first, last = read_date("from_date", asked.from_date), read_date("to_date", asked.to_date)
+    one, other = first or last, last or first
+    dates = (one, other) if one is not None and other is not None else None
+    settings = Settings.from_environment()
+    if asked.more:
+        return _more(asked, settings, dates)
+    changes = RoomChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
+    contracts = load_usable(settings.schemas)
+    found = what_if(Tables(settings), InProcess(), contracts, asked.room, changes, dates)
+    if asked.json:
+        say_json(found)
+    else:
+        _say(found)
+    return 0
+
+
+def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
+    """Cost a query against quality of its answers, as the room fills up (6.3 to 6.5)."""
+    from spillway.clock import utc_now
+    from spillway.contracts import load_usable
+    from spillway.engine import InProcess
+    from spillway.report.crowding import crowded_room, keep_crowded
+    from spillway.store.tables import Tables
+    from spillway.workloads.what_if import crowded
+
+    if asked.policy or asked.weight:
+        raise UsageError(
+            "`--more` must stand with no other rule than --capacity; leave --policy and --weight out"
+        )
+    contracts = load_usable(settings.schemas)
+    found = crowded(Tables(settings), InProcess(), contracts, asked.room, TIMES, asked.capacity, dates)
+    room = crowded_room(asked.room, found, utc_now().date())
+    kept = keep_crowded(settings.build, room)
+    if asked.json:
+        say_json(room)
+        return 0
+    shown = [
+        (
+            str(step.queries),
+            *(
+                said(value)
+                for value in (step.cheaper_pct, step.worse_pct, 100 * step.coverage, step.error_pct)
+            ),
+        )
+        for step in room.steps
+    ]
+    say_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
+    say_line(room.said, "bold")
+    say_line(f"kept in {kept}: the next report draws it", "dim")
+    return 0
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise UsageError(f"`--weight` must be QUERY=WEIGHT, got {text!r}; write e.g. means=2") from None
+
+
+def _say(found: WhatIf) -> None:
+    say_line(
+        f"{found.room}, {found.first} to {found.last}: {so_many(found.windows, 'window')}, "
+        f"{found.offered:,} tuples offered",
+        "bold",
+    )
+    if found.left_out:
+        say_line(f"{found.left_out} more were left out: rows of them are not held any more", "yellow")
+    rows = []
+    for name, now in found.as_is.items():
+        then = found.as_would_be[name]
+        rows += [_row(name, "as it is", now), _row("", "what if", then)]
+    heads = ["query", "rules", "coverage %", "lowest %", "error %", "tuples", "seconds"]
+    say_table("", heads, rows)
+    say_line(
+        "Error: of an answered value against the answer to everything; one that is missing counts 100 %.",
+        "dim",
+    )
+
+
+def _row(name: str, rules: str, one: QueryOutcome) -> tuple[str, ...]:
+    shown = (100 * one.coverage, 100 * one.lowest, one.error_pct, one.tuples, one.seconds)
+    return (name, rules, *(said(value) for value in shown))
+
+
+_PREDICATES = ("equality", "subset", "superset", "overlap", "inner_product")
+_A_YEAR = 365 * 86_400.0
+
+
+def add_join_advice(commands: Any) -> None:
+    made = command(
+        commands,
+        "join-advice",
+        "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss once the "
+        "join has learned where matches lie; in its first windows it misses more.",
+        [
+            "spillway join-advice weather weather --on wind_dir --lasts 172800",
+            "spillway join-advice network weather --on router --on-right origin --lasts 600",
+            "spillway join-advice flights flights --on carrier origin dest hour --predicate overlap --threshold 3",
+            "spillway join-advice weather flights --on origin --on-right dest --json",
+        ],
+    )
+    made.add_argument("left", help="a stream")
+    made.add_argument("right", help="another, or the same")
+    made.add_argument(
+        "--on", nargs="+", required=True, metavar="ATTRIBUTE",
+        help="the attribute that is joined by; of several, each value is an item of a set",
+    )  # fmt: skip
+    made.add_argument(
+        "--on-right", nargs="+", metavar="ATTRIBUTE", help="the right stream's, where it has another name"
+    )
+    made.add_argument(
+        "--lasts", type=float, default=_A_YEAR, help="seconds that rows lie apart at most (default: a year)"
+    )
+    made.add_argument("--predicate", choices=_PREDICATES, default="equality", help="what makes a pair")
+    made.add_argument("--threshold", type=float, help="least overlap or inner product")
+    made.add_argument("--separator", help="what stands between the items of a set")
+    made.add_argument("--weight", help="what stands between an item and its weight")
+    made.add_argument("--basic", type=float, help="seconds of a basic window (default: a 25th of --lasts)")
+    made.add_argument("--no-index", action="store_true", help="as if there were no inverted index")
+    made.add_argument("--rows", type=int, help="last rows of each stream to look at (default: 100,000)")
+    made.set_defaults(run=_run_join_advice)
+
+
+def _run_join_advice(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.store.tables import Tables
+    from spillway.workloads.join_advice import MOST_ROWS_READ, JoinAsked, advise
+
+    settings = Settings.from_environment()
+    contracts = load_usable(settings.schemas)
+    several = len(asked.on) > 1
+    has_sets = asked.separator is not None or (asked.predicate != "equality" and not several)
+    told: dict[str, Any] = {
+        "left": _side(asked.on, asked.lasts),
+        "right": _side(asked.on_right or asked.on, asked.lasts),
+        "predicate": asked.predicate,
+        "threshold": asked.threshold,
+        "sets": {"separator": asked.separator or " ", "weight": asked.weight} if has_sets else None,
+        "basic_window_seconds": asked.basic if asked.basic is not None else asked.lasts / 25,
+        "index": not asked.no_index,
+    }
+    join = JoinAsked(asked.left, asked.right, told)
+    rows = MOST_ROWS_READ if asked.rows is None else asked.rows
+    try:
+        found = advise(Tables(settings), contracts, join, rows)
+    except ContractError as error:
+        # one round of what was typed at a time: the others follow from it
+        raise UsageError(str(_as_typed(error.problems[0]))) from None
+    if asked.json:
+        say_json(
+            {
+                "left_rows": found.left_rows,
+                "right_rows": found.right_rows,
+                "advice": [{"about": about, **vars(one)} for about, one in found.said],
+            }
+        )
+        return 0
+    say_table(
+        f"{asked.left} and {asked.right} by {', '.join(asked.on)}: "
+        f"the last {found.left_rows:,} and {found.right_rows:,} rows",
+        ["", "#estimate", "#from", "#to", "method", "note"],
+        [(about, one.estimate, one.low, one.high, one.method, _noted(one)) for about, one in found.said],
+    )
+    return 0
+
+
+_TYPED = {
+    "left.attributes": "--on", "right.attributes": "--on-right", "left.lasts_seconds": "--lasts",
+    "right.lasts_seconds": "--lasts", "basic_window_seconds": "--basic", "threshold": "--threshold",
+    "sets.separator": "--separator", "sets.weight": "--weight",
+}  # fmt: skip
+"""By the field of a contract, the option that says the same."""
+
+
+def _as_typed(problem: Problem) -> Problem:
+    """A problem of the contract that the options make, with the option's name in the place of the field's."""
+    field = problem.field.removeprefix("levers[0].")
+    remedy = re.sub(rf"\b({'|'.join(map(re.escape, _TYPED))})\b:?", lambda it: _TYPED[it[1]], problem.remedy)
+    return replace(problem, where="", field=_TYPED.get(field, field), remedy=remedy)
+
+
+def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
+    by = {"attribute": names[0]} if len(names) == 1 else {"attributes": list(names)}
+    return {**by, "lasts_seconds": lasts}
+
+
+def _noted(one: Any) -> str:
+    """What is to be known of a number: of a sketch, the rows that it is of, and what it is not of."""
+    of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
+    return "; ".join([*filter(None, [one.note, *of, one.covers.told_missing])]) or "-"

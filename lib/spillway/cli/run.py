@@ -1,4 +1,11 @@
-"""`spillway run`."""
+"""`spillway run`.
+
+`spillway resend STREAM --from D --to D`.
+
+`spillway exempt STREAM --until T --reason R`.
+
+`spillway replay STREAM`: take in again what was refused, after its contract or its file was mended.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, say_json, say_line
+from spillway.cli.output import command, day, jsonable, say_json, say_line
 from spillway.errors import SpillwayError, UsageError
 from spillway.settings import Settings
 
@@ -65,9 +72,9 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.job import run_name
     from spillway.pipeline.run import run_through
-    from spillway.show.after_run import after_run
-    from spillway.show.progress import Progress
-    from spillway.show.report import build_report
+    from spillway.report.metrics import after_run
+    from spillway.report.page import build_report
+    from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
@@ -96,7 +103,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _say_result(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> None:
-    from spillway.show.result import result_lines, run_result
+    from spillway.report.result import result_lines, run_result
 
     try:
         lines = result_lines(run_result(tables, contracts, streams))
@@ -115,3 +122,152 @@ def _streams(asked: argparse.Namespace, contracts: Contracts) -> list[str]:
         known = ", ".join(sorted(contracts.channels))
         raise UsageError(f"`--channel` must be one of {known}, got {asked.channel!r}; see channels.yaml")
     return [contract.stream for contract in contracts.streams_of(asked.channel)]
+
+
+def add_resend(commands: Any) -> None:
+    made = command(
+        commands,
+        "resend",
+        "Send the exact tuples of some batch dates across, while raw is held; counted against the capacity.",
+        [
+            "spillway resend weather --from 2013-02-01",
+            "spillway resend weather --from 2013-02-01 --to 2013-02-28",
+        ],
+    )
+    made.add_argument("stream", help="a stream with a contract")
+    made.add_argument("--from", dest="first", type=day, required=True, help="first batch date")
+    made.add_argument("--to", dest="last", type=day, help="last batch date (default: the first)")
+    add_engine(made)
+    made.set_defaults(run=_run_resend)
+
+
+def _run_resend(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.pipeline.resend import resend
+    from spillway.report.result import Progress
+    from spillway.store.tables import Tables
+
+    settings = Settings.from_environment()
+    contracts, dates = load_usable(settings.schemas), (asked.first, asked.last or asked.first)
+    progress = Progress.here(sys.stderr if asked.json else sys.stdout)
+    with engine_of(asked) as engine:
+        done = resend(Tables(settings), engine, contracts, asked.stream, dates, progress.detail)
+    numbers = [batch.batch for batch in done]
+    if asked.json:
+        say_json(
+            {"stream": asked.stream, "batches": numbers, "tuples": sum(batch.rows or 0 for batch in done)}
+        )
+    else:
+        what = (
+            f"batch {', '.join(map(str, numbers))} sent again, whole"
+            if numbers
+            else "nothing was left to send"
+        )
+        progress.step(
+            f"{asked.stream}: {what}; spillway run, or the nightly validation, compares it with raw"
+        )
+    return 0
+
+
+def add_exempt(commands: Any) -> None:
+    made = command(
+        commands,
+        "exempt",
+        "Shed nothing of a stream from its next batch on, until a moment; counted against the capacity all the same.",
+        [
+            "spillway exempt weather --until 2026-02-01 --reason 'the audit wants every digit'",
+            "spillway exempt weather --until now --reason 'the audit is over'   # ends it",
+        ],
+    )
+    made.add_argument("stream", help="a stream with a contract")
+    made.add_argument(
+        "--until", required=True, help="ISO date or time, UTC unless it says otherwise; now: at once"
+    )
+    made.add_argument("--reason", required=True, help="why: it stands in the ledger and in spillway status")
+    made.set_defaults(run=_run_exempt)
+
+
+def _run_exempt(asked: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from spillway.clock import utc_now
+    from spillway.contracts import load_usable
+    from spillway.store.tables import Tables
+    from spillway.streams.exemptions import exempt
+
+    settings, now = Settings.from_environment(), utc_now()
+    contract = load_usable(settings.schemas).stream(asked.stream)
+    if asked.until == "now":
+        until = now
+    else:
+        try:
+            until = datetime.fromisoformat(asked.until)
+        except ValueError:
+            raise UsageError(
+                f"`--until` must be a date or time like 2026-02-01T12:00, got {asked.until!r}; correct it"
+            ) from None
+        until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
+        if until <= now:
+            raise UsageError(
+                f"`--until` must be later than now, got {asked.until!r}; to end it say --until now"
+            )
+    found = exempt(Tables(settings), contract.stream, until, asked.reason, now)
+    if asked.json:
+        say_json(found)
+    elif until == now:
+        say_line(f"{contract.stream} is exempt no more: its next batch is shed as its contract says")
+    else:
+        say_line(f"{contract.stream} is {found.sentence}. Nothing is shed of it from its next batch on.")
+    return 0
+
+
+def add_replay(commands: Any) -> None:
+    made = command(
+        commands,
+        "replay",
+        "Take refused files and rejected rows in again, and batches that were set aside; each tuple once.",
+        [
+            "spillway replay weather",
+            "spillway replay weather --file 2013-02-01/part-3.json",
+            "spillway replay weather --reason 'temp must be' --date 2013-02-01",
+        ],
+    )
+    made.add_argument("stream", help="a stream with a contract")
+    made.add_argument("--file", help="only of this landing file: its name, or how it ends")
+    made.add_argument("--reason", help="only what was refused for a reason that holds these words")
+    made.add_argument("--date", type=day, help="only of this batch date")
+    made.set_defaults(run=_run_replay)
+
+
+def _run_replay(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.engine import InProcess
+    from spillway.intake.replay import Selection, replay
+    from spillway.job import run_name
+    from spillway.store.tables import Tables
+
+    settings = Settings.from_environment()
+    contract = load_usable(settings.schemas).stream(asked.stream)
+    selection = Selection(asked.file, asked.reason, asked.date)
+    said: list[str] = []
+    tell = said.append if asked.json else say_line
+    done = replay(Tables(settings), InProcess(), contract, selection, run_name("replay"), tell)
+    found = {
+        "files": done.files,
+        "records": done.records,
+        "batches": [one.batch for one in done.batches],
+        "reopened": list(done.reopened),
+        "tuples": sum(one.rows or 0 for one in done.batches),
+        "rejected": sum(one.rejected or 0 for one in done.batches),
+    }
+    if asked.json:
+        say_json(jsonable(found))
+    elif not (done.files or done.records or done.batches or done.reopened):
+        say_line(f"{contract.stream}: nothing of what is asked for waits to be replayed")
+    else:
+        say_line(
+            f"{contract.stream}: {done.files:,} files and {done.records:,} records replayed: {found['tuples']:,} "
+            f"tuples taken in, {found['rejected']:,} refused again; spillway run (or the DAG "
+            "spillway_shed) brings them through"
+        )
+    return 0

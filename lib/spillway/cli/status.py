@@ -1,13 +1,18 @@
-"""`spillway status`."""
+"""`spillway status`.
+
+`spillway report`.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from spillway.cli.output import command, jsonable, said, say_json, say_line, say_stages, say_table
-from spillway.settings import Settings
+from spillway.errors import UsageError
+from spillway.settings import Settings, refuse_uri
 
 
 def add_status(commands: Any) -> None:
@@ -39,14 +44,14 @@ def add_status(commands: Any) -> None:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    from spillway.show.status import status
-    from spillway.show.words import rate_said
+    from spillway.report.status import status
+    from spillway.report.text import rate_said
     from spillway.store.tables import Tables
 
     tables = Tables(Settings.from_environment())
     if asked.metrics is not None:
         from spillway.clock import utc_now
-        from spillway.show.metrics import write_metrics
+        from spillway.report.metrics import write_metrics
 
         path = write_metrics(tables, utc_now(), asked.metrics or None)
         if asked.json:
@@ -103,7 +108,7 @@ def _run(asked: argparse.Namespace) -> int:
     if not found.shortages:
         say_line("Nothing falls short.", "green")
     if asked.details:
-        from spillway.show.overview import overview, overview_lines
+        from spillway.report.overview import overview, overview_lines
 
         say_line("")
         for line in overview_lines(overview(tables)):
@@ -114,3 +119,32 @@ def _run(asked: argparse.Namespace) -> int:
 def _levers(facts: Mapping[str, int | None]) -> str:
     """Each lever with the version of its facts in force."""
     return ", ".join(f"{name} {said(version)}" for name, version in facts.items()) or "none"
+
+
+def add_report(commands: Any) -> None:
+    made = command(
+        commands,
+        "report",
+        "Write the report: one HTML page with figures and plots of every stream.",
+        ["spillway report", "spillway report --output /var/www/spillway.html"],
+    )
+    made.add_argument("--output", help="where to write it (default: build/report.html)")
+    made.set_defaults(run=_run_report)
+
+
+def _run_report(asked: argparse.Namespace) -> int:
+    from spillway.report.page import build_report
+    from spillway.store.tables import Tables
+
+    if asked.output is not None:
+        refuse_uri("--output", asked.output)
+    if asked.output is not None and not Path(asked.output).absolute().parent.is_dir():
+        raise UsageError(
+            f"`--output` must be a file in a folder that exists, got {asked.output!r}; create the folder first"
+        )
+    path = build_report(Tables(Settings.from_environment()), asked.output)
+    if asked.json:
+        say_json({"report": path})
+    else:
+        say_line(f"Wrote {path}")
+    return 0

@@ -21,12 +21,11 @@ from spillway.demo.own import MARKER, other_streams
 from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
+from spillway.report.overview import overview
+from spillway.report.result import Progress, result_lines, run_result, workload_lines
+from spillway.report.summary import write_run
+from spillway.report.text import sentences
 from spillway.settings import Settings
-from spillway.show.lines import sentences
-from spillway.show.overview import overview
-from spillway.show.progress import Progress
-from spillway.show.result import result_lines, run_result, workload_lines
-from spillway.show.summary import write_run
 from spillway.store.tables import Tables
 
 DAGS = ("spillway_train", "spillway_shed", "spillway_workloads", "spillway_validate")

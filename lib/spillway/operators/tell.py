@@ -65,7 +65,7 @@ def tell_of_failure(context: Any) -> None:
 
 def address_of_hook(hook: str) -> str | None:
     """The address of a hook; None where there is none."""
-    from spillway.show.alerts import address_in_environment
+    from spillway.report.alerts import address_in_environment
 
     found = address_in_environment(hook)
     if found:

@@ -25,7 +25,7 @@ from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
 from spillway.levers.joins.lever import LEVER
-from spillway.show.status import status
+from spillway.report.status import status
 from spillway.workloads import run as workloads
 from spillway.workloads.inputs import stretches_of
 from spillway.workloads.windows import broken_workloads

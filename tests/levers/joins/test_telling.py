@@ -19,8 +19,8 @@ from spillway.levers.joins import telling
 from spillway.levers.joins.lever import LEVER
 from spillway.levers.joins.missed import Missed, missed_together
 from spillway.levers.joins.telling import missed_in, pictures_of_join, told_of_missed
-from spillway.show.explain import explain, explain_workload
-from spillway.show.report import build_report
+from spillway.report.explain import explain, explain_workload
+from spillway.report.page import build_report
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
 

@@ -31,7 +31,7 @@ from spillway.levers.quality.numbers_before import NumbersBefore
 from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _taken, _weights, beginnings
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.windows import Portion
-from spillway.show.status import status
+from spillway.report.status import status
 from spillway.store import files as store_files
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact

@@ -10,7 +10,7 @@ import pytest
 from tests.levers.quality.worlds import MEAN, ROWS, begun, coverage, query
 from tests.pipeline.streams import json_lines, sites
 
-from spillway.show.explain import explain_workload
+from spillway.report.explain import explain_workload
 from spillway.workloads import run
 from spillway.workloads.run import run_workloads
 

@@ -17,9 +17,9 @@ from spillway.clock import utc_now
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.quality import told as telling
 from spillway.levers.quality.lever import LEVER
-from spillway.show.alerts import noticed_alerts, tell_hooks
-from spillway.show.explain import explain_workload
-from spillway.show.report import build_report
+from spillway.report.alerts import noticed_alerts, tell_hooks
+from spillway.report.explain import explain_workload
+from spillway.report.page import build_report
 from spillway.workloads.what_if import RoomChanges, answer_error, crowded, what_if
 
 SMALL = {"capacity": {"tuples": 300}}

@@ -18,10 +18,10 @@ from spillway.ledger import difference
 from spillway.levers.sifters import record
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.lever import LEVER
-from spillway.show.explain import explain
-from spillway.show.overview import overview, overview_lines, proof_lines
-from spillway.show.report import build_report
-from spillway.show.trades import ROWS, trade_lines, trade_pictures, traded
+from spillway.report.explain import explain
+from spillway.report.overview import overview, overview_lines, proof_lines
+from spillway.report.page import build_report
+from spillway.report.trades import ROWS, trade_lines, trade_pictures, traded
 from spillway.store.batches import load_batches
 from spillway.streams.reading import Question
 from spillway.streams.recover import look_up, recover_batches

@@ -9,7 +9,7 @@ import yaml
 from tests.levers.sifters.logs import LOGS, SIFTERS
 from tests.pipeline.streams import write_contracts
 
-from spillway.cli.query_log import read_query_log
+from spillway.cli.contracts import read_query_log
 from spillway.contracts import read_stream
 from spillway.errors import Refused, UsageError
 from spillway.levers.sifters.dimensions import Dimension

@@ -13,8 +13,8 @@ from tests.pipeline.streams import World, json_lines
 from spillway.engine import InProcess
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
 from spillway.pipeline.run import run_through
-from spillway.show.report import build_report
-from spillway.show.status import status
+from spillway.report.page import build_report
+from spillway.report.status import status
 
 QUERIES = [
     {"name": "errors", "where": "severity = 'error'", "at_least": 1.0},

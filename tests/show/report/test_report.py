@@ -13,10 +13,9 @@ from spillway.batch import RETIRED
 from spillway.errors import Refused
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Picture
+from spillway.report.page import build_report
+from spillway.report.page.sections import gather_facts, picture_card
 from spillway.settings import Settings
-from spillway.show.report import build_report
-from spillway.show.report.drawing import picture_card
-from spillway.show.report.facts import gather_facts
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
 
@@ -78,7 +77,7 @@ def test_what_a_contract_says_cannot_break_the_page(page: str) -> None:
 
 
 def test_the_headline_says_the_figures_of_the_run_file(page: str, lake: Settings) -> None:
-    from spillway.show.summary import lake_figures
+    from spillway.report.summary import lake_figures
 
     figures = next(f for f in lake_figures(Tables(lake)) if f.stream == "fields")
     assert f"{figures.tuples}</b><span>tuples taken in, 4 refused" in page

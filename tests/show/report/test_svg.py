@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.show.report.svg import Line, bars, line_chart, region_map, ticks, timeline
+from spillway.report.page.svg import Line, bars, line_chart, region_map, ticks, timeline
 
 FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 

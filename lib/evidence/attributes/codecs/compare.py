@@ -36,7 +36,7 @@ from evidence.attributes.lab import Lab
 from evidence.book import Book
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.training.search import describe
-from spillway.show.report.svg import Line, line_chart
+from spillway.report.page.svg import Line, line_chart
 
 ERROR_PCT, MEAN_ERROR_PCT = 4.5, 1.0
 TERMS = {"equal_bound": ERROR_PCT, "equal_error": MEAN_ERROR_PCT}

@@ -29,8 +29,8 @@ import pyarrow.compute as pc
 from spillway.batch import Batch
 from spillway.ledger import TOTAL, Row, difference
 from spillway.levers.certificate import Certificate
+from spillway.report.recent import Recent, read_recent
 from spillway.settings import Settings
-from spillway.show.recent import Recent, read_recent
 from spillway.store.tables import Tables
 from spillway.streams.presence import certified_presence
 

@@ -1,24 +1,206 @@
-"""The report's sections: each turns facts into markup, and says nothing where there is nothing to say."""
+"""The report's sections: each turns facts into markup, and says nothing where there is nothing to say.
+
+What the report shows of a stream, read from the tables and told by its levers.
+
+Figures come from `spillway.report.summary`, which `build/run.json` uses too, so that the page and the file cannot
+disagree.
+
+Draws what levers show: pictures come as data, and each kind of them has one way to be drawn.
+
+    lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?}
+    timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
+    bars      {rows: [(name, [(value, style, words)])], unit?}
+    regions   {rects: [(from x, to x, from y, to y, darkness, words)], x, y, x_ticks?, y_ticks?: [(at, words)]}
+    table     {heads: [...], rows: [[...]]}; a head that starts with # stands over numbers
+
+A style is a class of the page's style sheet; a line without one gets a colour of its own, and c0 to c9 are free for
+all.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from html import escape
 from operator import add
 from typing import Any
 
+from spillway.batch import RETIRED, Batch
+from spillway.contracts import StreamContract
+from spillway.contracts.workload import Workload
+from spillway.errors import Refused
 from spillway.ledger import TOTAL, Row, difference, imbalances
 from spillway.levers.certificate import Certificate
-from spillway.show.compared import comparison_picture
-from spillway.show.report import svg
-from spillway.show.report.drawing import card, picture_card
-from spillway.show.report.facts import StreamFacts, WorkloadFacts
-from spillway.show.stages import stages_of
-from spillway.show.summary import StreamFigures, certificate_of, last_validation
-from spillway.show.words import bytes_said, cells, rate_said, share_said, table
+from spillway.levers.protocol import Picture
+from spillway.levers.windows import WindowLever
+from spillway.registry import lever
+from spillway.report.page import svg
+from spillway.report.plan import comparison_picture, kept_comparison
+from spillway.report.recent import last_windows, read_recent
+from spillway.report.summary import (
+    StreamFigures,
+    certificate_of,
+    last_stages,
+    last_validation,
+    recent_figures,
+)
+from spillway.report.text import bytes_said, cells, rate_said, share_said, stages_of, table
+from spillway.store.tables import Tables
+from spillway.streams.dry_run import Comparison
+from spillway.streams.facts import newest_facts
 from spillway.streams.presence import Presence, presence_of_row
+
+
+@dataclass(frozen=True)
+class StreamFacts:
+    """All the report says of a stream: of its last batches, and what was counted all along."""
+
+    contract: StreamContract
+    figures: StreamFigures
+    batches: tuple[Batch, ...]
+    ledger: tuple[Row, ...]
+    certificates: tuple[Row, ...]
+    pictures: tuple[Picture, ...]
+    comparison: Comparison | None = None
+    """A batch next to files of lossless compressors, if `spillway plan --compare` measured it."""
+
+    @property
+    def sent(self) -> list[Row]:
+        """The ledger's rows that say how many bytes there were, and how many went over the wire."""
+        return list(last_stages(self.ledger).values())
+
+    @property
+    def retired_bytes(self) -> int:
+        """Bytes of raw that were deleted, as what happened beside the way recorded it."""
+        gone = {batch.batch for batch in self.batches if batch.status == RETIRED}
+        beside = [row for row in self.ledger if row["ordinal"] < 0 and row["batch"] in gone]
+        return sum(row["bytes_offered"] - row["bytes_kept"] for row in beside)
+
+
+def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
+    """The facts of every stream, by name."""
+    found = []
+    for contract in sorted(streams, key=lambda item: item.stream):
+        recent = read_recent(tables, contract.stream)
+        found.append(
+            StreamFacts(
+                contract,
+                recent_figures(recent),
+                recent.batches,
+                recent.ledger,
+                recent.certificates,
+                tuple(_pictures(tables, contract)),
+                kept_comparison(tables.settings, contract.stream),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class WorkloadFacts:
+    """All the report says of a join or a query."""
+
+    name: str
+    description: str
+    ledger: tuple[Row, ...]
+    pictures: tuple[Picture, ...] = ()
+
+
+def workload_facts(tables: Tables, workloads: Mapping[str, Workload]) -> list[WorkloadFacts]:
+    """The facts of every join and query that did anything, by name."""
+    known = tables.at("ledger").rows(["subject"], scope=["join", "query"])["subject"].unique().to_pylist()
+    found = []
+    for name in sorted(known):
+        contract, ledger = workloads.get(name), last_windows(tables, name)
+        pictures = [] if contract is None else list(_workload_pictures(tables, contract))
+        said = "" if contract is None else f"{contract.description} From {', '.join(contract.inputs)}."
+        found.append(WorkloadFacts(name, said.strip(), ledger, tuple(pictures)))
+    return found
+
+
+def _workload_pictures(tables: Tables, contract: Workload) -> Iterator[Picture]:
+    for name in contract.lever_names:
+        one = lever(name)
+        if isinstance(one, WindowLever):
+            yield from one.pictures(contract, tables)
+
+
+def _pictures(tables: Tables, contract: StreamContract) -> Iterator[Picture]:
+    """What every lever of the stream shows, in the order in which they work on it."""
+    for name in contract.lever_names:
+        yield from lever(name).pictures(contract, newest_facts(tables, contract.stream, name), tables)
+
+
+COLOURS = 10
+
+
+def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
+    """A framed part of a section; empty when `body` is."""
+    if not body:
+        return ""
+    said = f"<p>{escape(note)}</p>" if note else ""
+    return f'<section class="card{" wide" if wide else ""}"><h3>{escape(title)}</h3>{body}{said}</section>'
+
+
+def picture_card(picture: Picture) -> str:
+    """The picture as a card.
+
+    >>> "<td>often</td>" in picture_card(Picture("How", "table", {"heads": ["how"], "rows": [["often"]]}))
+    True
+    """
+    if picture.kind not in KINDS:
+        raise Refused("kind", f"be one of {', '.join(KINDS)}", picture.kind, "see show.report.drawing")
+    return card(picture.title, KINDS[picture.kind](picture.data, picture.wide), picture.note, picture.wide)
+
+
+def _lines(data: Mapping[str, Any], wide: bool) -> str:
+    lines = [
+        svg.Line(
+            line["points"],
+            line.get("style", f"c{place % COLOURS}"),
+            line["name"],
+            line.get("steps", False),
+            line.get("dots", False),
+        )
+        for place, line in enumerate(data["lines"])
+    ]
+    return svg.line_chart(
+        lines,
+        x_label=data["x"],
+        y_label=data["y"],
+        from_zero=data.get("from_zero", False),
+        band=data.get("band", ()),
+        mark=data.get("mark"),
+        width=svg.WIDE if wide else svg.WIDTH,
+    )
+
+
+def _timeline(data: Mapping[str, Any], wide: bool) -> str:
+    return svg.timeline(data["rows"], x_label=data["x"], legend=data.get("legend", {}))
+
+
+def _bars(data: Mapping[str, Any], wide: bool) -> str:
+    return svg.bars(data["rows"], unit=data.get("unit", "B"))
+
+
+def _regions(data: Mapping[str, Any], wide: bool) -> str:
+    ticks = {name: data.get(name, ()) for name in ("x_ticks", "y_ticks")}
+    return svg.region_map(data["rects"], x_label=data["x"], y_label=data["y"], **ticks)
+
+
+def _table(data: Mapping[str, Any], wide: bool) -> str:
+    return table("|".join(data["heads"]), [cells(*row) for row in data["rows"]])
+
+
+KINDS: Mapping[str, Callable[[Mapping[str, Any], bool], str]] = {
+    "lines": _lines,
+    "timeline": _timeline,
+    "bars": _bars,
+    "regions": _regions,
+    "table": _table,
+}
 
 
 def headline(facts: StreamFacts) -> str:
@@ -133,11 +315,11 @@ def certificate_table(facts: StreamFacts) -> str:
     for row in facts.certificates:
         by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)
     rows = []
-    for (lever, attribute, way), own in sorted(by.items()):
+    for (name, attribute, way), own in sorted(by.items()):
         whole = reduce(add, map(certificate_of, own))
         rows.append(
             cells(
-                lever, attribute or "whole rows", way, bound_said(whole), whole.shed_values, whole.rounded_values,
+                name, attribute or "whole rows", way, bound_said(whole), whole.shed_values, whole.rounded_values,
                 whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
                 whole.violations,
                 *_shares(own),

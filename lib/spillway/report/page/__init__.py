@@ -1,5 +1,7 @@
 """Figures and the HTML report: one page, nothing fetched, read from the tables without Spark."""
 
-from spillway.show.report.build import build_report
+from __future__ import annotations
+
+from spillway.report.page.build import build_report
 
 __all__ = ["build_report"]

@@ -1,49 +1,214 @@
 """How the lake stands: last runs, batches by status, the ledger's balance, and what is falling short.
 
 Read from what the stages wrote about themselves; starts no Spark and lists the landing zone only.
+
+What `batches` says of all batches there are, told by columns: how many, how far, when; no batch is read whole.
+
+What of a stream's deliveries waits for somebody: refused files, batches set aside, rates that are not known.
+
+Quotas as `spillway status` tells them: spent so far, of how much, and when it will end at this pace.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
-from spillway.batch import PENDING, SET_ASIDE, UNTRAINED, Batch
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
-from spillway.errors import SpillwayError, so_many
-from spillway.intake.landing import landed
+from spillway.contracts.capacity import DAY_SECONDS
+from spillway.errors import SpillwayError, safely, so_many
+from spillway.intake.landing import Landing, landed
+from spillway.intake.rate import HISTORY_NOTE
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.records import is_repeated_hour
 from spillway.registry import lever
-from spillway.show.explain import repeated_hours
-from spillway.show.held import Held
-from spillway.show.landed import troubles
-from spillway.show.quotas import QuotaStatus, quotas_of
-from spillway.show.recent import Recent, last_windows, read_recent
-from spillway.show.stages import StageSum, stages_of
-from spillway.show.summary import (
-    StreamFigures,
-    grouped,
-    last_outcomes,
-    last_stages,
-    recent_figures,
-    totals,
-)
-from spillway.show.words import share_said
+from spillway.report.explain import repeated_hours
+from spillway.report.recent import Recent, last_windows, read_recent
+from spillway.report.summary import StreamFigures, grouped, last_outcomes, last_stages, recent_figures, totals
+from spillway.report.text import StageSum, bytes_said, share_said, stages_of
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 from spillway.streams.batching import WaitingBatches, waiting_to_be_sent
+from spillway.streams.capacity import last_spent, spenders, spending_of
 from spillway.streams.drafts import remedy_of
 from spillway.streams.exemptions import exempt_streams
 from spillway.streams.facts import newest_facts
 from spillway.streams.train import edge_of
 from spillway.workloads.windows import find_windows
+
+_COLUMNS = (
+    "stream", "batch", "batch_date", "status", "rows", "run_id", "created_at", "updated_at", "revision",
+    "validated_revision",
+)  # fmt: skip
+
+RunTold = tuple[str, datetime, tuple[str, ...], int, int]
+"""Its name, when it last began a batch, its streams, its batches, their tuples."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """The columns of every batch."""
+
+    columns: pa.Table
+
+    @staticmethod
+    def of(tables: Tables) -> Held:
+        return Held(tables.at("batches").rows(_COLUMNS))
+
+    def _mine(self, stream: str, *status: str) -> pa.Table:
+        found = self.columns.filter(pc.equal(self.columns["stream"], stream))
+        return found.filter(pc.is_in(found["status"], value_set=pa.array(status))) if status else found
+
+    def by_status(self, stream: str) -> dict[str, int]:
+        """How many batches there are of each status."""
+        counts = pc.value_counts(self._mine(stream)["status"]).to_pylist()
+        return {one["values"]: one["counts"] for one in counts}
+
+    def last_date(self, stream: str) -> date | None:
+        found: date | None = pc.max(self._mine(stream)["batch_date"]).as_py()
+        return found
+
+    def last_done(self, stream: str) -> datetime | None:
+        """When a batch that is done was last written."""
+        found: datetime | None = pc.max(self._mine(stream, DONE)["updated_at"]).as_py()
+        return found
+
+    def unvalidated(self, stream: str, before: int) -> int:
+        """How many shed batches below a number have changed since every expectation held for them, if it ever did."""
+        mine = self._mine(stream, DONE)
+        old = mine.filter(pc.and_(pc.less(mine["batch"], before), pc.greater(mine["rows"], 0)))
+        held = pc.fill_null(pc.equal(pc.add(old["validated_revision"], 1), old["revision"]), False)
+        return old.num_rows - int(pc.sum(held).as_py() or 0)
+
+    @property
+    def streams_with_tuples(self) -> list[str]:
+        """The streams of which not every batch is retired."""
+        left = self.columns.filter(pc.not_equal(self.columns["status"], RETIRED))
+        found: list[str] = left["stream"].unique().to_pylist()
+        return found
+
+    def last_runs(self, most: int) -> Iterator[RunTold]:
+        """The runs that took something in last, newest first."""
+        runs = self.columns.group_by("run_id").aggregate([("created_at", "max")])
+        runs = runs.sort_by([("created_at_max", "descending"), ("run_id", "descending")]).slice(0, most)
+        for run in runs.to_pylist():
+            own = self.columns.filter(pc.equal(self.columns["run_id"], run["run_id"]))
+            streams = tuple(sorted(own["stream"].unique().to_pylist()))
+            tuples = int(pc.sum(own["rows"]).as_py() or 0)
+            yield run["run_id"], run["created_at_max"], streams, own.num_rows, tuples
+
+
+NAMED = 3
+Trouble = tuple[str, str, str]
+"""Kind, sentence, remedy."""
+
+
+def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landing) -> Iterator[Trouble]:
+    """What shedding alone will not settle, each with what does."""
+    stream = contract.stream
+    if landing.refused:
+        names = [safely(one.name) for one, _ in landing.refused]
+        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        yield (
+            "refused",
+            f"{so_many(len(names), 'delivered file is', 'delivered files are')} refused "
+            f"({', '.join(names[:NAMED])}{more}): {landing.refused[-1][1].reason}",
+            "mend the file (one that was taken in before it changed: as its sentence says), or the contract and then "
+            f"spillway replay {stream}; a file that is removed is forgotten",
+        )
+    for batch in batches:
+        if batch.status == SET_ASIDE:
+            named = f"batch {batch.batch} of {batch.batch_date}"
+            yield (
+                "set_aside",
+                f"{named} failed {batch.attempts} times and is set aside: {batch.reason}",
+                f"mend what it says, then spillway replay {stream} --date {batch.batch_date}",
+            )
+    waiting = [batch for batch in batches if waits_for_a_rate(batch)]
+    if waiting:
+        tuples = sum(batch.rows or 0 for batch in waiting)
+        yield (
+            "rate",
+            f"{len(waiting):,} batches ({tuples:,} tuples) wait: one record, or one moment, tells no rate",
+            "deliver more, or write `rate: {from: declared, tuples_per_second: ...}`",
+        )
+    last = next((batch for batch in reversed(batches) if batch.rows), None)
+    if last is not None and last not in waiting and last.rate_note and HISTORY_NOTE not in last.rate_note:
+        yield "rate", f"batch {last.batch}: {last.rate_note}", "see `rate` in the contract"
+
+
+@dataclass(frozen=True)
+class QuotaStatus:
+    """A channel's quota in the period of its newest batch; the period's time is what its batches cover.
+
+    >>> print(QuotaStatus("uplink", "day", date(2026, 1, 5), date(2026, 1, 5), 1.2e9, 2e9, 43_200, 86_400).sentence)
+    uplink: 1.2 GB of 2 GB spent on 2026-01-05, in 12 of 24 hours; at this pace it ends after 20 hours
+    >>> print(QuotaStatus("uplink", "day", date(2026, 1, 5), date(2026, 1, 5), 0.8e9, 2e9, 43_200, 86_400).sentence)
+    uplink: 800 MB of 2 GB spent on 2026-01-05, in 12 of 24 hours; at this pace it lasts
+    """
+
+    channel: str
+    per: str
+    first: date
+    last: date
+    spent_bytes: float
+    quota_bytes: float
+    """What moved on from the period before included."""
+    elapsed_seconds: float
+    period_seconds: float
+    ends_after_seconds: float | None = field(init=False)
+    """When it will end at this pace; None where it lasts."""
+
+    def __post_init__(self) -> None:
+        ends: float | None = None
+        if self.spent_bytes >= self.quota_bytes:
+            ends = self.elapsed_seconds
+        elif self.spent_bytes * self.period_seconds > self.quota_bytes * self.elapsed_seconds:
+            ends = self.elapsed_seconds * self.quota_bytes / self.spent_bytes
+        object.__setattr__(self, "ends_after_seconds", ends)
+
+    @property
+    def sentence(self) -> str:
+        ends, unit = self.ends_after_seconds, "hours" if self.per == "day" else "days"
+        of = 3600 if self.per == "day" else DAY_SECONDS
+        when = f"on {self.first}" if self.first == self.last else f"from {self.first} to {self.last}"
+        so_far = (
+            f"{self.channel}: {bytes_said(self.spent_bytes)} of {bytes_said(self.quota_bytes)} spent {when}, "
+            f"in {self.elapsed_seconds / of:.3g} of {self.period_seconds / of:.3g} {unit}"
+        )
+        if self.spent_bytes >= self.quota_bytes:
+            return f"{so_far}; nothing is left"
+        return f"{so_far}; at this pace it " + (
+            "lasts" if ends is None else f"ends after {ends / of:.3g} {unit}"
+        )
+
+
+def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
+    """Every channel with a quota that anything was planned for, by name."""
+    for name, channel in sorted(contracts.channels.items()):
+        quota = channel.capacity.quota
+        streams = spenders(contracts, name) if quota is not None else ()
+        spent_on = [last for one in streams if (last := last_spent(tables, one)) is not None]
+        day = max(spent_on, default=None)
+        if quota is None or day is None:
+            continue
+        period, found = quota.period_of(day), spending_of(tables, contracts, name, [day])
+        spent = found.spent(period)
+        whole = int(quota.size_bytes) + found.carried(quota, period)
+        # a batch may cover days before its date: the period has not passed the end of that day
+        elapsed = min(found.elapsed(period, day), ((day - period.first).days + 1) * DAY_SECONDS)
+        yield QuotaStatus(name, quota.per, period.first, period.last, spent, whole, elapsed, period.seconds)
+
 
 RUNS_SHOWN = 5
 

@@ -18,9 +18,9 @@ from spillway.levers.protocol import Told
 from spillway.levers.windows import WindowLever
 from spillway.records.rejects import absent_column, is_repeated_hour, repeated_hour
 from spillway.registry import lever
-from spillway.show.recent import Recent, last_windows, read_recent
-from spillway.show.stages import StageSum, stages_of
-from spillway.show.trades import ChannelTrade, traded
+from spillway.report.recent import Recent, last_windows, read_recent
+from spillway.report.text import StageSum, stages_of
+from spillway.report.trades import ChannelTrade, traded
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt_streams
 from spillway.streams.facts import newest_facts

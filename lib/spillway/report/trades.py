@@ -9,8 +9,7 @@ from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
 from spillway.levers.loss_curve import MORE, dropping_rows_pct
 from spillway.levers.protocol import Picture
-from spillway.show.lines import sentences, table_lines
-from spillway.show.words import loss_said, rate_said
+from spillway.report.text import loss_said, rate_said, sentences, table_lines
 from spillway.store.tables import Tables
 from spillway.streams.trade import Trade, trade
 

@@ -12,14 +12,22 @@ from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, difference
 from spillway.levers.protocol import Picture
+from spillway.report.crowding import crowding_pictures
+from spillway.report.page.sections import (
+    StreamFacts,
+    WorkloadFacts,
+    byte_bars,
+    gather_facts,
+    picture_card,
+    stream_section,
+    validation_tables,
+    workload_facts,
+    workload_section,
+)
+from spillway.report.summary import last_outcomes, last_validation
+from spillway.report.text import bytes_said, how_many, share_said
+from spillway.report.trades import trade_pictures, traded
 from spillway.settings import refuse_uri
-from spillway.show.crowding import crowding_pictures
-from spillway.show.report.drawing import picture_card
-from spillway.show.report.facts import StreamFacts, WorkloadFacts, gather_facts, workload_facts
-from spillway.show.report.sections import byte_bars, stream_section, validation_tables, workload_section
-from spillway.show.summary import last_outcomes, last_validation
-from spillway.show.trades import trade_pictures, traded
-from spillway.show.words import bytes_said, how_many, share_said
 from spillway.store.tables import Tables
 
 
@@ -93,7 +101,7 @@ def page(
     subjects = [*(fact.contract.stream for fact in facts), *(one.name for one in workloads)]
     names = "".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in subjects)
     channels = '<a href="#channels">channels and rooms</a>' if trades else ""
-    style = files("spillway.show.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
         f'<p class="lead">{how_many(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '

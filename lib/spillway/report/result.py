@@ -3,23 +3,27 @@
 The first sentence says whether the data at the destination is correct. It claims nothing that was not checked. Counts
 and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the rows of `raw`,
 batch by batch.
+
+What people see while something runs: the elapsed seconds and a line.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.console import Console
 
 from spillway.contracts import Contracts, StreamContract
 from spillway.errors import so_many
 from spillway.lossless import csv_of, gzip_bytes, xz_bytes
-from spillway.show.lines import sentences, table_lines
-from spillway.show.overview import StreamOverview, WorkloadOverview, measured_loss, stream_overviews
-from spillway.show.summary import expectation_figures, last_outcomes, last_stages
-from spillway.show.words import bytes_said, loss_said, share_said
+from spillway.report.overview import StreamOverview, WorkloadOverview, measured_loss, stream_overviews
+from spillway.report.summary import expectation_figures, last_outcomes, last_stages
+from spillway.report.text import PAGE, bytes_said, loss_said, sentences, share_said, table_lines
 from spillway.store.tables import Tables
 
 MOST_LINES = 14
@@ -99,7 +103,7 @@ def rival_bytes(tables: Tables, contract: StreamContract) -> dict[str, int] | No
 
     None if `raw` does not have all of these rows.
     """
-    from spillway.show.recent import read_recent
+    from spillway.report.recent import read_recent
 
     recent = read_recent(tables, contract.stream)
     sent = last_stages(recent.ledger)
@@ -269,3 +273,36 @@ def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
         if stage.unit in ("rows", "comparisons") and stage.offered
     ]
     return sentences(f"Joins and queries, share of the work done: {'; '.join(shares)}.") if shares else []
+
+
+class Progress:
+    """Lines on a console, folded to its width."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.started = time.monotonic()
+
+    @staticmethod
+    def here(stream: TextIO) -> Progress:
+        """On a terminal as wide as that is, else as wide as a page."""
+        return Progress(Console(file=stream, width=None if stream.isatty() else PAGE))
+
+    def elapsed(self) -> float:
+        return time.monotonic() - self.started
+
+    def step(self, text: str) -> None:
+        self._line(text, "bold")
+
+    def detail(self, text: str) -> None:
+        self._line(text, "", indent=2)
+
+    def failed(self, sentence: str) -> None:
+        self._line(f"FAILED: {sentence}", "bold red")
+
+    def _line(self, text: str, style: str, indent: int = 0) -> None:
+        at = f"{self.elapsed():6.1f} s  "
+        room = max(40, self.console.width - len(at))
+        parts = [part for line in text.split("\n") for part in sentences(line, indent, room) or [""]]
+        # in one piece: streams are taken in beside one another, and each says what it does
+        whole = at + f"\n{' ' * len(at)}".join(parts)
+        self.console.print(whole, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,367 @@
+"""`spillway ask STREAM SKETCH QUESTION`; the questions are those of the kinds of sketches there are.
+
+`spillway explain STREAM ATTRIBUTE`, and `spillway explain JOIN`.
+
+`spillway recover STREAM`: shed values given back, each with its bound, without starting Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spillway.cli.output import command, day, said, say_json, say_line, say_stages, say_table
+from spillway.errors import Refused, UsageError, so_many
+from spillway.settings import Settings
+from spillway.sketches.answers import Answer
+from spillway.sketches.kinds import every_kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spillway.report.explain import LeverTells, WorkloadExplanation
+    from spillway.report.overview import StreamExplanation
+
+QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for question in kind.questions}
+"""Every question by its name, and the kind that answers it."""
+
+
+def add_ask(commands: Any) -> None:
+    made = command(
+        commands,
+        "ask",
+        "Ask a stored sketch: every answer with its interval, its method and what it covers.",
+        [
+            "spillway ask weather                       what may be asked",
+            "spillway ask weather origin frequency JFK",
+            "spillway ask weather origin frequency EWR --purpose sum",
+            "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
+            "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
+            *(f"  {name} {question.about}" for name, (_, question) in QUESTIONS.items()),
+        ],
+    )
+    made.add_argument("stream", help="a stream whose contract has `sketches`")
+    made.add_argument(
+        "sketch", nargs="?", help="what was sketched, attributes joined by +; without: what there is"
+    )
+    made.add_argument("question", nargs="?", choices=QUESTIONS, help="what to ask, see below")
+    made.add_argument("values", nargs="*", help="what the question is about; dates and times as in the data")
+    made.add_argument("--from-date", type=day, help="first batch date")
+    made.add_argument("--to-date", type=day, help="last batch date")
+    made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
+    made.add_argument(
+        "--purpose",
+        choices=("frequent", "any", "sum"),
+        help="what a frequency is used for; frequent: one key that is expected to be frequent (default); any: one "
+        "key that may be rare; sum: a sum over many keys",
+    )
+    made.set_defaults(run=_run)
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from spillway.contracts import zone_of
+    from spillway.contracts.timezone import utc_moment
+    from spillway.sketches.values import read_value
+    from spillway.store.tables import Tables
+    from spillway.streams.sketching import load_sketch
+
+    settings = Settings.from_environment()
+    tables, zone = Tables(settings), zone_of(settings.schemas, asked.stream)
+    if asked.question is None:
+        return _list(tables, asked)
+    kind, question = QUESTIONS[asked.question]
+    if asked.purpose is not None and not question.has_purpose:
+        wanted = ", ".join(name for name, (_, one) in QUESTIONS.items() if one.has_purpose)
+        raise UsageError(f"`--purpose` must be used with {wanted}, got {asked.question}; leave it out")
+    first, last = asked.from_date, asked.to_date
+    sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
+    words: Any = question.checked(asked.values, sketch.types)
+    if question.of_two:
+        stream, name, *words = words
+        other = load_sketch(tables, stream, name, kind, first, last)
+        answers = question.ask(sketch, other, words, asked.confidence)
+    else:
+        types = sketch.types if question.typed == "key" else sketch.types[:1] * len(words)
+        if question.typed:
+            moment = partial(utc_moment, zone=zone)
+            words = [read_value(word, kind, moment) for word, kind in zip(words, types, strict=True)]
+        chosen = {} if asked.purpose is None else {"purpose": asked.purpose}
+        answers = question.ask(sketch, words, asked.confidence, **chosen)
+    if asked.json:
+        say_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
+        return 0
+    covers = sketch.covers
+    missing = f" ({covers.told_missing})" if covers.missing else ""
+    say_table(
+        f"{asked.stream}, {asked.sketch}, {covers.from_date} to {covers.to_date}: "
+        f"{so_many(covers.rows, 'row')} in {so_many(covers.batches, 'batch', 'batches')}{missing}",
+        ["", "#estimate", "#from", "#to", "#confidence", "method", "note"],
+        [
+            (told, *_shown(one, zone).values(), f"{100 * one.confidence:g} %", one.method, one.note or "-")
+            for told, one in answers
+        ],
+    )
+    return 0
+
+
+def _list(tables: Any, asked: argparse.Namespace) -> int:
+    """What may be asked of a stream (or of one sketch of it)."""
+    from spillway.streams.sketching import sketched
+
+    found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
+    if not found:
+        raise UsageError(
+            f"`{asked.stream}` must have sketches to be asked, got none"
+            f"{f' named {asked.sketch}' if asked.sketch else ''}; name some under `sketches` in its contract and take "
+            "batches in"
+        )
+    rows = [
+        (one.name, one.kind, one.from_date, one.to_date, one.batches, one.rows, _questions(one.kind))
+        for one in found
+    ]
+    heads = ["sketch", "kind", "from", "to", "#batches", "#rows", "questions"]
+    if asked.json:
+        say_json([dict(zip((head.lstrip("#") for head in heads), row, strict=True)) for row in rows])
+    else:
+        say_table(f"{asked.stream}: spillway ask {asked.stream} SKETCH QUESTION [VALUE ...]", heads, rows)
+    return 0
+
+
+def _questions(kind: str) -> str:
+    return ", ".join(name for name, (of, _) in QUESTIONS.items() if of == kind)
+
+
+def _shown(answer: Answer, zone: str) -> dict[str, Any]:
+    """The three numbers of an answer as what they stand for, moments on the contract's clocks."""
+    from spillway.contracts.timezone import in_zone
+    from spillway.sketches.values import as_value
+
+    values = {name: as_value(getattr(answer, name), answer.kind) for name in ("estimate", "low", "high")}
+    return {
+        name: in_zone(value, zone).isoformat() if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
+
+
+def add_explain(commands: Any) -> None:
+    made = command(
+        commands,
+        "explain",
+        "Explain what each lever does to an attribute, a join or a query, and why: rule, numbers, bound, remedy. For "
+        "a stream: an overview of its attributes.",
+        ["spillway explain weather temp", "spillway explain weather", "spillway explain slow_routers --json"],
+    )
+    made.add_argument("stream", help="a stream with a contract, or a join or a query")
+    made.add_argument(
+        "attribute", nargs="?", help="an attribute of the stream; default: a table of all attributes"
+    )
+    made.set_defaults(run=_run_explain)
+
+
+def _run_explain(asked: argparse.Namespace) -> int:
+    from spillway.report.explain import explain, explain_workload
+    from spillway.report.overview import explain_stream
+    from spillway.store.tables import Tables
+
+    tables = Tables(Settings.from_environment())
+    workload = explain_workload(tables, asked.stream) if asked.attribute is None else None
+    if workload is not None:
+        return _say_workload(asked, workload)
+    if asked.attribute is None:
+        return _say_stream(asked, explain_stream(tables, asked.stream))
+    found = explain(tables, asked.stream, asked.attribute)
+    if asked.json:
+        say_json(found)
+        return 0
+    what = f"{found.stream}.{found.attribute}"
+    if found.exempt is not None:
+        say_line(f"{found.stream} is {found.exempt}: from its next batch on nothing of it is shed", "bold")
+        say_line("Before, and again after that:")
+    for part in found.levers:
+        _say_part(what, part, len(found.levers) > 1)
+    if not found.levers:
+        say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+    for note in found.notes:
+        say_line(note, "yellow")
+    if found.stages:
+        say_stages("\nWhat every stage did", found.stages)
+    if found.trade is not None:
+        from spillway.report.trades import trade_lines
+
+        say_line("\nError against capacity", "bold")
+        print("\n".join(trade_lines(found.trade)))
+    return 0
+
+
+def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
+    from spillway.report.overview import presence_lines, stream_lines
+
+    if asked.json:
+        say_json(found)
+        return 0
+    say_line(
+        f"{found.stream}, mode {found.mode}, channel {found.channel}: levers {', '.join(found.levers) or 'none'}"
+    )
+    if found.overview is None:
+        say_line("No batch was processed yet: spillway run")
+    else:
+        print("\n".join([*stream_lines(found.overview), *presence_lines(found.overview.figures)]))
+    for sentence in found.notes:
+        say_line(sentence, "yellow")
+    say_line(
+        f"For the reasons: spillway explain {found.stream} ATTRIBUTE (one of {', '.join(found.attributes)})",
+        "dim",
+    )
+    return 0
+
+
+def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
+    if asked.json:
+        say_json(found)
+        return 0
+    say_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
+    if found.refused is not None:
+        say_line(f"no run works it out any more: {found.refused}", "bold")
+    for part in found.levers:
+        _say_part(found.name, part, False)
+    if found.stages:
+        say_stages("\nWhat every stage did", found.stages)
+    return 0
+
+
+def _say_part(what: str, part: LeverTells, one_of_several: bool) -> None:
+    by = f" by {part.lever}" if one_of_several else ""
+    if part.told is None:
+        say_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
+        return
+    say_line(f"{what} is {part.told.way}{by}", "bold")
+    say_line(f"because {part.told.because}.")
+    say_table("", ["", ""], [(name, said(value)) for name, value in part.told.numbers.items()])
+    for remedy in part.told.remedies:
+        say_line(f"To {remedy}")
+
+
+def add_recover(commands: Any) -> None:
+    made = command(
+        commands,
+        "recover",
+        "Give shed values back, each with its bound. Reads the few files it needs; starts no Spark.",
+        [
+            "spillway recover weather --attributes temp --key origin=JFK --seq 4711",
+            "spillway recover weather --key origin=JFK --from-time 2013-02-01 --to-time 2013-02-02",
+            "spillway recover stocks --from-seq 1 --to-seq 500 --output stocks.parquet",
+        ],
+    )
+    made.add_argument("stream", help="a stream with a contract")
+    made.add_argument("--attributes", help="comma-separated (default: all)")
+    made.add_argument(
+        "--key", action="append", default=[], metavar="NAME=VALUE", help="only this key; may repeat"
+    )
+    made.add_argument("--seq", type=int, help="one tuple")
+    made.add_argument("--from-seq", type=int, help="first seq")
+    made.add_argument("--to-seq", type=int, help="last seq")
+    made.add_argument(
+        "--from-time", help="ISO date or time; without an offset, on the clocks of the contract's timezone"
+    )
+    made.add_argument("--to-time", help="ISO date or time, inclusive")
+    made.add_argument("--output", help="write .parquet, .csv or .json lines")
+    made.add_argument("--limit", type=int, default=50, help="rows printed (default: 50)")
+    made.set_defaults(run=_run_recover)
+
+
+def _run_recover(asked: argparse.Namespace) -> int:
+    from spillway.contracts import load_usable
+    from spillway.streams.destination import tables_there
+    from spillway.streams.reading import Question
+    from spillway.streams.recover import answer, found_rows, output_path, write_output
+
+    settings = Settings.from_environment()
+    try:
+        contract = load_usable(settings.schemas).stream(asked.stream)
+    except Refused as problem:
+        raise UsageError(str(problem)) from None
+    question = Question.parse(
+        contract,
+        asked.attributes,
+        asked.key,
+        asked.seq,
+        asked.from_seq,
+        asked.to_seq,
+        asked.from_time,
+        asked.to_time,
+    )
+    path = output_path(asked.output) if asked.output else None
+    counts: dict[str, int] = {}
+    rows = found_rows(answer(tables_there(settings), contract, question), contract, question, counts)
+    if path is not None:
+        shown, count = None, write_output(rows, path)
+    else:
+        shown, count = _held(rows, None if asked.json else asked.limit)
+    _say(asked, shown, count, counts, contract.timezone)
+    return 0
+
+
+def _held(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
+    """The first rows, and how many there are; the rest goes by."""
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    count = 0
+    for part in rows:
+        if most is None or not held or count < most:
+            held.append(part if most is None else part.slice(0, max(0, most - count)))
+        count += part.num_rows
+    return pa.concat_tables(held), count
+
+
+def _say(
+    asked: argparse.Namespace, shown: pa.Table | None, count: int, counts: dict[str, int], zone: str
+) -> None:
+    read = {"synopsis_bytes_read": counts["asked_back_bytes"], "frames": counts["frames"]}
+    if asked.json:
+        tuples = [] if shown is None else shown.to_pylist()
+        say_json({"stream": asked.stream, "rows": count, "output": asked.output, **read, "tuples": tuples})
+        return
+    if shown is None:
+        say_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
+    else:
+        heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
+        say_table(
+            "", heads, [[_cell(row, name, zone) for name in shown.column_names] for row in shown.to_pylist()]
+        )
+        if count > shown.num_rows:
+            say_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
+    say_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
+
+
+def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
+    """A value: in all its digits where exact, in six where it has a bound; a moment as clocks in the zone show it.
+
+    >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
+    ['1012.1875', '1012.19']
+    >>> _cell({"mmsi": 211253074}, "mmsi")
+    '211253074'
+    >>> from datetime import UTC
+    >>> _cell({"at": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}, "at", "Europe/Berlin")
+    '2026-10-25 02:30:00+02:00'
+    """
+    from spillway.contracts.column_names import BOUND_SUFFIX, is_bound
+    from spillway.contracts.timezone import UTC_NAME, in_zone
+
+    value = row[name]
+    if isinstance(value, datetime) and zone != UTC_NAME:
+        return in_zone(value, zone).isoformat(" ")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)  # data, and maybe an identifier: no separators, as seq has none
+    if not isinstance(value, float) or is_bound(name):
+        return value
+    return f"{value:.15g}" if row.get(name + BOUND_SUFFIX) is None else f"{value:.6g}"
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))

@@ -1,0 +1,1 @@
+"""What people read: screens, explanations, status, alerts, metrics and the report page."""

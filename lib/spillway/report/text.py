@@ -1,0 +1,210 @@
+"""Numbers as a person reads them.
+
+Lines of text that fit: tables and sentences no wider than a page of a terminal.
+
+What every stage did, from the ledger alone: no stage and no lever has a name here.
+
+>>> from datetime import date
+>>> from spillway.ledger import LedgerRow
+>>> rows = [LedgerRow("stream", "s", n, date(2026, 1, n), "thin", 1, "rows", offered=9, kept=8, shed=1, lost=1)
+...         for n in (1, 2)]
+>>> [(one.stage, one.batches, one.handed_on, one.lost) for one in stages_of(row.to_dict() for row in rows)]
+[('thin', 2, 16, 2)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import zip_longest
+from textwrap import wrap
+
+from spillway.errors import bytes_said, so_much
+from spillway.ledger import TOTAL, Row
+
+__all__ = ["bytes_said", "cells", "how_many", "loss_said", "rate_said", "share_said", "table"]
+
+
+def rate_said(kbps: float) -> str:
+    """
+    >>> rate_said(0.0642), rate_said(26.63), rate_said(5_400)
+    ('64.2 bps', '26.6 kbps', '5.4 Mbps')
+    >>> rate_said(0.99951), rate_said(999.7)
+    ('1 kbps', '1 Mbps')
+    """
+    for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
+        # from here on, the number in the next smaller unit would be rounded to 1,000
+        if abs(kbps) >= 0.9995 * size:
+            return f"{kbps / size:.3g} {unit}"
+    return f"{kbps * 1000:.3g} bps"
+
+
+def share_said(pct: float) -> str:
+    """Per cent, with as many digits as near 100 deserves.
+
+    >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100), share_said(6.7e-07)
+    ('99.987 %', '99.5 %', '33.3 %', '100 %', '0.00000067 %')
+    """
+    return f"{so_much(pct, 5 if 99 < pct < 100 else 3)} %"
+
+
+def how_many(count: int, one: str) -> str:
+    """
+    >>> how_many(1, "stream"), how_many(2, "stream")
+    ('1 stream', '2 streams')
+    """
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
+
+
+def cells(*values: object, bad: bool = False) -> str:
+    """A row of a table; numbers stand right.
+
+    >>> cells("a", 1)
+    '<tr><td>a</td><td class="n">1</td></tr>'
+    """
+    said = "".join(
+        f'<td class="n">{value:,}</td>'
+        if isinstance(value, int) and not isinstance(value, bool)
+        else f'<td class="n">{so_much(value)}</td>'
+        if isinstance(value, float)
+        else f"<td>{escape('' if value is None else str(value))}</td>"
+        for value in values
+    )
+    mark = ' class="bad"' if bad else ""
+    return f"<tr{mark}>{said}</tr>"
+
+
+def table(heads: str, rows: list[str]) -> str:
+    """A table; a head that starts with # stands over numbers."""
+    if not rows:
+        return '<p class="soft">None.</p>'
+    head = "".join(
+        f'<th class="n">{escape(name[1:])}</th>' if name.startswith("#") else f"<th>{escape(name)}</th>"
+        for name in heads.split("|")
+    )
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def loss_said(pct: float) -> str:
+    """A loss or an error in per cent; what is small is not shown as none.
+
+    >>> loss_said(0), loss_said(0.00042), loss_said(0.0123), loss_said(47.31), loss_said(100.0), loss_said(float("inf"))
+    ('0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any')
+    """
+    if pct == float("inf"):
+        return "any"
+    if 0 < pct < 0.001:
+        return "< 0.001 %"
+    return f"{pct:.2g} %" if pct < 10 else f"{pct:.0f} %"
+
+
+PAGE = 100
+"""Columns that everybody's terminal has."""
+LEAST = 8
+"""Columns that a column which gives way has at least."""
+_GAP = "  "
+
+
+def sentences(text: str, indent: int = 0, page: int = PAGE) -> list[str]:
+    """A text in lines; those after the first are indented by two more.
+
+    >>> sentences("one two three", page=9)
+    ['one two', '  three']
+    """
+    first = " " * indent
+    return wrap(text, page, initial_indent=first, subsequent_indent=first + "  ")
+
+
+def table_lines(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 0, page: int = PAGE
+) -> list[str]:
+    """A table: heads that start with # stand over numbers; those whose heads start with ~ give way and fold, the
+    last of them first.
+
+    >>> print("|".join(table_lines(["what", "~done", "#kB"], [["a", "kept and kept", "1"], ["b", "-", "20"]], page=18)))
+    what  done      kB|a     kept and   1|      kept|b     -         20
+    """
+    names = [head.lstrip("#~") for head in heads]
+    widths = _widths(names, rows)
+    for at in reversed([at for at, head in enumerate(heads) if head.startswith("~")]):
+        others = indent + sum(widths) - widths[at] + len(_GAP) * (len(heads) - 1)
+        widths[at] = max(min(LEAST, widths[at]), min(widths[at], page - others))
+    right = [head.startswith("#") for head in heads]
+    found = []
+    for row in [names, *rows]:
+        folded = [wrap(cell, max(1, width)) or [""] for cell, width in zip(row, widths, strict=True)]
+        for cells in zip_longest(*folded, fillvalue=""):
+            padded = [
+                cell.rjust(width) if is_right else cell.ljust(width)
+                for cell, width, is_right in zip(cells, widths, right, strict=True)
+            ]
+            found.append((" " * indent + _GAP.join(padded)).rstrip())
+    return found
+
+
+def blocks(
+    first: int, heads: Sequence[str], rows: Sequence[Sequence[str]], page: int = PAGE
+) -> Iterator[list[int]]:
+    """The columns of a wide table in blocks that fit, the first so many in every one.
+
+    >>> list(blocks(1, ["k", "aaaa", "bbbb"], [["1", "2", "3"]], page=8))
+    [[0, 1], [0, 2]]
+    """
+    widths = _widths([head.lstrip("#~") for head in heads], rows)
+    always = list(range(first))
+    block: list[int] = []
+    for at in range(first, len(heads)):
+        columns = [*always, *block, at]
+        if block and sum(widths[one] for one in columns) + len(_GAP) * (len(columns) - 1) > page:
+            yield [*always, *block]
+            block = []
+        block.append(at)
+    yield [*always, *block]
+
+
+def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class StageSum:
+    """What a stage did to one unit of counting, all batches (or windows) added up.
+
+    `dimension` is empty for the whole stage.
+    """
+
+    stage: str
+    unit: str
+    dimension: str
+    batches: int
+    offered: int
+    handed_on: int
+    rounded: int
+    shed: int
+    recoverable: int
+    lost: int
+
+
+def stages_of(ledger: Iterable[Row], attribute: str | None = None) -> list[StageSum]:
+    """The stages' totals, and with `attribute` what they did to it, in the order of the way; what is beside it last.
+
+    Contracts may order levers differently from batch to batch: a stage stands where it stood last.
+    """
+    found: dict[tuple[str, str, str], list[Row]] = {}
+    for row in ledger:
+        of_it = (row["dimension_kind"], row["dimension"]) == ("attribute", attribute)
+        if of_it or row["dimension_kind"] == TOTAL:
+            found.setdefault((row["stage"], row["unit"], row["dimension"]), []).append(row)
+    last: dict[str, Row] = {}
+    for (stage, _, _), rows in found.items():
+        last[stage] = max([*rows, last.get(stage, rows[0])], key=lambda row: int(row["batch"]))
+    place = {stage: (row["ordinal"] < 0, row["ordinal"]) for stage, row in last.items()}
+    ordered = sorted(found, key=lambda key: (place[key[0]], *key))
+    return [_sum(*key, found[key]) for key in ordered]
+
+
+def _sum(stage: str, unit: str, dimension: str, rows: Sequence[Row]) -> StageSum:
+    names = ("offered", "kept", "rounded", "shed", "recoverable", "lost")
+    batches = len({row["batch"] for row in rows})
+    return StageSum(stage, unit, dimension, batches, *(sum(int(row[name]) for row in rows) for name in names))
