@@ -28,11 +28,11 @@ from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, look_at,
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings, JoinSide, SetWords
 from spillway.levers.joins.turn import JoinTurn, LostRows
+from spillway.levers.joins.windows import Given
 from spillway.levers.sifters.sift import sifted
 from spillway.levers.windows import InputLoss
 from spillway.registry import LEVERS

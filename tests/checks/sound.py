@@ -15,7 +15,7 @@ from spillway.checks import ExaminedRows
 from spillway.checks.views import types_of
 from spillway.contracts import StreamContract, read_stream
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
+from spillway.levers.joins.checks import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.operands import Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide
 from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer

@@ -22,12 +22,13 @@ from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.joins import allotting, turn
-from spillway.levers.joins.allotting import allotted
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.rate import followed
+from spillway.levers.joins import budget as allotting
+from spillway.levers.joins import turn
+from spillway.levers.joins.budget import allotted
+from spillway.levers.joins.controllers import followed
+from spillway.levers.joins.exploration import LearnedSide, Memory
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.windows import Given
 from spillway.levers.protocol import Load, Part
 from spillway.sketches import sql
 from spillway.sketches.query import loaded, read_sketch

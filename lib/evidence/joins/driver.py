@@ -26,12 +26,11 @@ import numpy as np
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.step_costs import costs_in_order
 from spillway.levers.joins.turn import JoinTurn
+from spillway.levers.joins.windows import Given, costs_in_order
 
 ADAPTS = 5.0
 """Seconds of T_r = T_c: a window of the pipeline."""

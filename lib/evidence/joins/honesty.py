@@ -10,9 +10,9 @@ import numpy as np
 from evidence.book import Book
 from evidence.joins.driver import Joined, equality, everything, join_settings, overlap, run_join
 from evidence.joins.workload import MICROS, PaperStreams, steady
+from spillway.levers.joins.explain import missed_in
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.telling import missed_in
 
 TIGHT = {"comparisons_per_second": 10_000.0}
 """A seventh of what everything takes."""

@@ -17,7 +17,7 @@ import yaml
 from evidence.book import Book
 from spillway.contracts import load_contracts
 from spillway.engine import InProcess
-from spillway.levers.joins import deciding
+from spillway.levers.joins import decision
 from spillway.levers.windows import DONE
 from spillway.pipeline.run import bring_through
 from spillway.settings import Settings
@@ -59,7 +59,7 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
         plain, _ = _worked_out(Path(folder, "plain"))
         parts = 0
         for cores in (2, 7):
-            with patch.object(deciding, "STEPS_A_PART", 10):
+            with patch.object(decision, "STEPS_A_PART", 10):
                 parts += _differ(plain, _worked_out(Path(folder, f"parts{cores}"), cores)[0])
         deaths = 0
         undisturbed = {}

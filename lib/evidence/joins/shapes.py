@@ -6,10 +6,10 @@ from evidence.book import Book
 from evidence.joins.driver import ADAPTS, dropping_rows, given_of, kept_evenly, overlap, run_join
 from evidence.joins.gains import CAPACITY, KEPT_STEPS, budget_of, pairs_between
 from evidence.joins.workload import PaperStreams, steady
-from spillway.levers.joins.facing import facing_of
-from spillway.levers.joins.memory import LearnedSide
+from spillway.levers.joins.exploration import LearnedSide
 from spillway.levers.joins.operands import Operand
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.windows import facing_of
 
 
 def drop_rates(book: Book) -> dict[str, float]:

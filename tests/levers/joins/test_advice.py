@@ -18,7 +18,7 @@ from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.levers.joins.advice import advised
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.settings import Budget
 from spillway.pipeline.run import sketch_channel
 from spillway.sketches.answers import Answer

@@ -12,16 +12,17 @@ from tests.levers.joins.streams import Row, operand
 from evidence.joins.driver import equality, join_settings, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
 from spillway.engine import InProcess
-from spillway.levers.joins import allotting, deciding
-from spillway.levers.joins.allotting import Allotment, allotted
-from spillway.levers.joins.deciding import JoinDecision, SideBounds
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import missed_of
+from spillway.levers.joins import budget as allotting
+from spillway.levers.joins import decision as deciding
+from spillway.levers.joins.budget import Allotment, allotted
+from spillway.levers.joins.controllers import TypePairs, types_match
+from spillway.levers.joins.decision import JoinDecision, SideBounds
+from spillway.levers.joins.estimates import missed_of
+from spillway.levers.joins.exploration import LearnedSide, Memory
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings
 from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.type_worth import TypePairs, types_match
+from spillway.levers.joins.windows import Given
 
 ROWS, SECONDS = 400, 400.0
 SIDES = [operand([Row(at + half, {1: 1.0}) for at in range(ROWS)]) for half in (0.0, 0.5)]

@@ -11,14 +11,12 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
 from spillway.levers.joins.advice import Advised, _look, _selected, advised
-from spillway.levers.joins.allotting import allotted, taken_rows
-from spillway.levers.joins.drawing import nothing_drawn
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.budget import allotted, taken_rows
+from spillway.levers.joins.exploration import Memory
+from spillway.levers.joins.matching import OVERLAP, nothing_drawn, probe
 from spillway.levers.joins.operands import Operand
-from spillway.levers.joins.predicates import OVERLAP
-from spillway.levers.joins.probe import probe
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.joins.windows import Given
 
 
 def settings(**more: Any) -> JoinSettings:

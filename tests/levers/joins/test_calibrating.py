@@ -11,7 +11,7 @@ from numba.core.registry import CPUDispatcher
 import spillway.levers.joins as lever
 from evidence.joins.driver import equality, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
-from spillway.levers.joins.calibrating import compiled
+from spillway.levers.joins.calibration import compiled
 
 modules = [importlib.import_module(f"{lever.__name__}.{one.name}") for one in pkgutil.iter_modules(lever.__path__)]
 

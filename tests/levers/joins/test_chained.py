@@ -10,12 +10,8 @@ from hypothesis import strategies as st
 from tests.levers.joins.streams import Row, operand
 from tests.levers.joins.test_probe import lasts, probing
 
-from spillway.levers.joins.chained import chained
-from spillway.levers.joins.equals import chains_of
-from spillway.levers.joins.index import index_for
-from spillway.levers.joins.looking import Looking
-from spillway.levers.joins.predicates import EQUALITY
-from spillway.levers.joins.probe import probe
+from spillway.levers.joins.estimates import chained, chains_of
+from spillway.levers.joins.matching import EQUALITY, Looking, index_for, probe
 
 values = st.lists(
     st.builds(

@@ -10,20 +10,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from spillway.levers.joins.changing import DROP, moved
-from spillway.levers.joins.correlation import expected, faded, how_known, ranks, smoothed
-from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import LEAST_LOOKED, MOST_LOOKED, MOST_LUMPS, SIGNAL, explored, lumps_of
-from spillway.levers.joins.missed import Missed, missed_of, pairs_there
-from spillway.levers.joins.rate import (
+from spillway.levers.joins.controllers import (
     LEAST_FRACTION,
     MOST_OWED,
+    Side,
+    TypePairs,
+    by_direction,
+    by_worth,
+    expected,
+    faded,
     fetched_rows,
     followed,
+    how_known,
     owed_seconds,
+    picking_pays,
+    ranks,
+    smoothed,
+    types_match,
+    worth_by_type,
 )
-from spillway.levers.joins.type_worth import TypePairs, types_match, worth_by_type
-from spillway.levers.joins.utility import Side, by_worth, picking_pays
+from spillway.levers.joins.estimates import Missed, missed_of, pairs_there
+from spillway.levers.joins.exploration import (
+    DROP,
+    LEAST_LOOKED,
+    MOST_LOOKED,
+    MOST_LUMPS,
+    SIGNAL,
+    explored,
+    lumps_of,
+    moved,
+)
 
 
 def test_algorithm_1_comes_down_by_what_could_not_be_fetched_and_grows_by_a_fifth() -> None:

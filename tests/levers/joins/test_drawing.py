@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.joins.streams import Row, operand
 
-from spillway.levers.joins.drawing import Drawn, drawn_comparisons, drawn_entries, nothing_drawn
-from spillway.levers.joins.index import index_for
+from spillway.levers.joins.matching import Drawn, drawn_comparisons, drawn_entries, index_for, nothing_drawn
 from spillway.levers.joins.operands import Operand
-from spillway.levers.joins.step_costs import list_stretches
+from spillway.levers.joins.windows import list_stretches
 
 LOW, HIGH = np.array([0, 3, 5, 5]), np.array([40, 33, 5, 45])
 SEQ = np.array([11, 12, 13, 14])

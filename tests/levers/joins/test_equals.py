@@ -12,11 +12,11 @@ from tests.levers.joins.streams import SECOND, Row, full_join, operand
 from evidence.joins.driver import equality, everything, join_settings, run_join
 from evidence.joins.honesty import unsteady
 from spillway.engine import InProcess
-from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import Memory
-from spillway.levers.joins.ring import reach_of
+from spillway.levers.joins.estimates import equal_pairs
+from spillway.levers.joins.exploration import Memory
+from spillway.levers.joins.matching import reach_of
 from spillway.levers.joins.turn import JoinTurn
+from spillway.levers.joins.windows import Given
 
 rows = st.lists(
     st.builds(

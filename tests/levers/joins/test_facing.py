@@ -14,12 +14,12 @@ from evidence.joins.driver import overlap
 from spillway.contracts import read_workload
 from spillway.engine import InProcess
 from spillway.errors import Refused
-from spillway.levers.joins import facing, step_costs
-from spillway.levers.joins.facing import Given, facing_of
-from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.ring import basic_windows
+from spillway.levers.joins import windows
+from spillway.levers.joins.exploration import LearnedSide, Memory
+from spillway.levers.joins.matching import basic_windows
 from spillway.levers.joins.settings import Budget, JoinSettings
 from spillway.levers.joins.turn import JoinTurn
+from spillway.levers.joins.windows import Given, facing_of
 
 
 def equality(lasts: float, basic: float, **more: object) -> JoinSettings:
@@ -81,8 +81,8 @@ def test_clocks_centuries_apart_are_joined_in_the_room_that_their_rows_take(inde
 def test_more_basic_windows_than_there_is_room_for_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(facing, "MOST_SLOTS", 10)
-    monkeypatch.setattr(facing, "MOST_SLOTS_APART", 20)
+    monkeypatch.setattr(windows, "MOST_SLOTS", 10)
+    monkeypatch.setattr(windows, "MOST_SLOTS_APART", 20)
     rows = operand([Row(100.0 * k, {1: 1.0}) for k in range(9)])
     given_ = Given(rows, 0, rows.rows)
     with pytest.raises(Refused, match="basic_window_seconds"):
@@ -155,19 +155,19 @@ def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() ->
 def test_where_much_is_known_pairs_a_step_are_those_of_each_basic_window_alone() -> None:
     curve, costs = np.array([0.1, 0.4, 0.2, 0.1, 0.1]), np.array([1.0, 8.0, 2.0, 1.0, 1.0])
     known = LearnedSide(curve * 1e6, np.full(5, 1e6), 1.8e6)
-    assert facing.per_step(curve, costs, known) == pytest.approx(curve / costs)
+    assert windows.per_step(curve, costs, known) == pytest.approx(curve / costs)
     # and where little is, entries are smoothed as pairs are, however few comparisons are remembered
     little = LearnedSide(curve * 5, np.full(5, 5.0), 9.0)
-    smooth = facing.per_step(curve, costs, little)
+    smooth = windows.per_step(curve, costs, little)
     assert abs(curve / smooth - costs.mean()).max() < 0.8
 
 
 def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(1)
     asked: list[int] = []
-    costed = step_costs._entries_of
+    costed = windows._entries_of
     monkeypatch.setattr(
-        step_costs, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
+        windows, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
     )
     for items in (5, 1000):
         rows = [
@@ -192,7 +192,7 @@ def test_what_is_added_in_order_is_what_the_stretches_picked_are_looked_up_for(
 ) -> None:
     """Entries of each, and look-ups for each stretch; less is saved where a gap is closed that has no entries."""
     costs, looked_up = np.full(6, 7.0), np.full(6, 2.0)
-    added = step_costs.costs_in_order(costs, looked_up, np.array(order))
+    added = windows.costs_in_order(costs, looked_up, np.array(order))
     mine = sorted(order[:picked])
     stretches = sum(1 for at in mine if at - 1 not in mine)
     assert sum(added[at] for at in mine) == pytest.approx(5.0 * picked + 2.0 * stretches)
@@ -205,7 +205,7 @@ def test_a_neighbour_that_has_no_row_saves_no_look_up(
     """A run of neighbours is looked up once by each row that has anything in it."""
     held = np.array(shares)
     # comparisons are as many as rows that have one there: a look-up each, and entries enough to stay above nothing
-    added = step_costs.costs_in_order(np.full(7, 1e3), np.ones(7), np.array(order), held) - 999.0
+    added = windows.costs_in_order(np.full(7, 1e3), np.ones(7), np.array(order), held) - 999.0
     mine = set(order[:picked])
     expected, run = 0.0, 1.0
     for at in range(8):

@@ -189,9 +189,9 @@ def _streams() -> list[dict[str, Any]]:
 def test_any_number_of_parts_finds_the_same(
     world: World, shed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spillway.levers.joins import deciding
+    from spillway.levers.joins import decision
 
-    monkeypatch.setattr(deciding, "STEPS_A_PART", 10)
+    monkeypatch.setattr(decision, "STEPS_A_PART", 10)
     world.engine = InProcess(cores=7)
     contract_becomes(world, JOIN, **BUDGET)
     run(world)
@@ -203,9 +203,9 @@ def test_any_number_of_parts_finds_the_same(
 def test_spark_and_this_process_find_the_same(
     engine: Any, world: World, shed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spillway.levers.joins import deciding
+    from spillway.levers.joins import decision
 
-    monkeypatch.setattr(deciding, "STEPS_A_PART", 10)
+    monkeypatch.setattr(decision, "STEPS_A_PART", 10)
     world.engine = engine
     contract_becomes(world, JOIN, **BUDGET)
     run(world)

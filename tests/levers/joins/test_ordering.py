@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.levers.joins.ordering import pairs_in_order
+from spillway.levers.joins.matching import pairs_in_order
 
 SEED = st.integers(0, 2**31)
 

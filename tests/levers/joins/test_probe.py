@@ -10,12 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
-from spillway.levers.joins.drawing import Drawn, drawn_comparisons, nothing_drawn
-from spillway.levers.joins.index import inverted
-from spillway.levers.joins.looking import Looking, made_by
-from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
-from spillway.levers.joins.ring import basic_windows, reach_of, slot_starts, slots_of, taken_whole, volumes
+from spillway.levers.joins.matching import (
+    PREDICATES,
+    SELECTED,
+    Drawn,
+    FoundPairs,
+    Looking,
+    Probing,
+    basic_windows,
+    drawn_comparisons,
+    inverted,
+    made_by,
+    nothing_drawn,
+    probe,
+    reach_of,
+    slot_starts,
+    slots_of,
+    taken_whole,
+    volumes,
+)
 
 ITEMS = 7
 rows = st.lists(

@@ -11,18 +11,16 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
 from spillway.engine import InProcess
-from spillway.levers.joins import allotting, deciding
-from spillway.levers.joins.allotting import DRAWN_ENTRY, MOST_LOOKED, Allotment, allotted
-from spillway.levers.joins.deciding import JoinDecision, SideBounds, weights_of
-from spillway.levers.joins.facing import Facing, Given, facing_of
-from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins import budget as allotting
+from spillway.levers.joins import decision as deciding
+from spillway.levers.joins.budget import DRAWN_ENTRY, MOST_LOOKED, Allotment, allotted
+from spillway.levers.joins.controllers import Side
+from spillway.levers.joins.decision import JoinDecision, SideBounds, weights_of
+from spillway.levers.joins.exploration import LearnedSide, Memory
+from spillway.levers.joins.matching import PREDICATES, SELECTED, FoundPairs, index_for, probe
 from spillway.levers.joins.operands import Array, ItemSets, Operand
-from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.probe import SELECTED, FoundPairs, probe
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.step_costs import costs_in_order
-from spillway.levers.joins.utility import Side
+from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
 
 NOTHING = LearnedSide()
 

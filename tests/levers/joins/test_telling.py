@@ -15,10 +15,10 @@ from spillway.cli.output import say_table
 from spillway.contracts.loader import read_stream
 from spillway.engine import InProcess
 from spillway.errors import ContractError, SpillwayError
-from spillway.levers.joins import telling
+from spillway.levers.joins import explain as telling
+from spillway.levers.joins.estimates import Missed, missed_together
+from spillway.levers.joins.explain import missed_in, pictures_of_join, told_of_missed
 from spillway.levers.joins.lever import LEVER
-from spillway.levers.joins.missed import Missed, missed_together
-from spillway.levers.joins.telling import missed_in, pictures_of_join, told_of_missed
 from spillway.report.explain import explain, explain_workload
 from spillway.report.page import build_report
 

@@ -18,21 +18,23 @@ from statistics import NormalDist
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, taken_rows, uniform
-from spillway.levers.joins.correlation import expected, ranks
-from spillway.levers.joins.drawing import nothing_drawn
-from spillway.levers.joins.equals import equal_pairs
-from spillway.levers.joins.facing import Facing, Given, facing_of
-from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import LearnedSide
-from spillway.levers.joins.missed import pairs_there
+from spillway.levers.joins.budget import LEFT, RIGHT, taken_rows, uniform
+from spillway.levers.joins.controllers import Side, by_worth, expected, picking_pays, ranks
+from spillway.levers.joins.estimates import equal_pairs, pairs_there
+from spillway.levers.joins.exploration import LearnedSide
+from spillway.levers.joins.matching import (
+    EQUALITY,
+    PREDICATES,
+    FoundPairs,
+    Probing,
+    index_for,
+    newest_taken,
+    nothing_drawn,
+    probe,
+)
 from spillway.levers.joins.operands import Array, Operand
-from spillway.levers.joins.predicates import EQUALITY, PREDICATES
-from spillway.levers.joins.probe import FoundPairs, Probing, probe
-from spillway.levers.joins.ring import newest_taken
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.step_costs import costs_in_order, per_step
-from spillway.levers.joins.utility import Side, by_worth, picking_pays
+from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of, per_step
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0

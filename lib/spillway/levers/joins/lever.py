@@ -17,14 +17,13 @@ from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.column_types import broken_by_types
-from spillway.levers.joins.deciding import JoinDecision, SideBounds
-from spillway.levers.joins.examined_pairs import EXAMINED_PAIRS, examined_pairs
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import Memory
+from spillway.levers.joins.checks import EXAMINED_PAIRS, examined_pairs
+from spillway.levers.joins.decision import JoinDecision, SideBounds
+from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded, encoded_values
-from spillway.levers.joins.settings import JoinSettings, JoinSide
+from spillway.levers.joins.settings import JoinSettings, JoinSide, broken_by_types
 from spillway.levers.joins.turn import JoinTurn, LostRows
+from spillway.levers.joins.windows import Given
 from spillway.levers.protocol import Picture, Room, Told, Views
 from spillway.levers.windows import InputLoss, ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
@@ -298,12 +297,12 @@ class JoinLever(WindowLever):
         yield from advised(left, right, settings, len(set(contract.inputs)) == 1)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
-        from spillway.levers.joins.telling import told_of_join
+        from spillway.levers.joins.explain import told_of_join
 
         return told_of_join(contract, tables)
 
     def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.joins.telling import pictures_of_join
+        from spillway.levers.joins.explain import pictures_of_join
 
         return pictures_of_join(contract, tables)
 

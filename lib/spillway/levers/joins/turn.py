@@ -15,21 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from spillway.levers.joins.allotting import LEFT, RIGHT, Allotment, allotted
-from spillway.levers.joins.calibrating import calibrated, compiled
-from spillway.levers.joins.changing import lumps_behind, moved
-from spillway.levers.joins.correlation import expected, faded, ranks
-from spillway.levers.joins.deciding import WHOLE_SHARE, JoinDecision, SideBounds, total_and_variance
-from spillway.levers.joins.equals import equal_pairs, heaviest_value, weighted_sums
-from spillway.levers.joins.exploring import lumps_of
-from spillway.levers.joins.facing import Given
-from spillway.levers.joins.memory import LearnedSide, Memory
-from spillway.levers.joins.missed import Missed, missed_of, weighted_pairs
+from spillway.levers.joins.budget import LEFT, RIGHT, Allotment, allotted
+from spillway.levers.joins.calibration import calibrated, compiled
+from spillway.levers.joins.controllers import (
+    TypePairs,
+    expected,
+    faded,
+    followed,
+    owed_seconds,
+    ranks,
+    types_match,
+)
+from spillway.levers.joins.decision import WHOLE_SHARE, JoinDecision, SideBounds, total_and_variance
+from spillway.levers.joins.estimates import (
+    Missed,
+    equal_pairs,
+    heaviest_value,
+    missed_of,
+    weighted_pairs,
+    weighted_sums,
+)
+from spillway.levers.joins.exploration import LearnedSide, Memory, lumps_behind, lumps_of, moved
+from spillway.levers.joins.matching import EQUALITY, PREDICATES
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.predicates import EQUALITY, PREDICATES
-from spillway.levers.joins.rate import followed, owed_seconds
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.type_worth import TypePairs, types_match
+from spillway.levers.joins.windows import Given
 from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]

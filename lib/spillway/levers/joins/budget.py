@@ -24,17 +24,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.direction import by_direction
-from spillway.levers.joins.exploring import MOST_LOOKED, explored, lumps_of
-from spillway.levers.joins.facing import Facing, Given, facing_of
-from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.controllers import (
+    STEPS_PER_CORE_SECOND,
+    Side,
+    by_direction,
+    by_worth,
+    counted,
+    fetched_rows,
+    picking_pays,
+    worth_by_type,
+)
+from spillway.levers.joins.exploration import MOST_LOOKED, LearnedSide, Memory, explored, lumps_of
+from spillway.levers.joins.matching import taken_whole
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND, counted, fetched_rows
-from spillway.levers.joins.ring import taken_whole
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.step_costs import costs_in_order
-from spillway.levers.joins.type_worth import worth_by_type
-from spillway.levers.joins.utility import Side, by_worth, picking_pays
+from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
 from spillway.sketches.mixing import mix64
 
 LEFT, RIGHT = 0, 1

@@ -12,14 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from spillway.levers.joins.allotting import Allotment
-from spillway.levers.joins.calibrating import compiled
-from spillway.levers.joins.chained import chained
-from spillway.levers.joins.facing import Facing
-from spillway.levers.joins.index import index_for
+from spillway.levers.joins.budget import Allotment
+from spillway.levers.joins.calibration import compiled
+from spillway.levers.joins.estimates import chained
+from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing, index_for, pairs_in_order, probe
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.ordering import pairs_in_order
-from spillway.levers.joins.probe import SELECTED, FoundPairs, Probing, probe
+from spillway.levers.joins.windows import Facing
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
 from spillway.sketches.mixing import mix64
 

@@ -13,7 +13,7 @@ from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
 from spillway.errors import so_much
 from spillway.ledger import Row
-from spillway.levers.joins.missed import Missed, missed_together
+from spillway.levers.joins.estimates import Missed, missed_together
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.protocol import Picture, Told, Views
 

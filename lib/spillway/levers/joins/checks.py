@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
+from spillway.levers.joins.matching import PREDICATES, makes_pair, shared
 from spillway.levers.joins.operands import Array, Operand
-from spillway.levers.joins.predicates import PREDICATES, makes_pair, shared
 from spillway.levers.joins.settings import JoinSettings
 
 EXAMINED_PAIRS = pa.schema(

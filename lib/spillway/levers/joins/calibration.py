@@ -14,18 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.joins.allotting import allotted
-from spillway.levers.joins.chained import chained
-from spillway.levers.joins.equals import Chains, equal_pairs
-from spillway.levers.joins.facing import Facing, Given, facing_of
-from spillway.levers.joins.index import index_for
-from spillway.levers.joins.memory import LearnedSide, Memory
+from spillway.levers.joins.budget import allotted
+from spillway.levers.joins.controllers import STEPS_PER_CORE_SECOND
+from spillway.levers.joins.estimates import Chains, chained, equal_pairs
+from spillway.levers.joins.exploration import LearnedSide, Memory
+from spillway.levers.joins.matching import PREDICATES, index_for, pairs_in_order, probe
 from spillway.levers.joins.operands import ItemSets, Operand
-from spillway.levers.joins.ordering import pairs_in_order
-from spillway.levers.joins.predicates import PREDICATES
-from spillway.levers.joins.probe import probe
-from spillway.levers.joins.rate import STEPS_PER_CORE_SECOND
 from spillway.levers.joins.settings import Adapting, Budget, JoinSettings, JoinSide, SetWords
+from spillway.levers.joins.windows import Facing, Given, facing_of
 
 TIMED_ROWS = 16
 """Of each side."""
