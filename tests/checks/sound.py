@@ -18,7 +18,7 @@ from spillway.ledger import LedgerRow
 from spillway.levers.joins.checks import EXAMINED_PAIRS, examined_pairs
 from spillway.levers.joins.operands import Operand, Words, encoded
 from spillway.levers.joins.settings import JoinSettings, JoinSide
-from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
+from spillway.levers.quality.checks import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.scaled_answer import NO_INTERVAL
 from spillway.store.schemas import table_contracts
 

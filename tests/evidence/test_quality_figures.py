@@ -12,7 +12,7 @@ from evidence.quality.load_streams import DATA_SETS, HEAVY, RANGES, values_of
 from evidence.quality.planning import crowded_group, plan_figures, shares_of
 from evidence.quality.replays import interval_figures, kendall_distance
 from spillway.levers.quality.federation import Deployment, Setting, simulate
-from spillway.levers.quality.policies_known import POLICIES
+from spillway.levers.quality.settings import POLICIES
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 

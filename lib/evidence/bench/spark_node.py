@@ -22,10 +22,8 @@ import pyarrow as pa
 
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
-from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.fairness import spread_of
+from spillway.levers.quality.admission import Batches, Entitlements, chosen, spread_of
 from spillway.levers.quality.overload import Overload, TupleCost
-from spillway.levers.quality.policies import chosen
 
 BATCH_TUPLES = 2_000
 OVERLOAD = 2.0

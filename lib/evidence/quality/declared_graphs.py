@@ -24,7 +24,7 @@ from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
 from spillway.engine import InProcess
 from spillway.engine.statements import SqlView, Steps
-from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
+from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
 from spillway.pipeline.run import bring_through
 from spillway.workloads.what_if import RoomReplay

@@ -31,7 +31,7 @@ from scipy.sparse import coo_matrix
 
 from evidence.book import Book
 from spillway.levers.loss_curve import tipping_point, trade_off
-from spillway.levers.quality.fairness import Spread, spread_of
+from spillway.levers.quality.admission import Spread, spread_of
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.report.page import svg
 from spillway.settings import Settings

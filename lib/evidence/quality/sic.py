@@ -34,7 +34,7 @@ from evidence.quality.declared_graphs import (
 )
 from spillway.contracts import read_channel, read_stream
 from spillway.engine import InProcess
-from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
+from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
 from spillway.pipeline.run import bring_through
 from spillway.workloads.what_if import RoomReplay

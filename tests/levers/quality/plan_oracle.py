@@ -9,11 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.drawing import _mixed, _seed
-from spillway.levers.quality.history import RoomHistory
-from spillway.levers.quality.policies import chosen
-from spillway.levers.quality.projection import own_room
+from spillway.levers.quality.admission import Batches, Entitlements, chosen, own_room
+from spillway.levers.quality.charts import _mixed, _seed
+from spillway.levers.quality.overload import RoomHistory
 from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _overloaded, _taken, beginnings
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork
 

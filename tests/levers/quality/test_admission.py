@@ -10,11 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
-from spillway.levers.quality.max_min import batches_short, fill_level
-from spillway.levers.quality.policies import chosen
-from spillway.levers.quality.policies_known import POLICIES
-from spillway.levers.quality.projection import Elsewhere, own_room, remembered
+from spillway.levers.quality.admission import (
+    Batches,
+    Elsewhere,
+    Entitlements,
+    admit_fairly,
+    batches_short,
+    chosen,
+    fill_level,
+    own_room,
+    remembered,
+)
+from spillway.levers.quality.settings import POLICIES
 
 
 def as_the_text_has_it(batches: Batches, reached: np.ndarray, room: float) -> set[int]:

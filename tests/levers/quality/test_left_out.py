@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.levers.quality.left_out import Reach
+from spillway.levers.quality.intervals import Reach
 
 ENDS = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(sorted)
 

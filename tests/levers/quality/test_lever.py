@@ -24,12 +24,12 @@ from evidence.quality.noted import noted_groups
 from spillway.engine import InProcess
 from spillway.errors import SpillwayError
 from spillway.ledger import difference
-from spillway.levers.quality.examined_answer import examined_answer
-from spillway.levers.quality.history import RoomHistory
+from spillway.levers.quality.checks import examined_answer
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
-from spillway.levers.quality.numbers_before import NumbersBefore
+from spillway.levers.quality.overload import RoomHistory
 from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _taken, _weights, beginnings
 from spillway.levers.quality.settings import QualitySettings
+from spillway.levers.quality.sources import NumbersBefore
 from spillway.levers.windows import Portion
 from spillway.report.status import status
 from spillway.store import files as store_files

@@ -14,10 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.quality.examined_answer import examined_answer
-from spillway.levers.quality.operator_graph import OperatorNode, SourceNode, propagate
-from spillway.levers.quality.sequence import SequenceFates, fates_of
-from spillway.levers.quality.source_window import SourceTally, WindowTally
+from spillway.levers.quality.checks import examined_answer
+from spillway.levers.quality.coverage import (
+    OperatorNode,
+    SequenceFates,
+    SourceNode,
+    SourceTally,
+    WindowTally,
+    fates_of,
+    propagate,
+)
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 GRAPHS: list[dict[str, Any]] = json.loads((GOLDEN / "003_sic_graphs.json").read_text())["graphs"]

@@ -18,10 +18,8 @@ from tests.levers.quality.worlds import query
 from spillway.contracts import read_workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
-from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.history import RoomHistory, history_of
-from spillway.levers.quality.overload import TupleCost
-from spillway.levers.quality.policies import chosen
+from spillway.levers.quality.admission import Batches, Entitlements, chosen
+from spillway.levers.quality.overload import RoomHistory, TupleCost, history_of
 from spillway.levers.quality.room_plan import RoomRules, plan_room, room_rules
 from spillway.levers.windows import Portion, WindowWork
 

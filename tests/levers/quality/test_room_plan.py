@@ -14,11 +14,9 @@ from tests.levers.quality.plan_oracle import plan_by_loops
 from tests.levers.quality.worlds import query
 
 from spillway.contracts import read_workload
-from spillway.levers.quality.history import RoomHistory, select_measurements
-from spillway.levers.quality.overload import Measurements
-from spillway.levers.quality.policies_known import POLICIES
+from spillway.levers.quality.overload import Measurements, RoomHistory, select_measurements
 from spillway.levers.quality.room_plan import RoomRules, _weights, plan_room
-from spillway.levers.quality.settings import QualitySettings, RoomCapacity
+from spillway.levers.quality.settings import POLICIES, QualitySettings, RoomCapacity
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,9 +23,8 @@ from evidence.quality.sifted_streams import (
     sifted_lake,
     truth_of,
 )
-from spillway.levers.quality.examined_answer import examined_answer
-from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, SampledRows
-from spillway.levers.quality.left_out import Reach
+from spillway.levers.quality.checks import examined_answer
+from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, Reach, SampledRows
 from spillway.levers.sifters.sift import sifted
 from spillway.workloads.run import run_workloads
 

@@ -10,7 +10,7 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 
 from spillway.contracts import read_workload
 from spillway.errors import SpillwayError
-from spillway.levers.quality.told import excessive_fixed_cost, oversized_portion
+from spillway.levers.quality.explain import excessive_fixed_cost, oversized_portion
 from spillway.workloads.windows import broken_workloads
 
 

@@ -15,7 +15,7 @@ from tests.whole_reads import whole_reads
 from spillway.cli import main
 from spillway.clock import utc_now
 from spillway.errors import SpillwayError, UsageError
-from spillway.levers.quality import told as telling
+from spillway.levers.quality import explain as telling
 from spillway.levers.quality.lever import LEVER
 from spillway.report.alerts import noticed_alerts, tell_hooks
 from spillway.report.explain import explain_workload

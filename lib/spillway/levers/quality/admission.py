@@ -29,16 +29,73 @@ largest of any query, in sic / weight. About n + k log n for n batches of which 
 [True, False, True, False]
 >>> admit_fairly(two, Entitlements.equal(2, reached=np.array([0.0, 0.9])), room=2.0).tolist()
 [True, True, False, False]
+
+Policies: which batches are admitted to a room that is too small for all of them.
+
+- `fair`: `admission.admit_fairly`, our form of the paper's rule.
+- `algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
+  batch of the highest sic, until the admitted batches fill the room. So the last batch may exceed the room (erratum
+  D6). Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
+- `random`: batches in random order.
+- `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
+- `priority`: one query after the other, the most important first, then in the order they come.
+
+All policies first keep the batches that must be kept. All but `algorithm_1` skip a batch that does not fit. Random
+order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
+
+>>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
+>>> {name: chosen(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
+{'round_robin': [True, False, True, True], 'priority': [True, True, True, False]}
+>>> large = Batches(np.array([0, 1, 1]), np.array([1.0, 0.5, 0.5]), np.array([4.0, 1.0, 1.0]))
+>>> {name: chosen(name, large, Entitlements.equal(2), 3.0).tolist() for name in ("fair", "algorithm_1")}
+{'fair': [False, True, True], 'algorithm_1': [True, False, False]}
+
+The max-min optimum: how level queries could be kept if batches could be cut anywhere (water-filling).
+
+The highest L such that every query reaches min(L * weight, all it has) within the room, each by its batches of highest
+sic per cost first: cost as a function of sic is then convex and rises, so L is found by halving. No way of admitting
+whole batches lifts the poorest query above it; what `admission` gives ends within one batch of it.
+
+>>> from spillway.levers.quality.admission import Batches, Entitlements
+>>> four = Batches(np.array([0, 0, 1, 1]), np.full(4, 0.5), np.array([1.0, 1.0, 2.0, 2.0]))
+>>> filled = fill_level(four, Entitlements.equal(2), room=3.0)
+>>> round(filled.level, 6), filled.sic.round(6).tolist()
+(0.5, [0.5, 0.5])
+
+What a query is projected to reach: what it reached earlier and what others do elsewhere, before a decision (5.3).
+
+*Earlier*: fairness is kept over a few windows, as the text keeps it over a source time window of many intervals: a
+query begins at the sum of what its last windows reached, so that one that got little is ahead the next time. Who has
+less of a past than others begins as far as they on average got: it is owed nothing from before it was there.
+
+*Elsewhere*: whoever works out some of the queries that share a room alone (another job, another node) leaves to the
+others what they would get if all were decided together: the max-min level of its own batches and of the load the
+others were last offered. When loads stand still, two that do this take the same level and fill the room between them,
+whatever they began with.
+
+>>> remembered({"a": [0.5, 0.1], "b": [0.4, 0.4]}, ["a", "b", "new"]).round(2).tolist()
+[0.6, 0.8, 0.7]
+
+How evenly queries fare.
+
+Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2): 1 where all are alike, 1/n where one has everything. Beside it the
+text's four figures: mean, standard deviation, IQR, and Q.95 - Q.05. Where queries have different weights, look at
+sic / weight.
+
+>>> spread_of(np.array([1.0, 1.0, 1.0, 1.0])).jain, round(spread_of(np.array([1.0, 0.0])).jain, 2)
+(1.0, 0.5)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
+from spillway.levers.quality.settings import ALGORITHM_1, POLICIES
 
 _TIE_BITS = 24
 _TIES = (1 << _TIE_BITS) - 1
@@ -312,3 +369,276 @@ def _fill(
         if alive:
             _sink(poorest, ranks, alive, 0)
     return left
+
+
+def chosen(
+    policy: str, batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
+) -> np.ndarray:
+    """Return which batches a policy admits."""
+    if policy == "fair":
+        return admit_fairly(batches, to, room, must_keep)
+    if policy == ALGORITHM_1:
+        return algorithm_1(batches, to, room, must_keep)
+    if policy not in POLICIES:
+        raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
+    refuse_room(room)
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    # a query's own batches go as they do in the fair policy: in their turn, or by what they carry for what they cost
+    worth = (
+        np.round(batches.sic / np.maximum(batches.cost, 1e-300), 12)
+        if batches.turn is None
+        else -batches.turn
+    )
+    if policy == "random":
+        order = np.argsort(tie, kind="stable")
+    elif policy == "round_robin":
+        waited = to.waited[batches.query] if len(to.waited) else np.zeros(len(batches), np.int64)
+        order = np.lexsort([batches.query, -waited, _turn(batches.query, worth, tie)])
+    else:
+        order = np.lexsort([tie, -worth, batches.query, -to.priority[batches.query]])
+    if must_keep is not None:
+        order = np.concatenate([order[must_keep[order]], order[~must_keep[order]]])
+    group, fixed = batches.groups
+    return _as_fits(batches.cost, order, group, fixed.astype(np.float64), float(room))
+
+
+def algorithm_1(
+    batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
+) -> np.ndarray:
+    """Return which batches the paper's shedder admits (Fiscato 2012, Algorithm 1).
+
+    Ties between queries are resolved by their number, ties between batches by `tie`; the paper leaves both open.
+    """
+    refuse_room(room)
+    admitted = np.zeros(len(batches), np.bool_)
+    tie = np.arange(len(batches)) if batches.tie is None else batches.tie
+    group, fixed = batches.groups
+    unpaid, level = fixed.astype(np.float64).copy(), to.reached.astype(np.float64).copy()
+    order = np.lexsort([tie, -batches.sic, batches.query])
+    kept = 0.0
+    for among in ([] if must_keep is None else [must_keep]) + [~admitted]:
+        mine = order[among[order] & ~admitted[order]]
+        ends = np.searchsorted(batches.query[mine], np.arange(len(level) + 1))
+        kept = _admit_lowest(
+            mine,
+            ends,
+            batches.sic,
+            batches.cost,
+            group,
+            unpaid,
+            level,
+            to.weight,
+            kept,
+            float(room),
+            admitted,
+        )
+    return admitted
+
+
+@njit(cache=True)
+def _admit_lowest(
+    order: np.ndarray,
+    ends: np.ndarray,
+    sic: np.ndarray,
+    cost: np.ndarray,
+    group: np.ndarray,
+    unpaid: np.ndarray,
+    level: np.ndarray,
+    weight: np.ndarray,
+    kept: float,
+    room: float,
+    admitted: np.ndarray,
+) -> float:
+    """Lines 10 to 15 of Algorithm 1; `order[ends[q]:ends[q + 1]]` are the batches of query q, the highest sic first."""
+    queries = len(level)
+    at = ends[:-1].copy()
+    poorest, ranks = np.empty(queries, np.int64), np.empty(queries)
+    alive = 0
+    for q in range(queries):
+        if ends[q + 1] > ends[q]:
+            poorest[alive], ranks[alive] = q, level[q] / weight[q]
+            alive += 1
+    for place in range(alive // 2 - 1, -1, -1):
+        _sink(poorest, ranks, alive, place)
+    while alive and kept < room:
+        q = poorest[0]
+        best = order[at[q]]
+        at[q] += 1
+        admitted[best] = True
+        kept += cost[best] + unpaid[group[best]]
+        unpaid[group[best]] = 0.0
+        level[q] += sic[best]
+        ranks[0] = level[q] / weight[q]
+        if at[q] == ends[q + 1]:
+            alive -= 1
+            poorest[0], ranks[0] = poorest[alive], ranks[alive]
+        if alive:
+            _sink(poorest, ranks, alive, 0)
+    return kept
+
+
+def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
+    """In which turn of its query a batch comes."""
+    order = np.lexsort([tie, -worth, query])
+    mine = query[order]
+    starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]]) if len(mine) else np.zeros(0, np.int64)
+    lengths = np.diff(np.r_[starts, len(mine)])
+    turn = np.empty(len(query), np.int64)
+    turn[order] = np.arange(len(mine)) - np.repeat(starts, lengths)
+    return turn
+
+
+@njit(cache=True)
+def _as_fits(
+    cost: np.ndarray, order: np.ndarray, group: np.ndarray, fixed: np.ndarray, room: float
+) -> np.ndarray:
+    """Admit batches in this order; skip each batch that does not fit into the remaining room."""
+    admitted, unpaid, left = np.zeros(len(cost), np.bool_), fixed.copy(), room
+    for place in order:
+        whole = cost[place] + unpaid[group[place]]
+        if whole <= left:
+            admitted[place] = True
+            left -= whole
+            unpaid[group[place]] = 0.0
+    return admitted
+
+
+_HALVINGS = 60
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The level, in sic / weight, and what every query has at it."""
+
+    level: float
+    sic: np.ndarray
+
+
+def fill_level(batches: Batches, to: Entitlements, room: float) -> Filled:
+    """Return the level of the max-min optimum, without priorities, floors and rules."""
+    refuse_room(room)
+    queries, query = len(to.weight), batches.query.astype(np.int64)
+    whole = to.reached + np.bincount(query, batches.sic, queries)
+    if batches.cost.sum() <= room:
+        return Filled(float((whole / to.weight).max(initial=0.0)), whole)
+    # batches of a query in the order of sic / cost; `begins`: the sum of sic before each batch
+    order = np.lexsort([-batches.sic / np.maximum(batches.cost, 1e-300), query])
+    query, sic = query[order], batches.sic[order].astype(np.float64)
+    before = np.cumsum(sic) - sic
+    first = np.searchsorted(query, query)
+    begins = to.reached[query] + before - before[first]
+    level = _halved(begins, sic, batches.cost[order].astype(np.float64), to.weight[query], float(room),
+                    float((whole / to.weight).max()))  # fmt: skip
+    return Filled(level, np.minimum(np.maximum(level * to.weight, to.reached), whole))
+
+
+@njit(cache=True)
+def _halved(
+    begins: np.ndarray, sic: np.ndarray, cost: np.ndarray, weight: np.ndarray, room: float, high: float
+) -> float:
+    low = 0.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        asked = 0.0
+        for i in range(len(begins)):
+            into = middle * weight[i] - begins[i]
+            if into > 0:
+                asked += cost[i] * (into / sic[i] if into < sic[i] else 1.0)
+        if asked <= room:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def batches_short(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
+    """By how many batches the worst-off query misses the optimum: 1 at most for what `admit_fairly` gives.
+
+    A batch is the largest of any query, in sic / weight.
+    """
+    best = fill_level(batches, to, room)
+    have = to.reached + np.bincount(
+        batches.query[admitted], weights=batches.sic[admitted], minlength=len(to.weight)
+    )
+    largest = float((batches.sic / to.weight[batches.query]).max(initial=0.0))
+    short = float(((best.sic - have) / to.weight).max(initial=0.0))
+    return max(0.0, short) / largest if largest else 0.0
+
+
+def remembered(
+    reached: Mapping[str, Sequence[float]],
+    queries: Sequence[str],
+    weight: np.ndarray | None = None,
+) -> np.ndarray:
+    """Where every query begins: the sum of what its last windows reached, of which each has the same number."""
+    weights = np.ones(len(queries)) if weight is None else weight
+    longest = max((len(reached.get(query, ())) for query in queries), default=0)
+    found = np.array([float(sum(reached.get(query, ()))) for query in queries])
+    had = np.array([len(reached.get(query, ())) for query in queries])
+    if not longest or not (had > 0).any():
+        return np.zeros(len(queries))
+    # per window, and per weight, so that a small entitlement is not taken for a hard time
+    usual = float((found[had > 0] / had[had > 0] / weights[had > 0]).mean())
+    return np.asarray(found + (longest - had) * usual * weights)
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Queries that share the room and are decided by others: where each stands, its entitlement, its last load."""
+
+    reached: np.ndarray
+    weight: np.ndarray
+    sic: np.ndarray
+    """What all of its load would add."""
+    cost: np.ndarray
+
+
+def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float) -> float:
+    """The part of a room that is one's own when others share it, all brought to one level.
+
+    >>> mine = Batches(np.zeros(4, np.int64), np.full(4, 0.25), np.full(4, 10.0))
+    >>> alike = Elsewhere(np.zeros(1), np.ones(1), np.ones(1), np.array([40.0]))
+    >>> round(own_room(mine, Entitlements.equal(1), alike, 40.0), 6)
+    20.0
+    """
+    if not len(others.cost) or not len(batches):
+        return room
+    queries = len(to.weight)
+    batches = batches.spread
+    both = Batches(
+        np.concatenate([batches.query, queries + np.arange(len(others.cost))]),
+        np.concatenate([batches.sic, others.sic]),
+        np.concatenate([batches.cost, others.cost]),
+    )
+    together = Entitlements(
+        np.concatenate([to.weight, others.weight]),
+        np.concatenate([to.reached, others.reached]),
+        np.zeros(queries + len(others.cost), np.int64),
+        np.zeros(queries + len(others.cost)),
+    )
+    filled = fill_level(both, together, room)
+    gained = np.maximum(0.0, filled.sic[queries:] - others.reached)
+    theirs = np.divide(others.cost * gained, others.sic, out=np.zeros(len(gained)), where=others.sic > 0)
+    # a rounding error must not cost a batch that fits exactly
+    return min(room, max(0.0, room * (1 + 1e-9) - float(theirs.sum())))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How queries fared: on average, and how far from one another."""
+
+    mean: float
+    std: float
+    iqr: float
+    q95_q05: float
+    jain: float
+
+
+def spread_of(sic: np.ndarray) -> Spread:
+    """The figures of queries' coverage; of none, or where none has anything, all are alike."""
+    if not len(sic):
+        return Spread(1.0, 0.0, 0.0, 0.0, 1.0)
+    q05, q25, q75, q95 = np.quantile(sic, [0.05, 0.25, 0.75, 0.95])
+    squares = float((sic * sic).sum())
+    jain = float(sic.sum()) ** 2 / (len(sic) * squares) if squares else 1.0
+    return Spread(float(sic.mean()), float(sic.std()), float(q75 - q25), float(q95 - q05), jain)

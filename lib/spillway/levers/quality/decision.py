@@ -21,15 +21,19 @@ import pyarrow as pa
 
 from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
 from spillway.errors import Refused
-from spillway.levers.quality.inexact_values import any_inexact, concerned, doubtful
-from spillway.levers.quality.numbers_before import NumbersBefore, place_of
-from spillway.levers.quality.operator_graph import result_shares
+from spillway.levers.quality.coverage import SequenceFates, WindowTally, fates_of, last_of, result_shares
+from spillway.levers.quality.intervals import any_inexact, concerned, doubtful
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
-from spillway.levers.quality.sequence import SequenceFates, fates_of, last_of
 from spillway.levers.quality.settings import Numbered, QualitySettings, SourceRule
-from spillway.levers.quality.source_window import WindowTally
-from spillway.levers.quality.sources import add_silent_sources, source_counts, source_query, tally_sources
+from spillway.levers.quality.sources import (
+    NumbersBefore,
+    add_silent_sources,
+    place_of,
+    source_counts,
+    source_query,
+    tally_sources,
+)
 from spillway.levers.quality.sql_text import (
     PlainAggregate,
     names_in,

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.policies import chosen
+from spillway.levers.quality.admission import Batches, Entitlements, chosen
 
 
 @dataclass(frozen=True)

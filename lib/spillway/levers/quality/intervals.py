@@ -29,16 +29,134 @@ like those that were read (`assume_alike`); a reason says so.
 (26.2, 73.8)
 >>> replace(five, left=np.zeros(0)).total()
 Estimate(value=25.0, low=25.0, high=25.0)
+
+What batches that nobody read could hold, whatever their values: the ends that an interval must not fall short of.
+
+*For sure*: a row adds between `least` and `most` to a total, or nothing where it need not be counted. With S, C the sum
+and count of what was read, and U tuples unread,
+
+    total in [S + U a, S + U b],   a = least or min(0, least), b = most or max(0, most)
+    mean in [min(S / C, (S + U least) / (C + U)), max(S / C, (S + U most) / (C + U))]
+
+*Beyond chance*: of N batches n were read, any as likely as any other. How far those n lie apart (`intervals`) says
+nothing of a batch unlike all of them. That k such batches all were left out has the chance
+
+    C(N - k, n) / C(N, n) = prod_{i < k} (N - n - i) / (N - i)
+
+so that at most `most_hidden` of them must be reckoned with (2.5 % at either end): each may be anything that its rows
+allow, and an end is moved by that. Without it intervals of 95 % held sums that a few batches make in 9 to 85 %. Where
+nobody knows what a row may add, there is no such end, and so no interval.
+
+>>> most_hidden(10, 20), most_hidden(39, 40), most_hidden(5, 20)
+(4, 1, 9)
+>>> Reach(0.0, 1.0).total(np.array([3.0]), np.array([10.0, 10.0]))
+(3.0, 23.0)
+>>> Reach(0.0, 100.0, always=True).mean(200.0, 10.0, 10.0)
+(10.0, 60.0)
+
+What values that an earlier lever shed or rounded do to the interval of a COUNT, SUM or AVG of them.
+
+A value v that was given back within b per cent of the truth stands for one within
+
+    |v - truth| <= o(v) = |v| b / (100 - b)        (b < 100; zero stands for zero alone)
+
+so that what a batch really adds up to lies between y_i - o_i and y_i + o_i, o_i the sum of o over it. An interval then
+reaches from the low end of that of the least (all y_i - o_i) to the high end of that of the most (all y_i + o_i): it
+holds the truth wherever the one of exact values would. There is none where this cannot be said: where a value is lost
+or bounded by nothing, where an inexact one is reckoned with before it is added up, or where it decides which rows are
+counted, or in which group.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spillway.levers.quality.left_out import DOUBT, Reach, most_hidden
+from spillway.contracts.column_names import BOUND_SUFFIX
+from spillway.levers.quality.sql_text import Measure, PlainAggregate, names_in
+
+_ONE_OR_NONE = re.compile(r"case\s+when\b.*\bthen\s+1(\s+else\s+0)?\s+end$", re.IGNORECASE | re.DOTALL)
+DOUBT = 0.025
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Between which values what a row adds must lie (of an average: its value)."""
+
+    least: float
+    most: float
+    always: bool = False
+    """Whether every row is counted; else it may add nothing."""
+
+    def total(self, read: np.ndarray, unread: np.ndarray) -> tuple[float, float]:
+        """Between which values the sum over all batches lies, by the sums of those read and the tuples of others."""
+        (low, high), (sure, tuples) = self.added, (float(read.sum()), float(unread.sum()))
+        return sure + tuples * low, sure + tuples * high
+
+    def mean(self, total: float, counted: float, unread: float) -> tuple[float, float]:
+        """The same of an average, by sum and count of what was read, and the tuples that were not."""
+        rows = counted + unread
+        if not rows:
+            return self.least, self.most
+        ends = [(total + unread * end) / rows for end in (self.least, self.most)]
+        if counted and not self.always:
+            ends += [total / counted]
+        return min(ends), max(ends)
+
+    def hidden_in_total(self, ratio: float, unread: np.ndarray, most: int) -> tuple[float, float]:
+        """By how much so many batches of any kind may lower and lift a sum that was scaled up by a ratio."""
+        low, high = self.added
+        tuples = float(np.sort(unread)[::-1][:most].sum())
+        return max(0.0, tuples * (ratio - low)), max(0.0, tuples * (high - ratio))
+
+    def hidden_in_mean(self, ratio: float, unread: np.ndarray, most: int) -> tuple[float, float]:
+        """The same of the sum of what values are off an average."""
+        tuples = float(np.sort(unread)[::-1][:most].sum())
+        return max(0.0, tuples * (ratio - self.least)), max(0.0, tuples * (self.most - ratio))
+
+    @property
+    def added(self) -> tuple[float, float]:
+        """The smallest and the largest value that a row may add to a total."""
+        return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
+
+
+def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float, float]]) -> Reach | None:
+    """What a row may add to a measure, by its kind and the ranges of columns (in lower case); None: nobody knows.
+
+    >>> from spillway.levers.quality.sql_text import plain_aggregate
+    >>> ranges = {"loss": (0.0, 100.0)}
+    >>> said = plain_aggregate("SELECT count(*) AS n, avg(loss) AS m, sum(x) AS s FROM polls")
+    >>> [row_reach(one, said, ranges) for one in said.measures]
+    [Reach(least=1.0, most=1.0, always=True), Reach(least=0.0, most=100.0, always=False), None]
+    """
+    if one.of is None:
+        always = of.where is None and not of.keys
+        return Reach(float(always), 1.0, always)
+    if one.kind == "count":
+        return Reach(0.0, 1.0)
+    flag = _ONE_OR_NONE.match(one.of) and len(re.findall(r"\bwhen\b", one.of, re.IGNORECASE)) == 1
+    if flag:
+        return Reach(0.0, 1.0)
+    return Reach(*ranges[one.of.lower()]) if one.of.lower() in ranges else None
+
+
+def most_hidden(read: int, batches: int) -> int:
+    """The most batches of which it is no rare chance (`DOUBT`) that all of them were left out; one, if any were.
+
+    Where a single one was left out of many, how far the others lie apart still does not say what it holds.
+    """
+    chance, found = 1.0, 0
+    while found < batches - read:
+        chance *= (batches - read - found) / (batches - found)
+        if chance <= DOUBT:
+            break
+        found += 1
+    return max(found, int(read < batches))
+
 
 CONFIDENCE = 0.95
 FEWEST = 5
@@ -345,3 +463,88 @@ def student_quantile(freedom: int) -> float:
 
 
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def doubtful(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+    """Of the inexact attributes, those that say which rows are counted, or in which group."""
+    return names_in(" ".join([of.where or "", *of.keys])) & inexact
+
+
+def concerned(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+    """Of the inexact attributes (in lower case), those that its answer depends on."""
+    return doubtful(of, inexact) | (names_in(" ".join(one.of or "" for one in of.measures)) & inexact)
+
+
+def any_inexact(names: frozenset[str]) -> str:
+    """An expression: how many rows have a value of these that was shed or rounded.
+
+    >>> any_inexact(frozenset({"temp"}))
+    'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
+    """
+    either = " OR ".join(f"{name}{BOUND_SUFFIX} IS NOT NULL" for name in sorted(names))
+    return f"count(CASE WHEN {either} THEN 1 END)"
+
+
+@dataclass(frozen=True)
+class OffAndUnknown:
+    """Expressions for the possible error of a measure's values, and for the number of unknown values."""
+
+    off: str
+    """For the sum of all values."""
+    unknown: str
+    each: str | None = None
+    """For one value; None: values that are added up are exact or unknown."""
+
+
+def off_and_unknown(one: Measure, inexact: frozenset[str]) -> OffAndUnknown | None:
+    """Return expressions for the possible error of a measure's values; None: they are exact.
+
+    >>> off_and_unknown(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
+    True
+    >>> off_and_unknown(Measure("m", "avg", "temp + 1"), frozenset({"temp"})).unknown
+    'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
+    """
+    names = names_in(one.of or "") & inexact
+    if not names or one.of is None:
+        return None
+    if one.of.lower() not in inexact:
+        return OffAndUnknown("0.0", any_inexact(names))
+    value, bound = one.of, one.of + BOUND_SUFFIX
+    if one.kind == "count":
+        return OffAndUnknown("0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)")
+    each = f"CASE WHEN {bound} < 100 THEN abs({value}) * {bound} / (100 - {bound}) END"
+    unknown = f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
+    return OffAndUnknown(f"sum({each})", unknown, each)
+
+
+def widened(
+    scale: Callable[[PartlyRead], Estimate | None],
+    sample: PartlyRead,
+    off: np.ndarray,
+    seen_off: np.ndarray | None = None,
+) -> Estimate | None:
+    """Return the estimate with an interval over all possible true values.
+
+    Where rows have weights, `off` is weighted, and `seen_off` counts every row once.
+
+    >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
+    >>> widened(PartlyRead.mean, PartlyRead(read, np.zeros(0)), np.array([0.5, 0.5]))
+    Estimate(value=5.0, low=4.5, high=5.5)
+    """
+    found = scale(sample)
+    if found is None or not off.any():
+        return found
+    least, most = (scale(_moved(sample, sign * off, sign, seen_off)) for sign in (-1, 1))
+    assert least is not None
+    assert most is not None
+    if least.low is None or most.high is None:
+        return replace(found, low=None, high=None)
+    return replace(found, low=min(least.low, found.value), high=max(most.high, found.value))
+
+
+def _moved(sample: PartlyRead, off: np.ndarray, sign: int, seen_off: np.ndarray | None) -> PartlyRead:
+    """Return the sample with values shifted by `off`, batch by batch."""
+    rows = sample.rows
+    if rows is not None and seen_off is not None:
+        rows = replace(rows, seen=replace(rows.seen, total=rows.seen.total + sign * seen_off))
+    return replace(sample, read=replace(sample.read, total=sample.read.total + off), rows=rows)

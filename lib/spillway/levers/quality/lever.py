@@ -13,14 +13,13 @@ from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Picture, Room, Told, Views
+from spillway.levers.quality.checks import EXAMINED_ANSWER, examined_answer
 from spillway.levers.quality.decision import AskedQuery, tally
-from spillway.levers.quality.examined_answer import EXAMINED_ANSWER, examined_answer
-from spillway.levers.quality.history import COVERAGE
-from spillway.levers.quality.numbers_before import NumbersBefore, last_numbers, numbers_before
+from spillway.levers.quality.overload import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
 from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
-from spillway.levers.quality.sources import stored_sources
+from spillway.levers.quality.sources import NumbersBefore, last_numbers, numbers_before, stored_sources
 from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLever, WindowPlan, WindowWork
 
 
@@ -216,12 +215,12 @@ class Quality(WindowLever):
         return examined_answer(results)
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
-        from spillway.levers.quality.told import query_told
+        from spillway.levers.quality.explain import query_told
 
         return query_told(contract, tables)
 
     def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.quality.told import query_pictures
+        from spillway.levers.quality.explain import query_pictures
 
         return query_pictures(contract, tables)
 

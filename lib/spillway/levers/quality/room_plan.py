@@ -26,14 +26,10 @@ import numpy as np
 from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
-from spillway.levers.quality.admission import Batches, Entitlements
-from spillway.levers.quality.drawing import Offer, chance_order, drawn_by_chance, late_last, turns
-from spillway.levers.quality.history import RoomHistory, room_history
-from spillway.levers.quality.overload import Overload
-from spillway.levers.quality.policies import chosen
-from spillway.levers.quality.policies_known import ALGORITHM_1
-from spillway.levers.quality.projection import Elsewhere, own_room, remembered
-from spillway.levers.quality.settings import QualitySettings, RoomCapacity
+from spillway.levers.quality.admission import Batches, Elsewhere, Entitlements, chosen, own_room, remembered
+from spillway.levers.quality.charts import Offer, chance_order, drawn_by_chance, late_last, turns
+from spillway.levers.quality.overload import Overload, RoomHistory, room_history
+from spillway.levers.quality.settings import ALGORITHM_1, QualitySettings, RoomCapacity
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, micros_of, step_of
 
 LEVER_NAME = "quality"

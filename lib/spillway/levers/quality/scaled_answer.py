@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.quality.inexact_values import OffAndUnknown, off_and_unknown, widened
 from spillway.levers.quality.intervals import (
     RARE,
     UNBOUNDED,
     Clusters,
     Estimate,
+    OffAndUnknown,
     PartlyRead,
     SampledRows,
+    off_and_unknown,
+    row_reach,
+    widened,
 )
-from spillway.levers.quality.left_out import row_reach
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.sql_text import Measure, PlainAggregate
 from spillway.levers.windows import PORTION, InputLoss

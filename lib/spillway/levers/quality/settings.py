@@ -1,8 +1,9 @@
-# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
 """What a contract may say of the lever `quality`: the question, what its room can do, and what it is entitled to.
 
 >>> QualitySettings(sql="SELECT count(*) AS n FROM weather").ordered_steps("busy")
 (('busy', 'SELECT count(*) AS n FROM weather'),)
+
+The names of policies and cost models, for code that reads contracts but does not plan.
 """
 
 from __future__ import annotations
@@ -26,9 +27,19 @@ from spillway.contracts.fields import (
 )
 from spillway.contracts.workload import LONGEST_SECONDS
 from spillway.errors import Refused
-from spillway.levers.quality.operator_graph import OperatorNode, in_order
-from spillway.levers.quality.policies_known import ALGORITHM_1, COST_MODELS, POLICIES
+from spillway.levers.quality.coverage import OperatorNode, in_order
 from spillway.levers.quality.sql_text import names_in
+
+ALGORITHM_1 = "algorithm_1"
+"""The paper's own rule (Fiscato 2012, Algorithm 1)."""
+POLICIES = ("fair", "random", "round_robin", "priority", ALGORITHM_1)
+"""How it is chosen what is worked on when there is too much."""
+COST_MODELS = ("affine", "mean")
+"""Cost models, which predict the seconds of a query (`overload`)."""
+
+
+# ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
+
 
 STEP_NAME = Text(
     pattern=r"^[a-z][a-z0-9_]{0,62}\Z",

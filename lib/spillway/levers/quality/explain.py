@@ -14,9 +14,8 @@ import numpy as np
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
 from spillway.levers.protocol import Picture, Told, Views
-from spillway.levers.quality.fairness import spread_of
-from spillway.levers.quality.history import COVERAGE
-from spillway.levers.quality.overload import Measurements, fit_costs
+from spillway.levers.quality.admission import spread_of
+from spillway.levers.quality.overload import COVERAGE, Measurements, fit_costs
 from spillway.levers.quality.settings import QualitySettings
 
 DRAWN_WINDOWS = 200
