@@ -33,7 +33,7 @@ from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings, JoinSide, SetWords
 from spillway.levers.joins.turn import JoinTurn, LostRows
 from spillway.levers.joins.windows import Given
-from spillway.levers.sifters.sift import sifted
+from spillway.levers.sifters.filter import sifted
 from spillway.levers.windows import InputLoss
 from spillway.registry import LEVERS
 from spillway.settings import Settings

@@ -38,10 +38,10 @@ from spillway.engine.spark import spark_engine
 from spillway.levers.pieces import pieces
 from spillway.levers.protocol import Room
 from spillway.levers.sifters import predicates, wanted
+from spillway.levers.sifters.choose import frequencies_of, partitioned
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import consolidated
 from spillway.levers.sifters.learn import learn_regions
-from spillway.levers.sifters.schemes import frequencies_of, partitioned
 from spillway.store.batches import load_batches
 from spillway.store.tables import Piece, Tables
 from spillway.streams.capacity import plan_all

@@ -33,16 +33,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evidence.sifters.workload import GeneratedQueries
-from spillway.levers.sifters.choose import USUAL, at_share, built
-from spillway.levers.sifters.configure import configured
-from spillway.levers.sifters.consolidate import Asked, consolidated
+from spillway.levers.sifters.choose import PARTITIONERS, USUAL, at_share, built, frequencies_of
+from spillway.levers.sifters.configure import configured, configured_for
+from spillway.levers.sifters.consolidate import Asked, consolidated, hits_of, sums_within
+from spillway.levers.sifters.filter import throttle_of_asked
 from spillway.levers.sifters.learn import HALF
-from spillway.levers.sifters.membership import hits_of, sums_within
+from spillway.levers.sifters.partitioners import data_equi_depth
 from spillway.levers.sifters.regions import RegionTree
-from spillway.levers.sifters.schemes import PARTITIONERS, frequencies_of
-from spillway.levers.sifters.slicing import data_equi_depth
-from spillway.levers.sifters.throttle import configured_for
-from spillway.levers.sifters.unasked import throttle_of_asked
 
 SIFTERS = (*PARTITIONERS, "auto")
 SHIPPED = "shipped"

@@ -18,8 +18,7 @@ from evidence.sifters.promises import promises_kept
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timed import best_seconds
-from spillway.levers.sifters.choose import USUAL
-from spillway.levers.sifters.schemes import partitioned
+from spillway.levers.sifters.choose import USUAL, partitioned
 from spillway.report.page import svg
 from spillway.settings import Settings
 

@@ -16,8 +16,7 @@ from spillway.batch import TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.protocol import Engine
 from spillway.engine.spark import spark_engine
-from spillway.levers.sifters.filter import SifterFilter
-from spillway.levers.sifters.sift import PIECE_SEQS
+from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables

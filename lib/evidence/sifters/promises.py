@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from evidence.book import Book
-from spillway.levers.sifters.sift import PIECE_SEQS, piece_seed, sifted
+from spillway.levers.sifters.filter import PIECE_SEQS, piece_seed, sifted
 
 SIFTED_ROWS, REGIONS_TRIED, MARKED_SHARE = 262_144, 100, 0.02
 STRETCHES = 32

@@ -25,11 +25,10 @@ from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, read_stream
 from spillway.demo.landing import package_file
 from spillway.demo.network import SCHEMA, network_files
-from spillway.levers.sifters.filter import SifterFilter
+from spillway.levers.sifters.configure import configured_for
+from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
 from spillway.levers.sifters.learn import LearnedRegions, frequencies_in, learn_regions
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.sift import PIECE_SEQS
-from spillway.levers.sifters.throttle import configured_for
 from spillway.levers.sifters.wanted import Wanted
 
 THROTTLES = (0.05, 0.2, 0.5)

@@ -25,7 +25,7 @@ from evidence.quality.sifted_streams import (
 )
 from spillway.levers.quality.checks import examined_answer
 from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, Reach, SampledRows
-from spillway.levers.sifters.sift import sifted
+from spillway.levers.sifters.filter import sifted
 from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]

@@ -10,8 +10,7 @@ import pytest
 
 from evidence.sifters.linear_program import by_solver, compare, random_instance, violation
 from spillway.errors import Refused
-from spillway.levers.sifters.configure import configured, least_fairness
-from spillway.levers.sifters.throttle import configured_for, variation
+from spillway.levers.sifters.configure import configured, configured_for, least_fairness, variation
 
 YES = np.array([True, True])
 

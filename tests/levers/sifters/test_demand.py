@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.levers.sifters.choose import built
+from spillway.levers.sifters.choose import built, demand_of, frequencies_of, partitioned
 from spillway.levers.sifters.configure import configured
 from spillway.levers.sifters.consolidate import Asked, consolidated
 from spillway.levers.sifters.demand import _pruned, demand_points
-from spillway.levers.sifters.flexible import flexible
+from spillway.levers.sifters.partitioners import flexible
 from spillway.levers.sifters.regions import RegionTree
-from spillway.levers.sifters.schemes import demand_of, frequencies_of, partitioned
 
 
 def prunings(tree: RegionTree, node: int) -> list[list[int]]:

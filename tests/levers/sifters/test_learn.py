@@ -13,9 +13,9 @@ from tests.pipeline.streams import World, json_lines
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import InProcess
+from spillway.levers.sifters.configure import configured_for
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import digest_of, frequencies_in
-from spillway.levers.sifters.throttle import configured_for
 from spillway.levers.sifters.wanted import Wanted
 
 

@@ -13,10 +13,10 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.fields import plain
 from spillway.engine import InProcess
 from spillway.levers.sifters import predicates, wanted
+from spillway.levers.sifters.choose import partitioned
+from spillway.levers.sifters.configure import configured_for
 from spillway.levers.sifters.consolidate import consolidated
-from spillway.levers.sifters.schemes import partitioned
 from spillway.levers.sifters.settings import SifterSample, SifterSettings
-from spillway.levers.sifters.throttle import configured_for
 
 OWN = ("regions", "sample")
 PLAIN = {name: value for name, value in SIFTERS.items() if name not in OWN}

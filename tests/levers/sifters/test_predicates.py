@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 
 from spillway.errors import Refused
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.predicates import (
-    columns_named,
-    parse_predicate,
-    parse_sql,
-    words_named,
-)
+from spillway.levers.sifters.predicates import columns_named, parse_predicate, parse_sql, words_named
 
 NUMBERS = (-math.inf, -2.5, -0.0, 0.0, 1.0, 1.0000000000000002, 3.0, 7.25, math.inf, math.nan, None)
 WORDS = ("a", "b", "ö", "", "zz", None)

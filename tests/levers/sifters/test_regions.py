@@ -8,19 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.sifters.choose import _at_ranks, built
-from spillway.levers.sifters.consolidate import PRIOR_ROWS, Asked, consolidated
-from spillway.levers.sifters.flexible import flexible, orders_of
-from spillway.levers.sifters.membership import counts_within, hits_of, sums_within
-from spillway.levers.sifters.regions import RegionTree
-from spillway.levers.sifters.schemes import (
+from spillway.levers.sifters.choose import (
     PARTITIONERS,
     Known,
+    _at_ranks,
+    built,
     demand_of,
     frequencies_of,
     partitioned,
     partitioned_and_placed,
 )
+from spillway.levers.sifters.consolidate import (
+    PRIOR_ROWS,
+    Asked,
+    consolidated,
+    counts_within,
+    hits_of,
+    sums_within,
+)
+from spillway.levers.sifters.partitioners import flexible, orders_of
+from spillway.levers.sifters.regions import RegionTree
 
 
 def boxes(rng: np.random.Generator, count: int, dimensions: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.sifters.sift import PIECE_SEQS, piece_of, piece_seed, sifted
+from spillway.levers.sifters.filter import PIECE_SEQS, piece_of, piece_seed, sifted
 
 
 @settings(max_examples=60, deadline=None)

@@ -21,15 +21,13 @@ from evidence.sifters.workload import WorkloadSettings, generate
 from spillway.engine import InProcess
 from spillway.levers.sifters import learn
 from spillway.levers.sifters.choose import Built, built
+from spillway.levers.sifters.configure import configured_for
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
-from spillway.levers.sifters.layout import Axis, Layout
+from spillway.levers.sifters.filter import MOST_ASKED, MUST_KEEP, AskedBoxes, SifterFilter
 from spillway.levers.sifters.learn import frequencies_in
 from spillway.levers.sifters.lever import LEVER
 from spillway.levers.sifters.predicates import parse_predicate
-from spillway.levers.sifters.regions import RegionTree
-from spillway.levers.sifters.throttle import configured_for
-from spillway.levers.sifters.unasked import MOST_ASKED, AskedBoxes
+from spillway.levers.sifters.regions import Axis, Layout, RegionTree
 
 
 @settings(max_examples=25, deadline=None)

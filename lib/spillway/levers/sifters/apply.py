@@ -17,8 +17,7 @@ from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
 from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.filter import MUST_KEEP, SifterFilter
-from spillway.levers.sifters.sift import PIECE_SEQS, piece_of
+from spillway.levers.sifters.filter import MUST_KEEP, PIECE_SEQS, SifterFilter, piece_of
 from spillway.levers.sifters.time_cells import TimeCells
 
 ASIDE = "sifted_rows"

@@ -32,7 +32,7 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.sifters.configure import configured
-from spillway.levers.sifters.flexible import grown_splits
+from spillway.levers.sifters.partitioners import grown_splits
 from spillway.levers.sifters.regions import RegionTree
 
 FEW_ROWS = 3.0

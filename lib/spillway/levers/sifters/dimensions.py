@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.errors import Refused
-from spillway.levers.sifters.spans import END, NULL, Spans, float_key, float_keys, whole_edge, whole_keys
+from spillway.levers.sifters.boxes import END, NULL, Spans, float_key, float_keys, whole_edge, whole_keys
 
 _EPOCH_DAY = date(1970, 1, 1)
 _WHOLE = ("integer", "timestamp", "date")

@@ -18,16 +18,19 @@ import pyarrow as pa
 
 from spillway.contracts import StreamContract
 from spillway.levers.protocol import Fact, Facts, Lesson
-from spillway.levers.sifters.boxes import products_hold
+from spillway.levers.sifters.boxes import END, NAN, NULL, key_floats, products_hold
 from spillway.levers.sifters.choose import Built, built
 from spillway.levers.sifters.consolidate import Asked, Worth, consolidated
-from spillway.levers.sifters.filter import SifterFilter, tree_from
-from spillway.levers.sifters.layout import Axis, Layout
-from spillway.levers.sifters.regions import RegionTree
+from spillway.levers.sifters.filter import (
+    MOST_ASKED,
+    SifterFilter,
+    hold_any,
+    seq_hashes,
+    throttle_of_asked,
+    tree_from,
+)
+from spillway.levers.sifters.regions import Axis, Layout, RegionTree
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.sift import seq_hashes
-from spillway.levers.sifters.spans import END, NAN, NULL, key_floats
-from spillway.levers.sifters.unasked import MOST_ASKED, hold_any, throttle_of_asked
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
 from spillway.levers.sifters.wanted import Wanted
 

@@ -132,12 +132,12 @@ class Sifters(Lever):
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> Told | None:
-        from spillway.levers.sifters.told import explain_rows
+        from spillway.levers.sifters.explain import explain_rows
 
         return explain_rows(contract, attribute, facts, tables)
 
     def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.sifters.told import row_pictures
+        from spillway.levers.sifters.explain import row_pictures
 
         return row_pictures(contract, facts, tables)
 
@@ -146,8 +146,8 @@ def ways_for_rows(
     contract: StreamContract, facts: Facts | None, rate_kbps: float, rows_per_second: float
 ) -> tuple[Alternative, ...]:
     """What a stream may send of its rows, and what that costs: of what queries ask for, in % of its values."""
+    from spillway.levers.sifters.configure import configured_for
     from spillway.levers.sifters.learn import learned_regions
-    from spillway.levers.sifters.throttle import configured_for
 
     settings = contract.lever_settings("sifters")
     regions = learned_regions(contract, facts)

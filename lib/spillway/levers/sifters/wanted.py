@@ -17,7 +17,6 @@ from spillway.contracts.fields import Broken
 from spillway.errors import Refused
 from spillway.levers.sifters.consolidate import Asked
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.layout import Layout
 from spillway.levers.sifters.predicates import (
     Predicate,
     columns_named,
@@ -25,7 +24,7 @@ from spillway.levers.sifters.predicates import (
     parse_sql,
     words_named,
 )
-from spillway.levers.sifters.regions import MOST_DIMENSIONS
+from spillway.levers.sifters.regions import MOST_DIMENSIONS, Layout
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
 
 if TYPE_CHECKING:

@@ -11,9 +11,14 @@ from spillway.contracts import StreamContract
 from spillway.levers.protocol import Facts, Picture, Told, Views
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import FACT
-from spillway.levers.sifters.record import newest_sifted, sifted_row, sifted_shares
+from spillway.levers.sifters.record import (
+    ASKED_BY_NONE,
+    newest_sifted,
+    sifted_row,
+    sifted_shares,
+    value_words,
+)
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.words import ASKED_BY_NONE, value_words
 
 SHOWN_REGIONS, SHOWN_QUERIES, DRAWN_BATCHES = 5, 20, 200
 CELLS = 32
