@@ -48,7 +48,7 @@ from spillway.contracts.sections import EVENTS
 from spillway.engine.local import InProcess
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.quality.intervals import UNEVEN_SIZES
 from spillway.settings import Settings
 from spillway.sketches.pair_count import PairCount, PairCountParameters

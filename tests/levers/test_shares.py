@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
 from spillway.errors import Refused
-from spillway.levers.attributes.threshold.categories import criticality_weight
+from spillway.levers.attributes.threshold.category import criticality_weight
 from spillway.levers.loss_curve import drop_rate, proportional, proportional_capacities
 
 GOLDEN = Path(__file__).parents[1] / "golden"

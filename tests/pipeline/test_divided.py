@@ -12,8 +12,7 @@ import pytest
 
 from evidence.attributes.lake import Lake
 from spillway.contracts import read_channel, read_stream
-from spillway.levers.attributes.scheme import Run
-from spillway.levers.attributes.schemes import load_runs
+from spillway.levers.attributes.scheme import Run, load_runs
 
 TUPLES, SENDERS, PER_SECOND = 6_000, 4, 100.0
 

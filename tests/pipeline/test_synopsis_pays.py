@@ -12,7 +12,7 @@ import pytest
 
 from evidence.attributes.lake import Lake
 from spillway.contracts import read_channel, read_stream
-from spillway.levers.attributes.schemes import load_runs
+from spillway.levers.attributes.scheme import load_runs
 
 TUPLES, SENDERS = 6_000, 3
 

@@ -13,7 +13,7 @@ from tests.store.rows_of_tables import FILE, batch, fact
 
 from spillway.batch import DONE, PENDING, PLANNED, TAKEN_IN, Batch
 from spillway.errors import Refused
-from spillway.levers.attributes.schemes import SCHEMES, state_before
+from spillway.levers.attributes.scheme import SCHEMES, state_before
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
 from spillway.store import blobs

@@ -19,15 +19,15 @@ from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
 from evidence.attributes.codecs.ours import Trained, bounds_of, model_bytes, place_within, trained_within
 from evidence.attributes.codecs.samples import Sample
 from evidence.streams import perturb
-from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
-from spillway.levers.attributes.cycle.strict import replicated_period
+from spillway.levers.attributes.cycle.robust import replicated_period
 from spillway.levers.attributes.frames import key_codes
+from spillway.levers.attributes.option import PREDICTORS
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Entries, shed
-from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.category import Matcher
 from spillway.levers.attributes.threshold.curve import curve, fixed_point, threshold
 from spillway.levers.attributes.training.lesson import plain_values
 from spillway.parquet import widths_of

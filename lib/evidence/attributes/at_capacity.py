@@ -38,8 +38,8 @@ from spillway.ledger import TOTAL
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.loss import ABSENT
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.schemes import load_runs
-from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.levers.attributes.scheme import load_runs
+from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.protocol import OVERHEAD
 from spillway.store.files import column_bytes
 from spillway.streams.drafts import SENT

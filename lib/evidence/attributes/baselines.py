@@ -26,7 +26,7 @@ from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Rounding
 from spillway.levers.attributes.synopsis.rounding import round_rows

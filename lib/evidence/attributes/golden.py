@@ -12,7 +12,7 @@ from evidence.golden.attributes import GROUPS
 from evidence.golden.categories import HELD_OUT, TRUTHS, Judged, categories_correct, held_out, rows_as_printed
 from evidence.golden.cells import AGAINST, read_csv
 from spillway.levers.attributes.capacity.fit import count_to_shed
-from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.category import Matcher
 
 _FIGURES = [f"attributes.golden_cells_against_{what}{equal}" for what in AGAINST for equal in ("", "_equal")]
 

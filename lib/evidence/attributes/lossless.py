@@ -44,7 +44,7 @@ from evidence.book import Book
 from spillway.batch import Batch
 from spillway.contracts import StreamContract, load_contracts, read_channel
 from spillway.demo.data import STREAMS
-from spillway.levers.attributes.choices import WAYS
+from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
 from spillway.levers.protocol import OVERHEAD

@@ -20,7 +20,7 @@ from evidence.attributes.neighbours import recover_adjacent
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.ranking.windows import window_tuples
-from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.training.search import describe
 
 PIECEWISE = tuple(name for name in BASELINES if name != "last")

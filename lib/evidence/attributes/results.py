@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evidence.attributes.lake import Lake
-from spillway.levers.attributes.scheme import Run
-from spillway.levers.attributes.schemes import load_runs
+from spillway.levers.attributes.scheme import Run, load_runs
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import OVERHEAD
 from spillway.report.summary import certificate_of

@@ -19,9 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evidence.golden.cells import RECOMPUTED, Cell, read_json
-from spillway.levers.attributes.threshold.categories import Matcher
-from spillway.levers.attributes.threshold.classes import STRICTEST
-from spillway.levers.attributes.threshold.recognise import Recogniser
+from spillway.levers.attributes.threshold.category import STRICTEST, Matcher, Recogniser
 
 # the one row of Table C.2 whose two similarities stand in each other's column (A46)
 _SWAPPED = "www.weatheronline.co.uk"

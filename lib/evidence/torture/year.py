@@ -32,7 +32,7 @@ from spillway.batch import PENDING, RECORDED
 from spillway.contracts import Contracts, StreamContract, load_contracts
 from spillway.engine import InProcess
 from spillway.job import say
-from spillway.levers.attributes.schemes import state_before
+from spillway.levers.attributes.scheme import state_before
 from spillway.pipeline.pending import is_pending
 from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import changed_batches, validate

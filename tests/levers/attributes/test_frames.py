@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import as_transmitted, frame_of, joined, recover_frame, shed_frame
 from spillway.levers.attributes.scheme import Run, Runs, Way
-from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 
 ROWS = 240

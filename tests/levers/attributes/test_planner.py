@@ -14,8 +14,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spillway.levers.attributes.cycle.find import Cycle
-from spillway.levers.attributes.cycle.members import Member
+from spillway.levers.attributes.cycle.find import Cycle, Member
 from spillway.levers.attributes.planner import STRETCH, Consequence, Look, Policy, plan_batch, stretches
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.levers.attributes.capacity.crossings import Terms, cross
-from spillway.levers.attributes.capacity.paid import UNTRIED
+from spillway.levers.attributes.capacity.crossings import UNTRIED, Terms, cross
 from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option

@@ -9,7 +9,7 @@ import pytest
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.stated import admitted, bound_now
+from spillway.levers.attributes.policy import admitted, bound_now
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Rounding
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT

@@ -11,7 +11,7 @@ import pytest
 from tests.show.report.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
 
 from spillway.contracts import StreamContract, load_contracts
-from spillway.levers.attributes.told import pictures, told
+from spillway.levers.attributes.explain import pictures, told
 from spillway.levers.protocol import Picture, Told
 from spillway.settings import Settings
 from spillway.store.tables import Tables

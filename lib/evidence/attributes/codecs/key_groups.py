@@ -16,13 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from evidence.attributes.codecs.ours import Trained
-from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.option import PREDICTORS
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.entries import Entries, Shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
 from spillway.levers.attributes.training.candidates import without_regressors
-from spillway.levers.attributes.training.weigh import all_shed
+from spillway.levers.attributes.training.search import all_shed
 
 WHOLE_BITS, ENTRY_BITS = 40.0, 2.0
 

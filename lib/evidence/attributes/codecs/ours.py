@@ -16,17 +16,15 @@ from functools import partial
 import numpy as np
 
 from evidence.attributes.codecs.samples import Sample
-from spillway.levers.attributes.choices import PREDICTORS
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.option import options_of
+from spillway.levers.attributes.option import PREDICTORS, options_of
 from spillway.levers.attributes.packing.block import pack
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
-from spillway.levers.attributes.training.search import TrainedAttribute
-from spillway.levers.attributes.training.weigh import loss_of
+from spillway.levers.attributes.training.search import TrainedAttribute, loss_of
 
 CODES = 32
 

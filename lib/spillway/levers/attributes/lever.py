@@ -22,7 +22,7 @@ from spillway.levers.attributes.policy import (
     prefixes,
     with_fewest_bytes,
 )
-from spillway.levers.attributes.schemes import SCHEMES, load_runs
+from spillway.levers.attributes.scheme import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
@@ -134,7 +134,7 @@ class Attributes(Lever):
         return with_fewest_bytes(contract, exact)
 
     def inexact_attributes(self, contract: StreamContract) -> frozenset[str]:
-        from spillway.levers.attributes.stated import inexact_names
+        from spillway.levers.attributes.policy import inexact_names
 
         return inexact_names(contract)
 
@@ -150,19 +150,19 @@ class Attributes(Lever):
         facts: Facts,
         edge: Callable[[Sequence[str], int], pa.Table],
     ) -> list[Noticed]:
-        from spillway.levers.attributes.training.noticed import noticed
+        from spillway.levers.attributes.training.lesson import noticed
 
         return noticed(contract, facts, edge)
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> Told | None:
-        from spillway.levers.attributes.told import told
+        from spillway.levers.attributes.explain import told
 
         return told(contract, attribute, facts, tables)
 
     def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.attributes.told import pictures
+        from spillway.levers.attributes.explain import pictures
 
         return pictures(contract, facts, tables)
 

@@ -9,6 +9,13 @@ batch's column has (`scaled`), and chosen among (`capacity.crossings`). How an a
 (0.5, True)
 >>> [option.wire_bytes_per_tuple for option in scaled([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)]
 [3.0, 1.5]
+
+The words among which a contract chooses, shared by the settings that read them and the kernels that obey them.
+
+Nothing is imported here: who reads contracts compiles no kernel, and a kernel knows of no contract.
+
+>>> set(WAYS) > {"keep"}
+True
 """
 
 from __future__ import annotations
@@ -19,7 +26,33 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import WAYS
+
+WAYS = ("keep", "round", "shed")
+"""What may be done to a measure."""
+
+PREDICTORS = ("last", "trend", "season", "any", "regression")
+"""What may give a shed value back; `last` alone is the text's method."""
+
+RANK_BY = ("stddev", "relative", "recoverability")
+"""What makes an attribute go first."""
+
+PLANS = ("least_loss", "prefix")
+"""Who is touched: by what is lost, or the shortest prefix of the ranking (the text)."""
+
+FITS = ("bits", "count")
+"""How many of a prefix go: by measured width, or by the text's formula."""
+
+CROSSINGS = ("auto", "send", "hold")
+"""Whether a synopsis crosses with its batch or stays at the source until it is asked for (the text)."""
+
+AVERAGES = ("ema", "sma", "none")
+"""How a window is smoothed before it is ranked."""
+
+SEEDS = ("first", "zero", "sma")
+"""What smoothing starts from."""
+
+BOUNDS = ("trained", "stated")
+"""Whether what states no bound of its own has one that is trained, or none at all."""
 
 
 @dataclass(frozen=True)

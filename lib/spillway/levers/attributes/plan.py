@@ -13,14 +13,12 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
-from spillway.levers.attributes.capacity.paid import DIVIDED
+from spillway.levers.attributes.capacity.crossings import DIVIDED
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import choosing, measures_now, own_settings, policy_of
-from spillway.levers.attributes.scheme import Run, Runs
-from spillway.levers.attributes.schemes import SCHEMES, load_runs, scheme_row, state_before
-from spillway.levers.attributes.stated import bound_now
+from spillway.levers.attributes.policy import bound_now, choosing, measures_now, own_settings, policy_of
+from spillway.levers.attributes.scheme import SCHEMES, Run, Runs, load_runs, scheme_row, state_before
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 

@@ -25,7 +25,7 @@ from spillway.contracts.fields import (
     rule,
     suggest,
 )
-from spillway.levers.attributes.choices import (
+from spillway.levers.attributes.option import (
     AVERAGES,
     BOUNDS,
     CROSSINGS,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from evidence.streams import perturb
-from spillway.levers.attributes.cycle.confirm import first_rows, held_back, moves_in_order
+from spillway.levers.attributes.cycle.codes import first_appearance
+from spillway.levers.attributes.cycle.doubts import first_rows, held_back, moves_in_order
 from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
 from spillway.levers.attributes.cycle.robust import trace_cycle
-from spillway.levers.attributes.cycle.value_codes import first_appearance
 
 N = 4000
 

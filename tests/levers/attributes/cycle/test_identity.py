@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.levers.attributes.cycle.identity import (
+from spillway.levers.attributes.cycle.codes import (
     change_share,
     comes_evenly,
     determines,

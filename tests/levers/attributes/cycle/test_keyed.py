@@ -10,8 +10,13 @@ import pytest
 
 from evidence.streams import perturb
 from spillway.errors import Refused
-from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle
-from spillway.levers.attributes.cycle.members import cycle_drift
+from spillway.levers.attributes.cycle.find import (
+    Cycle,
+    CycleNotFound,
+    cycle_drift,
+    declared_cycle,
+    find_cycle,
+)
 from spillway.levers.attributes.ranking.windows import window_edges, window_tuples
 
 N = 6000

@@ -12,7 +12,7 @@ from tests.levers.attributes.synopsis.synopsis_reference import columns, predict
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding
 from spillway.levers.attributes.synopsis.rounding import round_rows

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.errors import Refused
-from spillway.levers.attributes.synopsis.calendar import PARTS, TICKS, ClockPart, clock_part, part_of
+from spillway.levers.attributes.synopsis.model import PARTS, TICKS, ClockPart, clock_part, part_of
 
 
 def by_datetime(seconds, part):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.synopsis.certificate import certify, relative_errors_pct
+from spillway.levers.attributes.synopsis.bounds import certify, relative_errors_pct
 from spillway.levers.certificate import Certificate
 
 

@@ -13,7 +13,7 @@ from tests.levers.attributes.synopsis.synopsis_reference import algorithm3, case
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack, unpack
-from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import Entries, recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 

@@ -10,7 +10,7 @@ from tests.levers.attributes.synopsis.synopsis_reference import cases
 
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.predictors import regression_values

@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import columns
 
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.certificate import relative_errors_pct
+from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
-from spillway.levers.attributes.synopsis.model import (
-    AttributeModel,
-    Precision,
-    Predictor,
-    Rounding,
-    Term,
-)
+from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.rounding import (
     as_sent,
     levels_per_octave,

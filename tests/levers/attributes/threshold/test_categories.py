@@ -17,9 +17,7 @@ from hypothesis import strategies as st
 from evidence.golden import attributes as golden_attributes
 from evidence.golden.categories import categories_correct, held_out, judged, rows_as_printed
 from spillway.errors import Refused
-from spillway.levers.attributes.threshold.categories import KnownList, Matcher
-from spillway.levers.attributes.threshold.classes import STRICTEST
-from spillway.levers.attributes.threshold.recognise import Recogniser
+from spillway.levers.attributes.threshold.category import STRICTEST, KnownList, Matcher, Recogniser
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 with (Path(__file__).parent / "category_lists.csv").open(encoding="utf-8") as lines:

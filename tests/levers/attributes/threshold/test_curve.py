@@ -15,7 +15,7 @@ from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.category import Matcher
 from spillway.levers.attributes.threshold.curve import (
     ERROR_GRID_PCT,
     LOOSEST_PCT,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.threshold.quantities import FEW_VALUES, are_codes
+from spillway.levers.attributes.threshold.curve import FEW_VALUES, are_codes
 
 RNG = np.random.default_rng(4)
 ROWS = 10_000

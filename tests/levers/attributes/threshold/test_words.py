@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.levers.attributes.threshold.categories import Matcher
+from spillway.levers.attributes.threshold.category import Matcher
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import options_of
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
 from spillway.levers.attributes.training.choose import train_attributes
-from spillway.levers.attributes.training.hull import MOST
-from spillway.levers.attributes.training.search import describe
-from spillway.levers.attributes.training.weigh import measure
+from spillway.levers.attributes.training.search import MOST, describe, measure
 
 
 def market(rows=2400, keys=4, seed=11):

@@ -19,8 +19,7 @@ from spillway.levers.attributes.cycle.find import one_sender
 from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.policy import measures_now, policy_of
-from spillway.levers.attributes.training.lesson import cycle_of
-from spillway.levers.attributes.training.noticed import noticed
+from spillway.levers.attributes.training.lesson import cycle_of, noticed
 from spillway.levers.protocol import Fact, Facts, Load, Offer, Part, open_questions
 from spillway.store import blobs
 from spillway.streams.facts import needed_facts, newest_facts

@@ -16,7 +16,7 @@ from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import curve, fixed_point
-from spillway.levers.attributes.training.noticed import noticed
+from spillway.levers.attributes.training.lesson import noticed
 from spillway.levers.protocol import Fact, Facts
 
 SITES = ["a", "b", "c", "d"]

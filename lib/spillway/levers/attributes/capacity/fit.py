@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import FITS
+from spillway.levers.attributes.option import FITS
 from spillway.levers.attributes.ranking.rank import Ranked
 from spillway.levers.exact import exact
 

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.clock import epoch_seconds, is_clock
-from spillway.levers.attributes.cycle.identity import determines
-from spillway.levers.attributes.cycle.robust import MOST_VALUES
-from spillway.levers.attributes.cycle.strict import replicated_period
-from spillway.levers.attributes.cycle.value_codes import Codes, joint_codes, value_codes
+from spillway.levers.attributes.cycle.codes import (
+    Codes,
+    determines,
+    epoch_seconds,
+    is_clock,
+    joint_codes,
+    value_codes,
+)
+from spillway.levers.attributes.cycle.robust import MOST_VALUES, replicated_period
 
 RECURRING = 1.5
 """An order attribute comes back when its values have so many tuples on average."""

@@ -16,12 +16,37 @@ beside it and differs when periods share a factor (errata A6).
 >>> cycle = find_cycle({"router": router, "phase": phase}, np.arange(60), {"router": 8, "phase": 8})
 >>> cycle.attributes, cycle.length, cycle.form
 (('router', 'phase'), 12, 'strict')
+
+Who is in a cycle, from when and until when; and whether that still holds.
+
+A ticker is listed, a station closes: the trained fact says from which `seq` each membership holds, so
+that windows follow. A cycle that changes after training shows as members that are new, members that
+stay away for `EDGE_CYCLES` cycles, or steps that no longer follow the order.
+
+>>> member = Member(("GOOG",), from_seq=3366)
+>>> member.is_active_at(3365), member.is_active_at(3366)
+(False, True)
+
+The cycle among declared keys: what the contract calls a key is looked at first, and nothing else where it repeats.
+
+The declared keys say who a tuple is of, so a cycle is only taken as identifier where it determines every one of them:
+
+1. the keys alone: if their joint values run through one cycle, the smallest subset that determines them all is the
+   CID (fewest attributes, then least bits, then first in the contract); constant keys identify nothing;
+2. the keys and one or two further attributes (a sensor under a declared site), where the keys alone do not repeat.
+   What only tells the time joins nothing: a clock, or what follows from an order attribute that comes back. Of the sets
+   that make a cycle the smallest wins, whatever the confidence of a larger one;
+3. the keys alone, where they repeat strictly but a value comes twice in a cycle (a,b,a,c);
+4. otherwise None: the stream is identified *by keys*, without a cycle.
+
+At most `MOST_JOINERS` attributes are tried as further ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, pairwise
 from math import lcm, prod
 from typing import Any
 
@@ -29,17 +54,239 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import Refused, SpillwayError
-from spillway.levers.attributes.cycle.keyed import search_keys
-from spillway.levers.attributes.cycle.members import Member, members_of_trace
+from spillway.levers.attributes.cycle.coded import Set
+from spillway.levers.attributes.cycle.codes import (
+    Codes,
+    coded_keys,
+    determines,
+    first_appearance,
+    plain_value,
+    smallest_determining,
+    value_codes,
+)
+from spillway.levers.attributes.cycle.ring import conforming_steps
 from spillway.levers.attributes.cycle.robust import (
     DEFAULT_CONFIDENCE,
+    EDGE_CYCLES,
     Trace,
+    cycle_codes,
     follows_some_order,
+    replicated_period,
     trace_cycle,
 )
 from spillway.levers.attributes.cycle.search import Candidate, Search
-from spillway.levers.attributes.cycle.strict import cycle_codes, replicated_period
-from spillway.levers.attributes.cycle.value_codes import Codes, coded_keys, first_appearance, value_codes
+
+
+@dataclass(frozen=True)
+class Member:
+    """One value of the CID, where it is first valid and, if it has left, where it was last seen."""
+
+    values: tuple[Any, ...]
+    from_seq: int
+    until_seq: int | None = None
+    absences: tuple[tuple[int, int], ...] = ()
+    """(last seq seen, seq of return) of each long absence in between."""
+
+    def is_active_at(self, seq: int) -> bool:
+        """Whether the member is expected at `seq`."""
+        if seq < self.from_seq or (self.until_seq is not None and seq > self.until_seq):
+            return False
+        return not any(left < seq < back for left, back in self.absences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {
+            "values": [plain_value(value) for value in self.values],
+            "from_seq": self.from_seq,
+            "until_seq": self.until_seq,
+            "absences": [list(absence) for absence in self.absences],
+        }
+
+    @classmethod
+    def from_dict(cls, fact: Mapping[str, Any]) -> Member:
+        """The inverse of `to_dict`."""
+        absences = tuple((int(left), int(back)) for left, back in fact.get("absences", ()))
+        return cls(tuple(fact["values"]), int(fact["from_seq"]), fact.get("until_seq"), absences)
+
+
+def members_of_trace(
+    trace: Trace, values: Sequence[tuple[Any, ...]], seq: npt.NDArray[np.int64]
+) -> tuple[Member, ...]:
+    """Members in cyclic order, their intervals told in `seq`."""
+    intervals: list[list[int]] = [[] for _ in trace.order]
+    for k in np.argsort(trace.first_rows, kind="stable"):
+        intervals[int(trace.interval_position[k])].append(int(k))
+    members = []
+    for position, own in enumerate(intervals):
+        first, last = own[0], own[-1]
+        absences = tuple(
+            (int(seq[trace.last_rows[a]]), int(seq[trace.first_rows[b]])) for a, b in pairwise(own)
+        )
+        members.append(
+            Member(
+                values[int(trace.order[position])],
+                int(seq[0] if trace.from_start[first] else seq[trace.first_rows[first]]),
+                None if trace.to_end[last] else int(seq[trace.last_rows[last]]),
+                absences,
+            )
+        )
+    return tuple(members)
+
+
+@dataclass(frozen=True)
+class CycleDrift:
+    """A trained cycle held against new data."""
+
+    new: tuple[Member, ...]
+    vanished: tuple[Member, ...]
+    confidence: float
+    needed_confidence: float
+
+    @property
+    def needs_retraining(self) -> bool:
+        """Whether the cycle is no longer the one that was trained."""
+        return bool(self.new or self.vanished) or self.confidence < self.needed_confidence
+
+    def __str__(self) -> str:
+        def names(members: tuple[Member, ...]) -> str:
+            return ", ".join("/".join(map(str, member.values)) for member in members) or "none"
+
+        return (
+            f"cycle confidence {self.confidence:.2f} (needs {self.needed_confidence:.2f}), "
+            f"new members: {names(self.new)}, vanished: {names(self.vanished)}"
+            + ("; train the stream again" if self.needs_retraining else "")
+        )
+
+
+def cycle_drift(
+    cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArray[np.int64]
+) -> CycleDrift:
+    """Who is new, who is gone, and how well the trained order still predicts the next tuple.
+
+    A new value counts as a member once it comes back as often as half its cycles ask for: a misspelt key
+    does not. A member counts as gone after five whole cycles without it. Where the declared keys identify and
+    follow no order, nobody is expected and nothing can drift.
+    """
+    if not cycle.is_ordered:
+        return CycleDrift((), (), 1.0, 0.0)
+    codes, values = coded_keys(columns, cycle.attributes)
+    places = cycle.positions(columns)
+    n = len(seq)
+    if n == 0:
+        return CycleDrift((), (), cycle.confidence, cycle.needed_confidence)
+    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    known = {member.values for member in cycle.members}
+    new = []
+    for code, value in enumerate(values):
+        if value in known or (len(value) == 1 and value[0] is None):
+            continue
+        first = int(np.argmax(codes == code))
+        if counts[code] >= 0.5 * (n - first) / (cycle.length + 1) and (n - first > cycle.length or n == 1):
+            new.append(Member(value, int(seq[first])))
+    vanished = []
+    last_row = np.full(len(cycle.members) + 1, -1, dtype=np.int64)
+    np.maximum.at(last_row, places, np.arange(n))
+    gone = np.zeros(len(cycle.members), dtype=np.bool_)
+    if cycle.unique:
+        for position, member in enumerate(cycle.members):
+            gone[position] = last_row[position] < 0
+            expected = member.is_active_at(int(seq[-1]))
+            if expected and n - 1 - last_row[position] >= EDGE_CYCLES * cycle.length:
+                vanished.append(Member(member.values, member.from_seq, int(seq[max(last_row[position], 0)])))
+    in_ring = places >= 0
+    if not in_ring.any():
+        return CycleDrift(tuple(new), tuple(vanished), 0.0, cycle.needed_confidence)
+    if not cycle.unique:
+        kept, counted = _periodic_steps(codes, cycle.length)
+    else:
+        active = np.flatnonzero(~gone)
+        left = {member.values for member in vanished}
+        starts = np.zeros(len(active), dtype=np.int64)
+        kept_rows = np.cumsum(in_ring)
+        stops = np.array(
+            [kept_rows[last_row[k]] if cycle.members[k].values in left else n + 1 for k in active],
+            dtype=np.int64,
+        )
+        kept, counted, _, _ = conforming_steps(places[in_ring], len(cycle.members), starts, stops, active)
+        # first visits prove as much as any other here: the order was learned elsewhere
+    strangers = int((~in_ring).sum())
+    share = kept / (counted + strangers) if counted + strangers else cycle.confidence
+    return CycleDrift(tuple(new), tuple(vanished), share, cycle.needed_confidence)
+
+
+def _periodic_steps(codes: npt.NDArray[np.int64], length: int) -> tuple[int, int]:
+    same = codes[length:] == codes[:-length]
+    return int(same.sum()), len(same)
+
+
+MOST_JOINERS = 24
+
+_KeyColumns = Mapping[str, npt.NDArray[Any]]
+
+
+def search_keys(
+    columns: _KeyColumns,
+    names: Sequence[str],
+    keys: Sequence[str],
+    bits: Mapping[str, int],
+    instants: npt.NDArray[Any] | None,
+    confidence: float,
+) -> tuple[Candidate | None, Search]:
+    """The candidate that the keys lead to, and the search that knows its codes; None: by keys."""
+    alone = Search(columns, keys, bits, instants, confidence=confidence)
+    varying = [key for key in keys if int(alone.codes[key].max(initial=-1)) > 0]
+    if not varying:
+        return None, alone
+    found = _smallest(alone, alone.test(varying))
+    if found is not None:
+        return found, alone
+    wide = Search(columns, names, bits, instants, confidence=confidence)
+    found = _joined(wide, varying)
+    if found is not None:
+        return found, wide
+    twice = alone.not_unique()
+    if twice is not None and all(
+        determines(alone.joint(twice.attributes), alone.codes[key]) for key in varying
+    ):
+        return twice, alone
+    return None, alone
+
+
+def _smallest(search: Search, whole: Candidate) -> Candidate | None:
+    """The smallest of the sets that determine the whole and run through its cycle."""
+    if not whole.accepted:
+        return None
+    names = whole.attributes
+    options = [
+        search.test([names[k] for k in chosen])
+        for chosen in smallest_determining([search.codes[name] for name in names])
+    ]
+    return min((one for one in options if one.accepted), key=search.preference, default=whole)
+
+
+def _joined(search: Search, keys: Sequence[str]) -> Candidate | None:
+    key = search.joint(tuple(keys))
+    joiners = [
+        name
+        for name in search.names
+        if name not in keys
+        and search.may_repeat(name)
+        and not search.tells_time(name)
+        # what follows from the keys divides no key's tuples
+        and not determines(key, search.codes[name])
+    ]
+    joiners.sort(key=lambda name: search.distinct(name))
+    for size in (1, 2):
+        found = []
+        for further in combinations(joiners[:MOST_JOINERS], size):
+            chosen: Set = (*keys, *further)
+            if search.seems_ordered(chosen):
+                smallest = _smallest(search, search.test(chosen))
+                found += [] if smallest is None else [smallest]
+        if found:
+            return min(found, key=lambda one: (len(one.attributes), *search.preference(one)))
+    return None
+
 
 _Columns = Mapping[str, npt.NDArray[Any]]
 

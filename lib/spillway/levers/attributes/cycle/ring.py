@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spillway.levers.attributes.cycle.value_codes import Codes
+from spillway.levers.attributes.cycle.codes import Codes
 
 ENTRY_TURNS = 9
 """From how many of its first turns a member's place is learned."""

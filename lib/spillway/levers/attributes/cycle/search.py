@@ -34,21 +34,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.clock import mean_step, usual_return
 from spillway.levers.attributes.cycle.coded import CodedSet, Set
-from spillway.levers.attributes.cycle.confirm import MOVING, held_back, moves_in_order
-from spillway.levers.attributes.cycle.doubts import Doubts
-from spillway.levers.attributes.cycle.identity import comes_evenly
+from spillway.levers.attributes.cycle.codes import (
+    Codes,
+    comes_evenly,
+    joint_codes,
+    mean_step,
+    usual_return,
+    value_codes,
+)
+from spillway.levers.attributes.cycle.doubts import MOVING, Doubts, held_back, moves_in_order
 from spillway.levers.attributes.cycle.ring import same_successor_share
 from spillway.levers.attributes.cycle.robust import (
     DEFAULT_CONFIDENCE,
     NO_ORDER,
     Trace,
+    is_unique_in_cycle,
     trace_cycle,
     worth_sorting,
 )
-from spillway.levers.attributes.cycle.strict import is_unique_in_cycle
-from spillway.levers.attributes.cycle.value_codes import Codes, joint_codes, value_codes
 
 SCREENED_ROWS = 20_000
 GLANCED_ROWS = 2_048

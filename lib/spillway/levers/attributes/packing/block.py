@@ -31,11 +31,12 @@ import pyarrow as pa
 from spillway.errors import Refused
 from spillway.levers.attributes.columns import KINDS, Column, Frame
 from spillway.levers.attributes.packing import entry_coder as coding
-from spillway.levers.attributes.packing.arithmetic_coder import Coder, finish
 from spillway.levers.attributes.packing.entry_coder import (
     MIXERS,
+    Coder,
     code_entries,
     contexts_needed,
+    finish,
     in_order_of_appearance,
 )
 from spillway.levers.attributes.packing.whole_numbers import Reader, WholeForm, Writer

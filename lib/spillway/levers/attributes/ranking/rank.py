@@ -35,7 +35,7 @@ import numpy.typing as npt
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import RANK_BY
+from spillway.levers.attributes.option import RANK_BY
 from spillway.levers.attributes.ranking.smoothing import Smoothing, Values
 
 

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.levers.attributes.choices import AVERAGES, SEEDS
+from spillway.levers.attributes.option import AVERAGES, SEEDS
 
 Values = npt.NDArray[np.float64]
 

@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import Refused
-from spillway.levers.attributes.cycle.value_codes import Codes
+from spillway.levers.attributes.cycle.codes import Codes
 
 
 def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:

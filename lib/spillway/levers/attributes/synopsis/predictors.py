@@ -31,8 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.calendar import clock_part, part_of
-from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term
+from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term, clock_part, part_of
 from spillway.levers.attributes.synopsis.walking import same_key_before
 
 

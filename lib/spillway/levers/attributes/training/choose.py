@@ -24,13 +24,12 @@ from typing import Protocol
 
 import numpy as np
 
-from spillway.levers.attributes.choices import PREDICTORS, WAYS
 from spillway.levers.attributes.columns import Column, Frame
+from spillway.levers.attributes.option import PREDICTORS, WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
-from spillway.levers.attributes.training.search import ModelSearch, TrainedAttribute
-from spillway.levers.attributes.training.weigh import all_shed
+from spillway.levers.attributes.training.search import ModelSearch, TrainedAttribute, all_shed
 
 
 def train_attributes(

@@ -2,12 +2,19 @@
 
 The facts of one training share one version. Measures are trained in two rounds: first as if every other attribute were
 sent, then for what the channel makes go at the rate of now.
+
+Do the trained facts still hold? Checked on what came later, next to validation; asks for retraining by name.
+
+The cycle: members that came or went, and how well its order still foretells the next tuple. The thresholds: the fixed
+point of later tuples against the trained one (3.2.4.3), where that is what set the threshold. The attributes:
+what was trained and is gone from the contract, or is of another type there. Nothing is retrained here: `spillway_train`
+does that every night, and a batch keeps the models it was planned with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,13 +27,23 @@ from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle, one_sender
+from spillway.levers.attributes.cycle.find import (
+    Cycle,
+    CycleNotFound,
+    cycle_drift,
+    declared_cycle,
+    find_cycle,
+    one_sender,
+)
+from spillway.levers.attributes.facts import kind_of_type
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import rankable
 from spillway.levers.attributes.policy import (
     Choosing,
     decide_stages,
+    may_be_inexact,
+    own_bound,
     own_settings,
     smoothing_of,
     terms_of,
@@ -35,20 +52,19 @@ from spillway.levers.attributes.policy import (
 from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import CRITICALITIES
-from spillway.levers.attributes.stated import may_be_inexact, own_bound
-from spillway.levers.attributes.threshold.categories import Matcher
-from spillway.levers.attributes.threshold.classes import Category
+from spillway.levers.attributes.threshold.category import Category, Matcher
 from spillway.levers.attributes.threshold.curve import (
     LOOSEST_PCT,
     Threshold,
+    are_codes,
     curve,
     fixed_point,
     threshold,
+    threshold_drift,
 )
-from spillway.levers.attributes.threshold.quantities import are_codes
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
-from spillway.levers.protocol import Fact, Lesson, Load, Part, asking
+from spillway.levers.protocol import Fact, Facts, Lesson, Load, Noticed, Part, asking
 
 CYCLE_ROWS = 200_000
 """The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
@@ -364,3 +380,72 @@ def _bound_said(one: Threshold) -> str:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def noticed(
+    contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
+) -> list[Noticed]:
+    """What the last tuples say of the facts in force."""
+    rows = edge(contract.names, own_settings(contract).training.tuples)
+    if not rows.num_rows:
+        return []
+    cycle = Cycle.from_dict(facts.value(kinds.CYCLE))
+    found = list(_of_attributes(contract, cycle, facts))
+    if set(cycle.attributes) <= set(contract.names):
+        found += [*_of_cycle(contract, cycle, rows), *_of_thresholds(contract, cycle, facts, rows)]
+    return found
+
+
+def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iterator[Noticed]:
+    """What the contract no longer has, or has as something else."""
+    types = {attribute.name: attribute.type for attribute in contract.attributes}
+    lost = [(name, f"it makes the cycle {'+'.join(cycle.attributes)}") for name in cycle.attributes]
+    lost += [(name, "it was trained") for name in facts.of(kinds.THRESHOLD)]
+    for name, why in lost:
+        if name not in types:
+            yield Noticed(
+                "the_attributes_are_those_trained",
+                f"{name} is gone",
+                f"{name}, as trained",
+                f"{contract.stream}: {name} is gone from the contract, and {why}; retrain it",
+            )
+    for name, fact in facts.of(kinds.MODEL).items():
+        if name in types and kind_of_type(types[name]) != fact.value["kind"]:
+            yield Noticed(
+                "the_attributes_are_those_trained",
+                f"{name} is {types[name]}",
+                f"{fact.value['kind']}, as trained",
+                f"{contract.stream}: {name} is {types[name]} in the contract and was trained as {fact.value['kind']}: "
+                "it is kept as it is until the stream is retrained",
+            )
+
+
+def _of_cycle(contract: StreamContract, cycle: Cycle, rows: pa.Table) -> Iterator[Noticed]:
+    columns = {name: plain_values(rows[name]) for name in cycle.attributes}
+    found = cycle_drift(cycle, columns, np.asarray(rows["seq"]))
+    if found.needs_retraining:
+        yield Noticed(
+            "the_cycle_still_holds",
+            f"confidence {found.confidence:.3f}",
+            f"at least {found.needed_confidence:.2f}, same members",
+            f"{contract.stream}: {found}; retrain it",
+        )
+
+
+def _of_thresholds(contract: StreamContract, cycle: Cycle, facts: Facts, rows: pa.Table) -> Iterator[Noticed]:
+    keys = key_codes(rows, cycle.attributes)
+    for name, fact in facts.of(kinds.THRESHOLD).items():
+        point = fact.evidence.get("fixed_point_pct")
+        if point is None or fact.value["source"] != "fixed_point" or name not in contract.names:
+            continue
+        if contract.attribute(name).type == "string":
+            continue
+        seen = threshold_drift(float(point), fixed_point(curve(rankable(rows[name]), keys)))
+        if seen.retrain:
+            yield Noticed(
+                "the_thresholds_still_hold",
+                f"{name}: fixed point {seen.observed_pct:g} %",
+                f"{seen.trained_pct:g} %, give or take a quarter",
+                f"{contract.stream}: {name} was trained to a fixed point of {seen.trained_pct:g} %, later tuples "
+                f"have {seen.observed_pct:g} %; retrain it, or state error_pct in the contract",
+            )

@@ -10,6 +10,36 @@ on all of them (`PROOF_ROWS` at most).
 >>> found = ModelSearch(start, Frame(rows, rows % 3, columns), ["a"], ["regression"], 1.0).run(["keep", "shed"])
 >>> describe(found.model.predictors[0])
 'regression 25.4*a'
+
+Which of many (mean error, bytes) points are worth keeping: the lower convex hull, from exact to coarse.
+
+Between two points a plan can mix (some windows at the one, some at the other), so a point above the line between two
+others is never wanted. `height` says how low a whole curve lies, so that two sets of points can be compared.
+
+>>> on_the_hull([(0.0, 100), (1.0, 60), (2.0, 55), (3.0, 20), (4.0, 25)])
+[0, 1, 3]
+>>> round(height([(0.0, 100), (2.0, 25)], [0.0, 2.0])), round(height([(0.0, 100)], [0.0, 2.0]))
+(50, 100)
+
+What shedding a column by a model would take: bytes and errors, measured or estimated.
+
+>>> from spillway.levers.attributes.columns import Column
+>>> frame = Frame(np.arange(4), np.zeros(4, int), {"a": Column.real([10.0, 10.2, 12.0, 12.1])})
+>>> found = measure(AttributeModel("a", "real", error_pct=5.0), frame)
+>>> found.stored_share_pct, round(found.max_error_pct, 2), found.violations
+(50.0, 1.96, 0)
+
+Which part of a time a column is: year, month, day, weekday, hour ..., at which offset from UTC.
+
+A column of whole numbers is a part when it differs from one by a constant in most rows (a week may begin on Sunday,
+a clock may be put back): the offset among whole quarters of an hour at which that is so for the most rows. What is
+left, such as an hour of summer time, is carried over from the key's row before (`persistence`) where that helps.
+
+>>> at = np.arange(2000) * 1_800_000_000 + 1_357_012_800_000_000
+>>> hour = (at // 3_600_000_000 - 5) % 24
+>>> frame = Frame(np.arange(2000), np.zeros(2000, int), {"at": Column.integer(at), "hour": Column.integer(hour)})
+>>> str(clock_parts("hour", frame, {"at": "us"})[0].terms[0])
+'1*at#us-18000.hour'
 """
 
 from __future__ import annotations
@@ -17,26 +47,205 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from spillway.levers.attributes.columns import Frame
+from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option, of_way
-from spillway.levers.attributes.synopsis.certificate import certify
+from spillway.levers.attributes.packing.block import pack
+from spillway.levers.attributes.synopsis.bounds import certify
+from spillway.levers.attributes.synopsis.entries import Shed, shed
 from spillway.levers.attributes.synopsis.model import (
+    PARTS,
     ROUNDINGS,
     AttributeModel,
+    ClockPart,
     Precision,
     Predictor,
     Rounding,
+    Term,
+    clock_part,
 )
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
-from spillway.levers.attributes.training.candidates import Lattice, lattices_of, without_regressors
-from spillway.levers.attributes.training.clocks import clock_parts
-from spillway.levers.attributes.training.hull import height, on_the_hull, rising, thinned
+from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
+from spillway.levers.attributes.training.candidates import (
+    Lattice,
+    estimated_bytes,
+    lattices_of,
+    without_regressors,
+)
 from spillway.levers.attributes.training.regression import regressions
-from spillway.levers.attributes.training.weigh import Weighed, loss_of, measure
+from spillway.levers.certificate import Certificate
+
+MOST = 10
+"""The most precisions that an attribute keeps."""
+
+
+def on_the_hull(points: Sequence[tuple[float, float]]) -> list[int]:
+    """The places of the points on the lower convex hull, by rising error and falling bytes."""
+    order = sorted(range(len(points)), key=lambda place: (points[place], place))
+    kept: list[int] = []
+    for place in order:
+        error, size = points[place]
+        if kept and (size >= points[kept[-1]][1] or error <= points[kept[-1]][0]):
+            continue
+        while len(kept) > 1 and _above(points[kept[-2]], points[kept[-1]], (error, size)):
+            kept.pop()
+        kept.append(place)
+    return kept
+
+
+def _above(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:
+    share = (middle[0] - left[0]) / (right[0] - left[0])
+    return middle[1] >= left[1] + share * (right[1] - left[1])
+
+
+def thinned(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> list[int]:
+    """At most so many of the places: both ends, and those between that differ most in bytes from their neighbours.
+
+    >>> thinned([0, 1, 2, 3], [100, 99, 50, 20], most=3)
+    [0, 2, 3]
+    """
+    kept, weights = list(places), [math.log(max(1.0, size)) for size in sizes]
+    while len(kept) > max(2, most):
+        gaps = [weights[i - 1] - weights[i + 1] for i in range(1, len(kept) - 1)]
+        least = min(range(len(gaps)), key=lambda i: gaps[i]) + 1
+        del kept[least], weights[least]
+    return kept
+
+
+def height(points: Sequence[tuple[float, float]], marks: Sequence[float]) -> float:
+    """The geometric mean, over mean errors, of the fewest bytes that a mixture within each takes."""
+    hull = [points[place] for place in on_the_hull(points)]
+    if not hull:
+        return math.inf
+    found = 0.0
+    for mark in marks:
+        found += math.log(max(1.0, _at(hull, mark)))
+    return math.exp(found / len(marks))
+
+
+def _at(hull: Sequence[tuple[float, float]], mark: float) -> float:
+    if mark <= hull[0][0]:
+        return hull[0][1]
+    for left, right in pairwise(hull):
+        if mark <= right[0]:
+            return left[1] + (mark - left[0]) / (right[0] - left[0]) * (right[1] - left[1])
+    return hull[-1][1]
+
+
+def rising(bounds: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the bounds that are in nothing tighter than one before: a model names its precisions finest first.
+
+    >>> rising([(0.0, 0.0), (2.0, 1.0), (1.0, 1.0), (3.0, 0.5), (3.0, 1.0)])
+    [0, 1, 4]
+    """
+    kept: list[int] = []
+    for place, bound in enumerate(bounds):
+        if not kept or all(now >= then for now, then in zip(bound, bounds[kept[-1]], strict=True)):
+            kept.append(place)
+    return kept
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """What shedding a whole column by a model would store."""
+
+    packed_bytes: int
+    stored_share_pct: float
+    mean_error_pct: float
+    max_error_pct: float
+    violations: int
+
+
+def measure(
+    model: AttributeModel,
+    frame: Frame,
+    estimate: bool = False,
+    precision: int = -1,
+    rate_pct: float = LOOSEST_PCT,
+) -> Weighed:
+    """Shed the whole column at a precision (-1: the coarsest), pack it (or estimate what that takes), and compare."""
+    result = all_shed(model, frame, precision)
+    stored = len(result.entries)
+    truth, bound = frame.columns[model.attribute], model.bound
+    errors = certify(truth, result.reconstructed, bound.error_pct, None, stored, error=bound.error)
+    size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
+    return Weighed(
+        size,
+        errors.stored_share_pct,
+        loss_of(errors, truth, rate_pct),
+        errors.max_error_pct,
+        errors.violations,
+    )
+
+
+def loss_of(errors: Certificate, truth: Column, rate_pct: float) -> float:
+    """The loss of a whole column given back with these errors: their mean over the values that there are.
+
+    >>> truth = Column.real([10.0, None, None, None])
+    >>> loss_of(Certificate(5.0, shed_values=4, sum_error_pct=2.0), truth, 20.0)
+    2.0
+    """
+    present = int(truth.valid.sum())
+    return errors.loss_pct(rate_pct) * len(truth) / present if present else 0.0
+
+
+def all_shed(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:
+    """The whole column shed at a precision (-1: the coarsest)."""
+    place = model.coarsest if precision < 0 else precision
+    return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), place))
+
+
+MOST_TIMES = 2048
+USUAL = 0.8
+_QUARTER = 900
+_OFFSETS = tuple(sorted(range(-14 * 4, 14 * 4 + 1), key=lambda q: (q % 4 != 0, abs(q))))
+
+
+def clock_parts(target: str, frame: Frame, clocks: Mapping[str, str]) -> list[Predictor]:
+    """Predictors of `target` from parts of the times in `clocks` (attribute: its unit), the best of each part."""
+    column = frame.columns[target]
+    found = []
+    for name, unit in clocks.items():
+        if name not in frame.columns or name == target:
+            continue
+        clock = frame.columns[name]
+        rows = np.flatnonzero(column.valid & clock.valid & _is_whole(column))
+        rows = rows[:: max(1, len(rows) // MOST_TIMES)]
+        truth, times = column.values[rows].astype(np.float64), clock.values[rows]
+        if len(rows) < 32 or len(np.unique(truth)) < 2 or np.abs(truth).max() > 10_000:
+            continue
+        scored: list[tuple[float, int, str, float]] = []
+        for part in PARTS:
+            offsets = _OFFSETS if unit != "d" else (0,)
+            tried = [_usual(truth, clock_part(times, ClockPart(unit, q * _QUARTER, part))) for q in offsets]
+            best = max(range(len(tried)), key=lambda i: tried[i][0])
+            if tried[best][0] >= USUAL:
+                wanted = ClockPart(unit, offsets[best] * _QUARTER, part)
+                scored.append((-tried[best][0], len(scored), wanted.of(name), tried[best][1]))
+        for _, _, regressor, more in sorted(scored)[:2]:
+            terms = (Term(1.0, (regressor,)), *((Term(more),) if more else ()))
+            found += [Predictor("regression", terms, persistence) for persistence in (0.0, 1.0)]
+    return found
+
+
+def _is_whole(column: Column) -> np.ndarray:
+    if column.kind != "real":
+        return np.full(len(column), column.kind == "integer")
+    return np.isfinite(column.values) & (np.rint(column.values) == column.values)
+
+
+def _usual(truth: np.ndarray, part: np.ndarray) -> tuple[float, float]:
+    """The commonest difference's share, and it; a part that stands still says nothing."""
+    if (part == part[0]).all():
+        return 0.0, 0.0
+    values, counts = np.unique(truth - part, return_counts=True)
+    most = int(np.argmax(counts))
+    return float(counts[most]) / len(truth), float(values[most])
+
 
 SEARCH_ROWS = 6144
 STRETCHES = 4

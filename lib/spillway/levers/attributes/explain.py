@@ -21,10 +21,8 @@ from spillway.contracts import Attribute, StreamContract
 from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
 from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
-from spillway.levers.attributes.policy import own_settings
-from spillway.levers.attributes.scheme import Run, Way, run_from_row
-from spillway.levers.attributes.schemes import last_batches, scheme_rows
-from spillway.levers.attributes.stated import own_bound
+from spillway.levers.attributes.policy import own_bound, own_settings
+from spillway.levers.attributes.scheme import Run, Way, last_batches, run_from_row, scheme_rows
 from spillway.levers.protocol import Facts, Picture, Told, Views
 
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
