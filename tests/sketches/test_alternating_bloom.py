@@ -16,8 +16,7 @@ from spillway.sketches.alternating_bloom import (
     parameters_for,
     parameters_of_memory,
 )
-from spillway.sketches.hashing import row_seeds
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64, row_seeds
 
 
 def cells_of(key: int, p: AlternatingBloomParameters) -> list[int]:

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 
 from spillway.errors import Refused
-from spillway.sketches.choosing import effective_keys, estimator_by_skew, parameters_for_memory
-from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.count_min import (
+    CountMin,
+    CountMinParameters,
+    effective_keys,
+    estimator_by_skew,
+    parameters_for_memory,
+)
 from spillway.sketches.intervals import check_confidence, median_row_tail
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.sketches.noise import Noise
+from spillway.sketches.intervals import Noise
 
 
 @pytest.mark.parametrize("depth", [1, 4, 5])

@@ -16,8 +16,15 @@ from hypothesis import strategies as st
 from tests.sketches import reference
 
 from spillway.errors import Refused
-from spillway.sketches.pair_count import PairCount, PairCountParameters, match_variance, solve
-from spillway.sketches.super_values import draw_subsets, draw_super_values, subsets
+from spillway.sketches.pair_count import (
+    PairCount,
+    PairCountParameters,
+    draw_subsets,
+    draw_super_values,
+    match_variance,
+    solve,
+    subsets,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PAIRS = json.loads((GOLDEN / "004_paircount.json").read_text())

@@ -7,8 +7,13 @@ import numpy as np
 from evidence.book import Say
 from evidence.sketches.data_models import shuffled, zipf_frequencies
 from spillway.sketches.answers import Answer
-from spillway.sketches.choosing import effective_keys, estimator_by_skew, parameters_for_memory
-from spillway.sketches.count_min import CountMin, CountMinParameters
+from spillway.sketches.count_min import (
+    CountMin,
+    CountMinParameters,
+    effective_keys,
+    estimator_by_skew,
+    parameters_for_memory,
+)
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.hll import Hll
 from spillway.sketches.kll import Kll, KllParameters

@@ -26,7 +26,7 @@ from numba import njit
 
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 from spillway.store.files import DataFile, as_date, rows_of
 
 SUMMARY = pa.schema(

@@ -39,6 +39,25 @@ deletion, merging and mean correction, which it makes unsound.
 >>> sketch = CountMin(CountMinParameters(width=64, depth=5, seed=1)).update(np.array([7, 7, 9]))
 >>> sketch.point(np.array([7, 9, 8]), "cm").estimate.tolist(), sketch.total
 ([2.0, 1.0, 0.0], 3)
+
+Choosing: a table's shape from memory and confidence; an estimator from the skew of the stream.
+
+Shape. d = ceil(ln(1 / (1 - confidence))) rows, as many counters each as fit: CM answers are then over by at most
+(e/w) N with that confidence.
+
+Skew. The self-join size is the skew: N^2/F2 is the number of equally frequent keys that would give it ("effective
+keys"). With at least as many of them as counters, every counter is disturbed alike and mean correction beats CM by far;
+with very few, most counters hold no heavy key and CM is nearly exact. The text proposes to choose between the two by
+it and stops; `estimator_by_skew` is that rule. F2 cannot tell how many counters no heavy key touches, though, so
+`CountMin.point` asks the counters (`noise`) instead; the evidence shows what either choice loses to the better.
+
+>>> shape = parameters_for_memory(64 * 1024)
+>>> shape.width, shape.depth
+(1638, 5)
+
+The kernels that count: keys into a table of counters, and heavy keys told while they pass.
+
+What they do, and what it guarantees, is said in `count_min` and `heavy_hitters`, which call them.
 """
 
 from __future__ import annotations
@@ -49,6 +68,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches import binary
@@ -56,15 +76,17 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
+    bucket,
     check_seed,
+    mix64,
     mixed,
     reduced,
     row_seeds,
+    spark_bucket,
     spark_buckets,
     spark_factors,
 )
-from spillway.sketches.intervals import check_confidence, median_deviation, normal_quantile
-from spillway.sketches.noise import Noise
+from spillway.sketches.intervals import Noise, check_confidence, median_deviation, normal_quantile
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
@@ -121,7 +143,6 @@ class CountMin(binary.CounterSketch):
 
     def update(self, keys: object, weights: object = None) -> CountMin:
         """Add `weights` (default 1 each, negative deletes) to `keys`."""
-        from spillway.sketches.counting import add, add_conservatively
 
         hashed = as_keys(keys)
         amounts, total, absolute = self.check_weights(hashed, weights)
@@ -382,3 +403,160 @@ class CountMin(binary.CounterSketch):
         sums = self.table.sum(axis=1)
         if not self.parameters.conservative and (sums != self.total).any():
             raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REBUILD)
+
+
+def parameters_for_memory(
+    memory_bytes: int, confidence: float = 0.99, depth: int | None = None, seed: int = 1
+) -> CountMinParameters:
+    """The widest table within `memory_bytes`; refused where not even two counters a row fit.
+
+    >>> parameters_for_memory(4096, depth=2).width
+    256
+    """
+    rows = depth or max(math.ceil(math.log(1.0 / (1.0 - check_confidence(confidence)))), 1)
+    width = min(memory_bytes // (8 * rows), (1 << 31) - 1)
+    if width < 2:
+        rule = f"be at least {16 * rows} bytes for any table of {rows} rows"
+        raise Refused("memory", rule, memory_bytes, "give it that much")
+    return CountMinParameters(width, rows, seed)
+
+
+def effective_keys(sketch: CountMin) -> float:
+    """N^2/F2: how many equally frequent keys would give this self-join size; few of them is skew."""
+    second_moment = sketch.self_join_size("cmm").estimate
+    return float(sketch.total) ** 2 / second_moment if second_moment > 0 else 0.0
+
+
+def estimator_by_skew(sketch: CountMin) -> str:
+    """`cm` for skewed streams (and for conservative tables, which know no other), `cmm_median` otherwise."""
+    if sketch.parameters.conservative or sketch.total <= 0:
+        return "cm"
+    return "cmm_median" if effective_keys(sketch) >= sketch.parameters.width else "cm"
+
+
+@njit(cache=True)
+def column(key: np.uint64, seed: np.uint64, width: np.uint64, spark: bool) -> np.uint64:
+    """The column of `key` in the row of `seed`."""
+    return spark_bucket(key, seed, width) if spark else bucket(key, seed, width)
+
+
+@njit(cache=True)
+def add(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
+    width = np.uint64(table.shape[1])
+    weighted = weights.size > 0
+    # blocks keep keys and one row of counters in the nearest cache; the sums do not depend on the order
+    for start in range(0, keys.size, 4096):
+        stop = min(keys.size, start + 4096)
+        for row in range(table.shape[0]):
+            counters = table[row]
+            seed = seeds[row]
+            if weighted:
+                for index in range(start, stop):
+                    counters[column(keys[index], seed, width, spark)] += weights[index]
+            elif spark:
+                for index in range(start, stop):
+                    counters[spark_bucket(keys[index], seed, width)] += 1
+            else:
+                for index in range(start, stop):
+                    counters[bucket(keys[index], seed, width)] += 1
+
+
+@njit(cache=True)
+def add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
+    depth = table.shape[0]
+    width = np.uint64(table.shape[1])
+    columns = np.empty(depth, dtype=np.uint64)
+    for index in range(keys.size):
+        weight = weights[index] if weights.size > 0 else 1
+        least = np.int64(9223372036854775807)
+        for row in range(depth):
+            columns[row] = column(keys[index], seeds[row], width, spark)
+            least = min(least, table[row, columns[row]])
+        for row in range(depth):
+            table[row, columns[row]] = max(table[row, columns[row]], least + weight)
+
+
+@njit(cache=True)
+def _find(slots: Keys, used: Integers, key: np.uint64) -> np.int64:
+    mask = np.uint64(slots.size - 1)
+    at = mix64(key, np.uint64(0x243F6A8885A308D3)) & mask
+    while used[at] != 0 and slots[at] != key:
+        at = (at + np.uint64(1)) & mask
+    return np.int64(at)
+
+
+@njit(cache=True)
+def _minimum(table: Integers, seeds: Keys, key: np.uint64, spark: bool) -> np.int64:
+    width = np.uint64(table.shape[1])
+    least = np.int64(9223372036854775807)
+    for row in range(table.shape[0]):
+        least = min(least, table[row, column(key, seeds[row], width, spark)])
+    return least
+
+
+@njit(cache=True)
+def track(
+    table: Integers, seeds: Keys, keys: Keys, weights: Integers, conservative: bool, total: int, share: float,
+    candidates: Keys, spark: bool,
+) -> tuple[Keys, int]:  # fmt: skip
+    """Algorithm as above, one element at a time; returns the candidates and the new total."""
+    width = np.uint64(table.shape[1])
+    depth = table.shape[0]
+    capacity = 1024
+    while capacity < 4 * candidates.size:
+        capacity *= 2
+    slots = np.zeros(capacity, dtype=np.uint64)
+    used = np.zeros(capacity, dtype=np.int64)
+    held = candidates.size
+    for index in range(candidates.size):
+        at = _find(slots, used, candidates[index])
+        slots[at] = candidates[index]
+        used[at] = 1
+    columns = np.empty(depth, dtype=np.uint64)
+    for index in range(keys.size):
+        key = keys[index]
+        weight = int(weights[index]) if weights.size > 0 else 1
+        least = np.int64(9223372036854775807)
+        for row in range(depth):
+            columns[row] = column(key, seeds[row], width, spark)
+            least = min(least, table[row, columns[row]])
+        for row in range(depth):
+            count = table[row, columns[row]]
+            table[row, columns[row]] = max(count, least + weight) if conservative else count + weight
+        total += weight
+        if least + weight < share * total:
+            continue
+        at = _find(slots, used, key)
+        if used[at] != 0:
+            continue
+        slots[at] = key
+        used[at] = 1
+        held += 1
+        if 2 * held > capacity:
+            # prune by the rule; grow only when the survivors still fill it
+            old_slots, old_used = slots, used
+            survivors = np.empty(held, dtype=np.uint64)
+            kept = 0
+            for position in range(capacity):
+                if (
+                    old_used[position] != 0
+                    and _minimum(table, seeds, old_slots[position], spark) >= share * total
+                ):
+                    survivors[kept] = old_slots[position]
+                    kept += 1
+            while 4 * kept > capacity:
+                capacity *= 2
+            slots = np.zeros(capacity, dtype=np.uint64)
+            used = np.zeros(capacity, dtype=np.int64)
+            for position in range(kept):
+                at = _find(slots, used, survivors[position])
+                slots[at] = survivors[position]
+                used[at] = 1
+            held = kept
+    final = np.empty(held, dtype=np.uint64)
+    kept = 0
+    for position in range(capacity):
+        if used[position] != 0 and _minimum(table, seeds, slots[position], spark) >= share * total:
+            final[kept] = slots[position]
+            kept += 1
+    return np.sort(final[:kept]), total

@@ -23,9 +23,8 @@ from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
-from spillway.sketches.hashing import as_keys, check_seed, row_seeds
+from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
 from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
-from spillway.sketches.mixing import mix64
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 

@@ -58,7 +58,7 @@ class HeavyHitters(binary.CounterSketch):
 
     def update(self, keys: object, weights: object = None) -> HeavyHitters:
         """Add `keys`; weights must not be negative."""
-        from spillway.sketches.counting import track
+        from spillway.sketches.count_min import track
 
         hashed = as_keys(keys)
         counts = self.counts

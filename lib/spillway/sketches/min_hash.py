@@ -20,8 +20,7 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches.column_keys import keys_of
-from spillway.sketches.hashing import as_keys, row_seeds
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import as_keys, mix64, row_seeds
 from spillway.sketches.types import Integers, Keys
 
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)

@@ -21,6 +21,16 @@ them wrongly). Beside the theorems' bounds, `stddev` is computed from the measur
 >>> counter = PairCount(PairCountParameters(attributes=3, similarity=2)).update(records, np.arange(3))
 >>> counter.pairs().estimate
 3.0
+
+A stream of super-values, stored exactly (offline) or summed up in a table (online): what PairCount asks of it.
+
+Super-values: subsets of a record's attributes, tagged, concatenated and fingerprinted (5.2.4, step 1).
+
+A subset's fingerprint is mix64(sum of mix64(value, seed of its attribute), tag): the sum of 64-bit mixes stands for the
+concatenation, since two different subsets of values collide with probability 2^-64.
+
+>>> subsets(3, 2).tolist()
+[[0, 1], [0, 2], [1, 2]]
 """
 
 from __future__ import annotations
@@ -28,9 +38,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches import binary
@@ -38,11 +50,130 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, as_narrow
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
-from spillway.sketches.hashing import check_seed, row_seeds
+from spillway.sketches.hashing import check_seed, mix64, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
-from spillway.sketches.pair_streams import ExactStream, OnlineStream
-from spillway.sketches.super_values import draw_super_values, subsets
-from spillway.sketches.types import Keys, require_same
+from spillway.sketches.types import Integers, Keys, require_same
+
+
+class ExactStream:
+    """A stream stored as distinct super-values with their counts."""
+
+    def __init__(self) -> None:
+        self.values: Keys = np.empty(0, dtype=np.uint64)
+        self.counts: Integers = np.empty(0, dtype=np.int64)
+        self._pending: list[Keys] = []
+
+    def update(self, values: Keys) -> None:
+        self._pending.append(values)
+        if sum(chunk.size for chunk in self._pending) > 1 << 22:
+            self.settle()
+
+    def settle(self) -> None:
+        if self._pending:
+            values, counts = np.unique(np.concatenate(self._pending), return_counts=True)
+            self._pending = []
+            self._absorb(values, counts.astype(np.int64))
+
+    def _absorb(self, values: Keys, counts: Integers) -> None:
+        both = np.concatenate([self.values, values])
+        amounts = np.concatenate([self.counts, counts])
+        self.values, place = np.unique(both, return_inverse=True)
+        self.counts = np.zeros(self.values.size, dtype=np.int64)
+        np.add.at(self.counts, place, amounts)
+
+    def merge(self, other: ExactStream) -> ExactStream:
+        self.settle()
+        other.settle()
+        merged = ExactStream()
+        merged.values, merged.counts = self.values, self.counts
+        merged._absorb(other.values, other.counts)
+        return merged
+
+    def self_join_size(self) -> float:
+        self.settle()
+        return float((self.counts.astype(np.float64) ** 2).sum())
+
+    def triples(self) -> float:
+        """Ordered triples of different emissions of one super-value: sum n (n-1) (n-2)."""
+        self.settle()
+        counts = self.counts.astype(np.float64)
+        return float((counts * (counts - 1.0) * (counts - 2.0)).sum())
+
+    def join_size(self, other: ExactStream) -> float:
+        self.settle()
+        other.settle()
+        _, mine, theirs = np.intersect1d(self.values, other.values, assume_unique=True, return_indices=True)
+        return float((self.counts[mine].astype(np.float64) * other.counts[theirs]).sum())
+
+
+class OnlineStream:
+    """A stream summed up in a table; its join sizes are not clamped, so that G_s stays unbiased."""
+
+    def __init__(self, counter: FastAgms | CountMin) -> None:
+        self.counter = counter
+
+    def update(self, values: Keys) -> None:
+        self.counter.update(values)
+
+    def settle(self) -> None:
+        return
+
+    def merge(self, other: OnlineStream) -> OnlineStream:
+        return OnlineStream(self.counter.merge(other.counter))  # type: ignore[arg-type]
+
+    def self_join_size(self) -> float:
+        return self.join_size(self)
+
+    def join_size(self, other: OnlineStream) -> float:
+        mine = self.counter.table.astype(np.float64)
+        rows = (mine * other.counter.table.astype(np.float64)).sum(axis=1)
+        if isinstance(self.counter, CountMin):
+            width = self.counter.parameters.width
+            rows = (width * rows - float(self.counter.total) * float(other.counter.total)) / (width - 1)
+        return float(np.median(rows))
+
+
+def subsets(attributes: int, k: int) -> Integers:
+    """All k-subsets of the attributes, in lexicographic order."""
+    return np.array(list(combinations(range(attributes), k)), dtype=np.int64).reshape(-1, k)
+
+
+@njit(cache=True)
+def draw_subsets(ordinal: np.uint64, seed: np.uint64, order: Integers, count: int) -> None:
+    """Bring `count` subsets drawn without replacement to the front of `order` (Fisher and Yates, begun only)."""
+    state = mix64(ordinal, seed)
+    for place in range(count):
+        state += np.uint64(0x9E3779B97F4A7C15)
+        drawn = mix64(state, np.uint64(0)) >> np.uint64(32)
+        other = place + np.int64((drawn * np.uint64(order.size - place)) >> np.uint64(32))
+        order[place], order[other] = order[other], order[place]
+
+
+@njit(cache=True)
+def draw_super_values(
+    records: Keys, ordinals: Keys, chosen: Integers, count: int, seeds: Keys, draw_seed: np.uint64
+) -> Keys:
+    """`count` super-values of each record; all of them when count is the number of subsets."""
+    total, k = chosen.shape
+    found = np.empty(records.shape[0] * count, dtype=np.uint64)
+    order = np.empty(total, dtype=np.int64)
+    mixed = np.empty(records.shape[1], dtype=np.uint64)
+    for row in range(records.shape[0]):
+        for attribute in range(records.shape[1]):
+            mixed[attribute] = mix64(records[row, attribute], seeds[attribute])
+        for subset in range(total):
+            order[subset] = subset
+        if count < total:
+            draw_subsets(ordinals[row], draw_seed, order, count)
+        for place in range(count):
+            subset = order[place]
+            whole = np.uint64(0)
+            for member in range(k):
+                whole += mixed[chosen[subset, member]]
+            tag = seeds[records.shape[1]] + np.uint64(subset)
+            found[row * count + place] = mix64(whole, mix64(tag, np.uint64(k)))
+    return found
+
 
 SUPER_VALUES_MAX = 4096
 CONVENTIONS = ("unordered", "ordered", "with_self")

@@ -39,7 +39,7 @@ from spillway.levers.joins.matching import taken_whole
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 
 LEFT, RIGHT = 0, 1
 Calibrate = Callable[[Sequence[Facing], JoinSettings], float]

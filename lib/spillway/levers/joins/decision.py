@@ -19,7 +19,7 @@ from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing, index_
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.windows import Facing
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 
 STEPS_A_PART = 20_000_000
 """About a second: what is smaller is not worth a task of its own."""

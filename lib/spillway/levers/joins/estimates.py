@@ -64,7 +64,7 @@ from numba import njit
 
 from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing
 from spillway.levers.joins.operands import Array, ItemSets, Operand
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 
 _CONFIDENCE = 0.95
 

@@ -110,7 +110,7 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.joins.operands import Array, ItemSets, Operand
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 
 EQUALITY, SUBSET, SUPERSET, OVERLAP, INNER_PRODUCT = range(5)
 PREDICATES = {

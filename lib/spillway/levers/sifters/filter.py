@@ -68,7 +68,7 @@ from spillway.errors import Refused, RefusedElsewhere
 from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
-from spillway.sketches.mixing import mix64
+from spillway.sketches.hashing import mix64
 
 PIECE_SEQS = 65_536
 """How many `seq` a piece is long: read whole to decide any row of it."""

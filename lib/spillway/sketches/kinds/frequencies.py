@@ -176,7 +176,7 @@ class Frequencies(Loaded):
 
     def skew(self, confidence: float = 0.95) -> Answer:
         """N^2/F2: how many equally frequent keys would be as skewed; few is skewed."""
-        from spillway.sketches.choosing import effective_keys
+        from spillway.sketches.count_min import effective_keys
 
         counts = self._counts()
         moment = counts.self_join_size("cmm", confidence)
@@ -253,8 +253,7 @@ class FrequencyKind(Kind):
         return CountMin, HeavyHitters
 
     def empty(self, spec: SketchSpec) -> StoredSketch:
-        from spillway.sketches.choosing import parameters_for_memory
-        from spillway.sketches.count_min import CountMin
+        from spillway.sketches.count_min import CountMin, parameters_for_memory
         from spillway.sketches.heavy_hitters import HeavyHitters
 
         # the hashes of Spark's own count_min_sketch, so that its tables and ours are the same
