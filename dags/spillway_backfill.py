@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, Tell, follow, in_sentences, shed_and_sketch
+from spillway.airflow import TASK_DEFAULTS, Tell, follow, in_sentences, shed_and_sketch
 
 with DAG(
     dag_id="spillway_backfill",

@@ -16,7 +16,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup, get_current_context, task
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.operators import TASK_DEFAULTS, Tell
+from spillway.airflow import TASK_DEFAULTS, Tell
 from spillway.scheduling import pool_of, rooms
 
 with DAG(

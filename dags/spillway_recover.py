@@ -20,7 +20,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell
+from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell
 from spillway.scheduling import spark_step
 
 with DAG(

@@ -27,14 +27,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, TriggerRule, get_current_context, task
 
-from spillway.operators import (
-    TASK_DEFAULTS,
-    Tell,
-    contracts_are_usable,
-    follow,
-    in_sentences,
-    shed_and_sketch,
-)
+from spillway.airflow import TASK_DEFAULTS, Tell, contracts_are_usable, follow, in_sentences, shed_and_sketch
 
 with DAG(
     dag_id="spillway_shed",

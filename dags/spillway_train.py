@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, get_current_context, task
 
-from spillway.operators import (
+from spillway.airflow import (
     TASK_DEFAULTS,
     Tell,
     contracts_are_usable,

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from spillway.operators import (
+from spillway.airflow import (
     TASK_DEFAULTS,
     Tell,
     after_shedding,

@@ -19,7 +19,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, get_current_context, task
 
-from spillway.operators import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, in_sentences, names_asked
+from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, in_sentences, names_asked
 from spillway.scheduling import pool_of, spark_step
 
 with DAG(

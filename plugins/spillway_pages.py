@@ -1,14 +1,14 @@
 """Shows the report and the Data Docs in Airflow's UI, to whoever is logged in, and makes the pools that runs need.
 
-See `spillway.operators.pages` and `spillway.operators.pools`.
+See `spillway.airflow.pages` and `spillway.airflow.pools`.
 """
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from spillway.operators import pools
-from spillway.operators.pages import PAGES, pages
+from spillway.airflow import pools
+from spillway.airflow.pages import PAGES, pages
 
 
 class SpillwayPages(AirflowPlugin):

@@ -46,7 +46,7 @@ def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made
 def run_job(main: Callable[[], None]) -> None:
     """Run a job's `main`; an error Spillway raises on purpose is its sentences and exit code 1, not a stack.
 
-    Any other leaves its stack, and then a sentence as well. Who started the job (`spillway.operators`) may have named a
+    Any other leaves its stack, and then a sentence as well. Who started the job (`spillway.airflow`) may have named a
     file to leave the sentences in.
     """
     try:

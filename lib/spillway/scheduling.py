@@ -90,7 +90,7 @@ def pool_of(room: str | None, environment: Mapping[str, str] | None = None) -> d
     Whatever sheds, trains, validates, retires, backfills or keeps the streams of a room shares the room's pool, so that
     rooms go side by side, each alone with its streams. What is of no room (`pool_of(None)`: tables that all share,
     joins and queries) has a pool of its own. Airflow holds a task back for ever whose pool is not there: the pools of
-    a run are made when it begins (`spillway.operators.pools`). Without `SPILLWAY_POOL` steps share nothing but the
+    a run are made when it begins (`spillway.airflow.pools`). Without `SPILLWAY_POOL` steps share nothing but the
     tables, of which every write is compare-and-swap: who loses stops with a sentence and is tried again.
 
     >>> pool_of("uplink", {"SPILLWAY_POOL": "spillway"}), pool_of(None, {"SPILLWAY_POOL": "spillway"})

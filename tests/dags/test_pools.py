@@ -12,7 +12,7 @@ TWO_RUNS_AT_ONCE = """
 from airflow.models.pool import Pool
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from spillway.operators.pools import make_pools
+from spillway.airflow.pools import make_pools
 
 engine = create_engine("sqlite://")
 tables = [one for one in Pool.metadata.sorted_tables if one.name in ("team", "slot_pool")]

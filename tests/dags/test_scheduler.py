@@ -45,7 +45,7 @@ import os, signal
 
 from airflow.sdk import DAG, task
 
-from spillway.operators import TASK_DEFAULTS, Tell
+from spillway.airflow import TASK_DEFAULTS, Tell
 
 with DAG("is_killed", schedule=None, default_args={**TASK_DEFAULTS, "retries": 0}):
 

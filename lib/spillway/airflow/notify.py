@@ -7,6 +7,8 @@ in the log.
 
 The address of a hook is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME:
 Airflow keeps passwords encrypted and masks them in logs.
+
+Links from a task of a run to what was last written about the lake: the report and the Data Docs.
 """
 
 from __future__ import annotations
@@ -14,12 +16,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, Connection, TaskInstanceState
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Connection, TaskInstanceState
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.operators.links import DataDocsLink, ReportLink
 from spillway.scheduling import TABLES_ALIAS, failed_task, tell_of_run, written_since
 from spillway.settings import Settings
+
+PAGES, REPORT, DATA_DOCS = "/spillway", "report.html", "data_docs/index.html"
+
+
+class ReportLink(BaseOperatorLink):
+    """To the report."""
+
+    name = "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return _address(REPORT)
+
+
+class DataDocsLink(BaseOperatorLink):
+    """To every expectation and its outcome."""
+
+    name = "Data Docs"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return _address(DATA_DOCS)
+
+
+def _address(page: str) -> str:
+    return f"{conf.get('api', 'base_url', fallback='').rstrip('/')}{PAGES}/{page}"
+
 
 _TOLD = "told"
 """What a task leaves that has told of its own failure."""

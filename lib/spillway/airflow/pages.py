@@ -13,7 +13,7 @@ from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import FileResponse
 
-from spillway.operators.links import DATA_DOCS, PAGES, REPORT
+from spillway.airflow.notify import DATA_DOCS, PAGES, REPORT
 from spillway.settings import Settings
 
 __all__ = ["PAGES", "pages"]

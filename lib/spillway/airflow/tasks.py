@@ -1,25 +1,83 @@
-"""What a DAG does room by room: a task for each channel whose streams are planned together, in that room's pool.
+"""How Airflow hands a job to Spark: as its own operator does, but a failed task says the sentence and the remedy.
+
+`SparkSubmitOperator` fails with a command and an exit code, and what Spark printed last. A job that fails has said why;
+it is given the name of a file to leave those sentences in, and they are what the task fails with. What fails before a
+job begins (no Java, no master) is told by the last line that names an error.
+
+What a DAG does room by room: a task for each channel whose streams are planned together, in that room's pool.
 
 The first task of a DAG looks for work (`follow`), and only the rooms that have some are gone on with. The tasks are
 there when a DAG is parsed, because a pool is a task's and not a run's: so validating one channel holds back nothing of
 another. A channel that is new gets its task when Airflow parses the DAGs the next time, within minutes.
+
+How every task of a DAG behaves: whose it is, how often it is tried, how long it takes, who hears of a failure.
+
+What the DAGs' forms ask, and the schedule of those that follow shedding: said once for all of them.
 """
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import Asset, TaskGroup, TaskInstanceState, TriggerRule, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import (
+    Asset,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    Param,
+    TaskGroup,
+    TaskInstanceState,
+    TriggerRule,
+    get_current_context,
+    task,
+)
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
+from spillway.airflow.notify import tell_of_failure
 from spillway.errors import SpillwayError
-from spillway.operators.submit import SubmitJob
-from spillway.scheduling import SHED_ASSET, NothingToDo, pool_of, refuse_broken_contracts, rooms, spark_step
-from spillway.settings import Settings
+from spillway.job import FAILURE_FILE
+from spillway.scheduling import (
+    SHED_ASSET,
+    NothingToDo,
+    pool_of,
+    refuse_broken_contracts,
+    rooms,
+    spark_step,
+    submit_failed,
+)
+from spillway.settings import HOOK_PREFIX, Settings
+
+
+class SubmitJob(SparkSubmitOperator):
+    """Submits a job of ours; what `spillway.scheduling.spark_step` says, and its arguments."""
+
+    def execute(self, context: Any) -> Any:
+        with tempfile.TemporaryDirectory(prefix="spillway-") as folder:
+            note = Path(folder, "failed")
+            os.environ[FAILURE_FILE] = str(note)
+            # spark-submit inherits this process's environment; Airflow calls the hooks, so that a job needs no address
+            hooks = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(HOOK_PREFIX)}
+            try:
+                return super().execute(context)
+            except AirflowException as problem:
+                told = (
+                    note.read_text(encoding="utf-8").strip()
+                    if note.is_file()
+                    else submit_failed(str(problem))
+                )
+            finally:
+                del os.environ[FAILURE_FILE]
+                os.environ.update(hooks)
+        # here and not above, so that Spark's own words do not stand before ours
+        raise AirflowException(told)
+
 
 SECONDS_TO_LOOK = timedelta(minutes=5)
 
@@ -97,3 +155,33 @@ def contracts_are_usable() -> None:
     """Red when a contract cannot be used; nothing waits for it, for the streams of all others can go on."""
     with in_sentences():
         refuse_broken_contracts(Settings.from_environment())
+
+
+TASK_DEFAULTS: dict[str, Any] = {
+    "owner": "spillway",
+    # Three tries over some minutes outlast a restarting master; a wrong contract fails the same way each time.
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=15),
+    "execution_timeout": timedelta(hours=2),
+    "on_failure_callback": tell_of_failure,
+}
+
+
+def names_asked(what: str, doing: str) -> Param:
+    """A field for some of the streams, or of the joins and queries, by name; nothing: all."""
+    return Param(
+        None,
+        type=["null", "array"],
+        items={"type": "string"},
+        title=what,
+        description=f"{what} to {doing}, one a line; empty: all.",
+    )
+
+
+def after_shedding(cron: str) -> AssetOrTimeSchedule:
+    """Whenever `spillway_shed` announces new data, and by the clock (UTC) for what came while nobody looked."""
+    return AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=[Asset(SHED_ASSET)]
+    )
