@@ -56,27 +56,6 @@ def bootstrap() -> ModuleType:
     return module
 
 
-def test_help_explains_every_command_people_may_type() -> None:
-    targets = set(re.findall(r"(?m)^\.PHONY: ([a-z-]+)$", MAKEFILE))
-    explained = {line.split()[1]: line for line in make("help").splitlines()}
-    assert set(explained) == targets
-    assert {"run", "test", "ui", "check", "bench", "evidence", "clean", "help"} <= targets
-    assert make() == make("help")
-
-
-def test_ci_runs_make_test_and_nothing_else() -> None:
-    script = (HOME / ".ci" / "run").read_text().splitlines()
-    commands = [line for line in script if line and not line.startswith(("#", "set ", "cd "))]
-    assert commands == ["exec make test"]
-    assert os.access(HOME / ".ci" / "run", os.X_OK)
-
-
-def test_the_last_thing_make_test_runs_is_the_test_suite() -> None:
-    steps = [line for line in make("-n", "-o", ".venv/.ready", "test").splitlines() if line.strip()]
-    assert steps[-1].endswith("python -m pytest -n 3 --max-worker-restart 0")
-    assert [step.split()[0] for step in steps[:-1]] == ["ruff", "ruff", "mypy", "lint-imports"]
-
-
 def test_what_python_compiles_is_kept_whatever_the_shell_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     asked = "import sys; print(sys.dont_write_bytecode)"
