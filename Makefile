@@ -30,11 +30,11 @@ setup: $(READY) ## Make the environment, find Java, fetch the Delta jars (all ot
 
 .PHONY: run
 run: $(READY) ## Shed, recover and validate the demo streams through Airflow's DAGs (KEEP=1 keeps the lake)
-	@$(with_java) python -m spillway.demo.run
+	@$(with_java) python -m demo.run
 
 .PHONY: ui
 ui: $(READY) ## Start Airflow on 127.0.0.1 (PORT=8080) and print its address and log-in
-	@$(with_java) python -m spillway.demo.ui
+	@$(with_java) python -m demo.ui
 
 .PHONY: check
 check: $(READY) ## Style, format, types and layers
@@ -83,5 +83,5 @@ pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, ve
 .PHONY: clean
 clean: ## Remove what runs leave behind; keeps the environment, the jars, and what the demo did not make
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache metastore_db derby.log
-	@$(PYTHON) -I lib/spillway/demo/own.py
+	@$(PYTHON) -I lib/demo/own.py
 	@find lib tests jobs dags plugins infra -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,7 +22,7 @@ from tests.small_lake import HOME, write_schemas
 
 PROJECT = tomllib.loads((HOME / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NOT_IMPORTED = {"delta-spark": "Spark loads it by the name of a class"}
-OF_AN_EXTRA = {"demo": ("airflow", "demo"), "operators": ("airflow",)}
+OF_AN_EXTRA = {"airflow": ("airflow",)}
 """Packages inside the package that need an extra."""
 IN_THE_CHECKOUT = {"tables": HOME / "schemas" / "tables", "expectations": HOME / "expectations"}
 THROUGH = """

@@ -13,13 +13,12 @@ from types import ModuleType
 
 import pytest
 
-from spillway.demo.airflow_home import environment
-from spillway.demo.own import note_demo_files
+from demo.airflow_home import environment
+from demo.own import note_demo_files
 from spillway.engine.spark_conf import DELTA_JARS, defaults_file, spark_conf
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[1]
-MAKEFILE = (HOME / "Makefile").read_text()
 TRACKED = (
     "Makefile",
     ".ci/run",
@@ -65,7 +64,7 @@ def test_what_python_compiles_is_kept_whatever_the_shell_says(monkeypatch: pytes
 def home_with_a_demo(folder: Path) -> Path:
     """A project in which `make run` was run: one landing file, a table of one of its streams."""
     shutil.copy(HOME / "Makefile", folder)
-    for name in ("lib", "tests", "jobs", "dags", "plugins", "infra", "build", "lib/spillway/demo"):
+    for name in ("lib", "tests", "jobs", "dags", "plugins", "infra", "build", "lib/demo"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     shutil.copy(HOME / "lib" / "spillway" / "demo" / "own.py", folder / "lib" / "spillway" / "demo")
     for place in (

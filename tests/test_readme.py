@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from demo.data import write_demo
 from spillway.cli import main
 from spillway.contracts import load_contracts
-from spillway.demo.data import write_demo
 from spillway.engine import InProcess
 from spillway.pipeline.run import bring_through, sketch_channel
 from spillway.pipeline.validate import validate

@@ -127,9 +127,7 @@ def test_a_job_and_a_dag_say_it(world: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("module", ["run", "ui", "data"])
 def test_the_demo_says_it_in_one_sentence(world: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
     monkeypatch.setenv("SPILLWAY_BUILD", "s3://bucket/build")
-    done = subprocess.run(
-        [sys.executable, "-m", f"spillway.demo.{module}"], capture_output=True, text=True, cwd=world
-    )
+    done = subprocess.run([sys.executable, "-m", f"demo.{module}"], capture_output=True, text=True, cwd=world)
     assert done.returncode != 0
     assert "`SPILLWAY_BUILD` must be a path of a file system" in " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in done.stderr

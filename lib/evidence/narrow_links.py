@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from demo.data import STREAMS
 from spillway.contracts import Contracts, read_channel
 from spillway.contracts.sections import Rate
-from spillway.demo.data import STREAMS
 
 CHANNELS: Mapping[str, Mapping[str, object]] = {
     "uplink": {"capacity": "55 bps"},

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from spillway.demo import airflow_home
-from spillway.demo.guard import guarded
+from demo import airflow_home
+from demo.guard import guarded
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from typing import Any
 def run(dag_id: str, conf: dict[str, Any], env: dict[str, str]) -> dict[str, Any]:
     from airflow.dag_processing.dagbag import DagBag
 
-    from spillway.demo.pipeline import without_retries
+    from demo.pipeline import without_retries
 
     before = dict(os.environ)
     os.environ.update(env)

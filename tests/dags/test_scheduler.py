@@ -24,9 +24,9 @@ import pytest
 from tests.dags.conftest import clean_environment
 from tests.small_lake import small_settings
 
-from spillway.demo import airflow_home
-from spillway.demo.guard import guarded
-from spillway.demo.ui import healthy, passwords
+from demo import airflow_home
+from demo.guard import guarded
+from demo.ui import healthy, passwords
 from spillway.pipeline.pending import pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
@@ -209,7 +209,7 @@ def server(
     prepare(env)
     address, log = f"http://127.0.0.1:{port}", Path(small.build) / "logs" / "airflow-standalone.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "spillway.demo.ui"]
+    command = [sys.executable, "-m", "demo.ui"]
     told = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
     with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
         poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spillway.demo.airflow_home import environment
-from spillway.demo.ui import for_its_owner
+from demo.airflow_home import environment
+from demo.ui import for_its_owner
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 import yaml
 
+from demo import data
+from demo.landing import package_file, plant, write_landing
+from demo.own import DEMO_STREAMS, MARKER, demo_files
 from spillway.contracts import Contracts, load_contracts
-from spillway.demo import data
-from spillway.demo.landing import package_file, plant, write_landing
-from spillway.demo.own import DEMO_STREAMS, MARKER, demo_files
 from spillway.errors import SpillwayError
 from spillway.records import Parsed, count_records, parse_records
 

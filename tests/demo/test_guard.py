@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from spillway.demo.guard import guarded
+from demo.guard import guarded
 
 PATIENCE_SECONDS = 60.0
 DEAF = (
@@ -34,7 +34,7 @@ print(os.getpid(), own.pid, left.stdout.split()[0], flush=True)
 WAITS, ENDS = FAMILY + "signal.pause()", FAMILY + "sys.exit(7)"
 ASKS = """
 import sys
-from spillway.demo.guard import ended_by_signals, guarded
+from demo.guard import ended_by_signals, guarded
 with ended_by_signals(), guarded([sys.executable, "-c", sys.argv[1]], grace_seconds=0.5) as process:
     process.wait()
 """

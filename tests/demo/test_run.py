@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from spillway.demo.run import (
-    MARKER,
-    Failed,
-    reset_lake,
-    run_dags,
-    said,
-    sentence,
-    where_to_look,
-)
+from demo.run import MARKER, Failed, reset_lake, run_dags, said, sentence, where_to_look
 from spillway.report.result import Progress
 from spillway.report.text import PAGE
 from spillway.settings import Settings

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spillway.demo.ui import free_port
+from demo.ui import free_port
 from spillway.errors import Refused
 
 
@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_ends_make_ui_with_a_sentence_and_starts_nothing(tm
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         done = subprocess.run(
-            [sys.executable, "-m", "spillway.demo.ui"],
+            [sys.executable, "-m", "demo.ui"],
             env=os.environ | {"PORT": str(port), "SPILLWAY_BUILD": str(tmp_path / "build")},
             capture_output=True,
             text=True,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from demo.data import STREAMS
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycle_columns
 from evidence.attributes.figures import compared_streams, landed_and_shed
@@ -18,7 +19,6 @@ from evidence.narrow_links import CHANNELS, LINKS, narrow_contracts, narrow_file
 from spillway.contracts import Contracts, StreamContract, load_contracts, read_channel
 from spillway.contracts.fields import Record, Report
 from spillway.contracts.levers import LeverEntry
-from spillway.demo.data import STREAMS
 from spillway.registry import settings_of
 from spillway.settings import Settings
 

@@ -15,9 +15,9 @@ from tests.levers.sifters.logs import logged
 from tests.pipeline.streams import SITES, World, json_lines, sites
 from tests.show.test_overview import FIGURES, TEMP, WEATHER
 
+from demo.run import where_to_look
 from spillway.batch import TAKEN_IN
 from spillway.clock import utc_now
-from spillway.demo.run import where_to_look
 from spillway.engine import InProcess
 from spillway.lossless import csv_of
 from spillway.report.explain import WorkloadExplanation

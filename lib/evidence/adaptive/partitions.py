@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from demo.landing import package_file
 from evidence.adaptive.gains import Contest
 from evidence.adaptive.streams import slices
 from evidence.sifters.queried_streams import (
@@ -30,7 +31,6 @@ from evidence.sifters.queried_streams import (
     wanted_rows,
     weather,
 )
-from spillway.demo.landing import package_file
 
 THROTTLES = (0.1, 0.5)
 FOLDS = 5

@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from demo.data import STREAMS
 from evidence.attributes.at_capacity import ledger_bytes
 from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
 from evidence.attributes.generated import generated, sources
@@ -43,7 +44,6 @@ from evidence.attributes.restated import with_settings
 from evidence.book import Book
 from spillway.batch import Batch
 from spillway.contracts import StreamContract, load_contracts, read_channel
-from spillway.demo.data import STREAMS
 from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.policy import own_settings, with_fewest_bytes

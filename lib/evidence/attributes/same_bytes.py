@@ -27,6 +27,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pv
 
+from demo.data import STREAMS
 from evidence.attributes.at_capacity import Trial
 from evidence.attributes.generated import generated, sources
 from evidence.attributes.lab import Lab
@@ -35,7 +36,6 @@ from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, load_contracts, read_channel
-from spillway.demo.data import STREAMS
 from spillway.errors import Refused
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.protocol import OVERHEAD

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo.landing import package_file
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
-from spillway.demo.landing import package_file
 from spillway.pipeline.run import bring_through
 from spillway.store import blobs
 

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
+from demo.landing import package_file
+from demo.network import SCHEMA, network_files
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, read_stream
-from spillway.demo.landing import package_file
-from spillway.demo.network import SCHEMA, network_files
 from spillway.levers.sifters.configure import configured_for
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
 from spillway.levers.sifters.learn import LearnedRegions, frequencies_in, learn_regions

@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
+from demo.landing import package_file
 from evidence.attributes.generated import Source, generated
 from evidence.attributes.lab import Lab
-from spillway.demo.landing import package_file
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.frames import frame_of
 

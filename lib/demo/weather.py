@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 
-from spillway.demo.landing import package_file, plant
+from demo.landing import package_file, plant
 
 FOLDERS = {
     month: f"2013-{month:02d}-{days}"

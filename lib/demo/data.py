@@ -1,4 +1,4 @@
-"""Writes the demo's landing files: `python -m spillway.demo.data`.
+"""Writes the demo's landing files: `python -m demo.data`.
 
     landing/<stream>/<date>/<file>
 
@@ -12,12 +12,12 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from spillway.demo.flights import flights_files
-from spillway.demo.landing import write_landing
-from spillway.demo.network import network_files
-from spillway.demo.own import demo_files, note_demo_files
-from spillway.demo.stocks import stocks_files
-from spillway.demo.weather import weather_files
+from demo.flights import flights_files
+from demo.landing import write_landing
+from demo.network import network_files
+from demo.own import demo_files, note_demo_files
+from demo.stocks import stocks_files
+from demo.weather import weather_files
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 
@@ -53,7 +53,7 @@ def _refuse_other_files(landing: Path, files: Mapping[str, bytes]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m spillway.demo.data", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m demo.data", description=__doc__)
     parser.add_argument("--landing", help="folder to write to (default: SPILLWAY_LANDING, or ./landing)")
     parser.add_argument(
         "--stream", action="append", choices=sorted(STREAMS), help="only this one; may repeat"

@@ -14,11 +14,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from demo import airflow_home
+from demo.guard import ended_by_signals, guarded
+from demo.own import MARKER, other_streams
+from demo.pipeline import STEP
 from spillway.contracts import load_usable
-from spillway.demo import airflow_home
-from spillway.demo.guard import ended_by_signals, guarded
-from spillway.demo.own import MARKER, other_streams
-from spillway.demo.pipeline import STEP
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.errors import SpillwayError
 from spillway.report.overview import overview
@@ -119,7 +119,7 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
     log = (logs / f"{current}.log").open("w", encoding="utf-8", buffering=1)
     pipes: dict[str, Any] = {"text": True, "encoding": "utf-8", "errors": "replace"}
     pipes |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    command = [sys.executable, "-m", "spillway.demo.pipeline", *DAGS]
+    command = [sys.executable, "-m", "demo.pipeline", *DAGS]
     with guarded(command, env=dict(env), **pipes) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -161,7 +161,7 @@ def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Ite
 
 
 def main() -> int:
-    from spillway.demo import data
+    from demo import data
 
     progress = Progress.here(sys.stdout)
     console = progress.console

@@ -1,6 +1,6 @@
 """Runs DAGs one after the other in this process, through Airflow's own `dag.test()`: no scheduler needed.
 
-Started by `spillway.demo.run`, which reads what is printed here line by line.
+Started by `run`, which reads what is printed here line by line.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import urllib.request
 from pathlib import Path
 from typing import TextIO
 
-from spillway.demo import airflow_home
-from spillway.demo.guard import ended_by_signals, guarded
+from demo import airflow_home
+from demo.guard import ended_by_signals, guarded
 from spillway.errors import Refused, SpillwayError
 from spillway.settings import Settings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 
-from spillway.demo.landing import package_file, plant
+from demo.landing import package_file, plant
 
 FOLDERS = {"2004-12-31": range(2000, 2005), "2009-12-31": range(2005, 2010), "2013-03-01": range(2010, 2014)}
 

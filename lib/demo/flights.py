@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 
-from spillway.demo.landing import package_file, plant
+from demo.landing import package_file, plant
 
 FOLDERS = {"2013-01-07": range(1, 8), "2013-01-14": range(8, 15)}
 NUMBERS = ("dep_delay", "arr_delay", "air_time", "distance", "hour")
