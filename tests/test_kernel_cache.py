@@ -87,7 +87,7 @@ def test_the_key_follows_each_kernel_and_what_kernels_import_and_nothing_else(pa
         for path in package.rglob("*.py")
         if re.search(r"^(from|import) numba\b", path.read_text(), re.MULTILINE)
     ]
-    assert len(kernels) > 40
+    assert len(kernels) > 30
     for path in [*kernels, package / "errors.py", package / "sketches" / "hashing.py"]:
         text = path.read_text()
         path.write_text(text + "\n# edited\n")

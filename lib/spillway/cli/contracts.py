@@ -14,13 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from spillway.cli.output import command, say_json, say_line, say_table
 from spillway.cli.run import add_engine
 from spillway.errors import ContractError, UsageError, so_many
 from spillway.settings import Settings, refuse_uri
-from spillway.store.delta_log import read_foreign
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -167,6 +164,8 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
     """Every statement, and how often it ran: once, where that is not told."""
     place = Path(path)
     if (place / "_delta_log").is_dir():
+        from spillway.store.delta_log import read_foreign
+
         return _statements(path, read_foreign(path, _of_use))
     if place.is_dir():
         above = place.resolve()
@@ -188,6 +187,8 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
 
 def _models(project: Path) -> list[Path]:
     """The models of a project of dbt: what it compiled of them, and its macros, are none."""
+    import yaml
+
     try:
         stated = yaml.safe_load((project / DBT).read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as problem:
