@@ -151,7 +151,9 @@ def look(
 
 
 def landed(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
-    """Classify the files in the landing folder by the stored batches; load only batches that know a name found there.
+    """Classify the files in the landing folder by what the stored batches know of them.
+
+    Only batches that know a name in the folder are loaded.
     """
     there = {one.name for one, _ in _listed(contract, tables.settings)}
     known = batches_of_files(tables, contract.stream, there) if there else []

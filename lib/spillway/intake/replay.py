@@ -239,8 +239,7 @@ def _records(
 
 
 def _waiting_dates(tables: Tables, stream: str, asked: Selection) -> dict[int, date]:
-    """Return, by batch number, the selected dates of batches with refused records that no later batch has read again.
-    """
+    """Return the selected batches that have refused records which wait to be replayed, by number with their dates."""
     refused = tables.at("rejected").rows(["batch", "reason"], stream=stream, replayed_by=None)
     if asked.reason is None:  # the same rule as in `_is_asked_for`
         refused = refused.filter(pc.not_equal(refused["reason"], DELIVERED_BEFORE))
