@@ -54,8 +54,8 @@ LEAST_SPENT = 0.25
 over several windows, so that no window goes without comparisons. A budget in core time is kept strictly.
 """
 ENOUGH_FOUND = 100.0
-"""Pairs of the sample per window, both sides together. With 100 pairs the estimate of missed pairs is within about 20
-%, and over many windows it is far better.
+"""Pairs of the sample per window, both sides together. With 100 pairs the estimate of missed pairs is within about
+20 %, and over many windows it is far better.
 """
 DRAWN_ENTRY = 16.0
 """Drawing one entry takes as long as reading this many entries along a list, because it waits for memory."""
@@ -339,7 +339,7 @@ def _fetched(
     `free_at`.
     """
     at = np.concatenate([one.probes.at for one in sides])
-    took = np.concatenate([one.steps_by_row() for one in sides])  # the sample is compared even if the row is not fetched
+    took = np.concatenate([one.steps_by_row() for one in sides])  # the sample is compared in any case
     order = np.argsort(at, kind="stable")
     fetched = np.zeros(len(at), bool)
     fetched[order], free_at = fetched_rows(
