@@ -1,4 +1,4 @@
-"""Configuration: the drop thresholds that lose least, exactly, without a linear program (IV-C).
+"""Compute the drop thresholds that lose least, exactly and without a linear program (IV-C).
 
     minimise  sum A(S) d(S)    subject to    sum d(S) f(S) = 1 - z,   0 <= d(S) <= u(S),
     and |d(S) - d(S')| <= Delta for regions that some query touches                                       (eq. 10)
