@@ -1,4 +1,6 @@
-"""Simulate many nodes that shed load independently, in discrete time. A coordinator reports to them the sic of each query.
+"""Simulate many nodes that shed load independently, in discrete time.
+
+A coordinator reports the source information content (sic) that each query has reached to all nodes.
 
 In each interval (250 ms) each part of a query gets the batches of its own sources at its node. The node processes what
 its capacity allows and discards the rest by a policy of `admission` (the code that the jobs run, not a copy). A part
@@ -56,7 +58,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Setting:
-    """The testbed of Fiscato 2012: sources of 150 tuples per second in 3 batches, a decision every 250 ms, over 10 s."""
+    """The testbed of Fiscato 2012: sources of 150 tuples per second in 3 batches, decisions every 250 ms, over 10 s."""
 
     room: float
     """The number of tuples that a node can process in an interval."""
@@ -79,7 +81,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Fared:
-    """The mean sic of each query after the first windows, and the largest load that a node processed."""
+    """The mean sic of each query over the windows after the first, and the largest load that a node processed."""
 
     sic: np.ndarray
     most_worked_on: float

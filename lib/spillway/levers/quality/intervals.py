@@ -2,8 +2,8 @@
 
 Ratio estimation by clusters. A batch (a portion of a window) is a cluster. Of N batches n were read; every batch was
 equally likely to be among them. Batch i has m_i tuples. The query computes y_i (a sum) and c_i (a count) from it. T,
-the number of tuples of all batches, is known without reading them. Let r = sum y / sum m over the batches that were read,
-f = n / N, and t the quantile of Student's t with n - 1 degrees of freedom. The interval is total +- t se, with
+the number of tuples of all batches, is known without reading them. Let r = sum y / sum m over the batches that were
+read, f = n / N, and t the quantile of Student's t with n - 1 degrees of freedom. The interval is total +- t se, with
 
     total = T r,      se = T / mean(m) * sqrt((1 - f) / n * sum (y_i - r m_i)^2 / (n - 1))
 

@@ -71,7 +71,7 @@ def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
     """Return the expressions for a measure's Horvitz-Thompson sums and variances; a null weight counts as 1.
 
     `wn`, `ws`, `wo`: the weighted count, the weighted sum, and the weighted sum of the possible errors. `vn`, `vc`,
-    `vs`, `vo`: the sums of w (w - 1), and of w (w - 1) times the value, its square, and the square of its possible error.
+    `vs`, `vo`: the sums of w (w - 1), and of w (w - 1) times the value, its square, and its squared possible error.
     """
     value = f"({one.of})"
     counted = f"CASE WHEN {value} IS NOT NULL THEN {{}} END" if one.of is not None else "{}"
