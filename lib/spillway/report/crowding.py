@@ -2,7 +2,7 @@
 --more`).
 
 A replay runs the group's windows again, so it runs only on request. Its result is stored in the build folder
-(`what_if/<room>.json`). The report draws it like Figures 6.10 and 6.11 of the thesis: how much cheaper each
+(`what_if/<room>.json`). The report draws it like Figures 6.10 and 6.11 of Fiscato (2012): how much cheaper each
 query gets if more queries share the work, and how much worse its answers get.
 """
 

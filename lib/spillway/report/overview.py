@@ -308,7 +308,7 @@ class Overview:
 
 
 def overview(tables: Tables) -> Overview:
-    """Return the overview of a lake, with the streams of which at least one batch was sent."""
+    """Return the overview of a lake; streams without a batch at the destination are left out."""
     contracts = load_usable(tables.settings.schemas)
     streams = stream_overviews(tables, contracts.streams)
     channels = [
@@ -326,7 +326,7 @@ def overview(tables: Tables) -> Overview:
 
 @dataclass(frozen=True)
 class StreamExplanation:
-    """An overview of a stream: what was done to its attributes, and what is odd."""
+    """The overview of a stream: the treatment of its attributes, and its irregularities."""
 
     stream: str
     mode: str
@@ -354,7 +354,7 @@ def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
 
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
-    """Return the overview of every stream of which at least one batch was sent, by name."""
+    """Return the overview of every stream with a batch at the destination, by name."""
     found = []
     for name, contract in sorted(streams.items()):
         recent = read_recent(tables, name)
@@ -584,7 +584,7 @@ def worst_error_said(one: AttributeFigures) -> str:
 
 
 def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
-    """Return the lines on what was compared with raw, and the result."""
+    """Return the lines on the comparison with raw and its result."""
     checked = sum(one.values_checked for one in streams)
     tuples = sum(one.figures.tuples - one.rows_waiting for one in streams)
     outside = sum(one.figures.violations for one in streams)

@@ -313,7 +313,7 @@ class Status:
 
 
 def status(tables: Tables, now: datetime | None = None) -> Status:
-    """Return the current state. A lake without tables has no runs and no batches."""
+    """Return the current state of the lake. A lake without tables has no runs and no batches."""
     contracts, held = load_usable(tables.settings.schemas), Held.of(tables)
     versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
     validations = last_outcomes(tables)
@@ -506,7 +506,7 @@ def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
 
 
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """Yield what was odd about accepted rows: new and absent columns of the last batch, and repeated hours."""
+    """Yield irregularities of accepted rows: new and absent columns of the last batch, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
     notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
     of_last = [row for row in notes if row["batch"] == last and not is_repeated_hour(row["dimension"])]
@@ -559,8 +559,8 @@ def _short(ledger: Sequence[Row]) -> list[Row]:
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
-    """Yield the worst of the last batches of which a stage kept more than its capacity, by the stage's own
-    count.
+    """Yield the batches that exceed their capacity by the stages' own counts, with the numbers of the worst
+    one.
     """
     short = _short(ledger)
     if short:
