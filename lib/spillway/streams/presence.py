@@ -1,4 +1,4 @@
-"""Which share of a stream's values is present at the destination, and which is absent.
+"""Count which values of a stream are present at the destination, and which are absent.
 
 A value is absent at the destination if its column is kept at the source (its synopsis is not sent), if its row is kept
 at the source, or if its row was dropped for good. Every other value is present, exact or within its bound. Certificates
