@@ -141,7 +141,8 @@ class Portion:
     size: int
     """Bytes as written."""
     produced: float
-    """Tuples that the source produced for each group of these that arrived: their estimated number before any loss."""
+    """Estimated number of tuples that the source produced for this portion: its tuples and its share of the lost rows.
+    """
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
 
 @functools.cache
 def compiled() -> None:
-    """Warm up the kernels once per process, so that measured time excludes compilation and the loading of time zones."""
+    """Warm up the kernels once per process, so that measured time excludes compilation and loading time zones."""
     none = np.zeros(0, np.int64)
     empty = Operand(none, none, ItemSets(np.zeros(1, np.int64), none, np.zeros(0)), none)
     side = JoinSide(attribute="")
