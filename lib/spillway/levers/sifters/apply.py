@@ -65,7 +65,10 @@ class Sifting(Decision):
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """Yield the dropped rows if the batch stores them at the source; count offered, kept and marked rows by region."""
+        """Yield the dropped rows if the batch stores them at the source; count rows by region.
+
+        `counts` receives the offered, kept and marked rows of each region, and the counts by event time and by query.
+        """
         judged = _Judged(self, before)
         for low, high in _spans(parts):
             one = self.of_seq(low)

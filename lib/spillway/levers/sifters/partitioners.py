@@ -38,7 +38,7 @@ for the sums above.
 
 Differences from the paper:
 
-- Rows at the same place are never separated. A cut j of the paper may fall between them, but no look-up could follow it.
+- Rows at the same place are never separated. A cut j of the paper may fall between them, but a look-up cannot follow.
 - The sample is sorted once per dimension and divided stably. It is not sorted again in each region.
 - Cutting stops if no region gains anything, which keeps the filter small.
 

@@ -3,7 +3,7 @@
 A predicate consists of comparisons of one dimension with a constant, under `and`, `or` and `not`. The comparisons are
 `<`, `<=`, `=`, `==`, `!=`, `<>`, `<=>`, `>`, `>=`, `between`, `in`, `is [not] null`, `is [not] distinct from`, and a
 boolean dimension by itself. SQLGlot parses the text in the Spark dialect. This module pushes `not` down to the
-comparisons by three-valued (Kleene) logic. So, as in a WHERE, neither a comparison with a null nor its negation matches.
+comparisons by three-valued (Kleene) logic. So, as in a WHERE, neither a comparison with null nor its negation matches.
 
 Guarantee: the boxes hold exactly the rows for which Spark evaluates the predicate to true. An expression that is not
 such a comparison is refused, and the error quotes it.

@@ -12,8 +12,8 @@ A side of R or S without length (an equality on a number, a constant dimension) 
 The look-up descends the tree for a block of rows, one level at a time. The node of a region leads to itself, so that no
 step depends on the position of a row, and a core executes the steps of many rows in parallel. For at least `MANY_ROWS`
 rows, the look-up uses ranks instead: the rank of a place among a dimension's cuts follows from a bucket of the line and
-a few steps, and a table of the cells between cuts holds the regions. Trees with more than `MOST_CELLS` cells always use
-the descent.
+a few steps, and a table of the cells between cuts holds the regions. Trees with more than `MOST_CELLS` cells (usually
+those with more than four dimensions) always use the descent.
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> tree.regions_of(np.array([[0.2, 0.5, 0.9]])).tolist()
@@ -210,7 +210,9 @@ def _descend(
         for row in range(rows if stays < rows else 0):
             on[going] = row
             going += children[2 * at[row]] != at[row]
-        while going:  # some regions lie much deeper than others: continue with the rows that are not there yet
+        while (
+            going
+        ):  # some regions lie much deeper than others: continue with the rows that are not there yet
             left = 0
             for place in range(going):
                 row = on[place]
