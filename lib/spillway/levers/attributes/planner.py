@@ -69,7 +69,7 @@ class Consequence:
 
     @property
     def treatment(self) -> Treatment:
-        """Return the treatment of each attribute that is not kept, without its stage; hits compare these."""
+        """Return the treatment and precision of each attribute that is not kept; hits compare the treatments only."""
         return treatment_of(self.ways)
 
 
