@@ -122,7 +122,7 @@ def _repeats(seqs: Integers, alike: Integers, first: int, last: int, within: int
 
 
 def _codes(column: pa.ChunkedArray, kind: str) -> Integers:
-    """Return a number for each value; two values have the same number if and only if they are equal. Null is a value."""
+    """Return a number for each value, equal if and only if the values are equal. Null is a value."""
     whole = column.combine_chunks()
     if pa.types.is_null(whole.type):
         return np.zeros(len(whole), np.int64)

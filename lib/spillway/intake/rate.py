@@ -56,16 +56,18 @@ Moments = npt.NDArray[np.int64]
 OUTER_SHARE = 0.01
 STRETCH, STRETCH_OF_FEW = 1.25, 8.0
 GAP, FEW = 0.5, 0.25
-"""A gap counts if it exceeds `GAP` of the others' span; tuples beyond it do not count if they are less than `FEW` of
-all.
+"""A gap counts if it is longer than `GAP` times the span of the others.
+
+Tuples beyond it do not count if they are less than the share `FEW` of all.
 """
 MOST_SILENCE = timedelta(days=1)
 """The longest time without events before a batch that the batch covers."""
 DISAGREE = 10.0
 HISTORY_NOTE = "history that was delivered at once?"
 HISTORY = timedelta(days=1)
-"""Events that ended longer than this before they arrived are history delivered at once; arrival says nothing of the
-rate.
+"""Events that ended longer than this before they arrived are history that was delivered at once.
+
+Their time of arrival says nothing of their rate.
 """
 
 

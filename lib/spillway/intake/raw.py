@@ -149,7 +149,8 @@ def _claimed(
     """Return `taken`; if a file changed after it was recorded, save the batches first.
 
     Saving raises their revisions. So a concurrent run that read the old file, and has other rows of these batches,
-    loses its compare-and-swap. A run without rows of them has made no commit that could stop it.
+    loses its compare-and-swap from now on. A run that has no rows of these batches then makes no commit that would stop
+    this run.
     """
     if not any(file.status == MISSED for one in taken.values() for file in one.batch.files):
         return taken
