@@ -8,10 +8,10 @@
 - *Projected sic* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
 - A *weight* is an entitlement to a share: queries are kept level in sic / weight. A *priority* is a strict order: a
   lower one gets what the higher ones leave. A contract can state both.
-- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `algorithm_1`). Here a batch that
-  does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per cost (for
-  batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is drawn by seed,
-  so any batch of a source is as likely to be kept as any other, and answers may be scaled up (see `intervals`).
+- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `algorithm_1`). Here a batch
+  that does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per cost
+  (for batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is drawn
+  by seed, so any batch of a source is as likely to be kept as any other, and answers may be scaled up (`intervals`).
 - Costs may be affine. A group is a window of a query, which the engine answers once. The first admitted batch of a
   group costs the group's fixed cost in addition to its own.
 - Batches that must be kept go first. Then each query that has waited long enough gets one batch (`waited`,
@@ -21,7 +21,7 @@ If some queries are planned again, and the capacity is reduced by what the other
 at each step what was admitted still fits, and what did not fit does not.
 
 Guarantee: no query whose batches still fit ends further below the max-min optimum (`fill_level`) than one batch, the
-largest of any query, in sic / weight. About n + k log n steps for n batches of which k are admitted.
+largest of any query, in sic / weight. Time: about n + k log n for n batches of which k are admitted.
 
 >>> two = Batches(np.array([0, 0, 1, 1]), np.array([0.5, 0.5, 0.5, 0.5]), np.ones(4))
 >>> admit_fairly(two, Entitlements.equal(2), room=2.0).tolist()
@@ -233,7 +233,7 @@ class _Order:
     def fill(
         self, admitted: np.ndarray, left: float, among: np.ndarray | None, cap: np.ndarray | None = None
     ) -> float:
-        """Admit batches `among` (None: all) until queries reach `cap` or nothing fits; return the remaining capacity."""
+        """Admit batches `among` (None: all) until queries reach `cap` or nothing fits; return the capacity left."""
         mask = np.zeros(0, np.bool_) if among is None else among
         return _fill(
             self.query,
@@ -253,9 +253,9 @@ class _Order:
 
 
 def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements, batches: Batches) -> float:
-    """Admit the cheapest batch of each query that has waited for `starve_rounds - 1` rounds; return the remaining capacity.
+    """Admit the cheapest batch of each query that has waited `starve_rounds - 1` rounds; return the capacity left.
 
-    The query that has waited longest comes first. A query with an admitted batch is left out.
+    The query that has waited longest comes first. A query that already has an admitted batch is skipped.
     """
     owed = (to.starve_rounds > 0) & (to.waited >= to.starve_rounds - 1)
     waiting = [q for q in np.argsort(-to.waited, kind="stable") if owed[q]]
@@ -371,7 +371,7 @@ def _fill(
 def chosen(
     policy: str, batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return which batches a policy admits."""
+    """Return which batches a policy admits; `must_keep`: the batches that are admitted first."""
     if policy == "fair":
         return admit_fairly(batches, to, room, must_keep)
     if policy == ALGORITHM_1:
@@ -597,7 +597,7 @@ class Elsewhere:
 
 
 def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float) -> float:
-    """Return the share of the capacity that is left for these batches if all queries reach one level.
+    """Return the capacity that is left for these batches if all queries, `others` included, reach one level.
 
     >>> mine = Batches(np.zeros(4, np.int64), np.full(4, 0.25), np.full(4, 10.0))
     >>> alike = Elsewhere(np.zeros(1), np.ones(1), np.ones(1), np.array([40.0]))
@@ -638,7 +638,7 @@ class Spread:
 
 
 def spread_of(sic: np.ndarray) -> Spread:
-    """Return the spread of queries' coverage; without a query the mean and Jain's index are 1."""
+    """Return the spread of queries' coverage; if there is no query, or all are 0, Jain's index is 1."""
     if not len(sic):
         return Spread(1.0, 0.0, 0.0, 0.0, 1.0)
     q05, q25, q75, q95 = np.quantile(sic, [0.05, 0.25, 0.75, 0.95])

@@ -98,7 +98,7 @@ class AskedQuery(AskingDecision):
 
     @property
     def _inputs_with_sources(self) -> list[tuple[str, SourceRule]]:
-        """The inputs whose sources are identified by an attribute."""
+        """Return the inputs whose sources are identified by an attribute."""
         rules = ((name, self.settings.source_rule(name)) for name in self.sources)
         return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
 
@@ -125,7 +125,7 @@ class AskedQuery(AskingDecision):
         return SqlQuestion({name: read}, (("counted", source_query(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
-        """Return the dropped rows of a plain aggregate's input in the window, if they change its answer."""
+        """Return the dropped rows of a plain aggregate's input in the window; None if they do not change its answer."""
         found = self.losses.get(window.window, {}).get(self.sources[0])
         if found is None:
             return None
@@ -210,7 +210,7 @@ class AskedQuery(AskingDecision):
         bounds_of: frozenset[str] = frozenset(),
         sampled: bool = False,
     ) -> dict[str, SqlRead]:
-        """Return what is read from each input: the columns that the statements name, and for `*` all attributes.
+        """Return the reads of each input: the columns that the statements name, and for `*` all attributes.
 
         `tagged`: each row has the index of its portion; `bounds_of`: attributes whose error bounds are read, too;
         `sampled`: the row weight is read, too.
@@ -237,7 +237,7 @@ class AskedQuery(AskingDecision):
         return reads
 
     def _read_beside(self) -> str:
-        """Return a note on relations that the statements read and that are neither inputs nor steps."""
+        """Return a note on relations in the statements that are neither inputs nor steps; empty if there are none."""
         read = frozenset().union(*(relations_in(sql) for _, sql in self.statements))
         beside = sorted(
             read - {name.lower() for name in (*self.sources, *(step for step, _ in self.statements))}

@@ -34,7 +34,7 @@ The exception is `assume_alike`: the batches that were left out are assumed to b
 Estimate(value=25.0, low=25.0, high=25.0)
 
 *Certain bounds*: a row adds between `least` and `most` to a total, or nothing if it need not be counted. Let S and C be
-the sum and the count of what was read, and U the number of unread tuples:
+the sum and the count of the batches that were read, and U the number of unread tuples:
 
     total in [S + U a, S + U b],   a = least or min(0, least), b = most or max(0, most)
     mean in [min(S / C, (S + U least) / (C + U)), max(S / C, (S + U most) / (C + U))]
@@ -103,7 +103,7 @@ class Reach:
     def mean(self, total: float, counted: float, unread: float) -> tuple[float, float]:
         """Return the bounds of an average over all batches.
 
-        `total`, `counted`: the sum and the count of what was read; `unread`: the number of tuples that were not read.
+        `total`, `counted`: the sum and the count of the rows read; `unread`: the number of tuples that were not read.
         """
         rows = counted + unread
         if not rows:
@@ -247,25 +247,25 @@ class SampledRows:
 
     @property
     def hidden(self) -> float:
-        """The largest number of sampled rows that may all have been dropped, with a probability of at least 2.5 %."""
+        """Return the largest number of sampled rows that may all have been dropped with a probability of 2.5 % or more."""
         most = max(0, self.dropped_most - self.unsampled_least)
         if self.largest_weight <= 1.0:
             return float(most)  # the weight with which they were dropped is not known
         return min(float(most), math.log(DOUBT) / math.log1p(-1.0 / self.largest_weight))
 
     def half_of_total(self) -> float:
-        """Half the width of the interval of a total."""
+        """Return half the width of the interval of a total."""
         return NORMAL * (math.sqrt(max(0.0, self.total_squares)) + math.sqrt(self.off_squares))
 
     def half_of_residuals(self, ratio: float) -> float:
-        """Half the width of the interval of the sum of y - ratio over the counted rows."""
+        """Return half the width of the interval of the sum of y - ratio over the counted rows."""
         squares = self.total_squares - 2 * ratio * self.cross + ratio**2 * self.counted_squares
         return NORMAL * (math.sqrt(max(0.0, squares)) + math.sqrt(self.off_squares))
 
 
 @dataclass(frozen=True)
 class PartlyRead:
-    """The batches of a window that were read, and what is known about the others."""
+    """The batches of a window that were read, and the known facts about the others."""
 
     read: Clusters
     left: np.ndarray

@@ -167,7 +167,7 @@ def with_bounds(
     doubted: bool = False,
     loss: InputLoss | None = None,
 ) -> pa.Table:
-    """Return the answer from the parts, with an estimate over all rows that were produced and not refused.
+    """Return the answer from its partial aggregates, with an estimate over all rows produced and not refused.
 
     `loss`: the rows of the window that an earlier lever dropped. `doubted`: it is not certain which rows are counted,
     or in which group, so the answer has no bound.
@@ -189,7 +189,7 @@ def with_bounds(
 
 @dataclass(frozen=True)
 class _Read:
-    """Facts about a window in addition to its parts."""
+    """What is needed for the estimates of a window in addition to its partial aggregates."""
 
     share: WindowShare
     ranges: Ranges
@@ -241,7 +241,7 @@ def _estimates(
 def _sampled(
     part: Callable[[str], np.ndarray], one: Measure, seen: Clusters, left: float, loss: InputLoss
 ) -> SampledRows:
-    """Return the estimate of the dropped rows of a group, from its parts."""
+    """Return the estimate of the dropped rows of a group, from its partial aggregates."""
     counted = float(part("vn").sum())
     squares, cross = (counted, counted) if one.kind == "count" else (part("vs").sum(), part("vc").sum())
     return SampledRows(

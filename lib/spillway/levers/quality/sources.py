@@ -172,7 +172,7 @@ def tally_sources(
 _LAST = "last"
 _PARTS = ("input", "attribute", "source")
 Numbers = Mapping[str, int]
-"""The last number of each input, attribute and source; part of the counts of a window."""
+"""By name (`place_of`): the last number of each source. They are part of the counts of a window."""
 
 
 def place_of(one: Numbered, source: object) -> str:
