@@ -247,7 +247,7 @@ class SampledRows:
 
     @property
     def hidden(self) -> float:
-        """Return the largest number of sampled rows that may all have been dropped with a probability of 2.5 % or more."""
+        """Return the largest number of sampled rows whose probability to be all dropped is at least 2.5 %."""
         most = max(0, self.dropped_most - self.unsampled_least)
         if self.largest_weight <= 1.0:
             return float(most)  # the weight with which they were dropped is not known
