@@ -347,8 +347,9 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Passed:
-    """The result of passing rows through a filter: number of rows, `seq` and fingerprints of the suspects, and its
-    state.
+    """The result of passing rows through a filter.
+
+    It has the number of rows, the `seq` and fingerprints of the suspects, and the filter's new state.
     """
 
     rows: int
@@ -564,8 +565,9 @@ def _shards_passed(
     tasks: int,
     task: int,
 ) -> Passed:
-    """Pass the rows of one task's shards through the filter. Every task reads all rows, so that no row is moved or
-    sorted.
+    """Pass the rows of one task's shards through the filter.
+
+    Every task reads all rows, so that no row is moved or sorted.
     """
     sketch, read, on = (
         AlternatingBloom.from_bytes(start),

@@ -43,9 +43,7 @@ _MOSTLY = 1 - ODD_SHARE
 _LEAST_TIMES, _MOST_TIMES = 32, 2048
 """Rows that are compared with a time: fewer are not conclusive, and more add nothing."""
 _FILLED = 0.5
-"""The smallest share of an integer key's values that each moment must have; else it is a measure that happens not to
-repeat.
-"""
+"""The smallest share of an integer key's values that moments have; else it is a measure that happens not to repeat."""
 _NAMING = frozenset(
     ["id", "ids", "uuid", "guid", "code", "zip", "postcode", "isbn", "sku", "ean", "gtin", "upc", "vin", "mmsi", "imo",
      "imei", "imsi", "iban", "serial"]
@@ -232,8 +230,10 @@ _QUARTER_MICROSECONDS = 900_000_000
 _QUARTERS_PER_HOUR = 4
 _FIRST_LOOK_ROWS = 64
 _FIRST_LOOK_SHARE = 0.3
-"""The smallest share of equal differences in a few rows for a clock that fits; half of the rows may be in summer
-time."""
+"""The smallest share of equal differences, in a few rows, of a clock that may fit.
+
+Half of the rows may be in summer time.
+"""
 
 
 @lru_cache(maxsize=1024)

@@ -48,7 +48,7 @@ DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 class Delivered:
     """A file in the landing zone; `name` is its path below the landing zone, or its full path if it is elsewhere.
 
-    `problem`: rule, value and remedy if the file is refused whatever its content.
+    `problem`: rule, value and remedy if the file is refused without being read.
     """
 
     name: str

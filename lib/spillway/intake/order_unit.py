@@ -42,8 +42,10 @@ _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 _LAST_NS = 5 * 10**18
 """Year 2128; a number near the end of the 64-bit range is not a time."""
 _TICKS = ((12 * 10**16, 16 * 10**16), (62 * 10**16, 66 * 10**16))
-"""Times of these decades as counts of 100 ns since 1601 or since the year 1 (Windows, .NET). Read as epochs in ns they
-are 1973 to 1975, and 1989 to 1990."""
+"""Times of these decades as counts of 100 ns since 1601 or since the year 1 (Windows, .NET).
+
+Read as epochs in ns, they are 1973 to 1975, and 1989 to 1990.
+"""
 
 _SUFFIXES = {
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns",

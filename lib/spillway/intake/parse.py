@@ -67,7 +67,10 @@ KeptRecords = Mapping[int, Originals]
 
 @dataclass(frozen=True)
 class FilePart:
-    """A slice of a file. `digest` is the digest of its bytes, or empty if the slice is the whole file."""
+    """A slice of a file.
+
+    `digest` is the digest of its bytes. It is empty if the slice is the whole file or a number of row groups.
+    """
 
     file: LandingFile
     piece: FilePiece = WHOLE

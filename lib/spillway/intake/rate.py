@@ -6,11 +6,12 @@ Silence before a batch counts for at most a day (`MOST_SILENCE`): a link that wa
 bytes at once. A batch that ends no later than a batch before it (late, replayed or out of order) covers the span of its
 own tuples. So does the first batch of a stream.
 
-The span of tuples: k moments that span `span` stand for span k/(k-1), because the last step takes one step more. One
-clock that says 1970, or one late tuple of last week, must not change the result. So the span is compared with the span
-without the outermost 1 % of tuples on either side (at least one tuple), scaled up to all of them. If the span of all n
-tuples is more than 1.25 + 8/n times that, the outermost tuples do not count. A span that is too short sheds more than
-necessary. A span that is too long would send more than the channel carries.
+The span of tuples: if the time from the first of k moments to the last is t, the tuples span t k/(k-1), because the
+last moment counts for a step, too. One clock that says 1970, or one late tuple of last week, must not change the
+result. So the span is compared with the span without the outermost 1 % of tuples on either side (at least one tuple),
+scaled up to all of them. If the span of all n tuples is more than 1.25 + 8/n times that, the outermost tuples do not
+count. A span that is too short sheds more than necessary. A span that is too long would send more than the channel
+carries.
 
 For the same reason, a few tuples that are far off do not count, for example a late delivery in a day's batch. If less
 than a quarter of the tuples lie beyond a gap that is longer than half the span of the others, only these others count,

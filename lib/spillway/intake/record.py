@@ -39,10 +39,9 @@ from spillway.store.tables import Tables
 
 @dataclass(frozen=True)
 class _Measured:
-    """The content of a file (digest, records), or why it is left for later (`missed`), or why it is refused
-    (`problem`).
+    """The content of a file (digest, records), or why it is not taken.
 
-    `problem`: rule, value, remedy.
+    `missed`: why it is left for later. `problem`: why it is refused (rule, value, remedy).
     """
 
     digest: str = ""
@@ -64,9 +63,9 @@ def record_batches(
     """Record files as batches, one per batch date, before any row of them is written.
 
     If a file has the bytes that are recorded under its name, only its new time is recorded, in the batch that knows the
-    file. If that batch is in work, a later run does so: a new time is no reason to reject the work of another run.
-    `again`: take files that were refused before, whatever bytes they have now. Only the batches that know one of the
-    files, by name or by bytes, are read.
+    file. If that batch is in work, a later run does so, because a new time is no reason to reject the work of another
+    run. `again`: the files were refused before, and are recorded again, with any bytes that they have now. Only the
+    batches that know one of the files, by name or by bytes, are read.
     """
     stream = contract.stream
     root = landing_root(contract, tables.settings.landing)

@@ -59,8 +59,9 @@ from spillway.store.tables import Tables
 
 @dataclass(frozen=True)
 class Selection:
-    """What to replay: one file, reasons that contain a text, or one batch date. A field that is None selects
-    everything.
+    """What to replay: one file, reasons that contain a text, or one batch date.
+
+    A field that is None selects everything.
     """
 
     file: str | None = None
@@ -192,8 +193,9 @@ def _reopened(
 def _records(
     tables: Tables, contract: StreamContract, asked: Selection, run_id: str, now: datetime
 ) -> tuple[list[Batch], int]:
-    """Record the selected rejected records as batches, one per batch date. Return the batches and the number of
-    records.
+    """Record the selected rejected records as batches, one per batch date.
+
+    Return the batches and the number of records.
     """
     stream = contract.stream
     dates = _waiting_dates(tables, stream, asked)

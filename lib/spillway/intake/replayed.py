@@ -49,8 +49,9 @@ def refusal_kind(row: Row) -> str:
 
 
 def takes(entry: LandingFile, row: Row) -> bool:
-    """Return whether a replay takes a refused record; records that were delivered before only if the entry names that
-    kind.
+    """Return whether a replay takes a refused record.
+
+    A record that was delivered before is taken only if the entry's `rule` names that kind.
     """
     if (entry.replays, entry.name) != (row["batch"], row["file"]):
         return False

@@ -111,8 +111,9 @@ def _with_rates(
     clock: Callable[[], datetime],
     say: Say,
 ) -> list[Batch]:
-    """Give a rate to waiting batches, if another batch or the contract now provides it; return `written` with these
-    rates.
+    """Give a rate to waiting batches, if another batch or the contract now provides one.
+
+    Return `written`, with the new rates.
     """
     waiting = list(
         filter(waits_for_a_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))

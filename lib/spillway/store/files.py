@@ -89,12 +89,11 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
 
 
 def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -> tuple[dict[str, int], int]:
-    """Return the compressed bytes of each column of one batch, and the bytes of everything else of the batch in its
-    files.
+    """Return the compressed bytes of each column of one batch, and the other bytes of the batch in its files.
 
     In a file of several batches, each batch has its own row groups. If another program has mixed batches in a row
-    group, the batch gets the share of its rows. The other bytes (such as the footer) are about those that the batch
-    would have in a file of its own.
+    group, the batch gets the share of its rows. The other bytes are those of the footer and of columns that are not in
+    `columns`. Their number is about that of a file with this batch alone.
     """
     totals, around = dict.fromkeys(columns, 0), 0.0
     for file in files:

@@ -1,7 +1,8 @@
 """Column contracts of the tables: those of the product, and those of each lever; each is read and checked once.
 
-The product's contracts are in `schemas/tables` of the checkout and are part of the package (`registry.product_folder`),
-whatever the value of `SPILLWAY_SCHEMAS`. A lever's contracts are in the folder `tables` of its package.
+The product's contracts are in `schemas/tables` of the checkout and are part of the package (`registry.product_folder`).
+The environment variable `SPILLWAY_SCHEMAS` does not change that. A lever's contracts are in the folder `tables` of its
+package.
 
 Format versions: a table states the version of its contract in the property `spillway.formatVersion`. A version that is
 newer than this Spillway's is refused by name. The next writer adds the columns, and the fields of structs, that the
@@ -89,12 +90,11 @@ class TableContract:
         added: Sequence[tuple[str, str, str]] = (),
         own_bounds: Sequence[str] = (),
     ) -> TableContract:
-        """Return the contract of one stream's table: these columns, those that its levers add, and the stream's
-        attributes.
+        """Return the contract of one stream's table, with the columns of its levers and the stream's attributes.
 
         `attributes`: (name, contract type). `added`: (name, column type, meaning). `own_bounds`: the attributes with a
-        bound in their own unit, which has a column in `recovered`. All of them may be null in the lake, whatever the
-        contract says of delivered tuples: shed values are null in `transmitted`, and a contract may gain or lose an
+        bound in their own unit, which has a column in `recovered`. All of them may be null in the lake, even if
+        delivered tuples may not have nulls: shed values are null in `transmitted`, and a contract may gain or lose an
         attribute or a lever between batches.
         """
         extra = [TableColumn(name, kind, True, meaning) for name, kind, meaning in added]

@@ -49,8 +49,9 @@ from spillway.store.writing import Written, shaped, write_file
 
 @dataclass
 class OpenedLog:
-    """A table's log, and the files that are known since it was opened: those found then, changed by this process's
-    commits.
+    """A table's log, and the files that are known since it was opened.
+
+    Known files are those found at the first read, with the changes of this object's own commits.
     """
 
     log: Log
@@ -239,7 +240,7 @@ class Tables:
         self._forget({self.settings.lake})
 
     def forget(self) -> None:
-        """Free what these tables hold in memory; nothing to free where they lie on a disk."""
+        """Free the memory that these tables use; files on a disk stay."""
         self._forget({self.settings.lake, self.settings.destination, self.settings.landing})
 
     def _forget(self, roots: set[str]) -> None:
@@ -318,8 +319,9 @@ class Table:
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
     def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """Return those of the matching rows that have the `most` largest values of `by`; of other rows only `by` is
-        read.
+        """Return those of the matching rows that have the `most` largest values of `by`.
+
+        Of other rows, only the column `by` is read.
         """
         held = self.rows([by], **where)[by].unique().sort(order="descending")
         since = {by: Between(held[most - 1].as_py())} if len(held) > most else {}
@@ -355,10 +357,10 @@ class Table:
         rows_in_a_group: int | None = None,
         keys: Sequence[str] = (),
     ) -> Draft:
-        """Write one file per piece, by the engine's tasks, and read it back for the check; a piece without rows has no
-        file.
+        """Write one file per piece, by the engine's tasks; a piece without rows has no file.
 
-        `keys`: columns by which a file's rows are stored if that takes fewer bytes.
+        `check`: called by the task with each file that it wrote. `keys`: columns by which a file's rows are stored if
+        that takes fewer bytes.
         """
         schema, name = self.contract.file_schema, self.contract.table
         return drafted(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
@@ -406,7 +408,7 @@ class Table:
 
     def _commit(self, written: list[Written], where: Filter | None) -> list[DataFile]:
         with self._lock:
-            self._opened.found()  # what is known before anything is committed
+            self._opened.found()  # list the known files before anything is committed
             if not self.exists:
                 if not written:
                     return []
@@ -447,11 +449,12 @@ class Table:
             )
 
     def rewrite(self, gone: Sequence[DataFile], written: Sequence[Written]) -> None:
-        """Replace files by others with the same rows; raise `ConcurrentRun` if another writer has changed the replaced
-        files.
+        """Replace files by others with the same rows.
+
+        Raise `ConcurrentRun` if another writer has changed the replaced files.
         """
         with self._lock:
-            self._opened.found()  # what is known before anything is committed
+            self._opened.found()  # list the known files before anything is committed
             for _ in range(ATTEMPTS):
                 live = {file.path for file in self._log.files()}
                 if any(file.path not in live for file in gone):

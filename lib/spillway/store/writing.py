@@ -105,8 +105,9 @@ def write_file(
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
-    """Yield the rows in tables of `size`, even if the input tables are smaller, because each table gets its own
-    dictionaries.
+    """Yield the rows in tables of `size`, even if the input tables are smaller.
+
+    Each table becomes a row group with its own dictionaries.
     """
     held: list[pa.Table] = []
     count, last = 0, None
