@@ -237,8 +237,7 @@ def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> f
 def by_direction(
     r: float, left_volume: float, right_volume: float, o_left: float, o_right: float
 ) -> tuple[float, float]:
-    """Return (r_1, r_2), the fractions of the left and the right window. `o_left`, `o_right`: means over basic windows.
-    """
+    """Return (r_1, r_2), the fractions of the left and the right window. `o_left`, `o_right`: means over basic windows."""
     budget = r * (left_volume + right_volume)
     if o_left >= o_right:
         first = _share(budget, left_volume)

@@ -313,8 +313,7 @@ class JoinTurn:
         return owed_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 
     def _moved(self, side: int, counts: Counts) -> bool:
-        """Return whether drift was detected in a window: its selected comparisons found far fewer pairs than expected.
-        """
+        """Return whether drift was detected in a window: its selected comparisons found far fewer pairs than expected."""
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False

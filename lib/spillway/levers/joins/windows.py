@@ -108,10 +108,10 @@ def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
 def steps_of_equals(
     firsts: Array, there: Array, equals: Array, curve: Array, made: Array
 ) -> tuple[float, Array]:
-    """Return the same as `steps_of_lists` for single values: every entry is a pair, so look-ups decide which basic
-    windows pay.
+    """Return the steps per comparison for single values: of whole windows, and of each basic window selected alone.
 
-    A row that selects basic windows looks up a list in each of them.
+    Every entry is a pair, so no basic window can yield more per step than the look-up that it saves. A row that selects
+    basic windows looks up a list in each of them.
     """
     total = float(made.sum())
     if not total:
@@ -163,8 +163,7 @@ def steps_of_lists(
 def list_stretches(
     first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
 ) -> tuple[Array, Array]:
-    """Return, by item of a probing row, the range of its list with the rows `low..high - 1` (two binary searches each).
-    """
+    """Return, by item of a probing row, the range of its list with the rows `low..high - 1` (two binary searches each)."""
     begins, ends = np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
     for k in range(len(low)):
         if high[k] <= low[k]:
@@ -352,8 +351,7 @@ class Facing:
 
     @property
     def made_volumes(self) -> Array:
-        """Return the expected number of comparisons, by basic window and type: selected, looked at, and sampled ones.
-        """
+        """Return the expected number of comparisons, by basic window and type: selected, looked at, and sampled ones."""
         made = self._made[1]
         found: Array = made + self.chance * (self.volumes - made)
         return found
