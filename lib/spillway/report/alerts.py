@@ -55,7 +55,7 @@ WEB, MAIL = ("http", "https"), ("smtp", "smtps")
 
 
 class NotTold(SpillwayError):
-    """Raised if an address did not accept a message. `again`: a later attempt may succeed."""
+    """An address did not accept a message. `again`: a later attempt may succeed."""
 
     def __init__(self, why: str, again: bool = True) -> None:
         self.again = again
@@ -170,7 +170,7 @@ FindAddress = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Alert:
-    """Describe one failure. `about` distinguishes it from other alerts of the same event and stream."""
+    """One failure. `about` distinguishes it from other alerts of the same event and stream."""
 
     event: str
     stream: str

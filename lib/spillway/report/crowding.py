@@ -23,7 +23,7 @@ FOLDER = "what_if"
 
 @dataclass(frozen=True)
 class CrowdedStep:
-    """Hold the cost and the quality for one number of queries."""
+    """The cost and the quality for one number of queries."""
 
     queries: int
     cheaper_pct: float
@@ -34,7 +34,7 @@ class CrowdedStep:
 
 @dataclass(frozen=True)
 class CrowdedRoom:
-    """Hold the steps of a capacity group as its number of queries grows."""
+    """A capacity group with the steps of its growing number of queries."""
 
     room: str
     asked_on: str

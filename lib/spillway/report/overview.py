@@ -45,7 +45,7 @@ _ABSENT_PCT = 100.0
 
 @dataclass(frozen=True)
 class AttributeFigures:
-    """Hold the figures of one attribute, summed over batches."""
+    """The figures of one attribute, summed over batches."""
 
     stream: str
     attribute: str
@@ -195,7 +195,7 @@ def _bound(certificates: Iterable[Row], column: str) -> float | None:
 
 @dataclass(frozen=True)
 class StreamOverview:
-    """Hold the figures of a stream and of its attributes, and what validation compared with raw."""
+    """The figures of a stream and of its attributes, and what validation compared with raw."""
 
     figures: StreamFigures
     attributes: tuple[AttributeFigures, ...]
@@ -227,7 +227,7 @@ class StreamOverview:
 
 @dataclass(frozen=True)
 class ChannelOverview:
-    """Describe a channel: the rate offered, the rate sent, the loss, and its trade-off."""
+    """A channel: the rate offered, the rate sent, the loss, and its trade-off."""
 
     channel: str
     streams: tuple[str, ...]
@@ -269,7 +269,7 @@ class ChannelOverview:
 
 @dataclass(frozen=True)
 class WorkloadOverview:
-    """Describe a join or a query: the explanations of its levers, and the work of its stages."""
+    """A join or a query: the explanations of its levers, and the work of its stages."""
 
     told: WorkloadExplanation
 
@@ -284,7 +284,7 @@ class WorkloadOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """Hold everything on the first screen."""
+    """The content of the first screen."""
 
     channels: tuple[ChannelOverview, ...]
     streams: tuple[StreamOverview, ...]

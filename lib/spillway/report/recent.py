@@ -51,7 +51,7 @@ def read_again(tables: Tables, stream: str, held: pa.Table) -> int:
 
 @dataclass(frozen=True)
 class Recent:
-    """Hold a stream's last batches, in order, with their ledger rows and certificates."""
+    """A stream's last batches, in order, with their ledger rows and certificates."""
 
     stream: str
     batches: tuple[Batch, ...] = ()

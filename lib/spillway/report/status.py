@@ -55,7 +55,7 @@ RunTold = tuple[str, datetime, tuple[str, ...], int, int]
 
 @dataclass(frozen=True)
 class Held:
-    """Hold the needed columns of all batches."""
+    """The needed columns of all batches."""
 
     columns: pa.Table
 
@@ -149,8 +149,9 @@ def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landin
 
 @dataclass(frozen=True)
 class QuotaStatus:
-    """Describe a channel's quota in the period of its newest batch. The elapsed time is the time that its
-    batches cover.
+    """The state of a channel's quota in the period of its newest batch.
+
+    The elapsed time is the time that its batches cover.
 
     >>> print(QuotaStatus("uplink", "day", date(2026, 1, 5), date(2026, 1, 5), 1.2e9, 2e9, 43_200, 86_400).sentence)
     uplink: 1.2 GB of 2 GB spent on 2026-01-05, in 12 of 24 hours; at this pace it ends after 20 hours
@@ -216,7 +217,7 @@ RUNS_SHOWN = 5
 
 @dataclass(frozen=True)
 class RunShown:
-    """Describe one run that accepted data."""
+    """One run that accepted data."""
 
     run_id: str
     at: datetime
@@ -227,7 +228,7 @@ class RunShown:
 
 @dataclass(frozen=True)
 class ValueSums:
-    """Count the values of a stream's last batches by outcome."""
+    """The number of values of a stream's last batches by outcome."""
 
     kept: int
     shed: int
@@ -236,7 +237,7 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """Describe one stream: its batches, its levers with the versions of their facts, and its figures."""
+    """One stream: its batches, its levers with the versions of their facts, and its figures."""
 
     stream: str
     channel: str
@@ -265,9 +266,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class WorkloadStatus:
-    """Describe one join or query: its windows, its levers with the versions of their facts, and the work of its
-    stages.
-    """
+    """One join or query: its windows, its levers with the versions of their facts, and the work of its stages."""
 
     name: str
     inputs: tuple[str, ...]
@@ -283,8 +282,9 @@ STAGGERED = 3
 
 @dataclass(frozen=True)
 class Shortage:
-    """Describe something that falls short. `wrong`: it breaks a guarantee; otherwise it is recorded and waits
-    for a person.
+    """Something that falls short.
+
+    `wrong`: it breaks a guarantee; otherwise it is recorded and waits for a person.
     """
 
     stream: str
@@ -296,7 +296,7 @@ class Shortage:
 
 @dataclass(frozen=True)
 class Status:
-    """Describe the whole lake."""
+    """The state of the whole lake."""
 
     runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]

@@ -38,7 +38,7 @@ _IN_USE = "<- in use"
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Hold a capacity, the planned loss at it, and the loss of dropping random rows."""
+    """A capacity, the planned loss at it, and the loss of dropping random rows."""
 
     capacity_kbps: float
     loss_pct: float
@@ -48,7 +48,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class ChannelTrade:
-    """Hold what is shown of a channel's trade-off."""
+    """A channel's trade-off in the form in which it is shown."""
 
     channel: str
     streams: tuple[str, ...]
