@@ -67,8 +67,10 @@ from spillway.streams.stages import Down, SentColumns
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:
-    """Return the width and rate of a batch: compressed bytes as written (or declared bits), and tuples per second
-    covered.
+    """Return the width and rate of a batch.
+
+    The width is that of compressed bytes as written, or of declared bits. The rate is the number of tuples over the
+    seconds that the batch covers.
     """
     rows = max(1, batch.rows or 0)
     if not batch.seconds_covered:
@@ -504,9 +506,7 @@ class Spending:
         return sum(self._of(batch) for batch in self.batches if batch.quota_day in period)
 
     def elapsed(self, period: Period, day: date) -> float:
-        """Return the seconds of the period before a batch of that day: the seconds covered, but at least all whole
-        days.
-        """
+        """Return the seconds of the period before a batch of that day: those covered, but at least the whole days."""
         whole = (day - period.first).days * DAY_SECONDS
         since = [batch for batch in self.batches if batch.quota_day in period and batch.quota_day >= day]
         before = [batch for batch in self.batches if batch.quota_day in period]
