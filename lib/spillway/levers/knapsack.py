@@ -70,9 +70,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Mixed:
-    """A choice for every item, one of which is divided: the share `share` of item `place` has the choice `finer`
-    instead.
-    """
+    """A choice for every item. Of the divided item `place`, the share `share` has the choice `finer` instead."""
 
     picks: tuple[int, ...]
     place: int

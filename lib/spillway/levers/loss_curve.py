@@ -125,7 +125,7 @@ def _check(rates_kbps: Sequence[float], capacity_kbps: float) -> None:
 STATES = 4_000
 """Limit on states of the solver. A curve has many points and is only looked at, so a smaller search is enough."""
 MORE = 1.1
-"""Factor that stands for a little more capacity."""
+"""Factor for a slightly larger capacity."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class LossPoint:
 
     @property
     def over_kbps(self) -> float:
-        """Return the excess of what is sent over the capacity."""
+        """Return by how much the sent kbps exceed the capacity."""
         over = self.sent_kbps - self.capacity_kbps
         return over if over > 1e-9 * self.capacity_kbps else 0.0
 

@@ -216,7 +216,7 @@ class Offer:
     """The items with a choice, each with its alternatives: kbps sent and cost. The first alternative is no treatment.
     """
     sheds: bool = True
-    """Whether any lever works on the stream. If not, it is sent unchanged, whatever its share."""
+    """Whether any lever works on the stream. If not, it is sent unchanged and may exceed its share."""
 
     @property
     def fixed_kbps(self) -> float:
@@ -320,7 +320,7 @@ class FramePart:
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of certifying a slice of rows for one attribute (empty: whole rows). Results of a batch are added up."""
+    """The result of certifying a slice of rows for one attribute (empty: whole rows). Results of a batch add up."""
 
     batch: int
     attribute: str
@@ -343,11 +343,11 @@ class Measured:
 
 
 class Decision(ABC):
-    """The decision about some batches of one stream, and all batches that share a frame with them. It travels to tasks."""
+    """The decision about some batches of one stream, and all batches that share a frame with them; travels to tasks."""
 
     @property
     def bounded(self) -> frozenset[str]:
-        """Return the attributes of which any value was shed or made inexact, and so may have a bound."""
+        """Return the attributes with values that were shed or made inexact, and so may have a bound."""
         return frozenset()
 
     @abstractmethod
@@ -432,7 +432,7 @@ class Plan(ABC):
         return False
 
     def is_worth_a_draft(self, before: Plan) -> bool:
-        """Return whether the loss is so much lower than with an earlier plan that another draft is justified."""
+        """Return whether the loss is lower than with an earlier plan by enough to justify another draft."""
         return True
 
     def loss_of(self, batch: int) -> float:

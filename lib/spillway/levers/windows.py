@@ -91,7 +91,7 @@ class Window:
     levers: tuple[str, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
     looked_back: tuple[Input, ...] = ()
-    """Inputs of which all rows lie before the window, in the time that its lever looks back at."""
+    """Inputs whose rows all lie before the window, in the time that its lever looks back at."""
     too_late: tuple[Input, ...] = ()
     """Batches with rows of the window that arrived when it could no longer be recomputed."""
     late: tuple[Input, ...] = ()
@@ -239,7 +239,9 @@ class WindowDecision(ABC):
     """The decision about some windows. It travels to tasks."""
 
     def parts(self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers) -> Sequence[Any]:
-        """Return the parts of the window. Each is passed to `results` in its own task. Default: all inputs as one part."""
+        """Return the parts of the window. Each is passed to `results` in a task of its own. Default: one part, all
+        inputs.
+        """
         return [inputs]
 
     @abstractmethod
@@ -251,7 +253,7 @@ class WindowDecision(ABC):
 
 
 Inexact = Mapping[str, frozenset[str]]
-"""By input stream, the attributes of which an earlier lever may have shed or rounded values of the window."""
+"""By input stream, the attributes with values in the window that an earlier lever may have shed or rounded."""
 
 
 class AskingDecision(WindowDecision):
@@ -263,8 +265,8 @@ class AskingDecision(WindowDecision):
     @property
     @abstractmethod
     def asks(self) -> str:
-        """Return a fingerprint of the questions and their limits, whatever the window holds. If it has changed, a
-        window that failed may succeed.
+        """Return a fingerprint of the questions and their limits. If it has changed, a window that failed may
+        succeed.
         """
 
     @abstractmethod
@@ -303,7 +305,9 @@ class WindowPlan(ABC):
     def records(
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return rows for the lever's own tables (with `subject` and `window`). They replace those of the same window."""
+        """Return rows for the lever's own tables (with `subject` and `window`), which replace those of the same
+        window.
+        """
         return {}
 
 
@@ -363,7 +367,7 @@ class WindowLever(ABC):
     def look_at(  # noqa: B027 - most have nothing to refuse
         self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]
     ) -> None:
-        """Refuse work that can never be done, whatever its windows hold, before capacity is divided among the rest.
+        """Refuse work that no window could ever do, before capacity is divided among the rest.
 
         `columns`: returns the schema of a question's answer without computing it.
         """
@@ -380,7 +384,7 @@ class WindowLever(ABC):
         results: pa.Table,
         inputs: Mapping[str, ReadColumns] | None,
     ) -> Mapping[str, Any]:
-        """Return what is to be checked of a window's results as they are in the table: the columns of `examined`.
+        """Return the columns of `examined` for a window's results as they are in the table.
 
         `inputs`: what the window received if windows are processed in sequence; None if that was shed again since.
         """

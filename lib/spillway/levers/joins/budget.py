@@ -317,8 +317,7 @@ def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
 
 
 def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
-    """Return how many rows of its window are selected for each probing row. The expected share is exactly that of its
-    type.
+    """Return how many rows of its window are selected for each probing row; on average exactly the share of its type.
 
     With an index the last basic window is taken whole or not at all, at random. Taking only its newest rows would cost
     the same look-ups as all of it, and would separate it from the basic window before it.
@@ -335,8 +334,9 @@ def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
 def _fetched(
     sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
 ) -> tuple[tuple[Facing, Facing], float]:
-    """Remove comparisons of rows that overflow the input buffer, in the time order of both streams; also return
-    `free_at`.
+    """Remove the comparisons of rows that overflow the input buffer.
+
+    Rows of both streams are fetched in the order of time. Also return `free_at`, when the last of them is done.
     """
     at = np.concatenate([one.probes.at for one in sides])
     took = np.concatenate([one.steps_by_row() for one in sides])  # the sample is compared in any case
@@ -361,8 +361,8 @@ def _fetched(
 def _all_fetched(
     sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
 ) -> bool:
-    """Return whether no row overflows the buffer if each is compared whole. If some do, a sample must estimate what
-    they miss.
+    """Return whether no row overflows the buffer if each is compared whole. Otherwise a sample must estimate their
+    pairs.
     """
     found, _ = _fetched((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
     return all(bool(one.fetched.all()) for one in found)

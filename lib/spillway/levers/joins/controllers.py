@@ -237,7 +237,10 @@ def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> f
 def by_direction(
     r: float, left_volume: float, right_volume: float, o_left: float, o_right: float
 ) -> tuple[float, float]:
-    """Return (r_1, r_2), the fractions of the left and the right window. `o_left`, `o_right`: means over basic windows."""
+    """Return (r_1, r_2), the fractions of the left and the right window.
+
+    `o_left`, `o_right`: the mean o over the basic windows of each.
+    """
     budget = r * (left_volume + right_volume)
     if o_left >= o_right:
         first = _share(budget, left_volume)

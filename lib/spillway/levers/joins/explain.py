@@ -21,7 +21,7 @@ _TABLE = "join_windows"
 
 
 def told_of_join(contract: Workload, tables: Views) -> Told | None:
-    """Return what was done in the last windows, and why; None before the first window."""
+    """Return the figures and reasons for the last windows; None before the first window."""
     rows = _windows(contract, tables)
     if not rows:
         return None
@@ -193,7 +193,7 @@ def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
 
 
 def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
-    """Return a sentence with the number of missed pairs, and the number of windows without a sample."""
+    """Return a sentence with the number of missed pairs, and the number of windows in which nothing was compared."""
     missed = missed_in(rows, windows_of_a_row)
     if missed.low == missed.high:
         return f"{missed.estimate:,.0f} are missed, by count"

@@ -114,8 +114,9 @@ def moved(found: float, expected: float, phi: float, lumps: float) -> bool:
 
 
 def lumps_behind(expected: Array, made: Array, lumps: float) -> float:
-    """Return the number of lumps that the expected pairs rest on; `expected`, `made`: pairs and comparisons by basic
-    window.
+    """Return the number of lumps that the expected pairs rest on.
+
+    `expected`, `made`: pairs and comparisons by basic window.
 
     >>> import numpy as np
     >>> made = np.array([9000.0, 1000.0])

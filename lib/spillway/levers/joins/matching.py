@@ -300,7 +300,10 @@ def drawn_entries(
     chance: float,
     seed: int,
 ) -> Drawn:
-    """Draw a sample of all list entries within each row's window. `stretches`: their range, by item of a probing row."""
+    """Draw a sample of all list entries within each row's window.
+
+    `stretches`: the range of entries, by item of a probing row.
+    """
     if chance <= 0:
         return nothing_drawn(len(seq))
     return Drawn(
@@ -411,7 +414,10 @@ def slots_of(at: Array, basic_micros: int) -> Array:
 
 
 def slot_starts(at: Array, basic_micros: int, first_slot: int, slots: int) -> Array:
-    """Return the index of the first row of each basic window, and the end of the last. Rows are in the order of time."""
+    """Return the index of the first row of each basic window, and the end of the last.
+
+    Rows are in the order of time.
+    """
     edges = (first_slot + np.arange(slots + 1, dtype=np.int64)) * basic_micros
     return np.searchsorted(at, edges, side="left").astype(np.int64)
 

@@ -154,9 +154,10 @@ class JoinTurn:
         return found, (time.thread_time_ns() - began) / 1e9
 
     def _sic(self, counts: Counts) -> float:
-        """Return the source information content (SIC): the mean share of its window that a row was compared with.
+        """Return the source information content (SIC): the mean share of its window that a produced row was compared
+        with.
 
-        Rows are weighted, so that rows lost before the join count as well.
+        Rows that were lost before the join count as not compared.
         """
         rows = 0.0
         for side, (one, given) in enumerate(
@@ -313,7 +314,7 @@ class JoinTurn:
         return owed_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 
     def _moved(self, side: int, counts: Counts) -> bool:
-        """Return whether drift was detected in a window: its selected comparisons found far fewer pairs than expected."""
+        """Return whether drift was detected in a window: selected comparisons found far fewer pairs than expected."""
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
@@ -325,7 +326,7 @@ class JoinTurn:
         return moved(found, float(pairs.sum()), phi, lumps)
 
     def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
-        """Return what is known of a window including this turn; `elsewhere`: drift was detected, earlier counts are
+        """Return what is known of a window after this turn; `elsewhere`: drift was detected, so earlier counts are
         dropped.
         """
         before = (self.memory.left, self.memory.right)[side]

@@ -163,7 +163,7 @@ def steps_of_lists(
 def list_stretches(
     first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
 ) -> tuple[Array, Array]:
-    """Return, by item of a probing row, the range of its list with the rows `low..high - 1` (two binary searches each)."""
+    """Return, by item of a probing row, the range of its list with rows `low..high - 1` (two binary searches)."""
     begins, ends = np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
     for k in range(len(low)):
         if high[k] <= low[k]:
@@ -296,8 +296,8 @@ class Facing:
 
     @property
     def beyond_chances(self) -> tuple[Array, float]:
-        """Return the probability that a comparison outside the selection is made: by basic window, and for a row that
-        never looks.
+        """Return the probability of a comparison outside the selection: by basic window, and for a row that never
+        looks.
         """
         chances = self.how.looking.chances
         looked: Array = chances if len(chances) else np.zeros(len(self.costs))
@@ -357,7 +357,7 @@ class Facing:
         return found
 
     def compared_shares(self) -> list[float]:
-        """Return the share of the window that is compared, by type of the probing row; 1 if there is nothing to
+        """Return, by type of the probing row, the share of the window that is compared; 1 if there is nothing to
         compare.
         """
         made, there = self.made_volumes.sum(axis=0), self.volumes.sum(axis=0)
