@@ -16,7 +16,7 @@ fold only separates schemes that beat the usual one after two folds.
 - Thresholds are computed without the validation rows. Regions that are fitted to some rows look emptier by other rows,
   so the thresholds drop too much or too little. The difference is corrected at random (`at_share`).
 - The rows that each query asks for are the same for all schemes, and are found once per fold.
-- The worth of a region is the sum over its points (module `demand`), unless a query states a minimum share (`at_least`).
+- The worth of a region is the sum over its points (module `demand`), unless a query states a minimum (`at_least`).
 
 Guarantee: the same sample, queries and seed give the same regions.
 
@@ -54,7 +54,7 @@ from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, Regio
 PARTITIONERS = (
     "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data", "demand",
 )  # fmt: skip
-"""The names of the schemes. The first one wins a tie, so the scheme with the cheapest look-up comes first."""
+"""The names of the schemes, the cheapest look-up first. Equal losses on the first fold are ranked in this order."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def scheme_scores(
 ) -> tuple[dict[str, float], Known | None]:
     """Return the mean score of each scheme on the folds that it was not built on, and the results shared by schemes.
 
-    If a scheme cannot meet the minimum shares of the queries (`configured_for`), its score is negative: minus the amount
-    by which it misses them. So any scheme that can meet them is better.
+    If a scheme cannot meet the minimum shares of the queries (`configured_for`), its score is negative: the amount by
+    which it misses them, with a minus. So any scheme that can meet them is better.
     """
     rows = points.shape[1]
     if rows < 4:
@@ -340,7 +340,7 @@ def around(asked: Asked, wider: np.ndarray, seen: np.ndarray) -> np.ndarray:
 def widened_boxes(asked: Asked, lines: _Lines, held: int) -> np.ndarray:
     """Return the boxes of queries, each wide enough to hold about `LOOKED_AT` of `held` rows.
 
-    Boxes are widened in ranks, along each dimension that they limit, so that little width is added where rows are dense.
+    Boxes are widened in ranks, along each dimension that they limit. So little width is added where rows are dense.
     """
     found = asked.boxes.copy()
     sides = lines.sides

@@ -216,7 +216,7 @@ class Asked:
         return np.asarray(self.alphas * self.weights)
 
     def hits(self, points: np.ndarray) -> np.ndarray:
-        """Return for each row the sum of the weights of the queries that it satisfies; the mean weight is 1."""
+        """Return for each row the sum of the weights of the queries that it satisfies, scaled to a mean weight of 1."""
         return hits_of(points, self.boxes, self.weights[self.query] * self.count)
 
 

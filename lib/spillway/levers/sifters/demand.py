@@ -1,14 +1,14 @@
 """Build regions by demand: cut where the worth of rows to queries differs most from their frequency, then prune.
 
-This scheme is Spillway's own. A region's threshold depends on its worth over its frequency (A/f). So regions are the
-more useful to the configuration, the further worth and frequency differ in them. With the fairness Delta this is exact:
-if the band [t, t + Delta] lies inside (0, 1), the optimum spares every region whose share of the worth exceeds its share
-of the rows, and no other region. The steps are:
+This scheme is Spillway's own. A region's threshold depends on its worth over its frequency (A/f). So the configuration
+gains more from regions in which worth and frequency differ more. This is exact if the fairness band [t, t + Delta] lies
+inside (0, 1): the optimum then spares every region whose share of the worth exceeds its share of the rows, and no other
+region. The steps are:
 
 1. Spread both over the space as points. Each of n sample rows carries the frequency 1/n. For each query that it
-   satisfies, it carries the worth alpha w / (n_q + 1), where n_q is the number of the query's sample rows. One more row,
-   which is not in the sample, stands at the two outermost corners of the query's box, half at each. So a query that
-   covers a ten-thousandth of the space, and has no sample row, still shows where it asks.
+   satisfies, it carries the worth alpha w / (n_q + 1), where n_q is the number of the query's sample rows. The worth of
+   one more row, which is not in the sample, lies at the two outermost corners of the query's box, half at each. So a
+   query that covers a ten-thousandth of the space, and has no sample row, still shows where it asks.
 2. Cut while  sum over regions A^2 / (f + c)  grows (the chi-squared statistic of worth against frequency), up to `MORE`
    times the wanted number of regions. The constant c is the frequency of `FEW_ROWS` sample rows; it prevents cuts that
    follow noise. Cuts lie exactly along the sides of queries.
