@@ -1,16 +1,17 @@
 """Send the batches of some dates again without loss, as long as their exact tuples are in `raw`.
 
 Every batch of the dates is pinned again, to no lever (`batches.sent_whole` stores the reason), and is then shed like
-any other. In `transmitted`, exact rows replace those with shed values. The data that levers kept at the source for
-these batches is deleted, so recovery returns the exact values. Whole dates are sent, because a frame may span the
-batches of one date, and never spans two dates.
+any other. In `transmitted`, exact rows replace those with shed values. The levers' own rows for these batches, such as
+synopses, are deleted, so recovery returns the exact values. Whole dates are sent, because a frame may span the batches
+of one date, and never spans two dates.
 
 The bytes are counted in addition to those of the first time (`sent_before` in the ledger). Both count against the quota
 of the dates. If they exceed the capacity, the shortfall is recorded and reported. A batch that is already there without
 loss is not sent again. If a run is interrupted, the next one completes it, because the batches are pending. If `raw` of
 a date was retired, the request is refused.
 
-Computed windows of joins and queries stay as they are, because no row arrived late. A message names them.
+Computed windows of joins and queries stay as they are, because no row arrived late. A message names their joins and
+queries.
 """
 
 from __future__ import annotations

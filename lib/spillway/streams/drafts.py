@@ -375,7 +375,7 @@ def levers_of_streams() -> list[str]:
 
 def written_tables(tables: Tables, way: WayDown) -> list[Table]:
     """Return all tables that `publish` writes to."""
-    # a batch that is sent without loss may have been shed before; what was kept at the source for it is then deleted
+    # a batch that is sent without loss may have been shed before; the levers' rows for it are then deleted
     whole = any(batch.sent_whole for batch in way.batches)
     levers = [lever(name) for name in (levers_of_streams() if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
@@ -477,7 +477,7 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
 
 
 def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
-    """Delete what levers kept at the source and recorded for batches that are now sent without loss."""
+    """Delete what levers stored and recorded earlier for batches that are now sent without loss."""
     stream = way.contract.stream
     for name in sorted(set(levers_of_streams()) - set(way.batches[0].levers)):
         for table in (*lever(name).aside_tables, *lever(name).record_tables):

@@ -225,7 +225,7 @@ class Retention:
         return self._held_by("transmitted", stream, dates)
 
     def _windows(self) -> Iterator[Outlived]:
-        """Yield old windows whose inputs are all gone; a window with inputs would be computed again if it were deleted."""
+        """Yield old windows whose inputs are all gone; a deleted window with inputs would be computed again."""
         table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
         if limit is None or not table.exists:
             return

@@ -6,7 +6,7 @@ A batch is planned again if its draft exceeds its share of the channel, or if th
 less. The last draft that fits is published in this order, and each commit replaces the earlier rows of its (stream,
 batch):
 
-1. the tables in which levers keep data at the source;
+1. the levers' own tables, such as synopses and rows kept at the source;
 2. the record tables of the levers;
 3. the ledger;
 4. `transmitted`.
@@ -22,8 +22,8 @@ Quarantine: a batch that fails twice while it is shed gets the status `set_aside
 
 - Only faults of the batch itself count. A full disk, a lost Spark session, or a table or model that cannot be read does
   not (`errors.is_its_own`).
-- A batch is not quarantined if an earlier batch of the stream was, and no later one has been shed since. Two failures
-  in a row are not the fault of one batch. The waiting batches go through when the cause is fixed.
+- A batch is not quarantined if an earlier batch of the stream was, and none has been shed since. Two failures in a row
+  are not the fault of one batch. The waiting batches go through when the cause is fixed.
 - Batches that were pinned to continue a frame of the quarantined batch are unpinned, because no frame may span rows
   that are not sent.
 - `spillway replay` continues the batch where it was, together with the later batches of its date.
