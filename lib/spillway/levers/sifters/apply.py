@@ -1,7 +1,7 @@
 """Apply the filters of batches in tasks: select the rows to send, store the dropped rows at the source, recover them.
 
-The rows of a piece are always selected over the whole piece (`filter.sifted`), whatever range a task reads. So a task
-reads the dimensions of a piece once, and caches its decision for the next ranges of the piece.
+The rows of a piece are always selected over the whole piece (`filter.sifted`), even if a task reads only a range of it.
+So a task reads the dimensions of a piece once, and caches its decision for the next ranges of the piece.
 """
 
 from __future__ import annotations

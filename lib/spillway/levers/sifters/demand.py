@@ -11,7 +11,7 @@ region. The steps are:
    query that covers a ten-thousandth of the space, and has no sample row, still shows where it asks.
 2. Cut while  sum over regions A^2 / (f + c)  grows (the chi-squared statistic of worth against frequency), up to `MORE`
    times the wanted number of regions. The constant c is the frequency of `FEW_ROWS` sample rows; it prevents cuts that
-   follow noise. Cuts lie exactly along the sides of queries.
+   follow noise. A cut next to a query's side lies exactly on it; other cuts lie halfway between two rows.
 3. Prune the tree to l regions. Dynamic programming from the leaves up finds the pruning with the largest value exactly:
 
        value of a region = largest over its threshold d of  (mu f - A) d,    d in [0, 1] if no query asks for it,

@@ -12,7 +12,7 @@ hash of `seq`, and `seq`. One running remainder carries the error from row to ro
 
     remainder += 1 - d(region);   keep the row and subtract 1 when the remainder reaches 1
 
-The remainder starts at a hash of the piece's number. So for every piece, in whatever order its rows arrived:
+The remainder starts at a hash of the piece's number. So for every piece, regardless of the order of arrival:
 
 - The number of kept rows of each region is within one of (1 - d) times its rows. The total over all regions is also
   within one of its sum, because the remainder continues from region to region.
@@ -21,7 +21,7 @@ The remainder starts at a hash of the piece's number. So for every piece, in wha
 - Recomputing a piece on any machine keeps the same rows, because the decision depends on no row outside the piece.
 
 A share of all rows (sigma) is also *marked*. In each region the number of marked rows is within one of sigma times its
-rows, whatever the thresholds are. Thresholds are at most 1 - sigma, so every marked row is kept. Marked rows are the
+rows, for any thresholds. Thresholds are at most 1 - sigma, so every marked row is kept. Marked rows are the
 sample that the filter does not bias (II-E).
 
 >>> seq, regions = np.arange(1000), np.zeros(1000, np.int32)
@@ -29,7 +29,7 @@ sample that the filter does not bias (II-E).
 >>> int(kept.sum()), int(marked.sum()), bool(np.all(kept[marked]))
 (250, 100, True)
 
-Rows that no query asks for: they are dropped before all other rows, in whatever region they lie.
+Rows that no query asks for: they are dropped before all other rows, in every region.
 
 The paper drops by region. In a region that any query touches, it drops rows that queries ask for and rows that none
 asks for at the same rate. But if the filter contains the queries, it can tell for each row whether a query asks for it.
@@ -41,7 +41,7 @@ fairness Delta. The other regions are built and configured for the remaining row
 
 If all requested rows fit, every query gets all of its rows. There are two conditions. The filter must contain the
 queries, which is possible for a few hundred boxes but not for many thousands (`MOST_ASKED`). And the queries must be
-complete: if they are only examples of what is asked, such as a log, use `unasked: by_region`.
+complete: if they are only examples of the requests, such as a log, use `unasked: by_region`.
 
 A row is searched only among the boxes that reach into its region, largest boxes first. The search compares keys, not
 places, so a row counts as requested exactly if a query's condition is true for it.

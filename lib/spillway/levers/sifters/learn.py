@@ -133,7 +133,7 @@ def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
 def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
     """Return a digest of everything in the contract that shapes a filter; if one of it changes, so does the digest.
 
-    The digest includes the boxes of the conditions. The text of a condition is not enough, because the matching rows
+    The digest includes the boxes of the conditions. A condition's text alone is not enough, because the matching rows
     also depend on the contract's time zone and on how this version of Spillway parses SQL.
     """
     own = (

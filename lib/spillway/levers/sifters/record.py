@@ -309,7 +309,7 @@ def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]
 
 
 def _quality(one: ChosenFilter, drafted: Drafted) -> float | None:
-    """Return the measured quality: the weighted mean over the queries whose rows were counted; None if there are none."""
+    """Return the measured quality: the weighted mean over queries whose rows were counted; None if there are none."""
     assert one.regions is not None
     queries = sorted((query for query, _ in one.regions.wanted.queries), key=lambda query: -query.weight)
     total = lost = 0.0
