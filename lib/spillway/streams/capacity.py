@@ -409,14 +409,14 @@ LEAST_KBPS = 1e-6
 """The rate of a channel whose quota is spent: practically 0, but a number that may be divided by."""
 
 SPARE = 1.02
-"""A batch that is sent whole may take this many times the bytes that it took in `raw`."""
+"""A batch that is sent without loss may take this many times the bytes that it took in `raw`."""
 METADATA_BYTES = 6_000
 """Bytes that destination metadata and a file of synopses may add to a batch."""
 STEADY = 0.1
-"""Share of the earlier day that is added to both days before they are compared, so that little data says little."""
+"""The share of the earlier day that is added to both days before they are compared, so that few data weigh little."""
 
 Parts = dict[str, dict[int, Part]]
-"""By stream and batch."""
+"""The shares by stream and batch."""
 
 
 def parts_of_batches(

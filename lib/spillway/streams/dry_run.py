@@ -279,7 +279,7 @@ def _without(contract: StreamContract, name: str) -> StreamContract:
 
 
 def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: int) -> int:
-    """Return the bytes that a contract sends of a batch through a channel with room for everything."""
+    """Return the bytes that a contract sends of a batch through a channel with capacity for everything."""
     stream = contract.stream
     channel = read_channel(contract.channel, {"capacity": _PLENTY_KBPS, "minimize": "bytes"})
     alone = Contracts({stream: contract}, {contract.channel: channel})

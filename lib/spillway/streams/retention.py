@@ -292,7 +292,7 @@ class Kept:
 
     dry_run: bool
     rows_removed: dict[str, int] = field(default_factory=dict)
-    """By table."""
+    """The number of deleted rows by table."""
     files_archived: int = 0
     files_removed: int = 0
     landing_bytes: int = 0

@@ -5,9 +5,9 @@ others. If a contract gains or changes a sketch, it is made for every batch whos
 sketches of days are merged into any range on request (`spillway ask`, `spillway.sketches.query`).
 
 Tasks of the engine read slices of the stream's files, only the columns that the sketches need. They return one small
-payload per batch and sketch. The result does not depend on the number of files or slices.
+payload per batch and sketch. The number of files or slices is not visible in the result.
 
-`load_sketch` loads no compiler and no engine, because it takes less time than either needs to start.
+`load_sketch` loads no compiler and no engine, so a query is answered in less time than either needs to start.
 """
 
 from __future__ import annotations

@@ -54,8 +54,9 @@ class Losses:
 
     lost: Mapping[int, InputLoss] = field(default_factory=dict)
     aside: Mapping[tuple[int, int], InputLoss] = field(default_factory=dict)
-    """By batch and cell, dropped rows that are stored at the source: they are recovered if the batch is read in that
-    cell."""
+    """By batch and cell, dropped rows that are stored at the source. They are recovered if the batch is read in the
+    cell.
+    """
 
     def of_window(self, cells: Iterable[int], batches: Iterable[int]) -> tuple[InputLoss, dict[int, int]]:
         """Return the lost rows of a window's cells, and the recovered rows of each batch that is read there."""
@@ -290,11 +291,7 @@ def held_losses(
     inputs: Mapping[int, Mapping[str, ReadColumns]],
     back_seconds: float,
 ) -> dict[int, dict[str, InputLoss]]:
-    """Return the lost rows by window and input stream.
-
-    Rows lost in the windows that a window looks back at are included.
-
-    """
+    """Return the lost rows by window and input stream, including those of windows that a window looks back at."""
     grid = WindowGrid.of(contract)
     back = -(-round(back_seconds * 1e6) // grid.step)
     numbers = sorted({one.window - behind for one in windows for behind in range(back + 1)})
@@ -393,8 +390,7 @@ def window_offers(
 
 
 def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
-    """Add the rows of a window that are recovered from the source to the portions of a batch, in proportion to their
-    size.
+    """Add a window's rows that are recovered from the source to the portions of a batch, in proportion to size.
 
     These rows may lie before the first row that was sent, or after the last.
     """

@@ -101,8 +101,7 @@ def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[st
 
 
 def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list[Problem]:
-    """Return the problems of a query's statements, which are analysed over empty tables with the columns of the
-    inputs."""
+    """Return the problems of a query's statements, analysed over empty tables with the columns of the inputs."""
     found = lever(contract.lever_names[0])
     assert isinstance(found, WindowLever)
     streams = dict.fromkeys(contract.inputs)
