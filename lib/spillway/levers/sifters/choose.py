@@ -1,8 +1,8 @@
 """Build a sifter's regions with one partitioning scheme, or with the best one by cross-validation (`auto`; section V).
 
 The default is `demand`, Spillway's own scheme: `auto` gained nothing over it on real streams. Gedik, Wu and Yu (2008)
-find no scheme best everywhere (QDPart for skewed queries, data equi-depth for skewed data), and leave such a scheme to
-future work.
+find no scheme best everywhere: QDPart is best for skewed queries, data equi-depth for skewed data. They leave a scheme
+that is best everywhere to future work.
 
 `auto` builds the regions of every scheme on all rows of the sample except one fold, and scores them on that fold. The
 best `FINALISTS` go on to the next folds. The scheme with the best mean score is then built on the whole sample. It

@@ -24,8 +24,8 @@ The layout. It maps the values of dimensions to places on their lines, for volum
     place of a value v:  (v - low) / (high - low), clipped to [0, 1];   null: -1/16 (`STRIP`);   NaN: 1 + 1/32
 
 A category's word lies at its number, and all words are equally wide. The domain is the one that the contract states.
-If it states none, the domain covers the sample without outliers, and the edges of queries near it. Values beyond the
-domain lie at the end of the line.
+If it states none, the domain covers the sample and the edges of queries near it; outliers of the sample extend it by at
+most half its width (`OUTLYING`). Values beyond the domain lie at the end of the line.
 
 >>> line = Axis.of(Dimension("temp", "double"), np.array([10.0, 20.0, 30.0]), nulls=True)
 >>> line.low, line.high, line.place_of_values(np.array([20.0, 99.0])).tolist()
