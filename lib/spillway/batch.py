@@ -23,9 +23,7 @@ PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
 IN_WORK = (RECORDED, PLANNED)
 """With these statuses a run may be writing data that depends on the batch's row as it is now."""
 SHOWN_BATCHES = 1000
-"""The number of a stream's last batches that figures cover, so that the cost of a page does not grow with the
-history.
-"""
+"""The number of a stream's last batches that figures cover. It bounds the cost of a page."""
 MOST_ATTEMPTS = 2
 """The number of failures after which a batch is quarantined.
 
@@ -41,8 +39,7 @@ HELD = (TAKEN_IN, UNTRAINED, PLANNED, DONE, SET_ASIDE)
 
 @dataclass(frozen=True)
 class LandingFile:
-    """A delivered file: its name below the landing zone, its size, digest and number of records, and its first
-    `seq`.
+    """A delivered file: its name below the landing zone, its size, digest and number of records, and its first `seq`.
 
     `records` is an upper bound of its line numbers; record n of the file has seq `base_seq + n`. `status` is
     one of:
@@ -112,13 +109,9 @@ class Batch:
     sent_with: int | None = None
     """The first batch of its group, which is sent in one file; None: the batch is sent alone."""
     beside_bytes: int | None = None
-    """The bytes of its files of `raw` without the stream's columns, when they were written, plus their log
-    entries.
-    """
+    """The bytes of its files of `raw` without the stream's columns, when they were written, plus their log entries."""
     sent_whole: str | None = None
-    """Why nothing of the batch is shed although its contract lists levers: an exemption, or a request to send
-    it again.
-    """
+    """Why nothing of the batch is shed although its contract lists levers: an exemption, or a request to resend it."""
     revision: int = 0
     """How often the row was saved.
 
@@ -133,8 +126,9 @@ class Batch:
 
     @property
     def allowed_kbps(self) -> float:
-        """Return the smaller of its share of its channel and its share of the trunk, the channel into which
-        that channel goes.
+        """Return the smaller of its share of its channel and its share of the trunk.
+
+        The trunk is the channel into which its channel goes.
         """
         own = self.capacity_kbps or 0.0
         return own if self.trunk_kbps is None else min(own, self.trunk_kbps)

@@ -59,14 +59,13 @@ def bytes_said(count: float) -> str:
 
 
 _WHOLE_FROM, _TOO_LARGE, _TOO_SMALL = 1000.0, 1e15, 1e-12
-"""Numbers from the first on are shown without decimals; from the second on, and below the third, with an
-exponent.
-"""
+"""Numbers from the first on are shown without decimals; from the second on, and below the third, with an exponent."""
 
 
 def so_much(value: float, digits: int = 4) -> str:
-    """Return a number with `digits` significant digits: a small one with decimals, one from 1,000 on as a whole
-    number.
+    """Return a number with `digits` significant digits.
+
+    A small number has decimals. A number from 1,000 on is shown as a whole number.
 
     >>> so_much(6.7e-07), so_much(0.123456), so_much(3.0), so_much(33590.4), so_much(-0.00041627, digits=3)
     ('0.00000067', '0.1235', '3', '33,590', '-0.000416')

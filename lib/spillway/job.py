@@ -14,9 +14,7 @@ from spillway.clock import utc_now
 from spillway.errors import Problem, SpillwayError
 
 FAILURE_FILE = "SPILLWAY_FAILURE_FILE"
-"""Environment variable: the file in which a failing job leaves its error messages for the process that started
-it.
-"""
+"""Environment variable: the file in which a failing job leaves its error messages for the process that started it."""
 
 One = TypeVar("One")
 Made = TypeVar("Made")

@@ -1,5 +1,4 @@
-"""Define the ledger: what every stage did to a batch or a window, in counts and bytes, and the equations it
-satisfies.
+"""Define the ledger: what every stage did to a batch or a window, in counts and bytes, and the equations it satisfies.
 
 A *stage* is a lever, or a step of the pipeline (intake, sending). Its `ordinal` is its position in the path of
 this batch or window. The ordinal is stored with the batch, because contracts may order levers differently. A
@@ -130,8 +129,7 @@ def imbalances(row: Row) -> Iterator[tuple[int, str]]:
 
 
 def difference(rows: Iterable[Row]) -> int:
-    """Return the total difference by which a ledger fails to balance: within rows, against totals, and between
-    stages.
+    """Return the total difference by which a ledger fails to balance: within rows, against totals, and between stages.
 
     >>> first = LedgerRow("stream", "s", 1, date(2026, 1, 1), "intake", 0, "rows", offered=9, kept=9).to_dict()
     >>> then = LedgerRow("stream", "s", 1, date(2026, 1, 1), "thin", 1, "rows", offered=8, kept=8).to_dict()

@@ -1,5 +1,4 @@
-"""Write columns as Parquet in the encoding that takes the fewest bytes, measure columns, and shorten Parquet
-footers.
+"""Write columns as Parquet in the encoding that takes the fewest bytes, measure columns, and shorten Parquet footers.
 
 >>> rows = pa.table({"repeated": [1] * 4096, "counted": list(range(4096))})
 >>> best_encodings(rows)

@@ -1,5 +1,4 @@
-"""Compute what the DAGs need without Airflow: job arguments, channels with work, pools, and alerts at the end
-of a run.
+"""Compute what the DAGs need without Airflow: job arguments, channels with work, pools, and alerts at the end of a run.
 
 A DAG defines the schedule, this module the arguments of the tasks, and the jobs do the work. When a DAG is
 parsed, only `channels.yaml` is read (`rooms`), and Spark is not imported.
@@ -52,8 +51,7 @@ class NothingToDo(SpillwayError):
 
 
 def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
-    """Return the path of the job: in `SPILLWAY_JOBS` (also `local://` inside an image), or in `jobs/` of the
-    home.
+    """Return the path of the job: in `SPILLWAY_JOBS` (also `local://` inside an image), or in `jobs/` of the home.
 
     >>> job_path("shed", {"SPILLWAY_JOBS": "local:///opt/spillway/jobs"})
     'local:///opt/spillway/jobs/shed.py'
@@ -131,8 +129,7 @@ def dates_to_backfill(
     from_date: str | None = None,
     to_date: str | None = None,
 ) -> tuple[date, date]:
-    """Return the first and last batch date that a run of `spillway_backfill` recomputes: the form's, or its own
-    day.
+    """Return the first and last batch date that a run of `spillway_backfill` recomputes: the form's, or its own day.
 
     The schedule exists for Airflow's backfills, which create one run per day. Scheduled runs have nothing to
     do.
@@ -160,8 +157,9 @@ def dates_to_backfill(
 
 
 def refuse_backfill(run_type: str) -> None:
-    """Refuse a backfill of `spillway_shed`: it would create 96 concurrent runs per day, and none has dates to
-    recompute.
+    """Refuse a backfill of `spillway_shed`, which has no dates to recompute.
+
+    It would create 96 concurrent runs per day.
     """
     if run_type == "backfill":
         raise SpillwayError(
@@ -190,9 +188,7 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
 def stream_arguments(
     settings: Settings, streams: Sequence[str] | None, more: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """Return `--stream S` for the named streams (default: all) by channel, each followed by the arguments
-    `more`.
-    """
+    """Return `--stream S` for the named streams (default: all) by channel, each followed by the arguments `more`."""
     from spillway.contracts import load_usable
 
     contracts = load_usable(settings.schemas)
@@ -206,9 +202,7 @@ def stream_arguments(
 
 
 def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> dict[str, list[str]]:
-    """Return the arguments of jobs/sketch.py by channel that lacks sketches; raise NothingToDo if there is
-    none.
-    """
+    """Return the arguments of jobs/sketch.py by channel that lacks sketches; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import unsketched_channels
 
     channels = unsketched_channels(settings, dates)
@@ -249,9 +243,7 @@ def tell_of_run(
     failed: Sequence[str] = (),
     run_id: str = "",
 ) -> None:
-    """Send alerts about a run to hooks, and write the Prometheus metrics; errors of Spillway are logged, not
-    raised.
-    """
+    """Send alerts about a run, and write the Prometheus metrics; errors of Spillway are logged, not raised."""
     from spillway.contracts import load_usable
     from spillway.job import say
     from spillway.report.metrics import after_run
@@ -279,8 +271,7 @@ def failed_task(place: str, said: str) -> list[str]:
 
 
 def written_since(settings: Settings, moment: datetime) -> list[str]:
-    """Return the assets of the tables written since a moment, as `spillway/<table>/<stream, join or query>`, by
-    name.
+    """Return the assets of the tables written since a moment, as `spillway/<table>/<stream, join or query>`, by name.
 
     It compares the clock of the process that wrote the files with Airflow's. A table that cannot be read is
     left out.
@@ -306,9 +297,7 @@ def _is_newer(tables: Tables, table: str, stream: str, moment: datetime) -> bool
 
 
 def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> list[str]:
-    """Return `--subject S` for each join and query (default: all) with work; raise NothingToDo if there is
-    none.
-    """
+    """Return `--subject S` for each join and query (default: all) with work; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import pending_workloads
 
     waiting = pending_workloads(settings, subjects or None)

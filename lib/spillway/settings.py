@@ -25,9 +25,7 @@ HOOK_PREFIX = "SPILLWAY_HOOK_"
 LOCAL_ROOTS = ("home", "schemas", "build", "output")
 """Roots that must be folders of a file system, not URIs."""
 _PASSWORD = re.compile(r"://[^/?#@]*:(?!\d+/).*@")
-"""Matches a password in a URI, also one with slashes, as S3 keys have them; it does not match a port and a
-path.
-"""
+"""Matches a password in a URI, also one with slashes, as S3 keys have them; it does not match a port and a path."""
 _QUERY = re.compile(r"(?<=://)([^?#]*)[?#].*", re.DOTALL)
 _ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
@@ -93,8 +91,9 @@ class Settings:
 
     @staticmethod
     def in_memory(name: str, home: str = ".") -> Settings:
-        """Return roots in the memory of this process, for what-if runs, evidence and tests; the contracts are
-        those of `home`.
+        """Return roots in the memory of this process; the contracts are those of `home`.
+
+        What-if runs, evidence and tests use them.
 
         >>> Settings.in_memory("trial").lake
         'memory://trial/lake'

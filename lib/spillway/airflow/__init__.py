@@ -1,6 +1,4 @@
-"""The building blocks of the DAGs: defaults of tasks, the step that Spark runs, and the alerts at the end of a
-run.
-"""
+"""The building blocks of the DAGs: defaults of tasks, the step that Spark runs, and the alerts at the end of a run."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ _TOLD = "told"
 
 
 class Tell(BaseOperator):
-    """Send alerts about what the tables record, write the metrics, and announce the tables written since the
-    run began.
+    """Send alerts about what the tables record, write the metrics, and announce the tables written since the run began.
 
     For each such table it adds an event to the asset `spillway/<table>/<stream>`.
     """

@@ -41,8 +41,7 @@ def make_pools(session: Any, names: Iterable[str]) -> None:
 
 
 def _insert_missing(table: Any, dialect: str) -> Any:
-    """Return an insert statement that ignores existing rows, because other runs and other schedulers begin
-    concurrently.
+    """Return an insert statement that ignores existing rows: other runs and other schedulers begin concurrently.
 
     The statement is executed at once. Airflow flushes the session only when it commits, and by then two runs
     that begin together would both find no pool. A savepoint is not possible either: Airflow refuses any commit

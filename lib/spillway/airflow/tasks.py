@@ -83,9 +83,7 @@ SECONDS_TO_LOOK = timedelta(minutes=5)
 
 @contextmanager
 def in_sentences() -> Iterator[None]:
-    """End a task as Airflow expects: skip it if there is nothing to do; fail it without a retry on an error of
-    Spillway.
-    """
+    """Skip the task if there is nothing to do; on an error of Spillway, fail it without a retry."""
     try:
         yield
     except NothingToDo as reason:
@@ -185,9 +183,7 @@ def names_asked(what: str, doing: str) -> Param:
 
 
 def after_shedding(cron: str) -> AssetOrTimeSchedule:
-    """Return a schedule: whenever `spillway_shed` announces new data, and by the clock (UTC) for data without
-    announcement.
-    """
+    """Return a schedule: on each announcement of `spillway_shed`, and by the clock (UTC) for missed announcements."""
     return AssetOrTimeSchedule(
         timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=[Asset(SHED_ASSET)]
     )

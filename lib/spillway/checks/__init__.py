@@ -1,5 +1,4 @@
-"""Run expectation suites: rules as data in `expectations/` and in the levers' folders, checked by Great
-Expectations.
+"""Run expectation suites: rules as data in `expectations/` and in the levers' folders, checked by Great Expectations.
 
 Each suite names a *view*: SQL over the tables of the batches that changed. DuckDB runs it in this process. Its
 result is a few rows (per batch, per attribute), including columns that count violations. Great Expectations

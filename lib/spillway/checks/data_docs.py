@@ -82,9 +82,7 @@ class JudgedSuite:
 
 @contextmanager
 def only_writer_of_docs(docs: Path) -> Iterator[None]:
-    """Wait until no other run writes these pages, and lock out others until the block ends (advisory file
-    lock).
-    """
+    """Wait until no other run writes these pages, and lock out others until the block ends (advisory file lock)."""
     docs.parent.mkdir(parents=True, exist_ok=True)
     with docs.with_name(f".{docs.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

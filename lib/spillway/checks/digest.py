@@ -57,9 +57,7 @@ _NO_SCHEME = -1
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The stored batches of a stream's table: the types of its columns, and the files that may contain the
-    batches.
-    """
+    """The stored batches of a stream's table: the types of its columns, and the files that may contain the batches."""
 
     types: Mapping[str, str]
     files: tuple[DataFile, ...]
@@ -70,9 +68,7 @@ class StoredRows:
 
 @dataclass(frozen=True)
 class ExaminedRows:
-    """The results of a join or a query as their lever examined them: the types of their columns, and one row
-    per window.
-    """
+    """The results of a join or a query as their lever examined them: their column types, and one row per window."""
 
     types: Mapping[str, str]
     found: pa.Table

@@ -99,9 +99,7 @@ class Validator:
         )
 
     def validate(self, suite: Suite, rows: pa.Table) -> Mapping[str, Verdict]:
-        """Check every expectation of `suite` on the rows of its view; return the verdicts by the name of the
-        expectation.
-        """
+        """Check every expectation of `suite` on the rows of its view; return the verdicts by expectation."""
         gx = self._gx
         asset = self._views.add_dataframe_asset(name=suite.name)
         rules = gx.ExpectationSuite(name=suite.name, notes=suite.meaning)

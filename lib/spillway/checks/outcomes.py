@@ -1,6 +1,4 @@
-"""Turn the result of an expectation into outcomes: one per stream that passes, one per stream and batch date
-that fails.
-"""
+"""Turn the result of an expectation into outcomes: one per stream that passes, one per failing stream and date."""
 
 from __future__ import annotations
 
@@ -85,8 +83,7 @@ class _Words(Formatter):
 
 
 def breaks(expectation: Expectation, row: Row) -> bool | None:
-    """Return whether `row` breaks the expectation; None if the type of expectation does not apply to single
-    rows.
+    """Return whether `row` breaks the expectation; None if the type of expectation does not apply to single rows.
 
     >>> rule = Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "")
     >>> breaks(rule, {"x": 2}), breaks(rule, {"x": 1}), breaks(rule, {"x": None})
@@ -168,9 +165,7 @@ def _outcome(
 
 
 def _worst(rule: Expectation, rows: Sequence[Row]) -> Row:
-    """Return the worst row: one with NaN, else the largest value, or the smallest if only a minimum is
-    required.
-    """
+    """Return the worst row: one with NaN, else the largest value, or the smallest if only a minimum is required."""
     known = [row for row in rows if isinstance(_value(rule, row), int | float)]
     if not known:
         return rows[0]

@@ -56,8 +56,7 @@ Repeats = Mapping[tuple[str, int], tuple[np.ndarray, np.ndarray]]
 
 
 def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows) -> list[Outcome]:
-    """Return an outcome for each rule that holds on all these rows, and one for each batch date on which a rule
-    fails.
+    """Return an outcome for each rule that holds on all these rows, and one for each batch date on which a rule fails.
 
     If the rows cannot be checked, the outcome is a failure of this stream. Other streams are still checked.
     """
@@ -159,9 +158,7 @@ def _repeats(rows: StoredRows, rules: Sequence[RowRule], types: Mapping[str, str
 
 
 def _row_keys(part: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a hash of each row's attributes, and whether none of them is null. 0.0 equals -0.0, and NaN equals
-    NaN.
-    """
+    """Return a hash of each row's attributes, and whether none of them is null. 0.0 equals -0.0, and NaN equals NaN."""
     whole = np.ones(part.num_rows, np.bool_)
     columns = []
     for name in names:

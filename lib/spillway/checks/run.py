@@ -34,9 +34,7 @@ COLUMNS = Expectation(
 Added = Mapping[str, Sequence[tuple[str, str, str]]]
 """By stream: the columns (name, type, meaning) that its levers add to the rows that they pass on."""
 Judged: TypeAlias = pa.Table | StoredRows | ExaminedRows
-"""The rows of a table; for a stream's own table its stored rows, for one of a join or a query its examined
-rows.
-"""
+"""The rows of a table; for a stream's own table its stored rows, for one of a join or a query its examined rows."""
 
 
 def suite_folders() -> list[Path]:
@@ -55,8 +53,7 @@ def run_suites(
     folders: Iterable[Path] | None = None,
     run_id: str = "",
 ) -> list[Outcome]:
-    """Check every suite whose table is in `tables`, and the streams' rules for rows; build Data Docs in
-    `build/data_docs`.
+    """Check every suite whose table is in `tables`, check the streams' rules for rows, and build Data Docs.
 
     `tables`: the rows of the batches that changed, by table name. Shared tables are Arrow tables; small ones
     may be passed completely. A stream's own table (`transmitted/weather`, `recovered/weather`, and
@@ -66,7 +63,7 @@ def run_suites(
     `added`: the columns that a stream's levers add to the rows of `transmitted` and `recovered`. `parameters`:
     override the parameters of suites (such as `accuracy_floor_pct`). `only`: names of the tables to check.
     `folders`: folders of suites instead of `suite_folders`. `run_id`: Data Docs contain everything that this
-    run checked, in this call and in earlier ones.
+    run checked, in this call and in earlier ones. They are in `build/data_docs`.
 
     A table without rows has no outcome. A failed expectation raises no error: see `failures`.
     """
@@ -197,8 +194,9 @@ def _readable(
 def _sums(
     engine: Engine, tables: Mapping[str, Judged], streams: Mapping[str, StreamContract]
 ) -> tuple[dict[str, list[pa.Table]], list[Outcome]]:
-    """Return the summaries of the tables of streams, joins and queries, by table, and an outcome for each that
-    cannot be read.
+    """Return the summaries of the tables of streams, joins and queries, by table.
+
+    The second value is an outcome for each table that cannot be read.
     """
     asked: list[tuple[str, Digest]] = []
     found: dict[str, list[pa.Table]] = {}
@@ -223,8 +221,7 @@ def _sums(
 
 
 def on_record(sums: Mapping[str, Sequence[pa.Table]], certificates: Any) -> Iterator[Outcome]:
-    """Yield the checksums of untouched columns in `raw` and in `recovered`, so that they remain when raw is
-    retired.
+    """Yield the checksums of untouched columns in `raw` and in `recovered`, so that they remain when raw is retired.
 
     A column is untouched if no value of it was shed or rounded. The suites check whether the checksums are
     equal.

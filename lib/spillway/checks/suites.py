@@ -30,9 +30,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Expectation:
-    """One rule: its name, the type and kwargs of Great Expectations, its meaning, and the sentence for a
-    violation.
-    """
+    """One rule: its name, the type and kwargs of Great Expectations, its meaning, and the sentence for a violation."""
 
     name: str
     type: str
@@ -60,9 +58,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Suite:
-    """The expectations of one table, and the view on which they are checked; `name` is the name of the suite's
-    file.
-    """
+    """The expectations of one table, and the view on which they are checked; `name` is the name of the suite's file."""
 
     name: str
     table: str

@@ -61,8 +61,9 @@ class ViewedTables:
         self._database.close()
 
     def rows(self, suite: Suite) -> pa.Table:
-        """Return the rows of the suite's view, sorted by all columns, so that they do not depend on the order
-        of the tables.
+        """Return the rows of the suite's view, sorted by all columns.
+
+        So the order does not depend on the order of the tables.
         """
         missing = [name for name in suite.tables() if name not in self._known]
         if missing:
@@ -88,8 +89,7 @@ class ViewedTables:
 
 
 def _pairs_at_least(payload: bytes | None) -> float | None:
-    """Return a lower bound of the number of row pairs that agree in the number of attributes that the contract
-    states.
+    """Return a lower bound of the number of row pairs that agree in the number of attributes that the contract states.
 
     It is the low end of the 95 % interval, so that noise causes no violation. Return None if the sketch cannot
     be read.

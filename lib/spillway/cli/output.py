@@ -93,7 +93,8 @@ def say_stages(title: str, stages: Sequence[StageSum]) -> None:
 
 
 def said(value: object) -> str:
-    """
+    """Return a value as text for people.
+
     >>> said(1234567), said(0.123456), said(None), said(True), said({"done": 2, "retired": 1})
     ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
     >>> said(33590.4), said(6.7e-07)

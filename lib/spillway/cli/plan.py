@@ -1,5 +1,7 @@
-"""Implement `spillway plan STREAM|CHANNEL`, `spillway what-if ROOM` and `spillway join-advice LEFT RIGHT --on
-ATTRIBUTE`.
+"""Implement `spillway plan`, `spillway what-if` and `spillway join-advice`.
+
+`plan STREAM|CHANNEL` shows what would be shed. `what-if ROOM` replays a capacity group with other rules.
+`join-advice LEFT RIGHT --on ATTRIBUTE` estimates size and cost of a join.
 """
 
 from __future__ import annotations
@@ -125,8 +127,9 @@ def _run_what_if(asked: argparse.Namespace) -> int:
 
 
 def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
-    """Compare the cost of a query with the quality of its answers as the capacity group fills up (Fiscato 2012,
-    Equations 6.3 to 6.5).
+    """Compare the cost of a query with the quality of its answers as the capacity group fills up.
+
+    See Fiscato (2012), Equations 6.3 to 6.5.
     """
     from spillway.clock import utc_now
     from spillway.contracts import load_usable

@@ -135,9 +135,7 @@ def _questions(kind: str) -> str:
 
 
 def _shown(answer: Answer, zone: str) -> dict[str, Any]:
-    """Return estimate, low and high of an answer as values of the sketched type; times are in the contract's
-    time zone.
-    """
+    """Return estimate, low and high of an answer as values of the sketched type; times are in `zone`."""
     from spillway.contracts.timezone import in_zone
     from spillway.sketches.values import as_value
 

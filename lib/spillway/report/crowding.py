@@ -1,5 +1,4 @@
-"""Show up to how many similar queries a capacity group still pays, from a replay (`spillway what-if ROOM
---more`).
+"""Show up to how many similar queries a capacity group pays, from a replay (`spillway what-if ROOM --more`).
 
 A replay runs the group's windows again, so it runs only on request. Its result is stored in the build folder
 (`what_if/<room>.json`). The report draws it like Figures 6.10 and 6.11 of Fiscato (2012): how much cheaper each
@@ -56,8 +55,9 @@ class CrowdedRoom:
 
 
 def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], asked_on: date) -> CrowdedRoom:
-    """Return the trade-off of a replay. `found`: the outcomes by the factor by which the number of queries was
-    multiplied.
+    """Return the trade-off of a replay.
+
+    `found`: the outcomes of each query, by the factor by which the number of queries was multiplied.
 
     >>> fared = {n: {"q": QueryOutcome(1.0 / n, 1.0 / n, 10.0 * (n - 1), 9, 0.1)} for n in (1, 2, 4)}
     >>> room = crowded_room("desk", fared, date(2026, 1, 1))

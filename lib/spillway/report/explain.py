@@ -48,9 +48,7 @@ class Explanation:
     trade: ChannelTrade | None = None
     """The trade-off of the stream's channel; None if there is no data to measure."""
     exempt: str | None = None
-    """Why nothing of the stream is shed from its next batch on, if it is exempt; this overrides everything
-    above.
-    """
+    """Why nothing of the stream is shed from its next batch on, if it is exempt; this overrides everything above."""
     notes: tuple[str, ...] = ()
     """Sentences on irregular values that were accepted."""
 

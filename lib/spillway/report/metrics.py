@@ -52,8 +52,9 @@ def exposition(metrics: Iterable[Metric]) -> str:
 
 
 def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None) -> Path:
-    """Replace the metrics file (default: `build/metrics/spillway.prom`) with the current state; return its
-    path.
+    """Replace the metrics file with the current state; return its path.
+
+    `path`: default is `metrics/spillway.prom` in the build folder.
     """
     target = Path(path) if path is not None else Path(tables.settings.build, FILE)
     if target.suffix != ".prom":

@@ -1,5 +1,4 @@
-"""Summarise a run on one screen: every channel, every attribute, the validation, and what more capacity would
-buy.
+"""Summarise a run on one screen: every channel, every attribute, the validation, and what more capacity would buy.
 
 Measured figures come from the tables alone. What more capacity would buy comes from the plan at another
 capacity (`streams.trade`).
@@ -68,9 +67,7 @@ class AttributeFigures:
     worst_error: float
     """In the attribute's own unit, if its bound is in that unit."""
     mean_loss_pct: float
-    """Mean loss of a rounded or shed value that is present: its relative error, or its share of a bound in the
-    own unit.
-    """
+    """Mean loss of a rounded or shed value that is present: its relative error, or its share of an absolute bound."""
     violations: int
 
     @property
@@ -111,9 +108,7 @@ class AttributeFigures:
 
 
 def whole_bound_pct(tables: Tables, contract: StreamContract) -> float:
-    """Return the loss, in %, that the stream's levers assign to an error equal to an attribute's absolute
-    bound.
-    """
+    """Return the loss, in %, that the stream's levers assign to an error equal to an attribute's absolute bound."""
     found = [
         lever(name).whole_bound_pct(newest_facts(tables, contract.stream, name))
         for name in contract.lever_names
@@ -246,9 +241,7 @@ class ChannelOverview:
 
     @property
     def dropping_rows_pct(self) -> float:
-        """Return the loss of dropping random rows at the same capacity; for a quota, at the bytes that were
-        sent.
-        """
+        """Return the loss of dropping random rows at the same capacity; for a quota, at the bytes that were sent."""
         return dropping_rows_pct(self.offered_kbps, self.sent_kbps if self.quota else self.capacity_kbps)
 
     def flat(self) -> dict[str, float]:
@@ -432,8 +425,9 @@ def channel_overview(
 
 
 def measured_loss(streams: Iterable[StreamOverview]) -> float:
-    """Return the mean loss of a measure value on the channel, in %; streams are weighted by their values per
-    second.
+    """Return the mean loss of a measure value on the channel, in %.
+
+    Streams are weighted by their values per second.
     """
     lost = values = 0.0
     for one in streams:

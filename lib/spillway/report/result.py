@@ -1,5 +1,4 @@
-"""Show the result of a run on one screen: what was checked, the bytes sent next to gzip and xz, and what was
-lost.
+"""Show the result of a run on one screen: the checks, the bytes sent next to gzip and xz, and the losses.
 
 The first sentence says whether the data at the destination is correct. It claims nothing that was not checked.
 Counts and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the
@@ -285,9 +284,7 @@ class Progress:
 
     @staticmethod
     def here(stream: TextIO) -> Progress:
-        """Return the progress for a stream: as wide as the terminal, or `PAGE` columns if the stream is no
-        terminal.
-        """
+        """Return the progress for a stream: as wide as the terminal, or `PAGE` columns if the stream is no terminal."""
         return Progress(Console(file=stream, width=None if stream.isatty() else PAGE))
 
     def elapsed(self) -> float:

@@ -112,9 +112,7 @@ Trouble = tuple[str, str, str]
 
 
 def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landing) -> Iterator[Trouble]:
-    """Yield the problems of a stream's deliveries that need a person: rejected files, quarantined batches,
-    unknown rates.
-    """
+    """Yield problems of deliveries that need a person: rejected files, quarantined batches, unknown rates."""
     stream = contract.stream
     if landing.refused:
         names = [safely(one.name) for one, _ in landing.refused]
@@ -247,9 +245,7 @@ class StreamStatus:
     settling_files: int
     refused_files: int
     facts: Mapping[str, int | None]
-    """The newest version of the facts by lever: first the levers of the contract in order, then other levers
-    with facts.
-    """
+    """The newest version of the facts by lever: first the contract's levers in order, then other levers with facts."""
     untrained: tuple[str, ...]
     last_batch_date: date | None
     figures: StreamFigures
@@ -381,9 +377,7 @@ def _urgency(shortage: Shortage) -> tuple[bool, str]:
 
 
 def _values(recent: Recent) -> ValueSums:
-    """Return the values of the last batches: those that the last stage passed on, and those that were shed or
-    lost.
-    """
+    """Return the values of the last batches: those that the last stage passed on, and those that were shed or lost."""
     way = [row for row in totals(recent.ledger) if row["unit"] == "values"]
     last = {row["batch"]: row for row in way}
     shed, lost = (sum(int(row[name]) for row in way) for name in ("shed", "lost"))
@@ -559,9 +553,7 @@ def _short(ledger: Sequence[Row]) -> list[Row]:
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
-    """Yield the batches that exceed their capacity by the stages' own counts, with the numbers of the worst
-    one.
-    """
+    """Yield the batches that exceed their capacity by the stages' own counts, with the numbers of the worst one."""
     short = _short(ledger)
     if short:
         worst = max(short, key=lambda row: row["shortfall"] / max(1, row["kept"]))

@@ -67,8 +67,11 @@ class StreamFigures:
     rows_shed: int = 0
     rows_lost: int = 0
     present_pct: float | None = None
-    """Share of the values of measures that are present at the destination, exact or within their bound; the share of
-    rows if no measure has a certificate. None: nothing was validated, or `spillway migrate` must fill it in."""
+    """Share of the values of measures that are present at the destination, exact or within their bound.
+
+    If no measure has a certificate, it is the share of rows. None: nothing was validated, or `spillway migrate`
+    must fill it in.
+    """
     absent_pct: float | None = None
     """The share that is absent at the destination: kept at the source, or dropped with its row."""
     held_values: int = 0

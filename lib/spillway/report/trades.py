@@ -1,6 +1,4 @@
-"""Show the trade-off of a channel: loss against capacity, next to dropping random rows, and what more capacity
-would buy.
-"""
+"""Show a channel's trade-off: loss against capacity, next to dropping random rows, and what more capacity buys."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ MEASURES, ROWS, BOTH = (
     "what queries ask for",
     "a measure value, or what queries ask for of rows",
 )
-"""What a loss refers to: measures if columns are shed, queries if rows are shed, both if the streams of a
-channel differ.
-"""
+"""What a loss refers to: measures if columns are shed, queries if rows are shed, both if streams differ."""
 YARDSTICKS = {
     MEASURES: "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value "
     "of a dropped row does",
@@ -167,9 +163,7 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
 
 
 def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
-    """Yield the report's chart of the curve next to dropping random rows, and a second chart that enlarges
-    small losses.
-    """
+    """Yield the chart of the curve next to dropping random rows, and a second chart that enlarges small losses."""
     yield _beside_rows(one)
     # the enlarged chart must contain the point in use
     ground = max([NEAR_PCT, *(point.loss_pct for point in one.curve if point.in_use)])

@@ -1,5 +1,4 @@
-"""Render the sections of the report from the facts of streams, joins and queries; a section without content is
-empty.
+"""Render the sections of the report from the facts of streams, joins and queries; a section without content is empty.
 
 The figures come from `spillway.report.summary`, which `build/run.json` uses too, so that the page and the file
 agree. The levers supply pictures as data. There is one renderer for each kind of picture:
@@ -307,7 +306,7 @@ def ledger_table(ledger: Sequence[Row]) -> str:
 
 
 def certificate_table(facts: StreamFacts) -> str:
-    """Return the certificates, summed over batches; errors are the worst ones."""
+    """Return the certificates, summed over batches; the worst error is the largest of all batches."""
     by: dict[tuple[str, str, str], list[Row]] = {}
     for row in facts.certificates:
         by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)

@@ -197,8 +197,9 @@ def region_map(
     y_ticks: Sequence[tuple[float, str]] = (),
     height: int = 520,
 ) -> str:
-    """Draw a plane divided into rectangles (from x, to x, from y, to y, darkness from 0 to 1, text shown on
-    hovering).
+    """Draw a plane divided into rectangles.
+
+    A rectangle is (from x, to x, from y, to y, darkness from 0 to 1, text shown on hovering).
     """
     if not rects:
         return ""
