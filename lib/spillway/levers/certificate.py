@@ -91,9 +91,7 @@ class Certificate:
         )
 
     def with_stored(self, stored_values: int) -> Certificate:
-        """Return a copy with the number of values that the synopsis stores, which is counted where the synopsis is
-        kept.
-        """
+        """Return a copy with the number of stored values, which is counted where the synopsis is kept."""
         return replace(self, stored_values=stored_values)
 
     def with_violations(self, violations: int) -> Certificate:

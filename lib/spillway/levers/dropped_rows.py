@@ -56,8 +56,9 @@ class DroppedRows:
         return self.offered - self.kept
 
     def within(self, begin: datetime, end: datetime) -> tuple[int, int, int, int]:
-        """Return the smallest and the largest possible number of rows dropped between two moments, then the same for
-        unsampled rows."""
+        """Return the smallest and largest possible number of rows dropped between two moments, then those of
+        unsampled rows.
+        """
         least = most = unsampled_least = unsampled_most = 0
         for span in self.spans or ():
             if span.to_time <= begin or end <= span.from_time:

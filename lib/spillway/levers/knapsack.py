@@ -48,7 +48,7 @@ Cost = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Alternative:
-    """One alternative for an item: the amount that is sent, and its cost. The other fields are for people and decide
+    """One alternative for an item: the amount sent, and its cost. The other fields are for people and decide
     nothing.
     """
 
@@ -158,9 +158,7 @@ def least_mixed(
 
 
 def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] | None:
-    """Return the choice of the linear relaxation without its fractional item; None if even the smallest choice does not
-    fit.
-    """
+    """Return the choice of the linear relaxation without its fractional item; None if no choice fits."""
     hulls = [
         lower_hull(np.array([one.crosses for one in item]), np.array([one.cost[0] for one in item]))
         for item in items
@@ -184,8 +182,9 @@ def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] |
 def _first_resorts(
     items: Sequence[Sequence[Alternative]],
 ) -> tuple[list[list[Alternative]], list[list[int]]]:
-    """Return the items without their last resorts (unless an item has no others), and the original index of each
-    choice.
+    """Return the items without their last resorts, and the original index of each choice.
+
+    An item that has only last resorts keeps them.
     """
     places = [
         [at for at, one in enumerate(item) if not one.last_resort] or list(range(len(item))) for item in items
@@ -239,8 +238,9 @@ def _chosen(items: Sequence[Sequence[Alternative]], picks: Sequence[int], room: 
 
 @dataclass(frozen=True)
 class _Relaxed:
-    """Lower bound: the least first cost of some items as a function of the room, in the linear relaxation. It is convex
-    and piecewise linear.
+    """Lower bound: the least first cost of some items as a function of the room (linear relaxation).
+
+    It is convex and piecewise linear.
     """
 
     rooms: np.ndarray

@@ -92,9 +92,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class MinedEntry:
-    """A proposal for a lever's entry in a contract, derived from the queries that people ran, with notes for the
-    reader.
-    """
+    """A proposal for a lever's entry in a contract, derived from the queries that people ran, with notes."""
 
     entry: Mapping[str, Any]
     notes: tuple[str, ...] = ()
@@ -104,8 +102,9 @@ class Rows(Protocol):
     """The rows of one batch date at some stage, in `seq` order. Readers select columns and a range of `seq`."""
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
-        """Return `seq` and the columns of the rows with `from_seq <= seq <= to_seq`; a column that does not exist is
-        null.
+        """Return `seq` and the columns of the rows with `from_seq <= seq <= to_seq`.
+
+        A column that does not exist is null.
         """
 
     def values(self, seq: np.ndarray) -> np.ndarray:
@@ -497,8 +496,7 @@ class Lever(ABC):
     ) -> Offer:
         """Return what a stream would send after this lever, and the alternatives that would reduce it.
 
-        `channel`: the stream's own channel; `own_kbps`: its share of that, if the group is that of the channel behind
-        it.
+        `channel`: the stream's own channel; `own_kbps`: its share of that channel, if `room` is the channel behind it.
         """
         return offer
 

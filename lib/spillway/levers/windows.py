@@ -190,7 +190,7 @@ class InputLoss:
 
 @dataclass(frozen=True)
 class SqlRead:
-    """What a question reads of an input: columns of some portions. If `tagged`, column `PORTION` has the portion's
+    """What a question reads of an input: columns of some portions. `tagged`: column `PORTION` has the portion's
     index.
     """
 
@@ -202,8 +202,8 @@ class SqlRead:
 
 @dataclass(frozen=True)
 class SqlQuestion:
-    """Steps in Spark SQL over the rows that are read. The last step gives the answer, within a limit of rows and
-    seconds.
+    """Steps in Spark SQL over the rows that are read. The last step gives the answer, within limits of rows and
+    time.
     """
 
     reads: Mapping[str, SqlRead]
@@ -239,9 +239,7 @@ class WindowDecision(ABC):
     """The decision about some windows. It travels to tasks."""
 
     def parts(self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers) -> Sequence[Any]:
-        """Return the parts of the window. Each is passed to `results` in a task of its own. Default: one part, all
-        inputs.
-        """
+        """Return the parts of the window, each of which is passed to `results` in its own task. Default: one part."""
         return [inputs]
 
     @abstractmethod
@@ -265,8 +263,9 @@ class AskingDecision(WindowDecision):
     @property
     @abstractmethod
     def asks(self) -> str:
-        """Return a fingerprint of the questions and their limits. If it has changed, a window that failed may
-        succeed.
+        """Return a fingerprint of the questions and their limits.
+
+        If it has changed, a window that failed may succeed.
         """
 
     @abstractmethod
@@ -282,11 +281,10 @@ class AskingDecision(WindowDecision):
         inexact: Inexact,
         this_run: Callable[[], Mapping[int, Mapping[str, int]]],
     ) -> pa.Table | None:
-        """Return the window's results, from the answers in the order of the questions. Their columns become the
-        table's.
+        """Return the window's results, from the answers in the order of the questions.
 
-        Counts go into `counts`, which already has the `microseconds` that the answers took. `this_run` returns the
-        counts of earlier windows that this run answers; it waits for them.
+        Their columns become the table's. Counts go into `counts`, which already has the `microseconds` that the answers
+        took. `this_run` returns the counts of earlier windows that this run answers; it waits for them.
         """
 
 
@@ -305,7 +303,7 @@ class WindowPlan(ABC):
     def records(
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return rows for the lever's own tables (with `subject` and `window`), which replace those of the same
+        """Return rows for the lever's own tables (with `subject` and `window`). They replace rows of the same
         window.
         """
         return {}
@@ -324,8 +322,8 @@ class WindowLever(ABC):
     and `batch_date`. None: results are not examined.
     """
     in_turn = False
-    """Whether the plan of a window depends on the results of the windows before it: they are processed in sequence, one
-    per call.
+    """Whether the plan of a window depends on the results of earlier windows. Then windows are processed one per
+    call.
     """
 
     slides = False

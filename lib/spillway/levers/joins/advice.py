@@ -159,8 +159,7 @@ def _cost(
 
 
 def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advised]:
-    """Yield, by budget, the share of pairs missed: learned from one half of the sampled pairs, evaluated on the other
-    half.
+    """Yield, by budget, the share of pairs missed: learned from one half of the sampled pairs, tested on the other.
 
     If the join would compare randomly chosen whole rows, it misses the share that it does not compare.
     """

@@ -157,7 +157,7 @@ def _within(
         chosen, pays = _shared_out(_looking(drawn, chances, settings), settings, learned, rest, worth)
         if pays or not settings.index:
             return chance, chosen
-    # before anything is learned all comparisons are equally good, the cheapest ones too
+    # before anything is learned no comparison is better than another, not even the cheapest
     return chance, _looking(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
 
 
@@ -361,8 +361,9 @@ def _fetched(
 def _all_fetched(
     sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
 ) -> bool:
-    """Return whether no row overflows the buffer if each is compared whole. Otherwise a sample must estimate their
-    pairs.
+    """Return whether no row overflows the buffer if each is compared whole.
+
+    Otherwise a sample must estimate the pairs of rows that overflow.
     """
     found, _ = _fetched((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
     return all(bool(one.fetched.all()) for one in found)

@@ -129,8 +129,9 @@ class Side:
 
 
 def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
-    """Return r_iz by window and type (the share of the window that a row of the type is compared with), and the total
-    yield.
+    """Return r_iz, by window and type, and the total yield.
+
+    r_iz is the share of the window that a row of the type is compared with.
     """
     worth = [np.outer(side.o, side.u) for side in sides]
     taken = [np.zeros(side.volumes.shape[1]) for side in sides]
@@ -183,7 +184,7 @@ def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_step
 
 BOOST = 1.2
 LEAST_FRACTION = 1e-6
-"""r never reaches 0: what is never compared can never prove productive."""
+"""Smallest value of r. It is not 0, because what is never compared can never prove productive."""
 MOST_OWED = 10.0
 STEPS_PER_CORE_SECOND = 20_000_000.0
 """Default if there are no rows to measure it on."""
@@ -342,8 +343,9 @@ GUESSED = 10.0
 
 @dataclass(frozen=True)
 class TypePairs:
-    """By type of the probing row: pairs made, pairs expected if types matched alike, utility. Also the squares of m by
-    row.
+    """By type of the probing row: pairs made, pairs expected if types matched alike, utility.
+
+    `squares`: the sum of the squared numbers of pairs per row.
     """
 
     pairs: Array = field(default_factory=lambda: np.zeros(0))
@@ -396,10 +398,10 @@ def apart(ratio: Array, noise: Array) -> float:
 
 
 def worth_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Array:
-    """Return u_iz: the utility of a comparison by type of the probing row, if one of any type yields one pair on
-    average.
+    """Return u_iz, the utility of a comparison, by type of the probing row.
 
-    `often`: the number of rows of each type in the window.
+    It assumes that a comparison of a row of any type yields one pair on average. `often`: the number of rows of each
+    type in the window.
     """
     values = np.asarray(worth, np.float64)
     alike: Array = np.maximum(values[:, None], values[None, :]) @ (often / max(1.0, float(often.sum())))

@@ -71,10 +71,10 @@ class JoinDecision(WindowDecision):
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
     ) -> Sequence[tuple[JoinPart, ...]]:
-        """Split probing rows into ranges of time of about equal work. The window of a part is cut to what its rows can
-        reach.
+        """Split probing rows into ranges of time of about equal work.
 
-        Work of less than about a second is one part, so that no task is started for it.
+        The window of a part is cut to what its rows can reach. Work of less than about a second is one part, so that no
+        task is started for it.
         """
         found: list[JoinPart] = []
         sides = (self.bounds.left, self.bounds.right)
@@ -232,11 +232,11 @@ def count_weights(
     probes: Array,
     with_itself: bool,
 ) -> None:
-    """Add the sums over some pairs that `estimates.weighted_pairs` needs, as integers, so that their order does not
-    matter.
+    """Add the sums over some pairs that `estimates.weighted_pairs` needs.
 
-    The sums of squares over rows (S_l and S_r in `estimates`) are kept as count-sketches (Charikar, 2002): a row adds
-    to one of `SKETCH` counters, with a sign by its hash. So several tasks may find the pairs of one row.
+    They are integers, so that their order does not matter. The sums of squares over rows (S_l and S_r in `estimates`)
+    are kept as count-sketches (Charikar, 2002): a row adds to one of `SKETCH` counters, with a sign by its hash. So
+    several tasks may find the pairs of one row.
     """
     left, right = weights
     named = {

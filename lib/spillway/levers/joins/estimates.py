@@ -350,8 +350,9 @@ def _chained(  # type: ignore[no-untyped-def]
     room,
     with_itself,
 ):
-    """Return, by pair, the probing row, the row and its basic window (rows ascending); then pairs by probing row, and
-    steps.
+    """Return, by pair, the probing row, the row and its basic window; then pairs by probing row, and steps.
+
+    The rows of a probing row's pairs are ascending.
     """
     out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
     out_behind, everything = np.empty(room, np.int64), np.zeros(len(low), np.int64)

@@ -128,7 +128,7 @@ THRESHOLDED = ("overlap", "inner_product")
 def shared(  # type: ignore[no-untyped-def]
     left, left_weights, begin, end, right, right_weights, from_, to_
 ) -> tuple[int, float]:
-    """Return the number of common items of `left[begin:end]` and `right[from_:to_]`, and the sum of products of their
+    """Return how many items `left[begin:end]` and `right[from_:to_]` have in common, and the sum of products of
     weights.
 
     It is one merge of two sorted lists.
@@ -533,8 +533,9 @@ class Looking:
 def with_looks(  # type: ignore[no-untyped-def]
     low, high, slot, seq, chances, together, seed, starts, first_slot, chosen, used
 ) -> None:
-    """Write the number of rows used of each basic window to `used`, for one probing row: all rows of a look, else
-    `chosen`.
+    """Write the number of rows used of each basic window to `used`, for one probing row.
+
+    All rows of a basic window that the row looks at are used, else `chosen`.
     """
     state, last = mix64(seq + np.uint64(1), mix64(seed, _SALT)), len(starts) - 2
     if together:

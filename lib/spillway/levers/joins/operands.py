@@ -170,9 +170,7 @@ def _rows_of(codes: Array, there: Array) -> ItemSets:
 
 
 def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
-    """Return the values of both sides as ordinals, one side after the other, and a mask of values that are not null or
-    NaN.
-    """
+    """Return the values of both sides as ordinals, one side after the other, and a mask without nulls and NaN."""
     if left.type != right.type:
         if not are_comparable(left.type, right.type):
             raise Refused(

@@ -325,8 +325,9 @@ SETTINGS = JoinSettings
 def broken_by_types(
     settings: JoinSettings, inputs: tuple[str, str], types: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Broken]:
-    """Yield problems of the column types that no window of these inputs can avoid, with the fields of the lever's
-    entry.
+    """Yield problems of the column types that no window of these inputs can avoid.
+
+    Their fields are those of the lever's entry.
 
     >>> both = JoinSettings(left=JoinSide(attribute="id"), right=JoinSide(attribute="site"))
     >>> types = {"east": {"id": "integer"}, "west": {"site": "string"}}

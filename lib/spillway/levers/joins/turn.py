@@ -44,9 +44,7 @@ from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
-"""Share of the measured core speed that is kept after each window. The speed of machines changes faster than streams
-do.
-"""
+"""Share of the measured core speed that is kept after each window. Machines change faster than streams do."""
 REPELS_LITTLE = 10.0
 """With fewer kept rows of a region, no factor can correct the low share of pairs within it in the sample."""
 
@@ -103,9 +101,7 @@ class JoinTurn:
 
     @property
     def produced(self) -> tuple[float, float]:
-        """Return the estimated number of rows produced in the window, by side: the sum of weights and all unweighted
-        rows.
-        """
+        """Return the estimated number of rows produced in the window, by side: sum of weights + unweighted rows."""
         left, right = (
             float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
             for weights, given, loss in zip(
@@ -154,8 +150,7 @@ class JoinTurn:
         return found, (time.thread_time_ns() - began) / 1e9
 
     def _sic(self, counts: Counts) -> float:
-        """Return the source information content (SIC): the mean share of its window that a produced row was compared
-        with.
+        """Return the source information content (SIC): the mean compared share of the windows of produced rows.
 
         Rows that were lost before the join count as not compared.
         """
@@ -214,8 +209,9 @@ class JoinTurn:
 
     @property
     def passed_over(self) -> int:
-        """Return the number of comparisons of rows that overflowed the input buffer, without sampled ones, which are
-        made.
+        """Return the number of comparisons of rows that overflowed the input buffer.
+
+        Sampled comparisons of these rows are made, so they are not counted.
         """
         return sum(
             int((one.how.high - one.how.low - np.diff(one.drawn.first))[~one.fetched].sum())
@@ -302,9 +298,7 @@ class JoinTurn:
         )
 
     def _owed(self, steps: int, used: float, each: float) -> float:
-        """Return the steps that the next window has to save. For a share of a core, they are the steps of the overdrawn
-        time.
-        """
+        """Return the steps that the next window has to save; for a share of a core, the steps of the overdrawn time."""
         before, budget = self.memory, self.settings.budget
         if budget is None:
             return 0.0
@@ -326,8 +320,9 @@ class JoinTurn:
         return moved(found, float(pairs.sum()), phi, lumps)
 
     def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
-        """Return what is known of a window after this turn; `elsewhere`: drift was detected, so earlier counts are
-        dropped.
+        """Return what is known of a window after this turn.
+
+        `elsewhere`: drift was detected, so earlier counts are dropped.
         """
         before = (self.memory.left, self.memory.right)[side]
         one, keep = self.allotment.facing[side], 0.0 if elsewhere else self.settings.adapt.memory
@@ -361,8 +356,9 @@ class JoinTurn:
         return pairs, utility
 
     def _types(self, side: int, counts: Counts) -> TypePairs:
-        """Return the counts of this window by type. Expected pairs are scaled so that their total is the number of
-        pairs found.
+        """Return the counts of this window by type.
+
+        Expected pairs are scaled so that their total is the number of pairs found.
         """
         one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
         expected = one.curve @ one.made_volumes
@@ -431,8 +427,7 @@ class JoinTurn:
         return found
 
     def _most_partners(self, side: int) -> float:
-        """Return the estimated largest number of partners, among the produced rows of a side, of a row of the other
-        side."""
+        """Return the estimated largest number of partners of one row among the produced rows of a side."""
         rows, weights = (self.left, self.right)[side].rows, self._row_weights[side]
         if not rows.rows:
             return 0.0

@@ -110,7 +110,7 @@ def steps_of_equals(
 ) -> tuple[float, Array]:
     """Return the steps per comparison for single values: of whole windows, and of each basic window selected alone.
 
-    Every entry is a pair, so no basic window can yield more per step than the look-up that it saves. A row that selects
+    Every entry is a pair, so the yields per step of basic windows differ only by their look-ups. A row that selects
     basic windows looks up a list in each of them.
     """
     total = float(made.sum())
@@ -134,8 +134,7 @@ def steps_of_lists(
     stretches: tuple[Array, Array],
     picks: bool,
 ) -> tuple[float, Array, Array, Array]:
-    """Return the steps per comparison of whole windows, and of each basic window selected alone; and of these the
-    look-ups.
+    """Return the steps per comparison of whole windows, and of each basic window selected alone; then its look-ups.
 
     The last value is, by basic window, the share of rows that have any row in it: only these look a list up.
     """
@@ -296,9 +295,7 @@ class Facing:
 
     @property
     def beyond_chances(self) -> tuple[Array, float]:
-        """Return the probability of a comparison outside the selection: by basic window, and for a row that never
-        looks.
-        """
+        """Return the probability of an unselected comparison: by basic window, and for a row that never looks."""
         chances = self.how.looking.chances
         looked: Array = chances if len(chances) else np.zeros(len(self.costs))
         return looked + (1.0 - looked) * self.chance, self.chance
@@ -351,15 +348,13 @@ class Facing:
 
     @property
     def made_volumes(self) -> Array:
-        """Return the expected number of comparisons, by basic window and type: selected, looked at, and sampled ones."""
+        """Return the expected number of comparisons by basic window and type: selected, looked at, and sampled ones."""
         made = self._made[1]
         found: Array = made + self.chance * (self.volumes - made)
         return found
 
     def compared_shares(self) -> list[float]:
-        """Return, by type of the probing row, the share of the window that is compared; 1 if there is nothing to
-        compare.
-        """
+        """Return the compared share of the window, by type of the probing row; 1 if there is nothing to compare."""
         made, there = self.made_volumes.sum(axis=0), self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
