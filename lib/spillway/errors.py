@@ -183,7 +183,7 @@ def is_its_own(problem: BaseException) -> bool:
 
     It did not if the cause is the machine, Spark, a shared table, or a concurrent run. An error of the
     operating system (a full disk) is recognised by its number, also inside another message. An exception of
-    Spark counts as the task's own only if its message has the Python stack of a task.
+    Spark counts as the task's own only if its message has the Python stack of a task, and no `MemoryError`.
 
     >>> is_its_own(ZeroDivisionError("by nothing")), is_its_own(SpillwayError("rows must balance"))
     (True, True)

@@ -1,7 +1,8 @@
 """Report the state of the lake: last runs, batches by status, balance of the ledger, quotas, and shortages.
 
 Everything is read from the tables that the stages wrote. The module starts no Spark, and of the landing zone it
-reads only the list of files. Of `batches` only a few columns are read, and no whole rows.
+reads only the list of files. For figures over all batches, only a few columns of `batches` are read. Whole rows
+are read of the last batches and of the waiting ones.
 
 A *shortage* is anything that falls short. Examples are a rejected file, a quarantined batch, an unknown rate,
 and a batch that does not fit.
