@@ -14,7 +14,7 @@ and the total rows of a batch or window satisfy, for each unit, along the ordina
 
 Rows by reason, attribute or region add up to their total. Rows by predicate or query need not, because two
 queries may want the same row. Notes need not either: they count irregularities of rows that are kept. Kept
-counts are taken from what was written. If a ledger does not balance, the run fails before the ledger is
+counts are taken from the written rows. If a ledger does not balance, the run fails before the ledger is
 written.
 """
 

@@ -63,8 +63,8 @@ def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
 def spark_step(job: str) -> dict[str, Any]:
     """Return the arguments of a `SparkSubmitOperator` for a job; only the connection decides where it runs.
 
-    `JOB_VARIABLES` are passed to the application, so that the roots of the lake are the same wherever its
-    driver runs.
+    `JOB_VARIABLES` are passed to the application, so that its driver has the same roots of the lake on every
+    machine.
     """
     return {
         "conn_id": "spark_default",
@@ -225,7 +225,7 @@ def refuse_broken_contracts(settings: Settings) -> None:
 def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
     """Apply retention and compaction to the streams of a channel or, without a channel, to the shared tables.
 
-    It runs in this process and starts no engine. Return a sentence on what was done.
+    It runs in this process and starts no engine. Return a sentence that sums up the work.
     """
     from spillway.contracts import load_usable
     from spillway.job import say

@@ -1,8 +1,9 @@
 """Send alerts about runs in Airflow, write the metrics, and announce the tables that a run wrote.
 
-Airflow calls `tell_of_failure` when a task fails. The task `Tell` comes last, as a teardown. It runs whatever
-the result of the run, and does not change that result. It also reports tasks that were killed (out of memory,
-or by hand), for which Airflow called no callback. Neither fails if alerts cannot be sent; the log says so.
+Airflow calls `tell_of_failure` when a task fails. The task `Tell` comes last, as a teardown. It also runs if
+the run failed, and it does not change the result of the run. It also reports tasks that were killed (out of
+memory, or by hand), for which Airflow called no callback. Neither fails if alerts cannot be sent; the log says
+so.
 
 The address of a hook is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow
 connection NAME. Airflow stores passwords encrypted and masks them in logs.

@@ -117,7 +117,7 @@ def judge(
     """Return the outcomes of one expectation, from Great Expectations' result and the rows that it checked.
 
     Great Expectations treats NaN as null and ignores it. So a row that breaks the rule because its value is NaN
-    fails here, whatever the result was.
+    fails here, even if Great Expectations reports success.
     """
     guilty = [
         row for row in rows if (not holds or _is_nan(_value(expectation, row))) and breaks(expectation, row)

@@ -54,7 +54,7 @@ CHECKED_PACKAGES = {
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: whether it passed, what was found, and the remedy."""
+    """The result of one check: whether it passed, the finding, and the remedy."""
 
     name: str
     ok: bool

@@ -256,7 +256,7 @@ def tell_hooks(
 def _hooks(contracts: Contracts) -> dict[str, set[tuple[str, str]]]:
     """Return the pairs (stream, join or query; event) that each hook receives.
 
-    The name "" stands for events that concern all.
+    The name "" means events that concern all.
     """
     found: dict[str, set[tuple[str, str]]] = {}
     for stream, contract in contracts.streams.items():
