@@ -53,7 +53,7 @@ from spillway.levers.certificate import Certificate
 _njit = njit(cache=True, error_model="numpy")
 # a call inside a loop costs more than the test itself; a caller must have the same error model
 _inlined = njit(cache=True, error_model="numpy", inline="always")
-_LARGEST = np.finfo(np.float64).max  # a finite value has a finite error in %: a bound in its own unit may admit it
+_LARGEST = np.finfo(np.float64).max  # error of finite values is finite: a bound in their unit may admit it
 _EXACT = np.uint64(1 << 53)
 _LAST_BITS = np.uint64(2047)  # a float64 holds a 64-bit integer exactly if these bits are 0
 
