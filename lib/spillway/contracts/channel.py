@@ -37,12 +37,12 @@ class Prices:
     )
 
     def cost(self, sent_bytes: float, held_bytes: float, asked_back_pct: float) -> float:
-        """Return the cost that `minimize: bytes` minimizes.
+        """Return the cost that `minimize: bytes` minimizes:
 
-            cost = sent_bytes x sent_per_gb + held_bytes x (asked_back_pct / 100 x sent_per_gb + kept_per_gb)
+            (sent_bytes x sent_per_gb + held_bytes x (asked_back_pct / 100 x sent_per_gb + kept_per_gb)) / 1e9
 
-        divided by 1e9 bytes per GB. `held_bytes`: bytes kept at the source. `asked_back_pct`: the part of them, in per
-        cent, that is requested and sent later.
+        `held_bytes`: bytes that are kept at the source. `asked_back_pct`: the percentage of them that is requested and
+        sent later.
         """
         held = asked_back_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
         return (sent_bytes * self.sent_per_gb + held_bytes * held) / 1e9
