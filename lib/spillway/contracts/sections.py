@@ -74,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the tuples come from."""
+    """The source of the tuples."""
 
     kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
     path: str | None = rule(
@@ -135,7 +135,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How the stream's rate is known."""
+    """How the rate of the stream is determined."""
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
@@ -193,7 +193,7 @@ class Batching:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameLength:
-    """The unit of recovery."""
+    """The length of a frame, the unit of recovery."""
 
     tuples: int | None = rule(
         Maybe(Number(least=1, most=1 << 31, whole=True)),
@@ -204,7 +204,7 @@ class FrameLength:
 
 @dataclass(frozen=True, kw_only=True)
 class BadRecords:
-    """What to do with records that break the contract."""
+    """How records that break the contract are handled."""
 
     action: str = rule(
         Choice(("reject", "fail")), "reject: keep them aside and go on; fail: stop the batch", "reject"
@@ -214,7 +214,7 @@ class BadRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicates:
-    """What to do with what arrives twice."""
+    """How files and rows that arrive twice are handled."""
 
     files: str = rule(Choice(("skip", "take")), "a file with the bytes of one already taken in", "skip")
     rows: str = rule(

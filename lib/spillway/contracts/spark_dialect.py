@@ -13,7 +13,7 @@ class Spark4(Spark):
     """Spark SQL as of Spark 4: a doubled quote within a string is one quote. Before Spark 4 it joined two strings."""
 
     class Tokenizer(Spark.Tokenizer):
-        """The words of the dialect."""
+        """The tokenizer: a quote within a string is escaped by doubling it."""
 
         STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
 

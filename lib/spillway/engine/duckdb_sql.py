@@ -42,7 +42,7 @@ _WIDER = {
 _MIXED = "cast one of them"
 _DECIMAL = "write the number as 1.5D, which makes it a DOUBLE"
 _LONGEST = 1_000_000
-"""Characters of generated SQL."""
+"""The maximum length of the generated SQL in characters."""
 _COMPARISONS = (
     exp.EQ,
     exp.NEQ,

@@ -310,7 +310,7 @@ class _Block:
         options = self.contract.source.options
         content = _only(self.lines, first, last)
         if bytes(content[:3]) == BOM:
-            content = BOM + content  # this BOM is text, but Arrow drops a BOM at the beginning: add one for it to drop
+            content = BOM + content  # this BOM is text, and Arrow drops one BOM at the beginning
         numbers = [str(i) for i in range(len(names))]
         wanted = [
             (a.name, names.index(a.source_name)) for a in self.contract.attributes if a.source_name in names

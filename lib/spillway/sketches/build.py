@@ -44,7 +44,9 @@ class SketchPart:
 
 @dataclass(frozen=True)
 class Whole:
-    """The merged sketch of a batch for the specification at index `place`, and the `buckets` that may have heavy keys.
+    """The merged sketch of a batch for the specification at index `place`.
+
+    `buckets`: the key buckets that may have heavy keys.
     """
 
     place: int

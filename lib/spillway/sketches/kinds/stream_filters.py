@@ -1,4 +1,6 @@
-"""The kind `alternating_bloom`: the filter of `duplicates.rows`. It depends on the stream's order and cannot be merged.
+"""The kind `alternating_bloom`: the filter of `duplicates.rows`.
+
+Its state depends on the order of the stream, so it cannot be merged.
 """
 
 from __future__ import annotations
