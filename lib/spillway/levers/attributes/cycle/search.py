@@ -111,7 +111,7 @@ class Search(CodedSet):
     def _test(self, chosen: Set) -> Candidate:
         if all(name in self.periods for name in chosen):
             length = lcm(*(self.periods[name] for name in chosen))
-            # a joint cycle longer than the training set is not accepted: most of its members were never seen
+            # a joint cycle longer than the training set is no strict cycle: most of its members were never seen
             if length <= self.rows and is_unique_in_cycle(self.codes, self.periods, chosen):
                 return Candidate(chosen, True, "strict", length, length, 1.0)
         codes = self.joint(chosen)
