@@ -82,9 +82,10 @@ def train_cascade(
 ) -> dict[str, TrainedAttribute]:
     """Train attributes that are all shed, in the order of their recovery; `sent` are transmitted.
 
-    In a fixed order, both ends have the recovered values of the attributes before. So each attribute may use those
-    before it as regressors, and is trained on their *recovered* values, not on the true ones. The guarantee stays the
-    same, because the source reconstructs from exactly the values that the destination has.
+    The specification excludes shed attributes from the regressors. But in a fixed order both ends have the recovered
+    values of the attributes before. So each attribute may use those before it as regressors, and is trained on their
+    *recovered* values, not on the true ones. The guarantee stays the same, because the source reconstructs from exactly
+    the values that the destination has.
     """
     trained: dict[str, TrainedAttribute] = {}
     readable = [*sent]

@@ -4,7 +4,7 @@
 training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then for
 the attributes that are shed at the current rate.
 
-`noticed` compares the facts with later tuples, after validation, and names what should be trained again:
+`noticed` compares the facts with later tuples during validation, and names what should be trained again:
 
 - the cycle: members that joined or left, and how well its order still predicts the next tuple;
 - the thresholds: the fixed point of later tuples and the trained one (Ahuja 2006, section 3.2.4.3), if the fixed point

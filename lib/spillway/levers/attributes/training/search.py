@@ -424,7 +424,7 @@ class ModelSearch:
         return height(points, self._marks())
 
     def _marks(self) -> list[float]:
-        """Return the mean errors at which curves are compared, from exact to E."""
+        """Return the mean errors at which curves are compared: those of a uniform quantiser, from exact to E."""
         most = self.start.error_pct if math.isfinite(self.start.error_pct) else self.rate_pct
         return [most * share for share in (0.0, 0.02, 0.1, 0.25, 0.5, 1.0)]
 
