@@ -261,12 +261,12 @@ def numbers(question: str, values: Sequence[str], count: int | None = None) -> l
 
 
 def asks(method: str, told: str) -> Callable[..., Answered]:
-    """Return the function of a query without values. `told`: the description of the answer."""
+    """Return the `ask` function of a query without values. `told`: the description of the answer."""
     return lambda sketch, values, confidence: [(told, getattr(sketch, method)(confidence=confidence))]
 
 
 def asks_both(method: str, told: str) -> Callable[..., Answered]:
-    """Return the function of a query on two sketches. `told`: the description of the answer."""
+    """Return the `ask` function of a query on two sketches. `told`: the description of the answer."""
     return lambda sketch, other, _, confidence: [
         (told, getattr(sketch, method)(other, confidence=confidence))
     ]
