@@ -4,8 +4,8 @@ The caller passes a `Readable`, which decides what is read and how. This module 
 and its slices to partitions.
 
 Filters are not pushed down. Spark 4.2.0 caches the partitions that a Python data source planned for the filters of one
-query, and reuses them for the next query on the same DataFrame, on a view, or on the other side of a join. For example,
-a `count()` after a `where(...).count()` returns the count of the filtered rows. So the rows to read are selected by
+query. It reuses them for the next query on the same DataFrame or view, and for the other side of a join. For example, a
+`count()` after a `where(...).count()` returns the count of the filtered rows. So the rows to read are selected by
 options, before the DataFrame exists.
 """
 

@@ -13,11 +13,10 @@ span at most 1000 lines, and a field may have at most 131,072 characters.
 A column that the contract does not know is noted and left out, or refuses the file (`unknown_fields`). A missing column
 is noted, or refuses the file if it is required.
 
-Ends of records. A quote is well placed if it opens a field (after a delimiter or a line end), closes one (before a
-delimiter or a line end), or is doubled inside a field. If all quotes are well placed, a line feed after an even number
-of quotes ends a record, and a delimiter after an even number of quotes ends a field. All readers of CSV agree on this.
-The fast reader stops at the first misplaced quote, lone carriage return or record that is too long. The exact reader
-continues from there.
+Ends of records. A well-placed quote opens a field (after a delimiter or a line end), closes a field (before one), or is
+doubled inside a field. If all quotes are well placed, a line feed after an even number of quotes ends a record, and a
+delimiter after an even number of quotes ends a field. All readers of CSV agree on this. The fast reader stops at the
+first misplaced quote, lone carriage return or record that is too long. The exact reader continues from there.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ a rank error of at most 2.296 / k^0.9723 of N with 99 % confidence, and 2.446 / 
 
 Difference from DataSketches: its algorithm compacts a stream while it passes, by random choices that cannot be seeded.
 So the same rows would give other bytes on every run. Here a batch is available as a whole. Its values are sorted, and
-every item is the middle one of 2^h neighbours. This has no random choice. The rank error is at most 2^h / 2 <= N / k,
-which is less than half of the bound of DataSketches at this k, and the sketch has a third of the bytes. The answers
+every item is the middle one of 2^h neighbours. This has no random choice. The rank error is at most 2^h / 2 <= N / k.
+This is less than half of the bound of DataSketches at this k, and the sketch has a third of the bytes. The answers
 state the bound of DataSketches, which holds for its own sketches as well.
 
 Merging takes the union of the items and loses nothing. `narrowed` compacts the result. Slices have the same boundaries

@@ -516,9 +516,9 @@ def match_variance(attributes: int, agree: int, k: int, mine: int, theirs: int) 
     """Return the variance of the number of shared subsets that both of two records draw.
 
     The records agree in j attributes (`agree`), so they share J = C(j,k) of the M = C(d,k) subsets. They draw
-    l (`mine`) and l' (`theirs`) subsets. The variance is J a + J (J-1) b - (J a)^2, where a = l l'/M^2 is the
-    probability that both draw a given subset, and b the probability that both draw two given subsets. Deng 2007 bounds
-    the variance by l_k mu_jk.
+    l (`mine`) and l' (`theirs`) subsets. The variance is J a + J (J-1) b - (J a)^2. Here a = l l'/M^2 is the
+    probability that both draw a given subset, and b is the probability that both draw two given subsets. Deng 2007
+    bounds the variance by l_k mu_jk.
     """
     m, shared = math.comb(attributes, k), math.comb(agree, k)
     one = mine * theirs / m**2
