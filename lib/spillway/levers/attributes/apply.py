@@ -222,7 +222,7 @@ class Shedding(Decision):
                 ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
                 others = changed(left_column, right_column) & ~(shed | rounded)
                 one = one.with_violations(one.violations + int(others.sum()))
-            # a row that only one side has is a violation of every attribute's promise
+            # a row that only one side has is a violation of every attribute's bound
             certificate = one.with_violations(one.violations + strays)
             found.append(Measured(part.batch, name, frozenset(ways), certificate))
         return found

@@ -358,7 +358,7 @@ def _sample(
     for last in reversed([one for one in shed if way_of(one.run, attribute).way == "shed"]):
         end = last.run.to_seq
         if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
-            continue  # retired
+            continue  # raw data of these rows is deleted
         near = [one.row["batch_date"] for one in shed if end - READ_TUPLES <= one.run.to_seq <= end]
         pair = [
             pa.concat_tables(

@@ -89,8 +89,8 @@ class Learned:
     def scores(self, measures: Sequence[str], rank_by: str) -> dict[str, float]:
         """Return the initial scores by the contract's rule, in the order of the measures.
 
-        `recoverability` is computed from the measured options, whatever the rule in training was. For the other rules
-        the scores are those of the training set.
+        `recoverability` is computed from the measured options, so it does not depend on the rule that was used in
+        training. For the other rules the scores are those of the training set.
         """
         if rank_by == "recoverability":
             return {name: -self.recoverability.get(name, 0.0) + 0.0 for name in measures}

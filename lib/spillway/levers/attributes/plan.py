@@ -304,7 +304,7 @@ class AttributePlan(Plan):
                     run,
                     ways=tuple(replace(way, reason="") for way in run.ways),
                     ranking=(),
-                    shortfall_kbps=0.0,  # known only after its size was measured
+                    shortfall_kbps=0.0,  # known only after the size of the draft is measured
                     reason="",
                 )
                 for run in runs

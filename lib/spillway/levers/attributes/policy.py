@@ -127,7 +127,7 @@ def admitted(
 
 def _limits(option: Option, model: AttributeModel) -> tuple[float, float]:
     if option.way == "round" and not model.roundings:
-        return 0.0, 0.0  # sent as it is
+        return 0.0, 0.0  # sent unchanged
     at = option.precision
     found = model.bound_at(at) if option.way == "shed" else model.roundings[at].bound
     return found.error_pct, found.error

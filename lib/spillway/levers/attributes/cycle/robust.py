@@ -274,7 +274,7 @@ def _activity(
     return starts, stops, at, starts <= edge, n - 1 - stops <= edge
 
 
-# A longer joint cycle is cut here: no window of that length is useful.
+# A longer joint cycle is cut off here: no window of that length is useful.
 LONGEST_CYCLE_TUPLES = 1_000_000
 
 

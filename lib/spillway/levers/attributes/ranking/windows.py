@@ -128,7 +128,7 @@ def _short_falls(p: Codes) -> npt.NDArray[np.bool_]:
         as_is = _fits(a, x) + _fits(x, y) + _fits(y, b)
         exchanged = _fits(a, y) + _fits(y, x) + _fits(x, b)
         swapped = (exchanged >= 2) & (exchanged > as_is)
-        # a fall to 0 stays the wrap unless the step before it, now first of the pair, was one already
+        # a fall to 0 remains the wrap, unless the step before it, now first of the pair, is a fall already
         fall[1:-1] &= ~(swapped & (y < x) & ((y > 0) | (x < a)))
         # the wrap came one tuple early: it belongs after the tuple that it overtook
         early = swapped & (x == 0) & (y > 0)

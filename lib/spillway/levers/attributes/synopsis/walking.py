@@ -39,7 +39,7 @@ from spillway.levers.attributes.synopsis.bounds import within_integer, within_re
 NUMBER, NULL, NAN, PLUS, MINUS = 1, 2, 3, 4, 5
 LARGEST_POWER = 4096
 LARGEST_STEP = 1 << 40
-_WHOLE = 4503599627370496.0  # 2^52: from here on every float64 is whole and scaling would only lose bits
+_WHOLE = 4503599627370496.0  # 2^52: every float64 from here on is whole, and scaling would only lose bits
 _INT64_END = 9.2e18
 _TINY_MISS = 1e-15
 MOST_LEVELS = 1 << 15

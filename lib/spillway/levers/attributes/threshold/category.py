@@ -204,7 +204,8 @@ class NameReader:
 
 
 def _unaccented(text: str) -> str:
-    """
+    """Return the text with plain letters only.
+
     >>> [_unaccented(name) for name in ("Eröffnung", "Snødybde", "Größe")]
     ['Eroffnung', 'Snodybde', 'Grosse']
     """

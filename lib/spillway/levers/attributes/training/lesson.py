@@ -375,7 +375,8 @@ def first_ranking(
 
 
 def _bound_said(one: Threshold) -> str:
-    """
+    """Return a bound in words: in per cent, in the attribute's own unit, or both.
+
     >>> _bound_said(Threshold(4.5, "contract", 0.5)), _bound_said(Threshold(math.inf, "contract", 0.5))
     ('4.5 % and 0.5', '0.5')
     """
