@@ -54,8 +54,9 @@ class Losses:
 
     lost: Mapping[int, InputLoss] = field(default_factory=dict)
     aside: Mapping[tuple[int, int], InputLoss] = field(default_factory=dict)
-    """By batch and cell, dropped rows that are stored at the source. They are recovered if the batch is read in the
-    cell.
+    """By batch and cell, dropped rows that are stored at the source.
+
+    They are recovered if the batch is read in that cell.
     """
 
     def of_window(self, cells: Iterable[int], batches: Iterable[int]) -> tuple[InputLoss, dict[int, int]]:
