@@ -34,7 +34,7 @@ with DAG(
     schedule=after_shedding("0 3 * * *"),
     catchup=False,
     max_active_runs=1,
-    # one channel after the other: they share the report and the Data Docs
+    # one channel after the other, because they share the report and the Data Docs
     max_active_tasks=1,
     dagrun_timeout=timedelta(hours=6),
     default_args=TASK_DEFAULTS,

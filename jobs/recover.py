@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def give_back_batches(tables: Tables, contract: StreamContract, question: Question) -> None:
-    """Every batch that the range touches, whole, into the table `recovered`."""
+    """Recover every batch that the range touches, as a whole, into the table `recovered`."""
     batches = asked_batches(tables, contract, question)
     if not batches:
         raise SpillwayError(question.nothing(contract))

@@ -1,18 +1,18 @@
-"""Spillway keeps data streams inside the capacity people have, and proves every night what it gave back.
+"""Spillway keeps data streams within the capacity of their channels, and checks every night what it recovers.
 
-What you may import, on one page; whatever is not named here may change without a word.
+This is the public API. Names that are not listed here may change without notice.
 
-    from spillway import Settings, Tables, load_contracts          # where things are, the tables, the contracts
-    from spillway import Question, look_up                          # a few shed values given back, no engine started
-    from spillway import read, register                             # a stream with shed values given back: Arrow, Spark
-    from spillway import InProcess, spark_engine                    # where work runs: here, or in Spark's tasks
+    from spillway import Settings, Tables, load_contracts          # roots, tables, contracts
+    from spillway import Question, look_up                          # recover a few shed values, without an engine
+    from spillway import read, register                             # read a stream with recovered values: Arrow, Spark
+    from spillway import InProcess, spark_engine                    # engines: this process, or Spark's tasks
     from spillway import bring_through, train_streams, recover_batches, validate, run_workloads     # the steps
-    from spillway import sketch_channel                             # ... and that which makes sketches
-    from spillway import register_functions                         # the sketches' questions in Spark SQL
-    from spillway import Lever, registered                          # what a lever is; one of your own for a while
+    from spillway import sketch_channel                             # the step that makes sketches
+    from spillway import register_functions                         # functions of Spark SQL that query sketches
+    from spillway import Lever, registered                          # base class of levers; register one temporarily
     from spillway import SpillwayError                              # the base of every error raised on purpose
 
-Each is loaded when it is first asked for, so that importing the package costs nothing.
+Each name is loaded on first use, so that importing the package is fast.
 
 >>> import spillway
 >>> sorted(set(spillway.__all__) - set(dir(spillway)))

@@ -1,7 +1,8 @@
-"""A batch: what one run takes in of a stream, under which numbers, and how far it has come.
+"""Define a batch: the rows that one run accepts of a stream for one date, their numbers, and its status.
 
-What is pinned here is never worked out again: the order of the levers, the version of each one's facts, the part of the
-channel, where frames lie, every reading of a clock. So a rerun does what the first run did.
+A batch stores every decision that a rerun must not repeat: the order of the levers, the version of each lever's
+facts, its share of the channel, the position of frames, and every reading of a clock. So a rerun does what the
+first run did.
 """
 
 from __future__ import annotations
@@ -20,27 +21,35 @@ RETIRED = "retired"
 SET_ASIDE = "set_aside"
 PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
 IN_WORK = (RECORDED, PLANNED)
-"""With these a run may be amid writing what it decided on the batch's row as it stands."""
+"""With these statuses a run may be writing data that depends on the batch's row as it is now."""
 SHOWN_BATCHES = 1000
-"""Of how many of a stream's last batches figures are shown: what is read for a page does not grow with the history."""
+"""The number of a stream's last batches that figures cover. It bounds the cost of a page."""
 MOST_ATTEMPTS = 2
-"""How often a batch may fail before it is set aside; a run that dies, or gives way to another, is no failure of it."""
+"""The number of failures after which a batch is quarantined.
+
+A run that dies or loses to a concurrent run does not count.
+"""
 TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
     "taken", "replayed", "duplicate", "empty", "refused", "missed",
 )  # fmt: skip
-"""What becomes of a file."""
+"""The statuses of a landing file."""
 HELD = (TAKEN_IN, UNTRAINED, PLANNED, DONE, SET_ASIDE)
-"""With any of these a batch that has rows has them in `raw`, as `is_in_raw` says."""
+"""With each of these statuses the rows of a batch, if it has any, are in `raw` (see `is_in_raw`)."""
 
 
 @dataclass(frozen=True)
 class LandingFile:
-    """A delivered file: its name under the landing zone, size, digest, records, and its first seq.
+    """A delivered file: its name below the landing zone, its size, digest and number of records, and its first `seq`.
 
-    `records` bounds the line numbers in it; record n of the file has seq `base_seq + n`. `status` is taken,
-    duplicate (its digest was taken in before), empty (never final), refused (`reason` says why, and what to do),
-    missed (gone or changed before it could be read; it counts as never seen), or replayed: the rows of it that batch
-    `replays` had refused, those that broke `rule` where one was asked for, are taken in again.
+    `records` is an upper bound of its line numbers; record n of the file has seq `base_seq + n`. `status` is
+    one of:
+
+    - `taken`: its tuples were accepted;
+    - `duplicate`: its digest was accepted before;
+    - `empty`: it has no records; it may be filled later, so this status is never final;
+    - `refused`: rejected as a whole; `reason` says why, and what to do;
+    - `missed`: it disappeared or changed before it could be read; it counts as never seen;
+    - `replayed`: rows of it that batch `replays` rejected are read again; if `rule` is set, only those that broke it.
     """
 
     name: str
@@ -58,7 +67,7 @@ class LandingFile:
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Which rows are a batch's: what of it is known without its files."""
+    """The rows of a batch as numbers, without its files."""
 
     batch: int
     batch_date: date
@@ -70,7 +79,7 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one run took in of a stream for one batch date."""
+    """The rows that one run accepted of a stream for one batch date."""
 
     stream: str
     batch: int
@@ -96,77 +105,83 @@ class Batch:
     reason: str | None = None
     rate_note: str | None = None
     event_end: datetime | None = None
-    """The end of its event time: the next batch covers the time from there."""
+    """The end of the batch's event time; the next batch covers the time from there."""
     sent_with: int | None = None
     """The first batch of its group, which is sent in one file; None: the batch is sent alone."""
     beside_bytes: int | None = None
-    """What its files of `raw` took beside the stream's columns when they were written, with what logs say of them."""
+    """The bytes of its files of `raw` without the stream's columns, when they were written, plus their log entries."""
     sent_whole: str | None = None
-    """Why nothing of it is shed though its contract lists levers: its stream was exempt, or it was asked for again."""
+    """Why nothing of the batch is shed although its contract lists levers: an exemption, or a request to resend it."""
     revision: int = 0
-    """How often its row was saved: a save is refused to whoever read another revision than the one that stands."""
+    """How often the row was saved.
+
+    A save is rejected if the row has another revision than the one that the run read.
+    """
     raw_leaving: tuple[str, ...] = ()
-    """Files of `raw` that retiring takes out, until they are gone from the disk."""
+    """Files of `raw` that retiring removes, until they are deleted from the disk."""
     validated_revision: int | None = None
-    """The revision of which every expectation held."""
+    """The revision for which every expectation held."""
     spends_on: date | None = None
     """If the batch was queued because it did not fit: the day whose quota it spends. None: its batch date."""
 
     @property
     def allowed_kbps(self) -> float:
-        """The narrower of its part of its channel and of the channel that goes into."""
+        """Return the smaller of its share of its channel and its share of the trunk.
+
+        The trunk is the channel into which its channel goes.
+        """
         own = self.capacity_kbps or 0.0
         return own if self.trunk_kbps is None else min(own, self.trunk_kbps)
 
     @property
     def taken(self) -> tuple[LandingFile, ...]:
-        """The files of which tuples are taken in."""
+        """Return the files whose tuples are accepted."""
         return tuple(file for file in self.files if file.status in (TAKEN, REPLAYED))
 
     @property
     def is_in_raw(self) -> bool:
-        """Whether its tuples stand in `raw`: taken in, and not retired since."""
+        """Return whether its tuples are in `raw`: accepted and not retired."""
         return self.rows is not None and self.status not in (RECORDED, RETIRED)
 
     @property
     def numbered(self) -> BatchRows:
-        """Which rows are its own."""
+        """Return the numbers of its rows."""
         return BatchRows(self.batch, self.batch_date, self.status, self.first_seq, self.last_seq, self.rows)
 
     @property
     def is_pinned(self) -> bool:
-        """Whether a run has fixed how the batch is shed."""
+        """Return whether a run has fixed how the batch is shed."""
         return self.frame_origin is not None
 
     @property
     def quota_day(self) -> date:
-        """The day whose quota the batch spends."""
+        """Return the day whose quota the batch spends."""
         return self.spends_on or self.batch_date
 
     @property
     def is_validated(self) -> bool:
-        """Whether every expectation held for the batch, and nothing but that note was saved of it since."""
+        """Return whether every expectation held for the batch, and only that note was saved since."""
         return self.validated_revision is not None and self.validated_revision + 1 == self.revision
 
     def becomes(self, now: datetime, **changes: Any) -> Batch:
-        """The batch with `changes`, stamped `now`."""
+        """Return the batch with `changes` and the time `now` of the update."""
         return replace(self, updated_at=now, **changes)
 
     def failed(self, now: datetime, problem: object) -> Batch:
-        """The batch after one more failure, set aside by name when that was one too many."""
+        """Return the batch after one more failure; it is quarantined if it failed `MOST_ATTEMPTS` times."""
         attempts = self.attempts + 1
         aside = {"status": SET_ASIDE} if attempts >= MOST_ATTEMPTS else {}
         return self.becomes(now, attempts=attempts, reason=str(problem), **aside)
 
     def said_aside(self, problem: object) -> str:
-        """That it is set aside, why, and how it is taken up again."""
+        """Return a sentence that the batch is quarantined, why, and how to retry it."""
         return (
             f"{self.stream}: batch {self.batch} failed a second time and is set aside: {problem}; mend it, then "
             f"spillway replay {self.stream} --date {self.batch_date}"
         )
 
     def row(self) -> dict[str, Any]:
-        """The row of `batches`."""
+        """Return the row of `batches`."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values["files"] = [
             tuple(getattr(file, item.name) for item in fields(LandingFile)) for file in self.files
@@ -177,12 +192,12 @@ class Batch:
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> Batch:
-        """A row of `batches` as a batch."""
+        """Return the batch of a row of `batches`."""
         values = dict(row)
         values["files"] = tuple(LandingFile(**file) for file in values["files"] or ())
         values["models"], values["levers"] = dict(values["models"] or {}), tuple(values["levers"] or ())
         values["attempts"] = values["attempts"] or 0
-        # rows of before they were counted have neither
+        # rows written before these columns existed have neither
         values["revision"] = values.get("revision") or 0
         values["raw_leaving"] = tuple(values.get("raw_leaving") or ())
         return Batch(**values)

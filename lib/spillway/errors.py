@@ -1,4 +1,7 @@
-"""Errors that say what is wrong, where, and what to do next. One base: whoever catches it has caught them all."""
+"""Define the errors, which say what is wrong, where, and what to do, and format the numbers in them.
+
+Every error that Spillway raises on purpose is a `SpillwayError`.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,19 @@ from decimal import Decimal
 
 
 class SpillwayError(Exception):
-    """Base of every error Spillway raises on purpose."""
+    """Base of every error that Spillway raises on purpose."""
 
 
 MOST_SHOWN = 300
-"""Characters of one word of a problem that are shown."""
+"""The number of characters that are shown of one text in a problem."""
 MOST_REMEDY = 2000
 
 
 def safely(text: object, most: int = MOST_SHOWN) -> str:
-    """Words that others wrote, fit for a line of a log or a terminal: nothing in them moves a cursor or ends the line.
+    r"""Escape text from other sources for a log or a terminal: the result moves no cursor and has no line break.
 
-    >>> safely("a\\x1b[2Jb"), safely("two\\nlines"), safely("x" * 9, most=4)
-    ('a\\\\x1b[2Jb', 'two\\\\nlines', 'xxxx...')
+    >>> safely("a\x1b[2Jb"), safely("two\nlines"), safely("x" * 9, most=4)
+    ('a\\x1b[2Jb', 'two\\nlines', 'xxxx...')
     """
     found = str(text)
     found = found if len(found) <= most else found[:most] + "..."
@@ -32,7 +35,7 @@ def safely(text: object, most: int = MOST_SHOWN) -> str:
 
 
 def so_many(count: int, one: str, more: str | None = None) -> str:
-    """A count with the word for what is counted.
+    """Return a count with its noun in the singular or plural.
 
     >>> so_many(1, "row"), so_many(2000, "row"), so_many(0, "batch", "batches")
     ('1 row', '2,000 rows', '0 batches')
@@ -49,18 +52,20 @@ def bytes_said(count: float) -> str:
     ('999 kB', '1 MB', '1 kB')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        # from here on, the number in the next smaller unit would be rounded to 1,000
+        # from this size on, three digits of the smaller unit would round to 1,000
         if abs(count) >= 0.9995 * size:
             return f"{count / size:.3g} {unit}"
     return f"{count:.0f} B"
 
 
 _WHOLE_FROM, _TOO_LARGE, _TOO_SMALL = 1000.0, 1e15, 1e-12
-"""From here on numbers are whole; from there on, and below the last, they are told by their power of ten."""
+"""Numbers from the first on are shown without decimals; from the second on, and below the third, with an exponent."""
 
 
 def so_much(value: float, digits: int = 4) -> str:
-    """A number as people write it, in so many digits: a small one in decimals, a large one in whole numbers.
+    """Return a number with `digits` significant digits.
+
+    A small number has decimals. A number from 1,000 on is shown as a whole number.
 
     >>> so_much(6.7e-07), so_much(0.123456), so_much(3.0), so_much(33590.4), so_much(-0.00041627, digits=3)
     ('0.00000067', '0.1235', '3', '33,590', '-0.000416')
@@ -75,7 +80,7 @@ def so_much(value: float, digits: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where, which field, the rule it breaks, its value, and the remedy.
+    """One problem: where it is, the field, the rule that it breaks, the value, and the remedy.
 
     >>> print(Problem("weather.yaml", "mode", "be observe or shed", "drop", "write mode: shed"))
     weather.yaml: `mode` must be observe or shed, got 'drop'; write mode: shed
@@ -97,7 +102,7 @@ class Problem:
 
 
 class Refused(SpillwayError, ValueError):
-    """A value that cannot be used, as the one problem it is: what kernels raise.
+    """A value is not usable. The message is one `Problem`. Kernels raise this error.
 
     >>> raise Refused("cycle_length", "be positive", 0, "train the cycle again")
     Traceback (most recent call last):
@@ -115,15 +120,15 @@ class Refused(SpillwayError, ValueError):
 
 
 class UsageError(SpillwayError):
-    """A question or a command that cannot be meant."""
+    """A command or a request has invalid arguments."""
 
 
 class LiesElsewhere(SpillwayError):
-    """What is wrong lies not in what is worked on but beside it: in a table, in what was learned, in the contract."""
+    """The cause is outside the batch or window being processed: in a table, in facts, or in the contract."""
 
 
 class RefusedElsewhere(Refused, LiesElsewhere):
-    """A value that cannot be used, and no part of what is worked on."""
+    """A value is not usable, and it is not part of the batch or window being processed."""
 
 
 class StoreFault(RefusedElsewhere):
@@ -131,15 +136,15 @@ class StoreFault(RefusedElsewhere):
 
 
 class ConcurrentRun(LiesElsewhere):
-    """Another run wrote the same at the same time; nothing was doubled, try again."""
+    """Another run wrote the same rows at the same time. Nothing was written twice; retry."""
 
 
 class WrongFooter(SpillwayError):
-    """A Parquet footer that was shortened states something else than the one that Arrow wrote. No file is left."""
+    """A shortened Parquet footer differs from the one that Arrow wrote. No file is left."""
 
 
 class RunFailed(SpillwayError):
-    """What went wrong in a run with some of its streams, a sentence each; the others were brought through."""
+    """A run failed for some of its streams, with a sentence for each; the others were processed."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         self.sentences = tuple(sentences)
@@ -150,7 +155,7 @@ class RunFailed(SpillwayError):
 
 
 class ContractError(SpillwayError):
-    """All problems of the contracts at once, so that one round of editing mends them."""
+    """All problems of the contracts together, so that they can be fixed in one round of editing."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -174,10 +179,11 @@ _OUT_OF_MEMORY = "MemoryError"
 
 
 def is_its_own(problem: BaseException) -> bool:
-    """Whether a failure is that of what was worked on; not where the machine, Spark, a shared table or another run is.
+    """Return whether the batch or window being processed caused a failure.
 
-    A full disk says its number, in whatever it is wrapped; Spark tells of a task's exception by its stack, and of
-    itself by none.
+    It did not if the cause is the machine, Spark, a shared table, or a concurrent run. An error of the
+    operating system (a full disk) is recognised by its number, also inside another message. An exception of
+    Spark counts as the task's own only if its message has the Python stack of a task, and no `MemoryError`.
 
     >>> is_its_own(ZeroDivisionError("by nothing")), is_its_own(SpillwayError("rows must balance"))
     (True, True)

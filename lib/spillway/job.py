@@ -1,4 +1,4 @@
-"""What every job does around its work: say what happens, fail with a sentence and an exit code."""
+"""Run a job: print progress, and on failure print a sentence and exit with code 1."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from spillway.clock import utc_now
 from spillway.errors import Problem, SpillwayError
 
 FAILURE_FILE = "SPILLWAY_FAILURE_FILE"
-"""Environment variable: where a job that fails leaves its sentences, for whoever started it."""
+"""Environment variable: the file in which a failing job leaves its error messages for the process that started it."""
 
 One = TypeVar("One")
 Made = TypeVar("Made")
 
 
 def say(message: str) -> None:
-    """A line of progress, marked so that it can be told from the engines' logs."""
+    """Print a line of progress with a prefix that distinguishes it from the engines' logs."""
     print(f"spillway: {message}", flush=True)
 
 
 def run_name(step: str) -> str:
-    """A name for a run that Airflow has not named."""
+    """Return a name for a run that Airflow has not named."""
     return f"{step}-{utc_now():%Y%m%dT%H%M%S}"
 
 
 def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made]:
-    """`work` on every item, a few at a time: streams are independent, and most of a Delta commit is waiting.
+    """Call `work` on every item in three threads: streams are independent, and a Delta commit mostly waits.
 
-    Every item is tried; the first error is raised at the end, so that one stream's fault keeps no other back.
+    Every item is tried. The first error is raised at the end, so that a fault of one stream does not stop the
+    others.
 
     >>> side_by_side(lambda number: number * 2, [1, 2, 3])
     [2, 4, 6]
@@ -44,10 +45,11 @@ def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made
 
 
 def run_job(main: Callable[[], None]) -> None:
-    """Run a job's `main`; an error Spillway raises on purpose is its sentences and exit code 1, not a stack.
+    """Run a job's `main`; on an error exit with code 1.
 
-    Any other leaves its stack, and then a sentence as well. Who started the job (`spillway.airflow`) may have named a
-    file to leave the sentences in.
+    For an error that Spillway raises on purpose, only its sentences are printed. For any other error, the stack
+    trace is printed, followed by a sentence. If the environment variable `FAILURE_FILE` names a file, the
+    sentences are also written there; `spillway.airflow` sets it.
     """
     try:
         main()

@@ -1,19 +1,21 @@
-"""The ledger: what every stage did to a unit of work, in counts and bytes, and it balances.
+"""Define the ledger: what every stage did to a batch or a window, in counts and bytes, and the equations it satisfies.
 
-A *stage* is a lever, or what the pipeline does itself (taking in, sending); its `ordinal` is its place on the way of
-this batch or window, pinned with it, for contracts may order levers differently (below 0: beside the way). For every
-unit of counting (rows, values, comparisons, batches of queries) a stage has one *total* row, and any number of rows
-that say the same by dimension. For each row
+A *stage* is a lever, or a step of the pipeline (intake, sending). Its `ordinal` is its position in the path of
+this batch or window. The ordinal is stored with the batch, because contracts may order levers differently. A
+negative ordinal means that the stage is outside the path. For every unit of counting (rows, values,
+comparisons, batches of queries) a stage has one *total* row, and any number of rows that split the same counts
+by a dimension. Each row satisfies
 
     offered = kept + shed + deduplicated + rejected,   shed = recoverable + lost
 
-and for the total rows of a batch or window, unit by unit, along the ordinals:
+and the total rows of a batch or window satisfy, for each unit, along the ordinals:
 
     the next stage's offered = the previous one's kept                                   (the hand-over)
 
-Rows by reason, attribute or region add up to their total; rows by predicate or query need not, for what one query
-wants another may want too, nor notes, which count what is odd about rows that are kept. What is kept is counted from
-what was written. A ledger that does not balance fails the run before it is written.
+Rows by reason, attribute or region add up to their total. Rows by predicate or query need not, because two
+queries may want the same row. Notes need not either: they count irregularities of rows that are kept. Kept
+counts are taken from the written rows. If a ledger does not balance, the run fails before the ledger is
+written.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from spillway.errors import Refused, SpillwayError
 
 TOTAL = "total"
 ADDS_UP = ("reason", "attribute", "region")
-"""Kinds of dimension whose rows are a partition of what the stage was offered."""
+"""Kinds of dimension whose rows partition what the stage was offered."""
 DIMENSIONS = (TOTAL, *ADDS_UP, "predicate", "query", "note")
 SCOPES = ("stream", "join", "query", "channel")
 UNITS = ("rows", "values", "comparisons", "batches")
@@ -44,14 +46,14 @@ COUNTS = (
     "shortfall",
 )
 BESIDE = -1
-"""Ordinal of what happens beside the way from source to destination, as retiring raw does."""
+"""Ordinal of stages outside the path from source to destination, such as retiring raw."""
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """One line of the ledger, balanced from birth.
+    """One row of the ledger; its balance is checked when it is created.
 
     >>> LedgerRow("stream", "s", 1, date(2026, 1, 1), "intake", 0, "rows", offered=3, kept=2)
     Traceback (most recent call last):
@@ -101,12 +103,12 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The row of the table `ledger`."""
+        """Return the row of the table `ledger`."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
 def imbalances(row: Row) -> Iterator[tuple[int, str]]:
-    """By how much a row fails to balance, and in words; nothing where it does.
+    """Yield each equation that a row does not satisfy: the difference, and a sentence.
 
     >>> row = LedgerRow("stream", "s", 1, date(2026, 1, 1), "thin", 1, "rows", offered=9, kept=9).to_dict()
     >>> list(imbalances(row)), list(imbalances({**row, "kept": 8}))
@@ -127,7 +129,7 @@ def imbalances(row: Row) -> Iterator[tuple[int, str]]:
 
 
 def difference(rows: Iterable[Row]) -> int:
-    """By how much a ledger fails to balance in all: row by row, rows against their totals, stage against stage.
+    """Return the total difference by which a ledger fails to balance: within rows, against totals, and between stages.
 
     >>> first = LedgerRow("stream", "s", 1, date(2026, 1, 1), "intake", 0, "rows", offered=9, kept=9).to_dict()
     >>> then = LedgerRow("stream", "s", 1, date(2026, 1, 1), "thin", 1, "rows", offered=8, kept=8).to_dict()
@@ -150,7 +152,7 @@ def difference(rows: Iterable[Row]) -> int:
 
 
 def hand_overs(totals: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
-    """Every two total rows of which the second was offered what the first kept."""
+    """Yield every two consecutive total rows; the second stage must be offered what the first kept."""
     ways: dict[tuple[Any, ...], list[Row]] = {}
     for row in totals:
         if row["dimension_kind"] == TOTAL and row["ordinal"] >= 0:

@@ -70,7 +70,7 @@ def csv_of(rows: pa.Table) -> bytes:
         try:
             return _csv(plain, "none")
         except pa.ArrowInvalid:
-            pass  # a text holds a comma, a quote or the end of a line
+            pass  # a text contains a comma, a quote or a line break
     return _csv(plain, "needed")
 
 

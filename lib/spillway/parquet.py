@@ -1,4 +1,4 @@
-"""Write columns as Parquet in the encoding that takes the fewest bytes, and measure what each column takes.
+"""Write columns as Parquet in the encoding that takes the fewest bytes, measure columns, and shorten Parquet footers.
 
 >>> rows = pa.table({"repeated": [1] * 4096, "counted": list(range(4096))})
 >>> best_encodings(rows)
@@ -6,17 +6,16 @@
 >>> sum(widths_of(rows).values()) < 200
 True
 
-`make bench` (part `encoding`: real, generated and long streams) compares the constants with others. The figures below
-are its output with pyarrow 26.0.1. Choosing encodings takes 0.8 of the processor time of writing for a million rows.
-For a file of 20,000 rows, all of which are compared, it takes 4 to 7 times the processor time of writing.
+**Encodings.** `make bench` (part `encoding`: real, generated and long streams) compares the constants with
+others. The figures below are its output with pyarrow 26.0.1. Choosing encodings takes 0.8 of the processor time
+of writing for a million rows. For a file of 20,000 rows, all of which are compared, it takes 4 to 7 times the
+processor time of writing.
 
-Shorten the footer of a Parquet file that Arrow writes: leave out optional fields that no reader here needs.
-
-Arrow writes three of them. For each column of each row group: how often each page encoding occurs, and size statistics.
-For each column: its sort order. In a small batch they take a quarter of the footer. Readers need the first two only to
-plan reads of pages. They need the sort order only to compare statistics, so it stays if the footer has statistics.
-
-The footer is a struct in Thrift's compact protocol (`parquet.thrift` of Apache Parquet names the fields).
+**Footers.** A footer is a struct in Thrift's compact protocol (`parquet.thrift` of Apache Parquet names the
+fields). Arrow writes three optional fields that no reader here needs. For each column of each row group: how
+often each page encoding occurs, and size statistics. For each column: its sort order. In a small batch they
+take a quarter of the footer. Readers need the first two only to plan reads of pages. They need the sort order
+only to compare statistics, so it stays if the footer has statistics.
 
 Before a shortened footer is written, it is compared with the one that Arrow wrote, and Arrow parses it
 (`footer_difference`). If anything but the omitted fields differs, `WrongFooter` is raised, and no file is left.
@@ -137,7 +136,7 @@ def footer_difference(end: bytes, before: bytes, omitted: Omitted, metadata: pq.
             if found.get(number) != _without(wanted, omitted).get(number)
         ]
         return f"other values in the fields {names} of FileMetaData"
-    # after the comparison: Arrow's functions may end the process if a value is in no enumeration of Parquet's
+    # parse after the comparison: Arrow may abort the process if a value is in no enumeration of Parquet
     alone = _ENDS_WITH + end[_start(end) :]
     parsed, serialised = pq.read_metadata(pa.BufferReader(alone)), pa.BufferOutputStream()
     parsed.write_metadata_file(serialised)
@@ -199,7 +198,7 @@ def _decode(data: bytes, at: int, kind: int) -> tuple[tuple[int, Any], int]:
             count, at = _decode_number(data, at)
         items: list[Any] = []
         for _ in range(count):
-            # a logical value in a list is a byte
+            # in a list, a boolean is a byte
             one, at = _decode(data, at, _BYTE if inside in (_TRUE, _FALSE) else inside)
             items.append(one)
         return (kind, items), at
@@ -248,7 +247,7 @@ class _Reader:
 
     def _copy(self, into: bytearray, kind: int, omitted: Omitted) -> None:
         if kind in (_TRUE, _FALSE):
-            return  # the kind is the value
+            return  # the type is the value
         if kind == _STRUCT:
             self.copy_struct(into, omitted)
         elif kind in (_LIST, _SET):
@@ -507,7 +506,7 @@ def _arrow_writer(
         or None,
         write_statistics=[field.name for field in schema if has_row_groups and skips_groups(field.type)],
         write_page_index=has_row_groups,
-        # Parquet's own types say it all; Arrow's copy of the schema would cost every small batch a kilobyte
+        # Parquet's types are enough; Arrow's copy of the schema would add a kilobyte to every small batch
         store_schema=False,
         **options | other,
     )

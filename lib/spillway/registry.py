@@ -1,10 +1,12 @@
-"""The levers there are: a name in contracts, and the package that is the lever.
+"""List the levers: the name of each in contracts, and its package.
 
-A lever's package has a module `settings` with a record, named by `SETTINGS`, (what a contract may say of it, see
-`contracts.fields`), a module `lever` with `LEVER` (see `levers.protocol`), and, where it has tables or expectations of
-its own, folders `tables/` and `expectations/`. Adding a lever is adding its package and its line here.
+The package of a lever has a module `settings` and a module `lever`. `settings.SETTINGS` is the record of what a
+contract may state about the lever (see `contracts.fields`). `lever.LEVER` is the lever (see `levers.protocol`).
+Its own tables and expectations are in folders `tables/` and `expectations/`. To add a lever, add its package
+and one line here.
 
-Contracts are read by more than those that shed, so a lever's settings are looked up by name and import no kernel.
+Many programs that read contracts do not shed. So settings are loaded by name, and loading them imports no
+kernel.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ LEVERS: dict[str, str] = {
 
 
 def settings_of(name: str) -> type[Any]:
-    """The record of what a contract may say of the lever."""
+    """Return the record of what a contract may state about the lever."""
     found: type[Any] = import_module(f"{LEVERS[name]}.settings").SETTINGS
     return found
 
 
 def columns_of(name: str) -> tuple[tuple[str, str, str], ...]:
-    """The columns that the lever adds to rows: name, type, meaning (`COLUMNS` of its module `settings`).
+    """Return the columns that the lever adds to rows: name, type, meaning (`COLUMNS` of its module `settings`).
 
     >>> [name for name, _, _ in columns_of("attributes")]
     ['scheme']
@@ -42,25 +44,25 @@ def columns_of(name: str) -> tuple[tuple[str, str, str], ...]:
 
 
 def loses_rows(name: str) -> bool:
-    """Whether rows that the lever sheds may be gone for good (`LOSES_ROWS` of its module `settings`)."""
+    """Return whether the lever may shed rows for good (`LOSES_ROWS` of its module `settings`)."""
     return bool(getattr(import_module(f"{LEVERS[name]}.settings"), "LOSES_ROWS", False))
 
 
 def needs_every_row(name: str) -> bool:
-    """Whether what the lever gives back rests on rows that it handed on (`NEEDS_EVERY_ROW`)."""
+    """Return whether the lever needs every row that it passed on to recover values (`NEEDS_EVERY_ROW`)."""
     return bool(getattr(import_module(f"{LEVERS[name]}.settings"), "NEEDS_EVERY_ROW", False))
 
 
 def lever(name: str) -> Any:
-    """The lever itself."""
+    """Return the lever."""
     return import_module(f"{LEVERS[name]}.lever").LEVER
 
 
 def product_folder(kind: str) -> Path:
-    """The product's own `tables` or `expectations`: beside this module, however it was installed.
+    """Return the product's folder `tables` or `expectations`, which is next to this module.
 
-    A checkout has them as links to `schemas/tables` and `expectations`, an installed package as files; nobody's
-    `SPILLWAY_HOME` or `SPILLWAY_SCHEMAS` has to hold them.
+    In a checkout it has links to `schemas/tables` and `expectations`; an installed package has the files. So
+    `SPILLWAY_HOME` and `SPILLWAY_SCHEMAS` need not contain them.
 
     >>> (product_folder("tables") / "batches.yaml").is_file()
     True
@@ -69,7 +71,7 @@ def product_folder(kind: str) -> Path:
 
 
 def folders(kind: str) -> Mapping[str, Path]:
-    """Each lever's own folder of this kind (`tables`, `expectations`), where it has one.
+    """Return the folder of this kind (`tables`, `expectations`) of each lever that has one.
 
     >>> sorted(folders("nothing"))
     []
@@ -84,7 +86,7 @@ def folders(kind: str) -> Mapping[str, Path]:
 
 @contextmanager
 def registered(**packages: str) -> Iterator[None]:
-    """With more levers for a while, as tests have them."""
+    """Register more levers until the block ends, for tests."""
     before = dict(LEVERS)
     LEVERS.update(packages)
     try:

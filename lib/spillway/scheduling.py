@@ -1,7 +1,7 @@
-"""What the DAGs share: the step that submits a Spark job, who has work to do, and what is told when a run is over.
+"""Compute what the DAGs need without Airflow: job arguments, channels with work, pools, and alerts at the end of a run.
 
-A DAG says when; this says what a task is told; the jobs do the work. When a DAG is parsed nothing is read but
-`channels.yaml` (`rooms`), and nothing imports Spark.
+A DAG defines the schedule, this module the arguments of the tasks, and the jobs do the work. When a DAG is
+parsed, only `channels.yaml` is read (`rooms`), and Spark is not imported.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 SHED_ASSET = "spillway/transmitted"
 TABLES_ALIAS = "spillway/tables"
-"""Stands for the assets `spillway/<table>/<stream>` of whichever tables a run wrote."""
+"""Alias of the assets `spillway/<table>/<stream>` of the tables that a run wrote."""
 
 POOL_VARIABLE = "SPILLWAY_POOL"
-"""Names the Airflow pools that are made when a run begins: one a room, called after this and the room, of one slot."""
+"""Prefix of the Airflow pools of one slot that are created when a run begins, one per channel."""
 
 
 STREAM_TABLES = ("raw", "transmitted", "recovered")
@@ -47,11 +47,11 @@ with Airflow, which calls the hooks. Set other variables of a job on the cluster
 
 
 class NothingToDo(SpillwayError):
-    """A run that ends here, in seconds, without starting Spark; says why."""
+    """A run has nothing to do. It ends within seconds, without starting Spark; the message says why."""
 
 
 def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
-    """The job's file: in `SPILLWAY_JOBS` (also `local://` inside an image), or in `jobs/` of the home.
+    """Return the path of the job: in `SPILLWAY_JOBS` (also `local://` inside an image), or in `jobs/` of the home.
 
     >>> job_path("shed", {"SPILLWAY_JOBS": "local:///opt/spillway/jobs"})
     'local:///opt/spillway/jobs/shed.py'
@@ -61,9 +61,10 @@ def job_path(job: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def spark_step(job: str) -> dict[str, Any]:
-    """Arguments of a `SparkSubmitOperator` for a job; the connection alone decides where it runs.
+    """Return the arguments of a `SparkSubmitOperator` for a job; only the connection decides where it runs.
 
-    `JOB_VARIABLES` travel with the application, so that the roots of the lake are the same wherever its driver runs.
+    `JOB_VARIABLES` are passed to the application, so that its driver has the same roots of the lake on every
+    machine.
     """
     return {
         "conn_id": "spark_default",
@@ -75,9 +76,9 @@ def spark_step(job: str) -> dict[str, Any]:
 
 
 def rooms() -> tuple[str, ...]:
-    """The channels whose streams are planned together, by name: what DAGs have one task each of.
+    """Return the channels whose streams are planned together, by name; DAGs have one task for each.
 
-    None where `channels.yaml` cannot be read: whoever looks for work then says what is wrong with it.
+    The result is empty if `channels.yaml` cannot be read. The task that looks for work reports the error.
     """
     from spillway.contracts import rooms_of
 
@@ -85,13 +86,13 @@ def rooms() -> tuple[str, ...]:
 
 
 def pool_of(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """What an operator is told so that no two steps work on one channel at once: a pool of one slot for each room.
+    """Return the operator arguments for a pool of one slot, so that only one step at a time works on a channel.
 
-    Whatever sheds, trains, validates, retires, backfills or keeps the streams of a room shares the room's pool, so that
-    rooms go side by side, each alone with its streams. What is of no room (`pool_of(None)`: tables that all share,
-    joins and queries) has a pool of its own. Airflow holds a task back for ever whose pool is not there: the pools of
-    a run are made when it begins (`spillway.airflow.pools`). Without `SPILLWAY_POOL` steps share nothing but the
-    tables, of which every write is compare-and-swap: who loses stops with a sentence and is tried again.
+    All steps that shed, train, validate, retire, backfill or compact the streams of a channel share the
+    channel's pool. So channels run in parallel. Steps that belong to no channel (`pool_of(None)`: shared
+    tables, joins and queries) have their own pool. Airflow never starts a task whose pool does not exist, so
+    `spillway.airflow.pools` creates the pools of a run when it begins. Without `SPILLWAY_POOL` only the tables
+    coordinate steps: every write is compare-and-swap, and a run that loses stops with a message and is retried.
 
     >>> pool_of("uplink", {"SPILLWAY_POOL": "spillway"}), pool_of(None, {"SPILLWAY_POOL": "spillway"})
     ({'pool': 'spillway_uplink'}, {'pool': 'spillway'})
@@ -105,7 +106,7 @@ def pool_of(room: str | None, environment: Mapping[str, str] | None = None) -> d
 
 
 def read_date(name: str, value: str | date | None) -> date | None:
-    """A form's date.
+    """Return the date of a form field; None if it is empty.
 
     >>> read_date("from_date", "2013-02-01")
     datetime.date(2013, 2, 1)
@@ -128,9 +129,10 @@ def dates_to_backfill(
     from_date: str | None = None,
     to_date: str | None = None,
 ) -> tuple[date, date]:
-    """The batch dates a run of `spillway_backfill` recomputes, both ends included: the form's, or its own day.
+    """Return the first and last batch date that a run of `spillway_backfill` recomputes: the form's, or its own day.
 
-    The schedule is there for Airflow's backfills, which make a run a day: its own runs have nothing to do.
+    The schedule exists for Airflow's backfills, which create one run per day. Scheduled runs have nothing to
+    do.
 
     >>> dates_to_backfill("manual", None, "2013-02-01", None)
     (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
@@ -155,7 +157,10 @@ def dates_to_backfill(
 
 
 def refuse_backfill(run_type: str) -> None:
-    """What takes in what is new has no dates to run again: 96 runs a day would, and each at once with the others."""
+    """Refuse a backfill of `spillway_shed`, which has no dates to recompute.
+
+    It would create 96 concurrent runs per day.
+    """
     if run_type == "backfill":
         raise SpillwayError(
             "`dag` must be spillway_backfill where dates are to be recomputed, got a backfill of spillway_shed; "
@@ -164,7 +169,7 @@ def refuse_backfill(run_type: str) -> None:
 
 
 def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> dict[str, list[str]]:
-    """By room that has work the arguments of jobs/shed.py; NothingToDo when none has."""
+    """Return the arguments of jobs/shed.py by channel with work; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import channels_of_dates, pending_channels
 
     if dates is None:
@@ -183,7 +188,7 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
 def stream_arguments(
     settings: Settings, streams: Sequence[str] | None, more: Sequence[str] = ()
 ) -> dict[str, list[str]]:
-    """By room `--stream S` for each of its streams that a form names (none: all), and what `more` there is to say."""
+    """Return `--stream S` for the named streams (default: all) by channel, each followed by the arguments `more`."""
     from spillway.contracts import load_usable
 
     contracts = load_usable(settings.schemas)
@@ -197,7 +202,7 @@ def stream_arguments(
 
 
 def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> dict[str, list[str]]:
-    """By room that lacks sketches the arguments of jobs/sketch.py; NothingToDo when none does."""
+    """Return the arguments of jobs/sketch.py by channel that lacks sketches; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import unsketched_channels
 
     channels = unsketched_channels(settings, dates)
@@ -208,16 +213,19 @@ def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None)
 
 
 def refuse_broken_contracts(settings: Settings) -> None:
-    """Refuse by name what is wrong with any contract, so that a run is red though all streams but theirs went on."""
+    """Raise an error that lists the problems of all contracts.
+
+    It makes the run fail, although all other streams are processed.
+    """
     from spillway.contracts import load_contracts
 
     load_contracts(settings.schemas)
 
 
 def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
-    """Keep what is of a room's streams fit, or, without a room, what all share; right here, for it starts no engine.
+    """Apply retention and compaction to the streams of a channel or, without a channel, to the shared tables.
 
-    Returns what was done, in a sentence.
+    It runs in this process and starts no engine. Return a sentence that sums up the work.
     """
     from spillway.contracts import load_usable
     from spillway.job import say
@@ -235,7 +243,7 @@ def tell_of_run(
     failed: Sequence[str] = (),
     run_id: str = "",
 ) -> None:
-    """Tell hooks what went wrong, and write how things stand for Prometheus; whatever happens, nothing is raised."""
+    """Send alerts about a run, and write the Prometheus metrics; errors of Spillway are logged, not raised."""
     from spillway.contracts import load_usable
     from spillway.job import say
     from spillway.report.metrics import after_run
@@ -248,7 +256,7 @@ def tell_of_run(
 
 
 def failed_task(place: str, said: str) -> list[str]:
-    """The sentences that a task failed with; one that says where to look when it said none.
+    """Return the error messages of a failed task; if it has none, a message that says where to look.
 
     >>> failed_task("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
     ['river: `rate` must be known, got None; declare it']
@@ -263,9 +271,10 @@ def failed_task(place: str, said: str) -> list[str]:
 
 
 def written_since(settings: Settings, moment: datetime) -> list[str]:
-    """The assets of the tables that were written since, `spillway/<table>/<stream, join or query>`, by name.
+    """Return the assets of the tables written since a moment, as `spillway/<table>/<stream, join or query>`, by name.
 
-    The clocks are those of whoever wrote the files and of Airflow; a table that cannot be read is left out.
+    It compares the clock of the process that wrote the files with Airflow's. A table that cannot be read is
+    left out.
     """
     from spillway.contracts import load_usable
     from spillway.store.tables import Tables
@@ -288,7 +297,7 @@ def _is_newer(tables: Tables, table: str, stream: str, moment: datetime) -> bool
 
 
 def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> list[str]:
-    """`--subject S` for each join and query (of those named, or of all) with something to work out; or NothingToDo."""
+    """Return `--subject S` for each join and query (default: all) with work; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import pending_workloads
 
     waiting = pending_workloads(settings, subjects or None)
@@ -298,9 +307,9 @@ def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> li
 
 
 def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
-    """Arguments of jobs/recover.py from the form, read as the job and the command line read them.
+    """Return the arguments of jobs/recover.py from the form, parsed like those of the command line.
 
-    What they would refuse is refused here, in seconds and without starting Spark.
+    Invalid arguments are rejected here, within seconds and without starting Spark.
     """
     from spillway.contracts import load_usable
     from spillway.streams.reading import Question
@@ -327,9 +336,9 @@ _ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b.*|E
 
 
 def submit_failed(told: str) -> str:
-    """One sentence of what spark-submit left behind when no job had begun.
+    r"""Return one sentence from the output of a spark-submit that failed before the job began.
 
-    >>> submit_failed("Cannot execute: spark-submit x.py. Error code is: 1.\\n  at org.a.B(C.java)\\nError: no master")
+    >>> submit_failed("Cannot execute: spark-submit x.py. Error code is: 1.\n  at org.a.B(C.java)\nError: no master")
     '`spark-submit` must reach its job, got Error: no master; see the log above, and run: spillway doctor'
     """
     lines = [found.group(1).strip() for line in told.splitlines()[1:] if (found := _ERROR_LINE.search(line))]

@@ -1,4 +1,4 @@
-"""Where things are: the roots of the lake, the destination, the landing zone and the contracts."""
+"""Read the roots of the lake, the destination, the landing zone and the contracts from the environment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HOOK_PREFIX = "SPILLWAY_HOOK_"
 LOCAL_ROOTS = ("home", "schemas", "build", "output")
 """Roots that must be folders of a file system, not URIs."""
 _PASSWORD = re.compile(r"://[^/?#@]*:(?!\d+/).*@")
-"""A password, also one with slashes, as keys of S3 have them. A port and a path are none."""
+"""Matches a password in a URI, also one with slashes, as S3 keys have them; it does not match a port and a path."""
 _QUERY = re.compile(r"(?<=://)([^?#]*)[?#].*", re.DOTALL)
 _ONE_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
@@ -47,7 +47,8 @@ path: only the lake, the destination and the landing zone may be URIs
         remedy = "remove it, and set the store's own variables (AWS_ACCESS_KEY_ID, ...)"
         raise Refused(variable, "hold no password, because it is shown and logged", shown, remedy)
     if _QUERY.search(value):
-        # tables lie below a root, so that nothing can follow its path; keys and signatures (SAS) are put there
+        # table paths are appended to a root, so nothing may follow its path; keys and signatures (SAS)
+        # are often there
         remedy = "end the URI with its path, and give the store's keys and settings in its own variables"
         raise Refused(variable, "have no query and no fragment", _QUERY.sub(r"\1?...", value), remedy)
     if _ONE_SLASH.match(value):
@@ -71,10 +72,10 @@ def refuse_uri(field: str, value: str) -> None:
 class Settings:
     """The roots, read once from the environment.
 
-    `SPILLWAY_HOME` (default: the working directory) holds `schemas/` and `build/`;
-    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION` and `SPILLWAY_LANDING` (paths or URIs), `SPILLWAY_SCHEMAS` and
-    `SPILLWAY_BUILD` (paths) overrule single roots; below `SPILLWAY_OUTPUT` (a path; default: `output` of the build) a
-    job writes what it was asked to write. A URI in the place of a path is refused by name.
+    `SPILLWAY_HOME` (default: the working directory) contains `schemas/` and `build/`. Single roots are set by
+    `SPILLWAY_LAKE`, `SPILLWAY_DESTINATION` and `SPILLWAY_LANDING` (paths or URIs), and by `SPILLWAY_SCHEMAS`
+    and `SPILLWAY_BUILD` (paths). Jobs write requested output below `SPILLWAY_OUTPUT` (a path; default: `output`
+    in the build folder). If only a path is allowed, a URI is rejected with an error that names the variable.
 
     >>> Settings.from_environment({"SPILLWAY_HOME": "/srv", "SPILLWAY_LAKE": "s3a://bucket/lake"}).destination
     's3a://bucket/lake'
@@ -90,7 +91,9 @@ class Settings:
 
     @staticmethod
     def in_memory(name: str, home: str = ".") -> Settings:
-        """Roots that live no longer than this process, for what-ifs, evidence and tests; contracts are `home`'s.
+        """Return roots in the memory of this process; the contracts are those of `home`.
+
+        What-if runs, evidence and tests use them.
 
         >>> Settings.in_memory("trial").lake
         'memory://trial/lake'
@@ -100,7 +103,7 @@ class Settings:
         return replace(found, lake=f"{root}/lake", destination=f"{root}/lake", landing=f"{root}/landing")
 
     def with_roots(self, roots: Mapping[str, str]) -> Settings:
-        """With other roots, by field; paths are taken from the home."""
+        """Return the settings with other roots, by field; paths are relative to the home."""
         return replace(
             self, **{name: _rooted(Path(self.home), name, root, name) for name, root in roots.items()}
         )

@@ -16,7 +16,8 @@ from spillway.sketches.alternating_bloom import (
     parameters_for,
     parameters_of_memory,
 )
-from spillway.sketches.hashing import mix64, row_seeds
+from spillway.sketches.hashing import row_seeds
+from spillway.sketches.kernels import mix64
 
 
 def cells_of(key: int, p: AlternatingBloomParameters) -> list[int]:

@@ -11,19 +11,17 @@ from tests.sketches import reference
 from spillway.errors import Refused
 from spillway.sketches.hashing import (
     as_keys,
-    bucket,
     fingerprint,
     key_header,
-    mix64,
     mixed,
     reduced,
     row_seeds,
     spark_factors,
     xxhash64_bytes,
     xxhash64_int,
-    xxhash64_key,
     xxhash64_long,
 )
+from spillway.sketches.kernels import bucket, mix64, xxhash64_key
 
 
 def test_mix64_is_the_finaliser_written_out() -> None:

@@ -20,9 +20,9 @@ from evidence.quality.noted import noted_groups
 from evidence.quality.replays import by_rules
 from evidence.quality.sic import largest_sic_error
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_short
-from spillway.levers.quality.charts import drawn_by_chance
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.intervals import Clusters, PartlyRead, are_even
+from spillway.levers.quality.random_order import drawn_by_chance
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
 

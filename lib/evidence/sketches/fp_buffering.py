@@ -15,7 +15,8 @@ import numpy as np
 from numba import njit
 
 from spillway.errors import Refused
-from spillway.sketches.hashing import as_keys, mix64, row_seeds
+from spillway.sketches.hashing import as_keys, row_seeds
+from spillway.sketches.kernels import mix64
 from spillway.sketches.types import Booleans, Integers, Keys
 
 _HEAD, _TAIL, _USED = 0, 1, 2

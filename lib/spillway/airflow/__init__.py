@@ -1,4 +1,4 @@
-"""What the DAGs are made of: how tasks behave, the step that Spark runs, and who hears when a run is over."""
+"""The building blocks of the DAGs: defaults of tasks, the step that Spark runs, and the alerts at the end of a run."""
 
 from __future__ import annotations
 

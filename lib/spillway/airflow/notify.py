@@ -1,14 +1,14 @@
-"""Who hears of a run in Airflow: hooks that contracts name, Prometheus, and people's own DAGs.
+"""Send alerts about runs in Airflow, write the metrics, and announce the tables that a run wrote.
 
-A task that fails is told by `tell_of_failure`, which Airflow calls in it. `Tell` comes last, as a teardown: it runs
-however the run went, and its own end says nothing about the run; it tells also of tasks that were killed (by a kernel
-short of memory, by hand), in which nothing was called any more. Neither raises because of whom it cannot tell: that is
-in the log.
+Airflow calls `tell_of_failure` when a task fails. The task `Tell` comes last, as a teardown. It also runs if
+the run failed, and it does not change the result of the run. It also reports tasks that were killed (out of
+memory, or by hand), for which Airflow called no callback. Neither fails if alerts cannot be sent; the log says
+so.
 
-The address of a hook is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME:
-Airflow keeps passwords encrypted and masks them in logs.
+The address of a hook is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow
+connection NAME. Airflow stores passwords encrypted and masks them in logs.
 
-Links from a task of a run to what was last written about the lake: the report and the Data Docs.
+`Tell` also has links to the report and to the Data Docs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGES, REPORT, DATA_DOCS = "/spillway", "report.html", "data_docs/index.html"
 
 
 class ReportLink(BaseOperatorLink):
-    """To the report."""
+    """A link to the report."""
 
     name = "Report"
 
@@ -36,7 +36,7 @@ class ReportLink(BaseOperatorLink):
 
 
 class DataDocsLink(BaseOperatorLink):
-    """To every expectation and its outcome."""
+    """A link to the Data Docs: every expectation and its outcome."""
 
     name = "Data Docs"
 
@@ -49,13 +49,13 @@ def _address(page: str) -> str:
 
 
 _TOLD = "told"
-"""What a task leaves that has told of its own failure."""
+"""XCom key of a task that has reported its own failure."""
 
 
 class Tell(BaseOperator):
-    """Tells what the tables say went wrong, how they stand, and which were written since the run began.
+    """Send alerts about what the tables record, write the metrics, and announce the tables written since the run began.
 
-    For the latter it adds an event to the asset `spillway/<table>/<stream>` of each.
+    For each such table it adds an event to the asset `spillway/<table>/<stream>`.
     """
 
     operator_extra_links = (ReportLink(), DataDocsLink())
@@ -73,7 +73,7 @@ class Tell(BaseOperator):
 
 
 def _killed(context: Any) -> Iterator[str]:
-    """A sentence for every task of the run that failed and could not tell."""
+    """Yield a sentence for every failed task of the run that did not report its failure."""
     task, run = context["ti"], context["run_id"]
     for name, state in sorted(task.get_task_states(task.dag_id, run_ids=[run]).get(run, {}).items()):
         if state == TaskInstanceState.FAILED and not task.xcom_pull(task_ids=name, key=_TOLD):
@@ -81,9 +81,9 @@ def _killed(context: Any) -> Iterator[str]:
 
 
 def tell_of_failure(context: Any) -> None:
-    """Tell every hook the sentences that a task failed with, or that it ended without one."""
+    """Send every hook the error messages of a failed task, or a message that it ended without one."""
     task, problem = context["ti"], context.get("exception")
-    # any other exception may hold what nobody meant to be sent out of the house
+    # the message of any other exception may contain data that must not leave the system
     said = str(problem) if isinstance(problem, AirflowException) else ""
     place = f"{task.dag_id}.{task.task_id}" + (f"[{task.map_index}]" if (task.map_index or 0) > 0 else "")
     tell_of_run(Settings.from_environment(), address_of_hook, failed_task(place, said), task.run_id)
@@ -91,7 +91,7 @@ def tell_of_failure(context: Any) -> None:
 
 
 def address_of_hook(hook: str) -> str | None:
-    """The address of a hook; None where there is none."""
+    """Return the address of a hook; None if there is none."""
     from spillway.report.alerts import address_in_environment
 
     found = address_in_environment(hook)
@@ -99,5 +99,5 @@ def address_of_hook(hook: str) -> str | None:
         return found
     try:
         return Connection.get(hook).password or None
-    except Exception:  # not there, or Airflow does not answer: either way there is no address
+    except Exception:  # no such connection, or Airflow does not respond: no address in both cases
         return None

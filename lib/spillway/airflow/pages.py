@@ -1,8 +1,8 @@
-"""The report and the Data Docs as pages of Airflow's own server, which links of a run can lead to.
+"""Serve the report and the Data Docs as pages of Airflow's own server, so that a run's links can lead to them.
 
-Browsers refuse to follow a link from a page of a server to a file of the machine, so Airflow's server shows these two,
-and no other file, from the build folder of its machine: to whoever is logged in, and as pages without an origin, so
-that nothing that stands in them can act in Airflow for its reader.
+Browsers refuse a link from a page of a server to a local file. So Airflow's server shows these two, and no
+other file, from the build folder of its machine. Only users who are logged in can read them. The pages have no
+origin (CSP sandbox), so that scripts in them cannot act in Airflow with the user's rights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADERS = {"Content-Security-Policy": "sandbox allow-scripts allow-popups", "Cac
 
 
 def pages() -> FastAPI:
-    """What Airflow's server mounts."""
+    """Return the app that Airflow's server mounts."""
     app = FastAPI(openapi_url=None, dependencies=[Depends(get_user)])
     app.add_api_route("/{path:path}", _page, methods=["GET"], response_class=FileResponse)
     return app

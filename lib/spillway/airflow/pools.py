@@ -1,7 +1,7 @@
-"""The pools of a run, made by the scheduler when the run begins: a task whose pool is not there would wait for ever.
+"""Create the pools of a run when the run begins: Airflow never starts a task whose pool does not exist.
 
-So a channel that is new has its pool in time, and one that was removed by hand is there again. Airflow calls a plugin's
-listeners with what it is about to commit; the pools are committed with it.
+So a new channel gets its pool in time, and a pool that was removed by hand is created again. Airflow calls a
+plugin's listeners with the session that it is about to commit. The pools are committed with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOLD = "Made by Spillway: of what shares it one step at a time; it is made anew
 
 @hookimpl
 def on_dag_run_running(dag_run: Any, msg: str) -> None:
-    """Make the pools of ours that the run's tasks name and that are not there."""
+    """Create those of Spillway's pools that the run's tasks name and that do not exist."""
     from sqlalchemy.orm import object_session
 
     ours = pool_of(None)["pool"]
@@ -31,7 +31,7 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
 
 
 def make_pools(session: Any, names: Iterable[str]) -> None:
-    """Pools of one slot of these names, where there are none yet."""
+    """Create pools of one slot with these names if they do not exist."""
     from airflow.models.pool import Pool
 
     told = {"slots": 1, "description": _TOLD, "include_deferred": True}
@@ -41,10 +41,11 @@ def make_pools(session: Any, names: Iterable[str]) -> None:
 
 
 def _insert_missing(table: Any, dialect: str) -> Any:
-    """An insertion that leaves out what is there: other runs, and other schedulers, begin at the same moment.
+    """Return an insert statement that ignores existing rows: other runs and other schedulers begin concurrently.
 
-    At once and not with the flush, which Airflow leaves until it commits: two runs that begin together would both find
-    no pool. A savepoint is no way either, for Airflow refuses any commit within its own.
+    The statement is executed at once. Airflow flushes the session only when it commits, and by then two runs
+    that begin together would both find no pool. A savepoint is not possible either: Airflow refuses any commit
+    within its own.
     """
     insertion = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     return insertion.prefix_with("IGNORE") if dialect == "mysql" else insertion.on_conflict_do_nothing()

@@ -1,18 +1,16 @@
-"""How Airflow hands a job to Spark: as its own operator does, but a failed task says the sentence and the remedy.
+"""Define the tasks of the DAGs: Spark jobs, one task per channel, default arguments, form fields and schedules.
 
-`SparkSubmitOperator` fails with a command and an exit code, and what Spark printed last. A job that fails has said why;
-it is given the name of a file to leave those sentences in, and they are what the task fails with. What fails before a
-job begins (no Java, no master) is told by the last line that names an error.
+**Spark jobs.** `SparkSubmitOperator` fails with a command, an exit code and the last lines that Spark printed.
+`SubmitJob` fails with the job's own error messages instead. It passes the job the name of a file for them. If
+the submission fails before the job begins (no Java, no master), the last line that names an error is reported.
 
-What a DAG does room by room: a task for each channel whose streams are planned together, in that room's pool.
+**One task per channel.** There is a task for each channel whose streams are planned together, in that channel's
+pool. The first task of a DAG looks for work (`follow`), and only the channels with work are run. The tasks
+exist when a DAG is parsed, because in Airflow a task, not a run, has a pool. So validating one channel does not
+block another. A new channel gets its task when Airflow parses the DAGs again, within minutes.
 
-The first task of a DAG looks for work (`follow`), and only the rooms that have some are gone on with. The tasks are
-there when a DAG is parsed, because a pool is a task's and not a run's: so validating one channel holds back nothing of
-another. A channel that is new gets its task when Airflow parses the DAGs the next time, within minutes.
-
-How every task of a DAG behaves: whose it is, how often it is tried, how long it takes, who hears of a failure.
-
-What the DAGs' forms ask, and the schedule of those that follow shedding: said once for all of them.
+**Common settings.** `TASK_DEFAULTS` sets owner, retries, timeout and failure callback. `names_asked` and
+`after_shedding` are shared by several DAGs.
 """
 
 from __future__ import annotations
@@ -56,13 +54,14 @@ from spillway.settings import HOOK_PREFIX, Settings
 
 
 class SubmitJob(SparkSubmitOperator):
-    """Submits a job of ours; what `spillway.scheduling.spark_step` says, and its arguments."""
+    """Submit one of Spillway's jobs with the arguments of `spillway.scheduling.spark_step`."""
 
     def execute(self, context: Any) -> Any:
         with tempfile.TemporaryDirectory(prefix="spillway-") as folder:
             note = Path(folder, "failed")
             os.environ[FAILURE_FILE] = str(note)
-            # spark-submit inherits this process's environment; Airflow calls the hooks, so that a job needs no address
+            # spark-submit inherits this process's environment; Airflow calls the hooks, so a job needs no
+            # address
             hooks = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith(HOOK_PREFIX)}
             try:
                 return super().execute(context)
@@ -75,7 +74,7 @@ class SubmitJob(SparkSubmitOperator):
             finally:
                 del os.environ[FAILURE_FILE]
                 os.environ.update(hooks)
-        # here and not above, so that Spark's own words do not stand before ours
+        # raise here and not in `except`, so that Spark's message does not precede ours
         raise AirflowException(told)
 
 
@@ -84,7 +83,7 @@ SECONDS_TO_LOOK = timedelta(minutes=5)
 
 @contextmanager
 def in_sentences() -> Iterator[None]:
-    """A task that ends as we say: with nothing to do it is skipped, and what means nothing fails and is not retried."""
+    """Skip the task if there is nothing to do; on an error of Spillway, fail it without a retry."""
     try:
         yield
     except NothingToDo as reason:
@@ -94,7 +93,10 @@ def in_sentences() -> Iterator[None]:
 
 
 def follow(step: str, arguments: Mapping[str, Sequence[str]]) -> list[str]:
-    """The tasks of the rooms that have work, for a branch to follow; each is left what its job is told."""
+    """Return the tasks of the channels that have work, for a branch to follow.
+
+    Each job's arguments are passed by XCom.
+    """
     context = get_current_context()
     chosen = {f"{step}.{room}": room for room in arguments if f"{step}.{room}" in context["dag"].task_dict}
     for room in chosen.values():
@@ -108,7 +110,7 @@ def follow(step: str, arguments: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def each_room(step: str, found: Any) -> list[SubmitJob]:
-    """The step's job for every room that `found`, a branch, follows."""
+    """Return the step's job for every channel that the branch `found` follows."""
     with TaskGroup(step):
         return [
             SubmitJob(task_id=room, application_args=found[room], **pool_of(room), **spark_step(step))
@@ -117,10 +119,10 @@ def each_room(step: str, found: Any) -> list[SubmitJob]:
 
 
 def shed_and_sketch(found: Any, missing: Any) -> list[Any]:
-    """Shed every room that `found` follows, then sketch those that `missing` does, and announce what was shed.
+    """Shed every channel that `found` follows, sketch those that `missing` follows, and announce the shed data.
 
-    What one room failed at keeps no other unannounced, and a sketch that cannot be made nothing at all; the run is red
-    for either. Returns the last two tasks.
+    A failure in one channel does not prevent the announcement of others. A failed sketch does not prevent any.
+    In both cases the run fails. Return the last two tasks.
     """
     shed, sketch = each_room("shed", found), each_room("sketch", missing)
     finished = EmptyOperator(
@@ -142,7 +144,7 @@ def shed_and_sketch(found: Any, missing: Any) -> list[Any]:
     trigger_rule=TriggerRule.ALL_DONE,
 )
 def announce() -> None:
-    """Skipped where no room was shed; Airflow's own rules skip it where any was."""
+    """Announce new data; skip the announcement if no channel was shed."""
     context = get_current_context()
     states = context["ti"].get_task_states(context["dag"].dag_id, run_ids=[context["run_id"]])
     of_run = states.get(context["run_id"], {})
@@ -159,7 +161,7 @@ def contracts_are_usable() -> None:
 
 TASK_DEFAULTS: dict[str, Any] = {
     "owner": "spillway",
-    # Three tries over some minutes outlast a restarting master; a wrong contract fails the same way each time.
+    # Three attempts over some minutes outlast a restarting master. A wrong contract fails each time.
     "retries": 2,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": 2.0,
@@ -170,7 +172,7 @@ TASK_DEFAULTS: dict[str, Any] = {
 
 
 def names_asked(what: str, doing: str) -> Param:
-    """A field for some of the streams, or of the joins and queries, by name; nothing: all."""
+    """Return a form field for names of streams, or of joins and queries; empty means all."""
     return Param(
         None,
         type=["null", "array"],
@@ -181,7 +183,7 @@ def names_asked(what: str, doing: str) -> Param:
 
 
 def after_shedding(cron: str) -> AssetOrTimeSchedule:
-    """Whenever `spillway_shed` announces new data, and by the clock (UTC) for what came while nobody looked."""
+    """Return a schedule: on each announcement of `spillway_shed`, and by the clock (UTC) for missed announcements."""
     return AssetOrTimeSchedule(
         timetable=CronTriggerTimetable(cron, timezone="UTC"), assets=[Asset(SHED_ASSET)]
     )

@@ -1,9 +1,9 @@
-"""Running expectation suites: rules are data in `expectations/` and the levers' own, Great Expectations judges.
+"""Run expectation suites: rules as data in `expectations/` and in the levers' folders, checked by Great Expectations.
 
-The order of work keeps it cheap. Each suite names a *view*: SQL that DuckDB runs in this process over the tables of the
-batches that changed, and that comes down to a few rows (per batch, per attribute), violation columns included.
-Great Expectations then validates those rows, and the ones at fault are named in sentences. Large tables are read once,
-by the engine, their key columns only. There is one way for every engine.
+Each suite names a *view*: SQL over the tables of the batches that changed. DuckDB runs it in this process. Its
+result is a few rows (per batch, per attribute), including columns that count violations. Great Expectations
+validates these rows, and each row that fails is reported in a sentence. This keeps validation cheap. The engine
+reads each large table once, and only its key columns. All engines use the same path.
 """
 
 from spillway.checks.digest import ExaminedRows, StoredRows

@@ -1,9 +1,9 @@
-"""Data Docs that are read without a network: Great Expectations' pages, with nothing in them that is loaded or run.
+"""Make Great Expectations' Data Docs readable offline, without anything that is loaded or run.
 
-As written they take styles, scripts and pictures from elsewhere, and the index is put together by a script: offline it
-is blank. Here scripts, and links to what is elsewhere, are taken out, one short style is put in, and the index is a
-plain table of suites, each with its outcome, and
-the runs before it. A policy in every page keeps whatever the data says from being run.
+The original pages load styles, scripts and images from the network, and a script builds the index. Offline the
+index is blank. This module removes scripts and external links, and adds one short style sheet. It writes the
+index as a plain table of suites, each with its outcome, and a list of earlier runs. A content security policy
+in every page prevents the browser from running anything in the data.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _LOADED = re.compile(
 
 
 REPORTED = "reported: its reason is on record, it is no failure"
-"""Follows the observed value of a rule of severity `info` that does not hold."""
+"""Appended to the observed value of a broken rule of severity `info`."""
 _ICON = '<i class="fas fa-'
 EARLIER_DOCS = 7
-"""Runs before the last one whose pages are kept."""
+"""Number of earlier runs whose pages are kept."""
 _EARLIER = "earlier"
 _LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>")
 _RUN = "run.json"
-"""Which run wrote the pages, and what it judged: a run may judge channel by channel."""
+"""The run that wrote the pages and what it validated so far, because a run may validate channel by channel."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class JudgedSuite:
 
 @contextmanager
 def only_writer_of_docs(docs: Path) -> Iterator[None]:
-    """Wait until no other run writes these pages, and keep others waiting meanwhile (an advisory lock on a file)."""
+    """Wait until no other run writes these pages, and lock out others until the block ends (advisory file lock)."""
     docs.parent.mkdir(parents=True, exist_ok=True)
     with docs.with_name(f".{docs.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -104,7 +104,7 @@ def keep_earlier_docs(docs: Path, run_id: str = "") -> None:
         place.mkdir(parents=True, exist_ok=True)
         index.write_text(_LIST.sub("", index.read_text(encoding="utf-8")), encoding="utf-8")
         for one in mine:
-            if one.name not in ("static", _RUN):  # fonts and pictures that no page asks for
+            if one.name not in ("static", _RUN):  # fonts and images that no page needs
                 one.replace(place / one.name)
     for one in mine:
         if one.is_file():
@@ -115,7 +115,7 @@ def keep_earlier_docs(docs: Path, run_id: str = "") -> None:
 
 
 def _judged_before(docs: Path, run_id: str) -> list[JudgedSuite]:
-    """What the run judged before, by the file that it left; nothing where another run did."""
+    """Return what the run `run_id` validated before, from the file that it left; [] if another run left it."""
     try:
         left = json.loads((docs / _RUN).read_text(encoding="utf-8"))
         if left["run_id"] != run_id:
@@ -126,7 +126,7 @@ def _judged_before(docs: Path, run_id: str) -> list[JudgedSuite]:
 
 
 def readable_offline(page: str) -> str:
-    """The page without what is loaded or run.
+    """Return the page without anything that is loaded or run.
 
     >>> readable_offline('<head><script src="https://a/b.js"></script></head><p>kept</p>').endswith("</head><p>kept</p>")
     True
@@ -138,7 +138,7 @@ def readable_offline(page: str) -> str:
 
 
 def _with_own_icon(rule: str) -> str:
-    """The markup from the icon of a rule to the icon of the next; a rule that is reported gets an icon of its own."""
+    """Return the markup from one rule's icon to the next; a rule that is reported gets its own icon."""
     return rule.replace("check-circle text-success", "info-circle", 1) if REPORTED in rule else rule
 
 
@@ -169,7 +169,7 @@ def finish_docs(docs: Path, judged: Iterable[JudgedSuite], run_id: str = "") -> 
 
 
 def _summary(rows: Sequence[JudgedSuite]) -> str:
-    """One verdict over all suites, as the screen and the table `validations` give it."""
+    """Return one verdict over all suites; it agrees with the screen and the table `validations`."""
     failed = [one for one in rows if one.failed]
     reported = sum(one.reported for one in rows)
     verdict = (
@@ -180,7 +180,7 @@ def _summary(rows: Sequence[JudgedSuite]) -> str:
 
 
 def _earlier_runs(docs: Path) -> str:
-    """Links to the runs before, in the newest index alone."""
+    """Return links to earlier runs; only the newest index has them."""
     names = sorted((one.name for one in (docs / _EARLIER).glob("*")), reverse=True)
     links = [f'<li><a href="{_EARLIER}/{quote(name)}/index.html">{escape(name)}</a></li>' for name in names]
     return f"<h2>Earlier runs</h2><ul>{''.join(links)}</ul>" if links else ""

@@ -1,12 +1,15 @@
-"""What the tables of a stream (`raw`, `transmitted`, `recovered`) come down to: a row per batch.
+"""Summarise the tables of a stream (`raw`, `transmitted`, `recovered`) as one row per batch.
 
-Rows, nulls in keys and in required columns, first and last `seq`, schemes (and rows without one, where the files have
-such a column at all), and a checksum of (seq, keys): the exclusive or of a hash of each row, so that neither order nor
-files matter. Equal counts and checksums mean the same tuples; a uniqueness test over all rows would cost a shuffle and
-say less. And of every column that is asked for, a checksum of its own: the sum modulo 2^64 of a 64-bit hash of each
-value, keyed by the column's name and the row's `seq`. So a value that is another, or at another row, or null, or a NaN
-of other bits, changes it (but for one case in 2^64), and neither order nor files do. These columns are read straight
-from the tables' files, once, file by file, where the engine has room.
+A summary has the number of rows, the nulls in keys and in required columns, the first and last `seq`, and the
+schemes. It also has the number of rows without a scheme, if the files have that column. Checksums are:
+
+- of (seq, keys): the exclusive or of a hash of each row. It does not depend on the order of rows or files. Equal
+  counts and checksums mean the same tuples. A test for uniqueness over all rows would need a shuffle and prove less.
+- of each requested column: the sum modulo 2^64 of a 64-bit hash of each value, keyed by the column's name and the
+  row's `seq`. If a value changes, moves to another row, becomes null, or becomes a NaN with other bits, the checksum
+  changes, except with probability 2^-64. It does not depend on the order of rows or files either.
+
+The engine reads these columns directly from the table's files, once, one file per task.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from numba import njit
 
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 from spillway.store.files import DataFile, as_date, rows_of
 
 SUMMARY = pa.schema(
@@ -45,7 +48,7 @@ SUMMARY = pa.schema(
         ("columns", pa.list_(pa.struct([("name", pa.string()), ("checksum", pa.int64())]))),
     ]
 )
-"""The columns of a stream's table, summarised."""
+"""The schema of the summaries."""
 
 _NULL = 0x9E3779B97F4A7C15
 _ROWS_AT_A_TIME = 262_144
@@ -54,18 +57,18 @@ _NO_SCHEME = -1
 
 @dataclass(frozen=True)
 class StoredRows:
-    """The batches of a stream's table where they lie: the types of its columns, and the files that may hold them."""
+    """The stored batches of a stream's table: the types of its columns, and the files that may contain the batches."""
 
     types: Mapping[str, str]
     files: tuple[DataFile, ...]
     batches: frozenset[int]
     columns: tuple[str, ...] = ()
-    """Those to take a checksum of."""
+    """Columns for which a checksum is computed."""
 
 
 @dataclass(frozen=True)
 class ExaminedRows:
-    """The results of a join or a query as their lever examined them: the types of their columns, and a row a window."""
+    """The results of a join or a query as their lever examined them: their column types, and one row per window."""
 
     types: Mapping[str, str]
     found: pa.Table
@@ -73,7 +76,7 @@ class ExaminedRows:
 
 @dataclass(frozen=True)
 class Digest:
-    """What is to be summed up: of which stream, where, its keys, and the columns that must not be null."""
+    """A request for a summary: the stream, its stored rows, its keys, and the columns that must not be null."""
 
     stream: str
     rows: StoredRows
@@ -83,13 +86,16 @@ class Digest:
 
 @dataclass(frozen=True)
 class Unread:
-    """Why a table cannot be summed up; the others are."""
+    """Why a table cannot be summarised; other tables still are."""
 
     problem: str
 
 
 def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | Unread]:
-    """A table of `SUMMARY` for each, all their files read in one go; or why one of them cannot be read."""
+    """Return a table of schema `SUMMARY` for each request, or the reason why it cannot be read.
+
+    All files are read in one call of the engine.
+    """
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
     found: dict[int, list[dict[str, Any]]] = {}
     unread: dict[int, Unread] = {}
@@ -117,7 +123,7 @@ def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[s
 
 
 def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
-    """The rows of one file, summed up by batch and scheme."""
+    """Return the summaries of the rows of one file, by batch and scheme."""
     day = as_date(file.value("batch_date"))
     found: dict[tuple[int, int], dict[str, Any]] = {}
     summed = asked.rows.columns
@@ -134,7 +140,7 @@ def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
 
 
 def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
-    """Stretches of rows of one batch and scheme, each summed up."""
+    """Yield a summary for each run of consecutive rows with the same batch and scheme."""
     if not rows.num_rows:
         return
     batch = _whole_numbers(rows, "batch", _NO_SCHEME)
@@ -168,7 +174,7 @@ def _whole_numbers(rows: pa.Table, name: str, null: int) -> np.ndarray:
 
 
 def _nulls(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
-    """How many of the columns are null, row by row."""
+    """Return, for each row, how many of the columns are null."""
     count = np.zeros(rows.num_rows, np.int64)
     for name in names:
         if rows[name].null_count:
@@ -177,7 +183,7 @@ def _nulls(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
 
 
 def hashes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """A hash of these columns of each row; null is a value of its own.
+    """Return a hash of these columns for each row; null hashes like a separate value.
 
     >>> rows = pa.table({"seq": [1, 2], "site": ["a", None]})
     >>> len(set(hashes(rows, ["seq", "site"]).tolist())), (hashes(rows, ["site"]) == hashes(rows, [])).any().item()
@@ -194,12 +200,12 @@ def _column(name: str) -> str:
 
 
 def _salt(name: str) -> np.uint64:
-    """What tells one column's values from another's."""
+    """Return a hash of the column's name, which distinguishes the values of different columns."""
     return np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
 
 
 def _keyed_sums(column: pa.ChunkedArray, keys: np.ndarray, salt: np.uint64, starts: np.ndarray) -> np.ndarray:
-    """For each stretch of rows the sum of its values' hashes, each under its row's key."""
+    """Return, for each run of rows, the sum of the hashes of its values, each keyed by its row."""
     missing = np.asarray(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
     bits = _bits(column)
     return np.asarray(_sum_up(bits, missing, keys, salt, np.append(starts, len(bits)))).view(np.int64)
@@ -214,7 +220,7 @@ def _sum_up(bits, missing, keys, salt, edges):  # type: ignore[no-untyped-def]
         for i in range(edges[stretch], edges[stretch + 1]):
             key = keys[i] ^ salt
             if some and missing[i]:
-                key = ~key  # null is no value, whatever bits stand in for it
+                key = ~key  # a null differs from every value, whatever bits its slot holds
             total += mix64(bits[i], key)
         found[stretch] = total
     return found
@@ -227,7 +233,7 @@ def _mix_in(state, values):  # type: ignore[no-untyped-def]
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
-    """64 bits for each value, equal for equal values of one type."""
+    """Return 64 bits for each value; equal values of one type have equal bits."""
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), _NULL, np.uint64)
@@ -251,7 +257,7 @@ def _bits(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two parts of a batch as one."""
+    """Merge two summaries of one batch."""
     return {
         **one,
         **{
@@ -266,7 +272,7 @@ def _sum(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wrapped(total: int) -> int:
-    """A sum modulo 2^64, as a whole number with a sign.
+    """Return a sum modulo 2^64 as a signed integer.
 
     >>> _wrapped(2**63), _wrapped(-(2**63) - 1)
     (-9223372036854775808, 9223372036854775807)
@@ -275,7 +281,7 @@ def _wrapped(total: int) -> int:
 
 
 def _added_up(parts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The parts by batch, with the schemes that its rows are under."""
+    """Merge summaries by batch, and list the schemes of each batch's rows."""
     found: dict[tuple[int, date | None], dict[str, Any]] = {}
     for part in parts:
         place = (part["batch"], part["batch_date"])

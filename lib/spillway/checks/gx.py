@@ -1,4 +1,4 @@
-"""Great Expectations, quiet and offline: one ephemeral context a run, Data Docs beside the report."""
+"""Run Great Expectations quietly and offline: one ephemeral context per run; Data Docs are next to the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What Great Expectations concluded about one expectation."""
+    """The result of Great Expectations for one expectation."""
 
     holds: bool
     observed: Any
@@ -44,7 +44,7 @@ MOST_EXAMPLES = 5
 
 @dataclass
 class Tally:
-    """How many rows an expectation was judged on, how many break it, and the first few of those."""
+    """How many rows an expectation was checked on, how many break it, and examples of those."""
 
     rows: int = 0
     nulls: int = 0
@@ -53,7 +53,7 @@ class Tally:
 
 
 def load_in_background() -> None:
-    """Begin to import Great Expectations, which takes seconds, while an engine's start is waited for."""
+    """Start to import Great Expectations, which takes seconds, in a thread while an engine starts."""
     threading.Thread(target=import_module, args=("great_expectations",), daemon=True).start()
 
 
@@ -99,7 +99,7 @@ class Validator:
         )
 
     def validate(self, suite: Suite, rows: pa.Table) -> Mapping[str, Verdict]:
-        """Judge every expectation of `suite` on its view's rows; verdicts by the expectations' names."""
+        """Check every expectation of `suite` on the rows of its view; return the verdicts by expectation."""
         gx = self._gx
         asset = self._views.add_dataframe_asset(name=suite.name)
         rules = gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
@@ -124,7 +124,7 @@ class Validator:
                 )
             verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
             if not found.success and severities[name] == "info":
-                found.success = True  # Data Docs say what `validations` says: it is reported and no failure
+                found.success = True  # Data Docs agree with the table `validations`: reported, not failed
                 found.result["observed_value"] = f"{verdicts[name].observed} ({REPORTED})"
         reported = sum(severities[name] == "info" and not one.holds for name, one in verdicts.items())
         self._store_result(suite, result, reported, suite.name)
@@ -133,10 +133,11 @@ class Validator:
     def validate_pieces(
         self, suite: Suite, pieces: Iterable[tuple[Any, pd.DataFrame]]
     ) -> dict[str, dict[Any, Tally]]:
-        """Judge expectations by row on frames one after the other; tallies by expectation and by what came with frames.
+        """Check expectations by row on one data frame after the other.
 
-        Frames have `seq`. Data Docs get one page with the sums, and examples that no browser takes for anything but
-        text.
+        `pieces`: pairs of a group and a frame; frames have a column `seq`. Return the tallies by expectation
+        and group. Data Docs get one page with the sums and with examples. The examples are escaped, so that
+        browsers show them as text.
         """
         asset = self._views.add_dataframe_asset(name=suite.name)
         whole = asset.add_batch_definition_whole_dataframe("piece")
@@ -166,7 +167,7 @@ class Validator:
         return tallies
 
     def _keep_result(self, suite: Suite, result: Any, tallies: Mapping[str, Mapping[Any, Tally]]) -> None:
-        """Store the sums of all pieces for Data Docs, in the place of the last piece's."""
+        """Store the sums over all frames for Data Docs, in place of the results of the last frame."""
         columns = {rule.name: rule.kwargs["column"] for rule in suite.expectations}
         severities = {rule.name: rule.severity for rule in suite.expectations}
         reported = 0
@@ -226,7 +227,7 @@ class Validator:
             ) from problem
 
     def write_docs(self) -> Path:
-        """Build Data Docs of everything validated so far, in place of those of another run."""
+        """Build Data Docs of everything validated so far; they replace those of another run."""
         self._context.build_data_docs()
         with only_writer_of_docs(self.docs):
             keep_earlier_docs(self.docs, self.run_id)
@@ -244,13 +245,13 @@ def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> Non
     tally.broken += result["unexpected_count"]
     rows = [one["seq"] for one in result.get("partial_unexpected_index_list") or ()]
     for seq in rows[: MOST_EXAMPLES - len(tally.examples)]:
-        # column by column: a row of a frame is of one type
+        # read column by column, because a row of a frame has only one type
         at = int((frame["seq"] == seq).to_numpy(bool).argmax())
         tally.examples.append({str(name): frame[name].iloc[at] for name in frame})
 
 
 def _summed(tallies: Sequence[Tally], column: str) -> dict[str, Any]:
-    """A result as Great Expectations words it, of all pieces."""
+    """Return the result of all frames in Great Expectations' format."""
     rows, nulls = sum(one.rows for one in tallies), sum(one.nulls for one in tallies)
     broken = sum(one.broken for one in tallies)
     examples = [row for one in tallies for row in one.examples][:MOST_EXAMPLES]

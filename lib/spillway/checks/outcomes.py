@@ -1,4 +1,4 @@
-"""What an expectation found: one outcome per stream that holds, one per stream and batch date that does not."""
+"""Turn the result of an expectation into outcomes: one per stream that passes, one per failing stream and date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spillway.ledger import Row
 
 
 class ExpectationsFailed(SpillwayError):
-    """Expectations that did not hold, each in a sentence."""
+    """Expectations failed; the message has a sentence for each."""
 
     def __init__(self, failed: Sequence[Outcome]) -> None:
         self.failed = tuple(failed)
@@ -27,10 +27,10 @@ class ExpectationsFailed(SpillwayError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One expectation's outcome for one stream, and for one batch date where it failed.
+    """The outcome of one expectation for one stream, and for one batch date if it failed.
 
-    `success` false fails the task. What falls short with its reason on record is a success whose sentence
-    says by how much (severity info in the suite), so that it is reported and not silent.
+    If `success` is false, the task fails. If a rule of severity `info` is broken, `success` is true and the
+    sentence says by how much, so that it is reported.
     """
 
     table: str
@@ -45,7 +45,7 @@ class Outcome:
     reported: bool = False
 
     def row(self, run_id: str, validated_at: datetime) -> dict[str, Any]:
-        """The row of `validations`."""
+        """Return the row of `validations`."""
         return {
             "run_id": run_id,
             "table": self.table,
@@ -62,12 +62,12 @@ class Outcome:
 
 
 def failures(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """Those that fail the task."""
+    """Return the outcomes that fail the task."""
     return [outcome for outcome in outcomes if not outcome.success]
 
 
 class _Words(Formatter):
-    """Formats a row's values for a person; a column the view does not have is shown by its name."""
+    """Format the values of a row for people; a column that the view does not have is shown by its name."""
 
     def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
         return kwargs.get(key, f"{{{key}}}")
@@ -83,7 +83,7 @@ class _Words(Formatter):
 
 
 def breaks(expectation: Expectation, row: Row) -> bool | None:
-    """Whether `row` breaks the expectation; None for types whose rows cannot be told apart one by one.
+    """Return whether `row` breaks the expectation; None if the type of expectation does not apply to single rows.
 
     >>> rule = Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "")
     >>> breaks(rule, {"x": 2}), breaks(rule, {"x": 1}), breaks(rule, {"x": None})
@@ -102,7 +102,7 @@ def breaks(expectation: Expectation, row: Row) -> bool | None:
             | "expect_column_values_to_be_between"
         ):
             low, high = kwargs.get("min_value"), kwargs.get("max_value")
-            # A maximum under its least value says something about all rows, not about one.
+            # A null is not counted here: a maximum below its minimum concerns all rows, not one row.
             if value is None:
                 return False
             above = high is not None and not value <= high
@@ -114,10 +114,10 @@ def breaks(expectation: Expectation, row: Row) -> bool | None:
 def judge(
     suite: Suite, expectation: Expectation, holds: bool, observed: Any, rows: Sequence[Row]
 ) -> list[Outcome]:
-    """The outcomes of one expectation, given what Great Expectations concluded and the rows it looked at.
+    """Return the outcomes of one expectation, from Great Expectations' result and the rows that it checked.
 
-    It takes NaN for null and passes it over: a row that breaks what is asked by being no number is at fault whatever it
-    concluded.
+    Great Expectations treats NaN as null and ignores it. So a row that breaks the rule because its value is NaN
+    fails here, even if Great Expectations reports success.
     """
     guilty = [
         row for row in rows if (not holds or _is_nan(_value(expectation, row))) and breaks(expectation, row)
@@ -144,7 +144,7 @@ def judge(
 def _held(
     suite: Suite, expectation: Expectation, rows: Sequence[Row], guilty: Sequence[Row]
 ) -> Iterator[Outcome]:
-    """A success for every stream none of whose rows is guilty."""
+    """Yield a success for every stream that has no failing row."""
     unclean = {row.get("stream") for row in guilty}
     for stream in sorted({str(row.get("stream") or "") for row in rows} - {str(s or "") for s in unclean}):
         own = [row for row in rows if str(row.get("stream") or "") == stream]
@@ -165,8 +165,7 @@ def _outcome(
 
 
 def _worst(rule: Expectation, rows: Sequence[Row]) -> Row:
-    """The row farthest from what is asked: one that is no number, else the largest value, or the smallest where a least
-    value is asked."""
+    """Return the worst row: one with NaN, else the largest value, or the smallest if only a minimum is required."""
     known = [row for row in rows if isinstance(_value(rule, row), int | float)]
     if not known:
         return rows[0]
@@ -183,7 +182,7 @@ def _by_batch_date(rows: Sequence[Row]) -> dict[tuple[str, date | None], list[Ro
 
 
 def _place(rows: Sequence[Row]) -> str:
-    """Which batches, shortly.
+    """Return the first failing rows in short form.
 
     >>> _place([{"batch": 3}, {"batch": 4, "attribute": "temp"}])
     'batch 3; batch 4, attribute temp'
@@ -213,7 +212,7 @@ def _seen(rule: Expectation, row: Row) -> str:
 
 
 def _value(rule: Expectation, row: Row) -> Any:
-    """What the row has in the column that is judged."""
+    """Return the row's value in the checked column."""
     return row.get(rule.kwargs.get("column", ""))
 
 

@@ -1,22 +1,25 @@
-"""The rules that contracts have for rows, judged by Great Expectations on the rows themselves.
+"""Check the contract's rules for rows with Great Expectations, on the rows themselves.
 
-They are judged on `raw` (what came), of the batches that changed and of the attributes that rules name, as pandas
-frames of at most `ROWS_JUDGED_AT_A_TIME` rows, one after the other: rules by row add up over pieces, so that memory is
-bounded however large a batch is, and Data Docs show one page a stream with the counts of all. Frames hold Arrow's own
-columns: whole numbers stay whole, and null is not NaN.
+**What is checked.** Rules are checked on `raw` (the delivered rows), for the batches that changed and the
+attributes that rules name. The rows are pandas frames of at most `ROWS_JUDGED_AT_A_TIME` rows, one after the
+other. Results of rules by row add up over frames. So memory is bounded for every batch size, and Data Docs show
+one page per stream with all counts. Frames hold Arrow columns: integers stay integers, and null is not NaN.
 
-Rows that were given back are not judged once more. Of them the same validation shows more than a rule could: what was
-kept is the same by checksum, what was rounded or shed lies within its bound, null for null. With tolerance for the
-bound a rule would say nothing new; without, it would turn red over what the contract allows (a humidity of 100 % that
-came back as 101), for a second pass over the rows by Great Expectations, the dearest part of a validation. Where raw is
-retired nothing is judged again, for a batch is retired only once its rules held.
+**Recovered rows are not checked again.** The same validation proves more about them than a rule could: kept
+values are the same by checksum, and rounded or shed values are within their bound, null for null. A rule with a
+tolerance for the bound would add nothing. A rule without it would fail on values that the contract allows (a
+humidity of 100 % that is recovered as 101). It would also need a second pass of Great Expectations over the
+rows, the most expensive part of a validation. If raw is retired, nothing is checked again, because a batch is
+retired only after its rules held.
 
-Great Expectations would match patterns by a machine that some make run for ever; Arrow's (RE2) takes time in proportion
-to the text. Texts that are not of their pattern are a column that has to be null.
+**Patterns.** Great Expectations would match patterns with a backtracking engine, which never ends on some
+patterns. Arrow's engine (RE2) takes time proportional to the text. Texts that do not match the pattern form a
+column that must be null.
 
-Whether rows of a batch agree in some attributes no piece can say for itself: a first pass takes a 64-bit hash of each
-row (8 bytes a row and rule), and the count of rows with the same one is a column that Great Expectations judges. Of ten
-million rows that all differ, two share a hash once in 370,000 batches.
+**Uniqueness.** Whether rows of a batch agree in some attributes cannot be decided frame by frame. A first pass
+computes a 64-bit hash of each row (8 bytes per row and rule). The number of rows with the same hash is a column
+that Great Expectations checks. In a batch of ten million different rows, two rows have the same hash once in
+370,000 batches.
 
 >>> rule = RowRule(kind="unique_with", attributes=("site",))
 >>> judged = as_expectation(rule, "w", {"site": "string"}, "UTC")
@@ -49,13 +52,13 @@ from spillway.store.schemas import spark_type
 ROWS_JUDGED_AT_A_TIME = 262_144
 _MOST_LETTERS = 80
 Repeats = Mapping[tuple[str, int], tuple[np.ndarray, np.ndarray]]
-"""By column and batch: the hashes that several rows have, and how many."""
+"""By column and batch: the hashes that several rows have, and the number of these rows."""
 
 
 def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows) -> list[Outcome]:
-    """An outcome for each rule that holds on all of these rows, one for each batch date on which it does not.
+    """Return an outcome for each rule that holds on all these rows, and one for each batch date on which a rule fails.
 
-    What cannot be judged fails as the stream's own, and keeps no other stream from being judged.
+    If the rows cannot be checked, the outcome is a failure of this stream. Other streams are still checked.
     """
     rules = contract.rules_to_judge
     if not rules or not rows.files:
@@ -82,7 +85,7 @@ def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows)
 
 
 def as_expectation(rule: RowRule, stream: str, types: Mapping[str, str], zone: str) -> Expectation:
-    """The rule as Great Expectations judges it."""
+    """Convert a rule to an expectation of Great Expectations."""
     column, kind = rule.attributes[0], types[rule.attributes[0]]
     kwargs: dict[str, Any] = {"column": column}
     if rule.kind == "range":
@@ -122,7 +125,7 @@ def _columns(rules: Sequence[RowRule]) -> list[str]:
 def _pieces(
     rows: StoredRows, columns: Sequence[str], types: Mapping[str, str]
 ) -> Iterator[tuple[date | None, pa.Table]]:
-    """The rows of these batches, some at a time, with their batch date; an absent column is null."""
+    """Yield the rows of these batches in frames with their batch date; a column that is absent is null."""
     batches = pa.array(sorted(rows.batches), pa.int64())
     for file in rows.files:
         day = as_date(file.value("batch_date"))
@@ -139,7 +142,7 @@ def _pieces(
 
 
 def _repeats(rows: StoredRows, rules: Sequence[RowRule], types: Mapping[str, str]) -> Repeats:
-    """The hashes that several rows of a batch have."""
+    """Return the hashes that several rows of a batch have."""
     found: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}
     for rule in (rule for rule in rules if rule.kind == "unique_with"):
         seen: dict[int, list[np.ndarray]] = {}
@@ -155,7 +158,7 @@ def _repeats(rows: StoredRows, rules: Sequence[RowRule], types: Mapping[str, str
 
 
 def _row_keys(part: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """A hash of each row's attributes, and whether none of them is null; 0.0 is -0.0, and NaN is NaN."""
+    """Return a hash of each row's attributes, and whether none of them is null. 0.0 equals -0.0, and NaN equals NaN."""
     whole = np.ones(part.num_rows, np.bool_)
     columns = []
     for name in names:
@@ -170,7 +173,7 @@ def _row_keys(part: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndar
 
 
 def _frame(part: pa.Table, rules: Sequence[RowRule], repeats: Repeats) -> pd.DataFrame:
-    """The rows as pandas has them, with the counts that rules ask for."""
+    """Return the rows as a pandas data frame, with the extra columns that rules need."""
     columns: dict[str, Any] = {}
     for name in part.column_names:
         kind = part[name].type
@@ -228,7 +231,7 @@ def _example(row: Mapping[str, Any], rule: RowRule) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value of a row, whatever is in it, in a few letters of one line."""
+    """Return a value of a row as a few characters of one line."""
     if value is None or value is pd.NA or value is pd.NaT:
         return "null"
     return safely(repr(value) if isinstance(value, str) else str(value), _MOST_LETTERS)

@@ -1,4 +1,4 @@
-"""All suites over the batches that changed, in one go."""
+"""Run all suites over the batches that changed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ COLUMNS = Expectation(
     meaning="Columns and types are those of the table's contract.",
     sentence="{stream} must have the columns of its table's contract: {column_problem_text}",
 )
-"""Judged once for every table, with its first suite. It reads the schema only, so it costs no pass."""
+"""Checked once for every table, with its first suite. It needs only the schema and reads no rows."""
 
 Added = Mapping[str, Sequence[tuple[str, str, str]]]
-"""By stream, the columns (name, type, meaning) that its levers put on the rows they pass on."""
+"""By stream: the columns (name, type, meaning) that its levers add to the rows that they pass on."""
 Judged: TypeAlias = pa.Table | StoredRows | ExaminedRows
-"""The rows of a table, or of one that a stream, a join or a query has of its own where they lie or were examined."""
+"""The rows of a table; for a stream's own table its stored rows, for one of a join or a query its examined rows."""
 
 
 def suite_folders() -> list[Path]:
-    """Where suites are: the product's folder, and each lever's own."""
+    """Return the folders of suites: the product's, and those of the levers."""
     return [registry.product_folder("expectations"), *registry.folders("expectations").values()]
 
 
@@ -53,17 +53,19 @@ def run_suites(
     folders: Iterable[Path] | None = None,
     run_id: str = "",
 ) -> list[Outcome]:
-    """Judge every suite whose table is among `tables`, and the streams' rules for rows; build Data Docs in
-    `build/data_docs`.
+    """Check every suite whose table is in `tables`, check the streams' rules for rows, and build Data Docs.
 
-    `tables`: the rows to judge (the batches that changed), by table name, as Arrow tables; small ones may be given
-    whole. A stream's own, as `transmitted/weather`, `recovered/weather`, `raw/weather` (where it is still there), are
-    given as where they are stored, and the engine sums them up; a join's or a query's own, as `joined/winds`, as its
-    lever examined them. `added`: the columns that a stream's levers put on
-    the rows of `transmitted` and `recovered`. `parameters` overrule those a suite states (such as
-    `accuracy_floor_pct`). `only` names tables, `folders` where suites are instead of
-    `suite_folders`. Data Docs hold everything that the run `run_id` judged, in this call and in earlier ones.
-    A table without rows yields no outcome. A failed expectation raises nothing: see `failures`.
+    `tables`: the rows of the batches that changed, by table name. Shared tables are Arrow tables; small ones
+    may be passed completely. A stream's own table (`transmitted/weather`, `recovered/weather`, and
+    `raw/weather` if it still exists) is passed as `StoredRows`, which the engine summarises. A table of a join
+    or a query (`joined/winds`) is passed as `ExaminedRows` of its lever.
+
+    `added`: the columns that a stream's levers add to the rows of `transmitted` and `recovered`. `parameters`:
+    override the parameters of suites (such as `accuracy_floor_pct`). `only`: names of the tables to check.
+    `folders`: folders of suites instead of `suite_folders`. `run_id`: Data Docs contain everything that this
+    run checked, in this call and in earlier ones. They are in `build/data_docs`.
+
+    A table without rows has no outcome. A failed expectation raises no error: see `failures`.
     """
     if not tables:
         return []
@@ -105,7 +107,7 @@ def run_suites(
 
 
 def _subjects(tables: Mapping[str, Judged], streams: Iterable[str]) -> list[str]:
-    """The streams, joins and queries that are judged."""
+    """Return the streams, joins and queries that are checked."""
     windows = {
         one
         for name, rows in tables.items()
@@ -117,7 +119,7 @@ def _subjects(tables: Mapping[str, Judged], streams: Iterable[str]) -> list[str]
 def _with_columns(
     suite: Suite, views: ViewedTables, broken: Mapping[str, Sequence[str]]
 ) -> tuple[Suite, pa.Table]:
-    """The suite with what is wrong with its table's columns beside its view's rows, or that alone where anything is."""
+    """Return the suite and its rows with the number of column problems; if there are any, only these problems."""
     if broken:
         rows = [
             {
@@ -146,7 +148,10 @@ def _judged(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome
 
 
 def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added: Added) -> list[str]:
-    """Where the columns of a table differ from its contract; a stream's own has its attributes, and what levers add."""
+    """Return the differences between a table's columns and its contract.
+
+    The contract of a stream's own table includes the stream's attributes and the columns of its levers.
+    """
     table, stream = split_name(name)
     contract = table_contracts()[table]
     if isinstance(rows, pa.Table):
@@ -159,7 +164,7 @@ def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added
         (name for name, of in registry.folders("tables").items() if (of / f"{table}.yaml").is_file()), None
     )
     if owner is not None and owner not in streams[stream].lever_names:
-        # nothing is written there any more: it has what the contract had when the lever went
+        # the lever was removed and writes no more: the table has the columns that it had then
         return column_problems(rows.types, contract)
     attributes = [(attribute.name, attribute.type) for attribute in streams[stream].attributes]
     levers = () if table == "raw" else added.get(stream, ())
@@ -172,8 +177,10 @@ def _readable(
     streams: Mapping[str, StreamContract],
     sums: Mapping[str, Sequence[pa.Table]],
 ) -> dict[str, pa.Table]:
-    """The tables that views may read; of streams', joins' and queries' own, what they come down to, one table for all
-    of a kind; absent ones empty."""
+    """Return the tables that views may read.
+
+    Tables of streams, joins and queries are summaries, concatenated by kind. Absent tables are empty.
+    """
     found = stream_facts(streams)
     for name, contract in table_contracts().items():
         if contract.scope == "stream":
@@ -187,8 +194,10 @@ def _readable(
 def _sums(
     engine: Engine, tables: Mapping[str, Judged], streams: Mapping[str, StreamContract]
 ) -> tuple[dict[str, list[pa.Table]], list[Outcome]]:
-    """What streams', joins' and queries' own tables come down to, by table; and an outcome for each of them that cannot
-    be read."""
+    """Return the summaries of the tables of streams, joins and queries, by table.
+
+    The second value is an outcome for each table that cannot be read.
+    """
     asked: list[tuple[str, Digest]] = []
     found: dict[str, list[pa.Table]] = {}
     for name, rows in tables.items():
@@ -196,7 +205,7 @@ def _sums(
         if isinstance(rows, ExaminedRows):
             found.setdefault(table, []).append(rows.found)
         elif isinstance(rows, StoredRows) and stream is not None:
-            # what a table is partitioned by is not in its files and never null
+            # partition columns are not in the files and never null
             contract = table_contracts()[table]
             required = [
                 c.name for c in contract.columns if not c.nullable and c.name not in contract.partitioned_by
@@ -212,8 +221,11 @@ def _sums(
 
 
 def on_record(sums: Mapping[str, Sequence[pa.Table]], certificates: Any) -> Iterator[Outcome]:
-    """The checksums of the columns that no run touched, as raw has them and as they were given back: they stay when raw
-    is gone. Whether they are the same is for the suites to judge."""
+    """Yield the checksums of untouched columns in `raw` and in `recovered`, so that they remain when raw is retired.
+
+    A column is untouched if no value of it was shed or rounded. The suites check whether the checksums are
+    equal.
+    """
     touched = {
         (row["stream"], row["batch"], row["attribute"])
         for row in (certificates.to_pylist() if isinstance(certificates, pa.Table) else ())

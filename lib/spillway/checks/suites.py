@@ -1,9 +1,10 @@
-"""Expectation suites as data, read and checked once: the product's `expectations/`, and each lever's own.
+"""Load expectation suites from YAML and check them: the product's `expectations/`, and each lever's folder.
 
-A suite says which table it is for, the view that is validated (SQL in DuckDB's words over the tables, each written
-`{table}`), and the expectations: a type and kwargs as Great Expectations writes them, what the rule means, and the
-sentence a violation is reported with (`{column}` stands for the value at fault). Its file is named after the table; a
-further suite of a table, as a lever has for what it adds to one of the product's, after the table and `_something`.
+A suite states its table, the view that is validated, and the expectations. The view is SQL in DuckDB's dialect
+over tables written as `{table}`. An expectation has a type and kwargs of Great Expectations, its meaning, and
+the sentence that reports a violation (`{column}` stands for the row's value). The file is named after the
+table. A further suite of the same table, for example of a lever that adds columns, is named after the table and
+`_something`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ import yaml
 from spillway.errors import ContractError, Problem
 
 SEVERITIES = ("critical", "info")
-"""critical: a violation fails the task. info: what falls short with its reason on record is reported only."""
+"""critical: a violation fails the task. info: a violation is only reported, with its reason."""
 
 _PARAMETER = "$PARAMETER"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The same safe loader, compiled where that is there: a tenth of the time."""
+"""The safe loader in C if available; it takes a tenth of the time."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """One rule: its name, the Great Expectations type and kwargs, what it means, and how a breach is told."""
+    """One rule: its name, the type and kwargs of Great Expectations, its meaning, and the sentence for a violation."""
 
     name: str
     type: str
@@ -40,7 +41,7 @@ class Expectation:
 
     @property
     def expected(self) -> str:
-        """What is asked, in a few words.
+        """Return the required values in a few words.
 
         >>> Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "").expected
         'x at most 1'
@@ -57,7 +58,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Suite:
-    """Expectations of one table, and the view they are judged on; `name` is that of the suite's file."""
+    """The expectations of one table, and the view on which they are checked; `name` is the name of the suite's file."""
 
     name: str
     table: str
@@ -66,7 +67,7 @@ class Suite:
     expectations: tuple[Expectation, ...]
 
     def tables(self) -> tuple[str, ...]:
-        """The tables the view reads.
+        """Return the tables that the view reads.
 
         >>> Suite("a", "a", "", "SELECT 1 FROM {batches} JOIN {ledger} USING (batch)", ()).tables()
         ('batches', 'ledger')
@@ -77,7 +78,10 @@ class Suite:
 def load_suites(
     folders: Iterable[str | Path], parameters: Mapping[str, float] | None = None
 ) -> dict[str, Suite]:
-    """All suites of these folders by name; `parameters` overrule their defaults. All problems are told at once."""
+    """Load all suites of these folders, by name; `parameters` override their defaults.
+
+    Report all problems together.
+    """
     problems: list[Problem] = []
     suites: dict[str, Suite] = {}
     given = dict(parameters or {})
@@ -127,7 +131,10 @@ def _resolve(value: Any, parameters: Mapping[str, float]) -> Any:
 def _problems(
     path: Path, document: Any, given: Mapping[str, float], rules: dict[str, set[str]]
 ) -> Iterator[Problem]:
-    """What is wrong with a suite; `rules` gathers the names of rules by table, for outcomes are told apart by both."""
+    """Yield the problems of a suite.
+
+    `rules` collects rule names by table, because table and name identify an outcome.
+    """
     where = path.name
     if not isinstance(document, Mapping):
         yield Problem(where, "suite", "be a mapping", document, "compare with its neighbours")

@@ -1,7 +1,7 @@
-"""What is validated: per suite a view of a few rows, computed by DuckDB in this process.
+"""Compute the view of each suite, a few rows, with DuckDB in this process.
 
-A lake engine would plan each of these queries for longer than it computes them, and there is no second way to keep in
-step with: what DuckDB reads are Arrow tables, whoever made them.
+A distributed engine would take longer to plan each of these queries than DuckDB takes to run it. DuckDB reads
+Arrow tables, which every engine produces, so there is only one implementation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spillway.store.schemas import TableContract, spark_type
 
 _CONFIG = {
     "threads": 1,
-    # a view reads the tables it is given, and nothing else
+    # a view may read only the tables passed to it
     "enable_external_access": False,
     "autoinstall_known_extensions": False,
     "python_enable_replacements": False,
@@ -30,7 +30,7 @@ _CONFIG = {
 
 
 class ViewedTables:
-    """The tables that views may read, and the rows of a view over them.
+    """The tables that views may read; runs views over them.
 
     >>> numbers = pa.table({"stream": ["s", "s"], "x": [1, 2]})
     >>> with ViewedTables({"numbers": numbers}) as views:
@@ -61,7 +61,10 @@ class ViewedTables:
         self._database.close()
 
     def rows(self, suite: Suite) -> pa.Table:
-        """The rows of the suite's view, in an order of their own that does not depend on the tables'."""
+        """Return the rows of the suite's view, sorted by all columns.
+
+        So the order does not depend on the order of the tables.
+        """
         missing = [name for name in suite.tables() if name not in self._known]
         if missing:
             raise Refused(
@@ -86,13 +89,15 @@ class ViewedTables:
 
 
 def _pairs_at_least(payload: bytes | None) -> float | None:
-    """How many pairs of rows agree in as many attributes as the contract says, by the low end of the 95 % interval, so
-    that noise accuses nobody; None of what cannot be read.
+    """Return a lower bound of the number of row pairs that agree in the number of attributes that the contract states.
+
+    It is the low end of the 95 % interval, so that noise causes no violation. Return None if the sketch cannot
+    be read.
 
     >>> _pairs_at_least(b"torn") is None
     True
     """
-    # compiled kernels take a moment to import, and few runs have counts of pairs
+    # compiled kernels are slow to import, and few runs have counts of pairs
     from spillway.sketches.query import loaded, read_sketch
 
     try:
@@ -102,7 +107,7 @@ def _pairs_at_least(payload: bytes | None) -> float | None:
 
 
 def _plain(found: pa.Table) -> pa.Table:
-    """Sums of whole numbers are 128 bits wide, and literals decimals: both as everyone else has them."""
+    """Convert 128-bit sums and decimal literals to int64 and float64."""
     fields = []
     for field in found.schema:
         if pa.types.is_decimal(field.type):
@@ -112,7 +117,7 @@ def _plain(found: pa.Table) -> pa.Table:
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """The table and the stream of a name.
+    """Split a name into the table and the stream.
 
     >>> split_name("transmitted/weather"), split_name("ledger")
     (('transmitted', 'weather'), ('ledger', None))
@@ -122,7 +127,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def types_of(schema: pa.Schema) -> dict[str, str]:
-    """The columns of a table and their types as contracts of tables spell them.
+    """Return the columns of a schema with their types, as table contracts write them.
 
     >>> types_of(pa.schema([("seq", pa.int64()), ("at", pa.timestamp("us", "UTC"))]))
     {'seq': 'bigint', 'at': 'timestamp'}
@@ -133,9 +138,9 @@ def types_of(schema: pa.Schema) -> dict[str, str]:
 def column_problems(
     found: Mapping[str, str], contract: TableContract, sheddable: Sequence[str] = ()
 ) -> list[str]:
-    """Where the columns of a table, found with these types, differ from the contract.
+    """Return the differences between the columns `found` (name to type) and the table's contract.
 
-    A stream's table may hold columns its contract has lost since; a table of its own must not.
+    A stream's table may have columns that its contract no longer has; other tables must not.
     """
     problems = []
     for column in contract.columns:
@@ -153,8 +158,11 @@ def column_problems(
 
 
 def stream_facts(streams: Mapping[str, StreamContract]) -> dict[str, pa.Table]:
-    """What the contracts say, for the views to join: `streams` (mode, width), `attributes` (role), `twins` (limit); and
-    `losing_levers`, those that may shed rows for good."""
+    """Return facts of the contracts as tables for the views.
+
+    These are `streams` (mode, width), `attributes` (role), `twins` (limit), and `losing_levers` (levers that
+    may shed rows for good).
+    """
     modes = [{"stream": s.stream, "mode": s.mode, "width": s.width} for s in streams.values()]
     roles = [
         {"stream": s.stream, "attribute": a.name, "role": a.role}

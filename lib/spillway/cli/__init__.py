@@ -1,8 +1,8 @@
-"""The `spillway` command: thin over the functions that jobs and DAGs use.
+"""The `spillway` command: a thin layer over the functions that jobs and DAGs use.
 
-Exit codes: 0 all is well; 1 something is wrong (`run`: also if a file was refused whole or a batch exceeds its
-channel); 2 the command was not understood. Every subcommand prints for people, and with `--json` one JSON document for
-programs. Heavy packages are imported by the subcommand that needs them, so that `--help` answers at once.
+Exit codes: 0: success; 1: something is wrong (`run`: also if a file was rejected as a whole or a batch exceeds
+its channel); 2: the command was not understood. Every subcommand prints text for people, or one JSON document
+with `--json`. Each subcommand imports heavy packages only when it runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMMANDS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what it does not understand so that no terminal obeys it."""
+    """A parser whose error messages contain no control characters of the input."""
 
     def error(self, message: str) -> NoReturn:
         super().error(safely(message, 2000))
@@ -59,7 +59,7 @@ def _version() -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the parser of the whole command line."""
     top = _Parser(
         prog="spillway",
         description="Keeps data streams inside the capacity you have, and proves what it gives back.",
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+    """Run one command; return its exit code."""
     asked = parser().parse_args(arguments)
     try:
         code: int = asked.run(asked)

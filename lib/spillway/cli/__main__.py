@@ -1,4 +1,4 @@
-"""`python -m spillway.cli`, for places where the command is not installed."""
+"""Run the command as `python -m spillway.cli`, for places where it is not installed."""
 
 import sys
 

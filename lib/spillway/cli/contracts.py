@@ -1,8 +1,8 @@
-"""`spillway contracts check | schema | new | mine`.
+"""Implement `spillway contracts check | schema | new | mine` and `spillway parity add | check`.
 
-SQL statements that people ran: files of SQL, a project of dbt, or a table (file or Delta) of how often each did.
-
-`spillway parity add FILE` and `spillway parity check FILE`: add and check parity of the lines of a file.
+`contracts mine` reads SQL statements from .sql files, from a dbt project, or from a table (file or Delta) of
+statements with the number of their runs. `parity add FILE` appends parity to the lines of a file. `parity check
+FILE` checks it.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _check(asked: argparse.Namespace) -> int:
         refuse_uri("--schemas", asked.schemas)
     schemas = asked.schemas or Settings.from_environment().schemas
     problems = problems_of(schemas)
-    with suppress(ContractError):  # with no channel there is nothing to work on, which has been told
+    with suppress(ContractError):  # without a channel there is nothing to check; that is reported above
         problems += broken_workloads(load_usable(schemas), asked.engine)
     if asked.json:
         say_json({"ok": not problems, "schemas": schemas, "problems": problems})
@@ -161,7 +161,7 @@ RUNS_COLUMNS = ("runs", "count", "executions", "times")
 
 
 def read_query_log(path: str) -> list[tuple[str, float]]:
-    """Every statement, and how often it ran: once, where that is not told."""
+    """Return every statement with the number of its runs, or 1 if the number is not known."""
     place = Path(path)
     if (place / "_delta_log").is_dir():
         from spillway.store.delta_log import read_foreign
@@ -176,7 +176,7 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
                 f"`log` must hold files of SQL, got {path!r} without one; name a folder of .sql files"
             )
         texts = [(file.stem, file.read_text(encoding="utf-8")) for file in files]
-        # a model is known to the others by its file's name
+        # models refer to each other by file name
         return [(text if project is None else f"CREATE VIEW {name} AS {text}", 1.0) for name, text in texts]
     if not place.is_file():
         raise UsageError(f"`log` must be a file or a folder, got {path!r}; name a query log")
@@ -186,7 +186,7 @@ def read_query_log(path: str) -> list[tuple[str, float]]:
 
 
 def _models(project: Path) -> list[Path]:
-    """The models of a project of dbt: what it compiled of them, and its macros, are none."""
+    """Return the model files of a dbt project, without compiled files and macros."""
     import yaml
 
     try:
@@ -198,7 +198,7 @@ def _models(project: Path) -> list[Path]:
 
 
 def _of_use(columns: Sequence[str]) -> list[str]:
-    """The columns to read; all, for the error that names them, where none holds statements."""
+    """Return the columns to read; all columns if none has statements, so that the error message can name them."""
     found = [name for name in columns if name.lower() in (*QUERY_COLUMNS, *RUNS_COLUMNS)]
     return found or list(columns)
 
@@ -306,7 +306,7 @@ def _add(asked: argparse.Namespace) -> int:
             raise UsageError(
                 f"`--output` must not be the input file, got {asked.output!r}; write another name"
             )
-        # written under another name and renamed, so that no reader takes in half a file
+        # write under another name and rename, so that no reader sees half a file
         partial = whole.with_name(f".{whole.name}.partial")
         try:
             with partial.open("wb") as sink:

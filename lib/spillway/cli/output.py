@@ -1,4 +1,4 @@
-"""Printing: tables for people, JSON for programs."""
+"""Print tables for people and JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_OF_A_LINE = 4000
 
 
 def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
-    """A subcommand with examples under its help, and `--json`."""
+    """Add a subcommand with `--json`, and with examples below its help."""
     made: argparse.ArgumentParser = commands.add_parser(
         name,
         help=purpose,
@@ -35,19 +35,20 @@ def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> 
 
 
 def console() -> Console:
-    """Rich's console; as wide as needed where no terminal limits it, so that nothing is cut in a log."""
+    """Return Rich's console. Outside a terminal it is `PLAIN_WIDTH` wide, so that logs are not cut."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 def say_json(value: Any) -> None:
-    """One JSON document; dataclasses become objects, dates ISO text, NaN and infinities null."""
+    """Print one JSON document; dataclasses become objects, dates ISO text, NaN and infinities null."""
     print(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
 
 def jsonable(value: Any) -> Any:
-    """
+    """Convert a value to types that JSON has.
+
     >>> jsonable({"at": date(2026, 1, 2), "share": float("nan"), "names": ("a",), "bytes": b"x"})
     {'at': '2026-01-02', 'share': None, 'names': ['a'], 'bytes': '78'}
     """
@@ -67,7 +68,7 @@ def jsonable(value: Any) -> Any:
 
 
 def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table; heads that start with # stand over numbers, which are right-justified."""
+    """Print a table; a head that starts with # is above right-aligned numbers."""
     from rich.table import Table
     from rich.text import Text
 
@@ -82,7 +83,7 @@ def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]
 
 
 def say_stages(title: str, stages: Sequence[StageSum]) -> None:
-    """What every stage did, one line a stage and unit."""
+    """Print the work of every stage, one line per stage and unit."""
     heads = ["stage", "unit", "of", "#batches", "#offered", "#handed on", "#rounded", "#shed", "#recoverable"]
     rows = [
         tuple(value or "all" if name == "dimension" else value for name, value in vars(one).items())
@@ -92,7 +93,8 @@ def say_stages(title: str, stages: Sequence[StageSum]) -> None:
 
 
 def said(value: object) -> str:
-    """
+    """Return a value as text for people.
+
     >>> said(1234567), said(0.123456), said(None), said(True), said({"done": 2, "retired": 1})
     ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
     >>> said(33590.4), said(6.7e-07)
@@ -118,7 +120,7 @@ def said(value: object) -> str:
 
 
 def day(text: str) -> date:
-    """A date of the command line."""
+    """Parse a date of the command line."""
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -126,18 +128,18 @@ def day(text: str) -> date:
 
 
 def say_line(text: str, style: str = "") -> None:
-    """A line; words in brackets stay as they are."""
+    """Print a line; square brackets are printed as they are, without Rich's markup."""
     from rich.text import Text
 
     console().print(Text(text, style=style))
 
 
 def say_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
-    """An error: to standard error for people, as a document for programs."""
+    """Print an error: as text to standard error, or as a JSON document with `--json`."""
     if getattr(asked, "json", False):
         problems = [jsonable(item) for item in getattr(problem, "problems", ())]
         say_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
     else:
-        # what is refused may be quoted in the words of whoever refuses it
+        # the message may quote text of a file or of another program
         lines = [safely(line, MOST_OF_A_LINE) for line in str(problem).split("\n")]
         print(f"spillway {asked.command}: {chr(10).join(lines)}", file=sys.stderr)

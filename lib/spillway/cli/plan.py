@@ -1,8 +1,7 @@
-"""`spillway plan STREAM|CHANNEL`.
+"""Implement `spillway plan`, `spillway what-if` and `spillway join-advice`.
 
-`spillway what-if ROOM`.
-
-`spillway join-advice LEFT RIGHT --on ATTRIBUTE`.
+`plan STREAM|CHANNEL` shows what would be shed. `what-if ROOM` replays a capacity group with other rules.
+`join-advice LEFT RIGHT --on ATTRIBUTE` estimates size and cost of a join.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
-"""So many times as many queries as there are."""
+"""The factors by which `what-if --more` multiplies the number of queries."""
 
 
 def add_what_if(commands: Any) -> None:
@@ -128,7 +127,10 @@ def _run_what_if(asked: argparse.Namespace) -> int:
 
 
 def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
-    """Cost a query against quality of its answers, as the room fills up (6.3 to 6.5)."""
+    """Compare the cost of a query with the quality of its answers as the capacity group fills up.
+
+    See Fiscato (2012), Equations 6.3 to 6.5.
+    """
     from spillway.clock import utc_now
     from spillway.contracts import load_usable
     from spillway.engine import InProcess
@@ -258,7 +260,7 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
     try:
         found = advise(Tables(settings), contracts, join, rows)
     except ContractError as error:
-        # one round of what was typed at a time: the others follow from it
+        # report one problem at a time: the others follow from it
         raise UsageError(str(_as_typed(error.problems[0]))) from None
     if asked.json:
         say_json(
@@ -283,11 +285,11 @@ _TYPED = {
     "right.lasts_seconds": "--lasts", "basic_window_seconds": "--basic", "threshold": "--threshold",
     "sets.separator": "--separator", "sets.weight": "--weight",
 }  # fmt: skip
-"""By the field of a contract, the option that says the same."""
+"""The command-line option for each field of a contract."""
 
 
 def _as_typed(problem: Problem) -> Problem:
-    """A problem of the contract that the options make, with the option's name in the place of the field's."""
+    """Return a problem of the contract made from the options, with the option's name instead of the field's."""
     field = problem.field.removeprefix("levers[0].")
     remedy = re.sub(rf"\b({'|'.join(map(re.escape, _TYPED))})\b:?", lambda it: _TYPED[it[1]], problem.remedy)
     return replace(problem, where="", field=_TYPED.get(field, field), remedy=remedy)
@@ -299,6 +301,6 @@ def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
 
 
 def _noted(one: Any) -> str:
-    """What is to be known of a number: of a sketch, the rows that it is of, and what it is not of."""
+    """Return the notes on a number; for a sketch, also the rows that it covers and those that are missing."""
     of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
     return "; ".join([*filter(None, [one.note, *of, one.covers.told_missing])]) or "-"

@@ -1,8 +1,8 @@
-"""`spillway ask STREAM SKETCH QUESTION`; the questions are those of the kinds of sketches there are.
+"""Implement `spillway ask`, `spillway explain` and `spillway recover`.
 
-`spillway explain STREAM ATTRIBUTE`, and `spillway explain JOIN`.
-
-`spillway recover STREAM`: shed values given back, each with its bound, without starting Spark.
+`ask STREAM SKETCH QUESTION` asks a stored sketch; each kind of sketch defines its questions. `explain` explains
+the treatment of an attribute, a stream, a join or a query. `recover STREAM` recovers shed values, each with its
+bound, without starting Spark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from spillway.report.overview import StreamExplanation
 
 QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for question in kind.questions}
-"""Every question by its name, and the kind that answers it."""
+"""Every question by its name, with the kind of sketch that answers it."""
 
 
 def add_ask(commands: Any) -> None:
@@ -108,7 +108,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _list(tables: Any, asked: argparse.Namespace) -> int:
-    """What may be asked of a stream (or of one sketch of it)."""
+    """List the sketches of a stream (or one of them) with the questions that they answer."""
     from spillway.streams.sketching import sketched
 
     found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
@@ -135,7 +135,7 @@ def _questions(kind: str) -> str:
 
 
 def _shown(answer: Answer, zone: str) -> dict[str, Any]:
-    """The three numbers of an answer as what they stand for, moments on the contract's clocks."""
+    """Return estimate, low and high of an answer as values of the sketched type; times are in `zone`."""
     from spillway.contracts.timezone import in_zone
     from spillway.sketches.values import as_value
 
@@ -305,7 +305,7 @@ def _run_recover(asked: argparse.Namespace) -> int:
 
 
 def _held(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
-    """The first rows, and how many there are; the rest goes by."""
+    """Return the first `most` rows (None: all), and the number of all rows."""
     import pyarrow as pa
 
     held: list[pa.Table] = []
@@ -338,7 +338,7 @@ def _say(
 
 
 def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
-    """A value: in all its digits where exact, in six where it has a bound; a moment as clocks in the zone show it.
+    """Return a value for a table: all digits if it is exact, six if it has a bound; times in `zone`.
 
     >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
     ['1012.1875', '1012.19']
@@ -355,7 +355,7 @@ def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
     if isinstance(value, datetime) and zone != UTC_NAME:
         return in_zone(value, zone).isoformat(" ")
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # data, and maybe an identifier: no separators, as seq has none
+        return str(value)  # data, possibly an identifier, so without thousands separators
     if not isinstance(value, float) or is_bound(name):
         return value
     return f"{value:.15g}" if row.get(name + BOUND_SUFFIX) is None else f"{value:.6g}"

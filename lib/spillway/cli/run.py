@@ -1,10 +1,8 @@
-"""`spillway run`.
+"""Implement `spillway run`, `spillway resend`, `spillway exempt` and `spillway replay`.
 
-`spillway resend STREAM --from D --to D`.
-
-`spillway exempt STREAM --until T --reason R`.
-
-`spillway replay STREAM`: take in again what was refused, after its contract or its file was mended.
+`resend STREAM --from D --to D` sends the exact tuples of some dates. `exempt STREAM --until T --reason R`
+suspends the shedding of a stream. `replay STREAM` reads rejected data again, after its contract or its file was
+fixed.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ def add_run(commands: Any) -> None:
 
 
 def add_engine(made: argparse.ArgumentParser) -> None:
-    """`--engine`, for commands that bring rows through."""
+    """Add the option `--engine` to a command."""
     made.add_argument(
         "--engine",
         choices=ENGINES,
@@ -58,7 +56,7 @@ def add_engine(made: argparse.ArgumentParser) -> None:
 
 
 def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
-    """The engine that was asked for, while the block lasts."""
+    """Return a context manager with the requested engine."""
     if asked.engine == "spark":
         from spillway.engine.spark import spark_engine
 

@@ -1,7 +1,4 @@
-"""`spillway status`.
-
-`spillway report`.
-"""
+"""Implement `spillway status` and `spillway report`."""
 
 from __future__ import annotations
 
@@ -117,7 +114,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _levers(facts: Mapping[str, int | None]) -> str:
-    """Each lever with the version of its facts in force."""
+    """Return each lever with the version of its facts in force."""
     return ", ".join(f"{name} {said(version)}" for name, version in facts.items()) or "none"
 
 

@@ -1,7 +1,4 @@
-"""`spillway keep` and `spillway migrate`.
-
-`spillway doctor`.
-"""
+"""Implement `spillway keep`, `spillway migrate` and `spillway doctor`."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ def _migrate(asked: argparse.Namespace) -> int:
 
 
 def _quiet(_: str) -> None:
-    """Programs read the document alone."""
+    """Print nothing: with `--json`, only the document is printed."""
 
 
 def add_doctor(commands: Any) -> None:

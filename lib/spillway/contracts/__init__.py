@@ -1,6 +1,7 @@
-"""Contracts: what a stream, a join or a query is, which levers its owner allows, and the channel it goes through.
+"""Contracts of streams, joins, queries and channels, with the levers that the owner of each allows.
 
-`load_contracts` reads and validates `schemas/` once; `check` lists what is wrong; `json_schema` is for editors.
+`load_contracts` reads and validates `schemas/` once. `check` lists all problems. `json_schema` returns the JSON Schema
+for editors.
 """
 
 from spillway.contracts.capacity import Capacity

@@ -1,13 +1,13 @@
-"""The grammar of a channel's capacity, and the shape that contracts read it with.
+"""The capacity of a channel: a constant rate, or a quota of bytes per day or month.
 
-A rate as people write it, a quota (so many bytes a day or a month, see `contracts.capacity`), or a set of figures:
+A contract states a capacity as text (`5 Mbps`, `2 GB/day`) or as a mapping:
 
-- Shannon and Hartley (equation 3.3): C = BW log2(1 + S/N), S/N as a ratio = 10^(dB/10).
-  4 kHz at 20 dB carry 26.63 kbps (Example 2);
-- a budget: what a day may cost over what a gigabyte costs, a quota a day;
-- a quota with what its period leaves unspent, and the fastest it may be spent.
+- Shannon-Hartley (Ahuja 2006, equation 3.3): C = BW log2(1 + S/N), with the ratio S/N = 10^(dB/10).
+  For example, 4 kHz at 20 dB carry 26.63 kbps (Example 2);
+- a budget: the cost allowed per day divided by the price of a gigabyte is a quota per day;
+- a quota, with the part of its unspent bytes that carries over, and the maximum rate (`burst`).
 
-Per second, minute and hour it is a rate, per day and month a quota.
+An amount per second, minute or hour is a rate. An amount per day or month is a quota.
 
 >>> from spillway.contracts.fields import Report
 >>> CapacityShape().read("5 Mbps", "capacity", Report("channels.yaml"))
@@ -16,9 +16,8 @@ Capacity(kbps=5000.0, stated='5 Mbps', quota=None)
 >>> CapacityShape().read(monthly, "capacity", Report("channels.yaml")).quota
 Quota(size_bytes=60000000000.0, per='month', carry_over_pct=20.0, burst_kbps=5000.0)
 
-Quotas: so many bytes a day or a month, spent over the period instead of being turned into a constant rate.
-
-Unspent bytes of a quota are used before anything is shed. A batch may send the larger of `even` and `needed`:
+A quota is spent over its period; it is not converted to a constant rate. Its unspent bytes are used before anything is
+shed. A batch may send the larger of `even` and `needed`:
 
     even    = left x T / max(P - elapsed, T)                the unspent bytes, spread evenly over the rest of the period
     needed  = o                                             if o + E <= left
@@ -27,16 +26,16 @@ Unspent bytes of a quota are used before anything is shed. A batch may send the 
 
     left = Q + carried - spent
 
-Q bytes a period of P seconds; T the seconds of the batch; `elapsed` those that the period's batches before it covered;
-o the bytes that the batch offers; E the bytes that the rest of the period is expected to offer (`streams.capacity`).
-`burst` caps the rate. `carry_over_pct` of the unspent part of a period's own quota moves on to the next period, and no
-further.
+Q is the quota in bytes, and P the length of the period in seconds. T is the duration of the batch in seconds, and
+`elapsed` the seconds that earlier batches of the period covered. o is the number of bytes that the batch offers, and E
+the number that the rest of the period is expected to offer (`streams.capacity`). `burst` limits the rate.
+`carry_over_pct` per cent of the unspent part of a period's own quota carries over to the next period, but no further.
 
 Guarantees: allowance x T never exceeds the unspent bytes. So no period spends more than its quota and the bytes carried
 over, in whole bytes, in any order of periods. If the batch and the expected rest of the period fit, the batch is sent
 whole. With constant traffic that offers no more than the even share, the allowance is the constant rate Q / P.
 
-An hour is no period here: a batch's own span counts as now, and `GB/hour` is a plain rate.
+An hour is not a period of a quota: `GB/hour` is a plain rate.
 
 >>> quota = Quota(2e9, "day")
 >>> day = quota.period_of(date(2026, 1, 5)).seconds
@@ -62,7 +61,7 @@ from spillway.errors import Refused
 
 DAY_SECONDS = 86_400
 MEAN_SECONDS = {"day": DAY_SECONDS, "month": 2_629_746}
-"""Periods, and how long each is on average (a month: the twelfth of 365.2425 days)."""
+"""Mean length of each period in seconds (a month: one twelfth of 365.2425 days)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -90,7 +89,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Quota:
-    """So many bytes a period; what is left of one moves on in part, and no batch sends faster than `burst_kbps`."""
+    """A number of bytes per period, with partial carry-over of unspent bytes and a maximum rate `burst_kbps`."""
 
     size_bytes: float
     per: str
@@ -99,11 +98,11 @@ class Quota:
 
     @property
     def kbps(self) -> float:
-        """The mean rate: all of it, over a period of mean length."""
+        """The mean rate: the whole quota, divided by the mean length of its period."""
         return self.size_bytes * 8.0 / 1000.0 / MEAN_SECONDS[self.per]
 
     def period_of(self, day: date) -> Period:
-        """The period that a batch date lies in.
+        """Return the period that contains a batch date.
 
         >>> Quota(1e9, "month").period_of(date(2026, 2, 17))
         Period(first=datetime.date(2026, 2, 1), days=28)
@@ -121,7 +120,7 @@ class Quota:
         return self.period_of(period.last + timedelta(days=1))
 
     def carried(self, spent_before: int) -> int:
-        """What moves on from a period that spent so much of its own quota.
+        """Return the bytes that carry over from a period that spent `spent_before` bytes of its own quota.
 
         >>> Quota(100.0, "day", carry_over_pct=50.0).carried(60), Quota(100.0, "day", carry_over_pct=50.0).carried(130)
         (20, 0)
@@ -130,7 +129,10 @@ class Quota:
         return math.floor(Fraction(self.carry_over_pct) / 100 * unspent)
 
     def left(self, spent_bytes: int, carried_bytes: int = 0, spent_after: int = 0) -> int:
-        """What the period may still send; of what the next one spent out of it (a late batch) nothing again.
+        """Return the bytes that the period may still send.
+
+        `spent_after`: bytes that the next period has spent. If a batch is late, the next period may already have spent
+        bytes that carried over from this one. These bytes are not available again.
 
         >>> quota = Quota(100.0, "day", carry_over_pct=50.0)
         >>> quota.left(60, carried_bytes=30), quota.left(60, spent_after=110), quota.left(120)
@@ -168,7 +170,7 @@ class Quota:
         seconds = Fraction(batch_seconds)
         over = max(Fraction(period_seconds) - Fraction(elapsed_seconds), seconds)
         if not left or over <= 0:
-            # nothing is left, or a batch of no time whose rate nobody can tell
+            # nothing is left, or the batch has no duration and thus no rate
             return 0.0
         exact = Fraction(left) * 8 / (1000 * over)
         if seconds > 0 and offered_bytes > 0:
@@ -182,7 +184,7 @@ class Quota:
         if self.burst_kbps is not None:
             exact = min(exact, Fraction(self.burst_kbps))
         kbps = float(exact)
-        # a float above the fraction would let one byte too much through
+        # a float above the exact fraction would allow one byte too many
         return kbps if Fraction(kbps) <= exact else math.nextafter(kbps, 0.0)
 
 
@@ -210,14 +212,14 @@ _SIZE_PATTERN = rf"^\s*\+?{_POSITIVE}\s*{_UNIT}\s*$"
 
 
 def _pattern(periods: Iterable[str]) -> str:
-    """What `_EXPRESSION` and the rules after it let pass, in the words of JSON Schema."""
+    """Return the texts that `_EXPRESSION` and the later rules accept, as a pattern of JSON Schema."""
     period = rf"({'|'.join(periods)})s?"
     return rf"^\s*\+?{_POSITIVE}\s*{_UNIT}\s*(/\s*{period}|ps|\s+per\s+{period})\s*$"
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """A capacity in kbps, and the words it was stated in; of a quota, its mean rate."""
+    """A capacity in kbps (for a quota, its mean rate), and the text that stated it."""
 
     kbps: float
     stated: str
@@ -226,7 +228,7 @@ class Capacity:
 
 @dataclass(frozen=True)
 class CapacityShape:
-    """A capacity as people write it."""
+    """The shape of a capacity in a contract."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
         try:
@@ -258,7 +260,7 @@ class CapacityShape:
 
 @dataclass(frozen=True)
 class SizeShape:
-    """A size with a unit (`1 MB`), or a whole number of bytes; read as whole bytes.
+    """The shape of a size with a unit (`1 MB`) or a whole number of bytes; read as whole bytes, rounded up.
 
     >>> SizeShape().read("1.5 MB", "until_bytes", Report("river.yaml"))
     1500000
@@ -285,7 +287,7 @@ class SizeShape:
 
 
 def parse_capacity(expression: object) -> float:
-    """A channel's capacity in kbps from what a contract says; of a quota, its mean rate.
+    """Return the capacity in kbps that a contract states; for a quota, its mean rate.
 
     b is a bit and B a byte; k, M, G, T are powers of 1000 and Ki, Mi, Gi, Ti of 1024.
 
@@ -298,7 +300,7 @@ def parse_capacity(expression: object) -> float:
 
 
 def shannon_kbps(bandwidth_khz: float, signal_to_noise_db: float) -> float:
-    """C = BW log2(1 + S/N) (equation 3.3).
+    """Return the capacity of a noisy channel by Shannon-Hartley: C = BW log2(1 + S/N) (Ahuja 2006, equation 3.3).
 
     >>> round(shannon_kbps(4, 20), 2)
     26.63
@@ -336,7 +338,7 @@ def _from_words(expression: object) -> tuple[float, Quota | None]:
 
 
 def _bits(found: re.Match[str], field: str, remedy: str) -> Fraction:
-    # as a float first: an exact 1e999999999 would take all memory there is
+    # as a float first: an exact 1e999999999 would use up the memory
     if not 0 < float(found["number"]) < math.inf:
         raise Refused(field, "be above 0", found[0], remedy)
     prefix = found["prefix"].lower()
@@ -395,7 +397,7 @@ def _from_figures(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
         budget, price = (_number(name, figures[name]) for name in _BUDGET)
         _positive("budget_per_day", budget, "state what a day may cost")
         _positive("price_per_gb", price, "state what a gigabyte costs")
-        # as the decimals they are written as
+        # exact, as the decimal numbers that the contract states
         size = Fraction(str(budget)) / Fraction(str(price)) * 10**9
         return float(size * 8 / 1000 / MEAN_SECONDS["day"]), Quota(float(size), "day")
     raise Refused(

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""The contract of a channel: how much it carries, how it is divided, what its plan makes small.
+"""The contract of a channel: its capacity, how the capacity is divided, and what its plan minimizes.
 
 >>> from spillway.contracts import read_channel
 >>> uplink = read_channel("uplink", {"capacity": "2 GB/day", "minimize": "bytes"})
@@ -23,7 +23,7 @@ MINIMIZE = ("error", "bytes")
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """What a byte costs where a channel minimizes bytes; only their ratio matters.
+    """The prices of a channel that minimizes bytes. Only the ratio of the two prices matters.
 
     >>> Prices(sent_per_gb=5.0, kept_per_gb=0.1).cost(sent_bytes=2e9, held_bytes=1e9, asked_back_pct=2.0)
     10.2
@@ -37,7 +37,13 @@ class Prices:
     )
 
     def cost(self, sent_bytes: float, held_bytes: float, asked_back_pct: float) -> float:
-        """sent x sending + held x (asked back x sending + keeping): what `minimize: bytes` makes small."""
+        """Return the cost that `minimize: bytes` minimizes:
+
+            (sent_bytes x sent_per_gb + held_bytes x (asked_back_pct / 100 x sent_per_gb + kept_per_gb)) / 1e9
+
+        `held_bytes`: bytes that are kept at the source. `asked_back_pct`: the percentage of them that is requested and
+        sent later.
+        """
         held = asked_back_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
         return (sent_bytes * self.sent_per_gb + held_bytes * held) / 1e9
 
@@ -116,5 +122,5 @@ class Channel:
 
     @property
     def capacity_kbps(self) -> float:
-        """Its rate; of a quota the mean one: what a batch may send follows from what is left of it."""
+        """The rate; for a quota, its mean rate. The rate of a batch then depends on the unspent bytes of the quota."""
         return self.capacity.kbps

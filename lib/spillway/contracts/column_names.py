@@ -1,4 +1,4 @@
-"""Names of attributes: columns of every table, and none that Spillway or a lever writes beside them.
+"""Names of attributes. They are columns in every table, so the columns of Spillway and of levers are reserved names.
 
 >>> from spillway.contracts.fields import Report
 >>> report = Report("weather.yaml")
@@ -21,7 +21,7 @@ OWN = ("seq", "batch", "batch_date", "file", "line", "stage", "frame")
 """Columns of Spillway's own in the tables that also hold the attributes."""
 
 TO_COME = ("sic",)
-"""Columns that levers to come will add to rows: kept, so that contracts of today stay valid."""
+"""Columns that future levers will add to rows. They are reserved, so that existing contracts stay valid."""
 
 BOUND_SUFFIX = "__bound_pct"
 """Suffix of the column that holds the bound of a recovered value in per cent."""
@@ -37,7 +37,7 @@ _NAME = Text(
 
 
 def reserved() -> dict[str, str]:
-    """Every name that no attribute may have, and who keeps it."""
+    """Return the reserved names, each with the words that say what reserves it."""
     kept = dict.fromkeys(OWN, "Spillway keeps for itself")
     kept |= dict.fromkeys(TO_COME, "Spillway keeps for levers to come")
     for lever in LEVERS:
@@ -46,7 +46,7 @@ def reserved() -> dict[str, str]:
 
 
 def is_attribute(column: str) -> bool:
-    """Whether a column beside attributes is one, by its name.
+    """Return whether a column is an attribute, by its name.
 
     >>> is_attribute("temp"), is_attribute("Batch_Date"), is_attribute("temp__bound_pct")
     (True, False, False)
@@ -74,7 +74,7 @@ def bounded_attribute(column: str) -> str:
 
 @dataclass(frozen=True)
 class ColumnName:
-    """The name of an attribute."""
+    """The shape of an attribute's name."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
         keeper = reserved().get(value.lower()) if isinstance(value, str) else None
@@ -84,7 +84,7 @@ class ColumnName:
         return _NAME.read(value, path, report)
 
     def json_schema(self) -> dict[str, Any]:
-        # JSON Schema compares case by case; the reader, like Spark, does not
+        # JSON Schema patterns are case-sensitive; the reader, like Spark, ignores case
         taken = "^(" + "|".join(_any_case(name) for name in reserved()) + ")$"
         return {**_NAME.json_schema(), "not": {"pattern": taken}}
 

@@ -1,11 +1,14 @@
-"""Shapes: one definition of a field, from which the reader, its errors and the JSON Schema all follow.
+"""Field shapes of contracts: one definition gives the reader, its errors and the JSON Schema.
 
-A frozen dataclass whose fields are declared with `rule(shape, doc, default)` is a record. `Record(cls)`
-reads plain YAML values into it and reports every problem it meets, instead of stopping at the first;
-`Record(cls).json_schema()` is the same rules for an editor. What a shape cannot say alone (one field
-depends on another) stands in the dataclass's `rules()`, and for editors in its `schema_extra()`; where a field
-it does not have would belong, in its `elsewhere(name)`: rule and remedy, or None. A default of None where the
-shape takes no null means that the record works it out.
+A record is a frozen dataclass whose fields are declared with `rule(shape, doc, default)`. `Record(cls)` reads plain
+YAML values into it and reports all problems, not only the first. `Record(cls).json_schema()` returns the same rules for
+an editor. A record class may define:
+
+- `rules()`: yields the rules between fields that are broken;
+- `schema_extra()`: the same rules as JSON Schema;
+- `elsewhere(name)`: returns rule and remedy for a field that is written in the wrong place, or None.
+
+If the default is None and the shape does not accept null, the record computes the value itself.
 
 A record with a field `method` may have presets in its class attribute `PRESETS`: the values that each method gives to
 other fields. A field that the YAML states takes precedence over the preset. Nested mappings are merged field by field.
@@ -41,7 +44,7 @@ Broken = tuple[str, str, object, str]
 
 
 class _Bad:
-    """Stands for a value that could not be read; its problem is already in the report."""
+    """The type of `BAD`: a value that could not be read, and whose problem is in the report."""
 
     def __repr__(self) -> str:
         return "<bad>"
@@ -52,7 +55,7 @@ BAD: Any = _Bad()
 
 @dataclass
 class Report:
-    """Collects problems; `lines` gives the line a field stands on, where it is known."""
+    """Collects problems. `lines` maps a field path to its line, where the line is known."""
 
     where: str
     lines: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +69,7 @@ class Report:
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
-    """A remedy: the nearest known word, or all of them."""
+    """Return a remedy that names the most similar known word, or all known words if none is similar."""
     words = list(known)
     near = difflib.get_close_matches(str(word).lower(), [w.lower() for w in words], n=1, cutoff=0.6)
     for candidate in words:
@@ -80,7 +83,7 @@ def join_path(path: str, name: str) -> str:
 
 
 class Shape(Protocol):
-    """What one value must look like."""
+    """A shape: reads one value and checks it."""
 
     def read(self, value: object, path: str, report: Report) -> Any: ...
 
@@ -89,7 +92,7 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Text:
-    """A string, not blank unless `blank`, of a pattern when one is given (`means` puts it in words)."""
+    """A string that is not blank (unless `blank`) and matches `pattern`, if given; `means` is the pattern in words."""
 
     pattern: str | None = None
     means: str = "text"
@@ -109,7 +112,7 @@ class Text:
     def json_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "string"}
         if self.pattern is not None:
-            # to an editor `$` is the very end, and `\Z` is nothing
+            # JSON Schema has no `\Z`; there `$` matches only at the end of the text
             schema["pattern"] = self.pattern.replace(r"\Z", "$")
         elif not self.blank:
             schema["pattern"] = r"\S"
@@ -128,7 +131,7 @@ SUBJECT_NAME = Text(
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few words; `instead` has the remedy for others that people are known to try."""
+    """One of the words `of`. `instead` has remedies for wrong words that people often write."""
 
     of: tuple[str, ...]
     instead: tuple[tuple[str, str], ...] = ()
@@ -146,7 +149,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number (an integer when `whole`) within bounds."""
+    """A finite number within bounds; an integer if `whole`."""
 
     least: float | None = None
     above: float | None = None
@@ -194,7 +197,7 @@ class Number:
 
 
 def _is_finite(value: float) -> bool:
-    """Whether a number, or a whole number however long, is one that a float can say."""
+    """Return whether a number is finite as a float; a long integer may be too large."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -203,7 +206,7 @@ def _is_finite(value: float) -> bool:
 
 @dataclass(frozen=True)
 class Flag:
-    """true or false."""
+    """A boolean: true or false."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, bool):
@@ -217,12 +220,12 @@ class Flag:
 
 PERCENT = Number(least=0, most=100)
 ERROR_PCT = Number(least=0, below=100)
-"""A bound of 100 % is none: any value of the same sign, however small, would keep to it."""
+"""Percentage below 100. A bound of 100 % would be useless: any smaller value of the same sign would be within it."""
 
 
 @dataclass(frozen=True)
 class Maybe:
-    """The shape, or null."""
+    """A value of the shape, or null."""
 
     shape: Shape
 
@@ -235,7 +238,7 @@ class Maybe:
 
 @dataclass(frozen=True)
 class Listing:
-    """A list of the shape, read as a tuple."""
+    """A list of values of the shape, read as a tuple."""
 
     shape: Shape
     least: int = 0
@@ -302,8 +305,8 @@ class Record:
             at = join_path(path, name)
             if name in value:
                 read = item.metadata["shape"].read(value[name], at, report)
-                # A bad word or number still stands where it was, so that the rules below see the rest of the
-                # record as it was meant and every problem is found in one round; the caller raises anyway.
+                # Keep a bad word or number, so that the rules below see the rest of the record as it was meant and
+                # all problems are found in one pass. The caller raises anyway.
                 given[item.name] = _as_meant(value[name]) if read is BAD and not _nested(item) else read
             elif item.default is dataclasses.MISSING:
                 report.add(at, "be there", None, f"add {name}: {item.metadata['doc']}")
@@ -319,7 +322,7 @@ class Record:
         return record
 
     def fields(self) -> dict[str, dataclasses.Field[Any]]:
-        """The declared fields, by the name they have in YAML."""
+        """Return the declared fields by their names in YAML."""
         return {
             f.metadata.get("yaml", f.name): f for f in dataclasses.fields(self.of) if "shape" in f.metadata
         }
@@ -370,7 +373,10 @@ def _as_meant(value: object) -> object:
 
 
 def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str | None = None) -> Any:
-    """A field of a record: its shape, its meaning, its default (none: it must be there)."""
+    """Declare a field of a record: its shape, its documentation, its default, its name in YAML if that differs.
+
+    A field without default is required.
+    """
     metadata: dict[str, Any] = {"shape": shape, "doc": doc}
     if yaml is not None:
         metadata["yaml"] = yaml
@@ -378,9 +384,9 @@ def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str |
 
 
 def plain(value: Any) -> Any:
-    """A record as the YAML it was read from would say it, defaults spelled out.
+    """Return a record as plain values for YAML, with all defaults written out.
 
-    What is no record (an entry of a list whose fields depend on a name) says it by `as_written`.
+    A class that is not a record implements `as_written` (a list entry whose fields depend on a name).
     """
     if hasattr(value, "as_written"):
         return value.as_written()

@@ -1,14 +1,14 @@
-"""The ordered list `levers:` of a contract: which levers work on the subject, in which order, and how each is set.
+"""The ordered list `levers:` of a contract: the levers that are applied to the subject, and their settings.
 
-An entry names a lever of `spillway.registry` and holds that lever's settings, which stand there and nowhere else:
+An entry names a lever of `spillway.registry` and has its settings, which are in no other place of the contract:
 
     levers:
       - {lever: attributes, rank_by: relative}
 
-Each lever's own record (`registry.settings_of`) says which fields there are, so that the reader, its errors and
-the JSON Schema know a lever as soon as it is registered. What ties a lever's settings to the rest of a stream's
-contract stands in the record's `stream_rules(contract)`, with fields as they stand in the entry; what ties those of a
-join's or a query's to its inputs, in `input_rules(inputs)`.
+The record of each lever (`registry.settings_of`) declares its fields. So the reader, its errors and the JSON Schema
+know a lever as soon as it is registered. Rules between a lever's settings and the rest of a stream's contract are in
+the record's `stream_rules(contract)`; their field paths start at the entry. Rules between the settings and the inputs
+of a join or a query are in `input_rules(inputs)`.
 
 >>> from spillway.contracts.fields import Report
 >>> report = Report("weather.yaml")
@@ -35,33 +35,33 @@ from spillway.registry import LEVERS, loses_rows, needs_every_row, settings_of
 
 @dataclass(frozen=True)
 class LeverEntry:
-    """A lever of a contract, and its settings there."""
+    """An entry of the list: a lever and its settings."""
 
     lever: str
     settings: Any
 
     def as_written(self) -> dict[str, Any]:
-        """The entry as YAML would say it, defaults spelled out."""
+        """Return the entry as plain values for YAML, with all defaults written out."""
         return {"lever": self.lever, **plain(self.settings)}
 
 
 class Subject(ABC):
-    """What levers work on: a stream, a join, a query."""
+    """A stream, a join or a query, to which levers are applied."""
 
     levers: tuple[LeverEntry, ...]
 
     @property
     @abstractmethod
     def subject(self) -> str:
-        """Its name."""
+        """The name of the stream, the join or the query."""
 
     @property
     def lever_names(self) -> tuple[str, ...]:
-        """The levers that work on it, in order."""
+        """The names of its levers, in order."""
         return tuple(entry.lever for entry in self.levers)
 
     def lever_settings(self, name: str) -> Any:
-        """How the lever is set here; refused where the contract does not list it."""
+        """Return the settings of the lever `name`; raise `Refused` if the contract does not list it."""
         for entry in self.levers:
             if entry.lever == name:
                 return entry.settings
@@ -75,7 +75,7 @@ class Subject(ABC):
 
 @dataclass(frozen=True)
 class Levers:
-    """The list: every lever registered, and at most once."""
+    """The shape of the list. Each lever must be registered, and must be in the list at most once."""
 
     least: int = 0
 
@@ -91,7 +91,7 @@ class Levers:
             if entry is not BAD and entry.lever in [e.lever for e in entries if e is not BAD]:
                 report.add(f"{path}[{i}].lever", "stand once in the list", entry.lever, "remove the repeat")
             entries.append(entry)
-        # rules name an entry by its place, so a list with a hole in it is none
+        # rules refer to an entry by its index, so a list with a bad entry is not used
         return () if BAD in entries else tuple(entries)
 
     def json_schema(self) -> dict[str, Any]:
@@ -105,12 +105,12 @@ class Levers:
 
 
 def default_levers() -> tuple[LeverEntry, ...]:
-    """What works on a stream whose contract names no lever: measures are shed when they do not fit."""
+    """Return the levers of a stream whose contract has no list: `attributes`, which sheds measures that do not fit."""
     return (LeverEntry("attributes", settings_of("attributes")()),)
 
 
 def broken_by_levers(contract: Subject) -> Iterator[Broken]:
-    """What the levers of a stream find wrong with the rest of its contract, and with their order."""
+    """Yield the rules that the levers of a stream break, by their order or with the rest of the contract."""
     names = contract.lever_names
     for i, entry in enumerate(contract.levers):
         losers = [name for name in names[i + 1 :] if loses_rows(name)]
@@ -127,7 +127,7 @@ def broken_by_levers(contract: Subject) -> Iterator[Broken]:
 
 
 def belongs_to_a_lever(name: str) -> tuple[str, str] | None:
-    """Rule and remedy for a field that stands beside `levers` and is a setting of one."""
+    """Return rule and remedy for a lever's setting that is written next to `levers`; None for other names."""
     for lever in LEVERS:
         if name in Record(settings_of(lever)).fields():
             return "stand under its lever", f"write levers: [{{lever: {lever}, {name}: ...}}]"

@@ -1,8 +1,8 @@
-"""Reads `schemas/` once and completely: every problem of every file, at once.
+"""Load the contracts in `schemas/`, and report all problems of all files together.
 
-`schemas/channels.yaml` holds the channels, `schemas/streams/*.yaml` one contract each, and, where there are any,
-`schemas/joins/*.yaml` and `schemas/queries/*.yaml` one join or query each. No two of them have one name.
-`*.expected.yaml` beside a contract are facts for tests, not contracts.
+`schemas/channels.yaml` has the channels. Each file of `schemas/streams/*.yaml` has the contract of one stream. Each
+file of `schemas/joins/*.yaml` and `schemas/queries/*.yaml`, which are optional, has one join or query. All names of
+streams, joins and queries differ. Files `*.expected.yaml` next to a contract are facts for tests, not contracts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CHANNEL_NAME = Text(
 _Subject = TypeVar("_Subject", bound=Subject)
 _MOST_PARSED = 512
 _PARSED: dict[Any, tuple[Any, Mapping[str, int]]] = {}
-"""The newest contracts without a problem, and the lines of their fields, by kind, text and known levers."""
+"""Cache of the last contracts without problems, with the lines of their fields, by kind, text and known levers."""
 
 
 def load_contracts(schemas_dir: str | Path) -> Contracts:
-    """All contracts and channels, or a ContractError with everything that is wrong."""
+    """Return all contracts and channels, or raise a `ContractError` with all problems."""
     contracts, problems = _load(Path(schemas_dir))
     if problems:
         raise ContractError(problems)
@@ -43,30 +43,33 @@ def load_contracts(schemas_dir: str | Path) -> Contracts:
 
 
 def load_usable(schemas_dir: str | Path) -> Contracts:
-    """The contracts and channels that can be used, what cannot in `broken`: what nightly runs read.
+    """Return the contracts and channels that are valid, and the others in `broken`. Nightly runs use this function.
 
-    One contract that cannot be read must not stop the streams of all others. Where no channel can be read, or there is
-    no folder of streams, there is nothing to use: a ContractError.
+    One invalid contract must not stop the streams of the others. If no channel is valid, or if the folder of the
+    streams is missing, raise a `ContractError`.
     """
     contracts, problems = _load(Path(schemas_dir))
     told = [
         problem for one in contracts.broken for problem in one.problems
-    ]  # a value may be a list: no set holds it
+    ]  # not a set: a value may be a list, which is not hashable
     if not contracts.channels or any(problem not in told for problem in problems):
         raise ContractError(problems)
     return contracts
 
 
 def rooms_of(schemas_dir: str | Path) -> list[str]:
-    """The channels whose streams are planned together, by name, as far as they can be used; reads no other file."""
+    """Return the names of the channels whose streams are planned together. Invalid channels are left out.
+
+    This reads `channels.yaml` only.
+    """
     channels, *_ = _load_channels(Path(schemas_dir))
     return sorted({one.into or name for name, one in channels.items()})
 
 
 def zone_of(schemas_dir: str | Path, stream: str) -> str:
-    """The clocks of a stream's contract, whatever else there is to mend in it; UTC where it names none.
+    """Return the time zone of a stream's contract, or UTC if it names none or no valid one.
 
-    Reads no other file and checks nothing else: a question needs no more.
+    This reads no other file and checks no other field: a query needs only the time zone.
     """
     for path in _contract_files(Path(schemas_dir) / "streams"):
         if path.stem == stream:
@@ -78,22 +81,22 @@ def zone_of(schemas_dir: str | Path, stream: str) -> str:
 
 
 def check(schemas_dir: str | Path) -> list[Problem]:
-    """Everything that is wrong with the contracts; empty when nothing is."""
+    """Return all problems of the contracts; empty if there are none."""
     return _load(Path(schemas_dir))[1]
 
 
 def read_stream(value: Mapping[str, Any], where: str = "contract") -> StreamContract:
-    """One contract from plain values, checked alone (its channel is not looked up)."""
+    """Return one stream contract from plain values. It is checked alone: its channel is not looked up."""
     return _read_alone(StreamContract, value, where)
 
 
 def read_workload(value: Mapping[str, Any], where: str = "contract") -> Workload:
-    """One join or query from plain values, checked alone (its streams are not looked up)."""
+    """Return one join or query from plain values. It is checked alone: its streams are not looked up."""
     return _read_alone(Workload, value, where)
 
 
 def read_channel(name: str, value: Mapping[str, Any], where: str = "channels") -> Channel:
-    """One channel from plain values."""
+    """Return one channel from plain values."""
     report = Report(where)
     channels = _read_channels({"channels": {name: value}}, report)
     if report.problems:
@@ -154,7 +157,10 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
 def _load_channels(
     schemas: Path,
 ) -> tuple[dict[str, Channel], list[BrokenContract], list[str] | None, list[Problem]]:
-    """The channels that can be used, the others, the names of all where they can be read, and all that is wrong."""
+    """Return the valid channels, the broken ones, the names of all channels, and all problems.
+
+    The names are None if `channels.yaml` cannot be read.
+    """
     channels: dict[str, Channel] = {}
     known: list[str] | None = None
     report = Report("channels.yaml")
@@ -170,7 +176,7 @@ def _load_channels(
 def _usable_channels(
     channels: Mapping[str, Channel], named: Sequence[str], problems: Sequence[Problem]
 ) -> tuple[list[BrokenContract], dict[str, Channel]]:
-    """The channels that nothing is wrong with, and the others as broken contracts."""
+    """Split the channels into broken contracts and valid channels."""
     broken: list[BrokenContract] = []
     usable = dict(channels)
     for name in named:
@@ -188,7 +194,7 @@ def _is_below(field: str, path: str) -> bool:
 
 
 def _channel_named(path: Path) -> str | None:
-    """The channel that a contract names, though nothing else of it may be readable."""
+    """Return the channel that a contract names, also if the rest of the contract is not readable."""
     try:
         text = path.read_text("utf-8-sig", errors="replace")
     except OSError:
@@ -217,7 +223,7 @@ def _check_stream(
 ) -> None:
     _check_channel(contract, channels, report)
     path: object = contract.path
-    if not isinstance(path, str):  # it could not be read, and that has been told
+    if not isinstance(path, str):  # it could not be read, and the report has that problem
         return
     folder = "/".join(part for part in path.split("/") if part) + "/"
     folder = folder if not path.startswith("/") else "/" + folder
@@ -240,7 +246,7 @@ def _check_inputs(contract: Workload, streams: list[str], report: Report) -> Non
     for i, name in enumerate(contract.inputs):
         if name not in streams:
             report.add(f"inputs[{i}]", "be a stream", name, suggest(name, streams))
-    # without a list of levers, which has been told, there is none to ask
+    # if the list of levers could not be read, the report has that problem
     for i, entry in enumerate(contract.levers or ()):
         if hasattr(entry.settings, "input_rules"):
             for where, rule, value, remedy in entry.settings.input_rules(contract.inputs):
@@ -274,7 +280,7 @@ def _text_of(path: Path, report: Report, remedy: str) -> Any:
     """Return the text of a file, or BAD."""
     try:
         with path.open("rb") as source:
-            # a character is four bytes at most: what is longer is refused without being read
+            # a character has at most 4 bytes: a longer text is refused, and its rest is not read
             text = source.read(4 * MOST_CHARACTERS + 4)
         return text.decode("utf-8-sig")
     except FileNotFoundError:

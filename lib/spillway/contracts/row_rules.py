@@ -1,9 +1,10 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""Rules that rows must keep, of an attribute or of the stream: every field, its meaning and its default.
+"""Row rules of an attribute or of the stream: every field, its meaning and its default.
 
-A rule of an attribute is about that attribute; one of the stream names those it is about. They are judged when a batch
-is validated, on the rows as they came. A null keeps every rule but `not_null`. NaN is a value and no null: it is within
-no range and among no values. Of `unique_with`, rows with a null in any of its attributes repeat nothing.
+A rule of an attribute applies to that attribute. A rule of the stream names its attributes. The rules are checked when
+a batch is validated, on the rows as they were delivered. A null satisfies every rule except `not_null`. NaN is a value,
+not a null: it is within no range and is none of the values of `one_of`. `unique_with` ignores rows with a null in any
+of its attributes.
 
 >>> RowRule(kind="range", least=-80, most=140).said
 'be at least -80 and at most 140'
@@ -41,7 +42,7 @@ _LINEAR = "no pattern may look ahead, back, or at what it matched before: those 
 
 
 def of_the_whole(pattern: str) -> str:
-    """The pattern of texts that are of the pattern from their first letter to their last.
+    """Return a pattern that matches a text only as a whole, from its first to its last character.
 
     >>> of_the_whole("a|b")
     '\\\\A(?:a|b)\\\\z'
@@ -51,7 +52,7 @@ def of_the_whole(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class Plain:
-    """A number or a text, and where `flags` true or false."""
+    """A number or a text; with `flags` also true or false."""
 
     flags: bool = False
 
@@ -101,12 +102,12 @@ class RowRule:
 
     @property
     def name(self) -> str:
-        """What outcomes call it."""
+        """The name of the rule in validation results."""
         return "_".join((*self.attributes, self.kind))
 
     @property
     def said(self) -> str:
-        """What is asked, in words."""
+        """The rule in words."""
         if self.kind == "range":
             edges = [("at least", self.least), ("at most", self.most)]
             return "be " + " and ".join(f"{word} {edge}" for word, edge in edges if edge is not None)
@@ -144,7 +145,7 @@ class RowRule:
 
 
 class Ruled(Protocol):
-    """An attribute, as far as rules ask."""
+    """The properties of an attribute that rules need."""
 
     @property
     def name(self) -> str: ...
@@ -155,9 +156,9 @@ class Ruled(Protocol):
 
 
 def rules_of_rows(attributes: Iterable[Ruled], shared: Sequence[RowRule]) -> Iterator[tuple[str, RowRule]]:
-    """Every rule with all attributes it is about, and where in the contract it stands.
+    """Yield every rule with all its attributes, and its path in the contract.
 
-    A rule of the stream that is for each attribute by itself is one rule for each.
+    A rule of the stream that applies to each of its attributes separately is yielded once per attribute.
     """
     for i, attribute in enumerate(attributes):
         for j, one in enumerate(attribute.row_rules):
@@ -169,7 +170,7 @@ def rules_of_rows(attributes: Iterable[Ruled], shared: Sequence[RowRule]) -> Ite
 
 
 def row_rule_problems(attributes: Sequence[Ruled], shared: Sequence[RowRule], zone: str) -> Iterator[Broken]:
-    """What is wrong with rules beside the attributes they are about."""
+    """Yield the problems of rules that depend on other rules or on the attributes."""
     types = {a.name: a.type for a in attributes if isinstance(a.name, str)}
     for i, one in enumerate(shared):
         if not one.attributes:
@@ -228,7 +229,7 @@ def _range_problems(where: str, one: RowRule, kind: str, zone: str) -> Iterator[
 
 
 def edge_of_range(edge: object, kind: str, zone: str) -> Any:
-    """An edge of a range as values of the type compare with it; None where it is none.
+    """Return an edge of a range as a value that compares with values of the type `kind`; None if it is not valid.
 
     >>> edge_of_range("2026-01-31 12:00", "timestamp", "Europe/Berlin").isoformat()
     '2026-01-31T11:00:00+00:00'

@@ -1,8 +1,14 @@
-"""The JSON Schemas that editors complete and check contracts with, from the same definition the reader uses.
+"""The JSON Schemas with which editors complete and check contracts. They follow from the definition of the reader.
 
-What compares one field with another the reader alone knows: names that differ and exist, the type of the order
-attribute, no error bound and no priority on what is never shed, options only for CSV, what a lever demands of the
-stream. Everything else it says, the schema says too.
+Some rules compare fields with each other, and only the reader checks them:
+
+- names are unique, and names that a field refers to exist;
+- the type of the order attribute;
+- attributes that are never shed have no error bound and no priority;
+- only CSV has options;
+- rules between a lever's settings and the stream.
+
+All other rules of the reader are in the schema as well.
 
 >>> json_schema()["properties"]["mode"]["enum"]
 ['observe', 'shed']
@@ -21,17 +27,17 @@ from spillway.contracts.workload import Workload
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema of `schemas/streams/*.yaml`."""
+    """Return the JSON Schema of `schemas/streams/*.yaml`."""
     return Record(StreamContract).json_schema()
 
 
 def workload_json_schema() -> dict[str, Any]:
-    """The schema of `schemas/joins/*.yaml` and `schemas/queries/*.yaml`."""
+    """Return the JSON Schema of `schemas/joins/*.yaml` and `schemas/queries/*.yaml`."""
     return Record(Workload).json_schema()
 
 
 def channels_json_schema() -> dict[str, Any]:
-    """The schema of `schemas/channels.yaml`."""
+    """Return the JSON Schema of `schemas/channels.yaml`."""
     return {
         "$schema": DRAFT,
         "title": "Spillway channels",
@@ -50,7 +56,7 @@ def channels_json_schema() -> dict[str, Any]:
 
 
 def write_schemas(schemas_dir: str | Path) -> list[Path]:
-    """Writes `contract.schema.json`, `workload.schema.json` and `channels.schema.json`."""
+    """Write `contract.schema.json`, `workload.schema.json` and `channels.schema.json`; return their paths."""
     written = []
     for name, schema in (
         ("contract", json_schema()),

@@ -3,15 +3,13 @@
 >>> Rate(from_="declared", tuples_per_second=400).tuples_per_second
 400
 
-Whom a stream's or a channel's owner wants told: the name of an address, and of what.
-
-The address itself, which is as good as a password, never stands in a contract: it is the environment variable
-`SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME.
+`AlertHook` names an address for alerts, and the events that are sent to it. The address is a secret, so it is never in
+a contract. It is the environment variable `SPILLWAY_HOOK_NAME`, or the password of the Airflow connection NAME.
 
 >>> AlertHook(hook="oncall").on
 ('violation', 'shortfall', 'refusal', 'failure')
 
-What a contract's sketches must keep beside each other, and beside the attributes they summarise.
+`sketch_problems` checks the rules between a contract's sketches, and between sketches and their attributes.
 """
 
 from __future__ import annotations
@@ -50,9 +48,9 @@ LANDING_PATH = Text(
     means="a folder below a root, without `.` or `..` on the way to it",
     remedy="write the folder itself, e.g. weather",
 )
-"""Where a stream may land: never a root, never out of one."""
+"""The shape of a landing folder: never a root itself, never outside of its root."""
 MEMORY_KIB = Number(least=1, most=MOST_KIB, whole=True)
-"""At most a GiB: what a summary may take of every task's memory."""
+"""The memory of a sketch, at most 1 GiB in each task."""
 _NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: files"
 
 
@@ -76,7 +74,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where the tuples come from."""
+    """The source of the tuples."""
 
     kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
     path: str | None = rule(
@@ -137,7 +135,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """How the stream's rate is known."""
+    """How the rate of the stream is determined."""
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
@@ -195,7 +193,7 @@ class Batching:
 
 @dataclass(frozen=True, kw_only=True)
 class FrameLength:
-    """The unit of recovery."""
+    """The length of a frame, the unit of recovery."""
 
     tuples: int | None = rule(
         Maybe(Number(least=1, most=1 << 31, whole=True)),
@@ -206,7 +204,7 @@ class FrameLength:
 
 @dataclass(frozen=True, kw_only=True)
 class BadRecords:
-    """What to do with records that break the contract."""
+    """How records that break the contract are handled."""
 
     action: str = rule(
         Choice(("reject", "fail")), "reject: keep them aside and go on; fail: stop the batch", "reject"
@@ -216,7 +214,7 @@ class BadRecords:
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicates:
-    """What to do with what arrives twice."""
+    """How files and rows that arrive twice are handled."""
 
     files: str = rule(Choice(("skip", "take")), "a file with the bytes of one already taken in", "skip")
     rows: str = rule(
@@ -257,7 +255,7 @@ class Duplicates:
 
     @staticmethod
     def elsewhere(name: str) -> tuple[str, str] | None:
-        """The filter's memory was asked for once; it follows from what must not be forgotten."""
+        """Return rule and remedy for the former field `memory_kib`: the filter's memory follows from `within`."""
         return ("be given as within", "write within: 1000000") if name == "memory_kib" else None
 
 
@@ -274,9 +272,10 @@ RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
 
 @dataclass(frozen=True, kw_only=True)
 class Retain:
-    """How long the other tables keep the stream's rows, in days after the batch date; null: as their contracts say.
+    """How long the other tables keep the stream's rows, in days after the batch date.
 
-    A batch that was taken in later than its date counts from then.
+    Null: the value of the table's own contract applies.
+    For a batch that was taken in after its batch date, the days count from that later date.
     """
 
     transmitted_days: int | None = rule(
@@ -288,7 +287,7 @@ class Retain:
     sketches_days: int | None = rule(RETAINED, "summaries", None)
 
     def days_of(self, table: str) -> int | None:
-        """Days for a table; None where the contract of the stream has no say.
+        """Return the days for a table; None if the stream's contract does not state any.
 
         >>> Retain(ledger_days=400).days_of("ledger"), Retain().days_of("models")
         (400, None)
@@ -299,7 +298,7 @@ class Retain:
 
 @dataclass(frozen=True, kw_only=True)
 class Sketch:
-    """A summary kept of the stream."""
+    """A sketch (summary) of the stream that is kept."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"estimator": "cmm_mean", "heavy_pct": None, "rate": 0.5}
@@ -312,7 +311,7 @@ class Sketch:
         "default",
     )
     kind: str = rule(
-        # the filter of repeated rows is asked for by `duplicates`
+        # `duplicates` requests the filter of repeated rows
         Choice(tuple(kind for kind in SKETCH_KINDS if kind != "alternating_bloom")),
         "count_min: frequencies and join sizes; quantiles: of one ordered attribute; distinct: different keys; "
         "pair_count: near-duplicates",
@@ -363,7 +362,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, kw_only=True)
 class AlertHook:
-    """One address, by name."""
+    """An address for alerts, by name."""
 
     hook: str = rule(
         Text(
@@ -381,14 +380,14 @@ class AlertHook:
 
 
 def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream: str) -> Iterator[Broken]:
-    """Where two are the same, or one cannot be built; `types` by attribute.
+    """Yield the rules that sketches break: two are the same, or one cannot be built. `types`: by attribute.
 
     >>> [field for field, *_ in sketch_problems([Sketch(kind="distinct", attributes=("a",))] * 2, {"a": "string"}, "s")]
     ['sketches[1]']
     """
     if not sketches:
         return
-    # compiled kernels take a moment to import, and few contracts need them
+    # importing the compiled kernels takes time, and few contracts need them
     from spillway.sketches.specification import SketchSpec
 
     asked: dict[tuple[str, tuple[str, ...]], int] = {}
@@ -400,7 +399,7 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
             yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
         alone = Report("")
         Record(Sketch).read(plain(sketch), "", alone)
-        # what breaks a rule of its own is not built: it might be of any size
+        # a sketch that breaks one of its own rules is not built: it might have any size
         known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
         if known and not alone.problems:
             try:
@@ -408,5 +407,5 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
             except Refused as problem:
                 yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
             except (TypeError, ValueError):
-                # a field that is not even of its type has been told by its own rule
+                # a field has the wrong type, and its own rule already reports that
                 continue

@@ -13,13 +13,16 @@ class Spark4(Spark):
     """Spark SQL as of Spark 4: a doubled quote within a string is one quote. Before Spark 4 it joined two strings."""
 
     class Tokenizer(Spark.Tokenizer):
-        """The words of the dialect."""
+        """The tokenizer: a quote within a string is escaped by doubling it."""
 
         STRING_ESCAPES: ClassVar[list[str]] = [*Spark.Tokenizer.STRING_ESCAPES, "'", '"']
 
     class Generator(SparkGenerator):
-        """Writes the decimal logarithm as its own function, which is exact for powers of 10, and WITH where it stands:
-        moved to the beginning, its names would be those of inputs that the rest of the statement reads."""
+        """Generates LOG10 for the decimal logarithm, and leaves each WITH clause in its place.
+
+        LOG10 is exact for powers of 10. A WITH clause that is moved to the beginning could hide inputs of the same
+        name from the rest of the statement.
+        """
 
         EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
 
@@ -34,11 +37,11 @@ WITHOUT_PARENTHESES = frozenset(
     ["current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp",
      "current_timezone", "current_user", "localtime", "localtimestamp", "session_user", "today", "user"]
 )  # fmt: skip
-"""Functions that an engine calls where a column of their name is written and no input has one."""
+"""Functions without parentheses: an engine calls them if a statement names a column that no input has."""
 
 
 def describe_parse_error(problem: Exception, prefix: str = "") -> str:
-    """Return where the parser failed; `prefix` is text that was put in front of the statement.
+    """Return where the parser failed. `prefix`: text that the caller put in front of the statement.
 
     >>> import sqlglot
     >>> try:

@@ -1,7 +1,8 @@
 """The contract of a stream: every field, its meaning, its rule and its default.
 
-This module is the one definition: the reader, its errors and the JSON Schema editors complete from all follow
-from the fields below; those of a lever stand with the lever (see `contracts.levers`).
+The fields below are the only definition. The reader, its errors and the JSON Schema for editors follow from them. The
+fields of a lever are defined by the lever (see `contracts.levers`). `Contracts` holds all contracts that were loaded,
+and `BrokenContract` is one that is not valid; the other contracts can still be used.
 
 >>> from spillway.contracts import read_stream
 >>> weather = read_stream({
@@ -15,8 +16,6 @@ from the fields below; those of a lever stand with the lever (see `contracts.lev
 ... })
 >>> weather.order, weather.keys, weather.sheddable, weather.mode
 ('time_hour', ('origin',), ('temp',), 'shed')
-
-A contract that cannot be used, while the others are.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ from spillway.errors import ContractError, Problem, Refused
 
 @dataclass(frozen=True)
 class BrokenContract:
-    """Whose contract it is, by folder and file, what is wrong, and the channel it names if any.
+    """A contract that is not valid: its folder and subject, its problems, and the channel that it names, if any.
 
     >>> broken = BrokenContract("streams", "weather", ())
     >>> broken.may_go_through("uplink", {"uplink": Channel(capacity="1 kbps", name="uplink")})
@@ -86,7 +85,7 @@ class BrokenContract:
     channel: str | None = None
 
     def may_go_through(self, channel: str, channels: Mapping[str, Channel]) -> bool:
-        """Whether a stream of it has room on the channel: where it names none that there is, it may be any."""
+        """Return whether the stream may use the channel. If it names no existing channel, it may use any."""
         if self.folder != "streams":
             return False
         own = channels.get(self.channel or "")
@@ -163,7 +162,7 @@ class Attribute:
 
     @property
     def required(self) -> bool:
-        """A tuple without it is rejected: keys, the order attribute, and what is declared not nullable."""
+        """Whether a tuple without a value is rejected: for keys, the order attribute, and if `nullable` is false."""
         return self.role in ("key", "order") or not self.nullable
 
     @property
@@ -200,13 +199,13 @@ class Attribute:
 
 
 def _is_text(value: object) -> bool:
-    """False for what could not be read: its own problem is already listed."""
+    """Return False for a value that could not be read; the report has that problem."""
     return isinstance(value, str)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamContract(Subject):
-    """What a stream is, and what its owner allows to be done to it."""
+    """The contract of one stream: its source, its attributes, and the levers that its owner allows."""
 
     stream: str = rule(SUBJECT_NAME, "name of the stream: its tables and folders")
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")
@@ -311,17 +310,17 @@ class StreamContract(Subject):
 
     @property
     def bound_in_units(self) -> tuple[str, ...]:
-        """The attributes whose bound is stated in their own unit (`error`)."""
+        """The attributes whose error bound is stated in their own unit (`error`)."""
         return tuple(one.name for one in self.attributes if one.error is not None)
 
     @property
     def rules_to_judge(self) -> tuple[RowRule, ...]:
-        """What its rows must keep, each rule with all attributes that it is about."""
+        """The rules that its rows must keep, each with all attributes to which it applies."""
         return tuple(one for _, one in rules_of_rows(self.attributes, self.row_rules))
 
     @property
     def path(self) -> str:
-        """The landing folder as the contract says it (files only)."""
+        """The landing folder as the contract states it (files only); by default the stream's name."""
         return self.stream if self.source.path is None else self.source.path
 
     def attribute(self, name: str) -> Attribute:
@@ -350,7 +349,7 @@ class StreamContract(Subject):
 
     @staticmethod
     def elsewhere(name: str) -> tuple[str, str] | None:
-        """Settings of a lever stood beside the stream's own fields once; what it is worth had another name."""
+        """Return rule and remedy for fields of older contracts: a lever's settings, and `share`, now `priority`."""
         if name == "share":
             return "be written as priority", "write priority: 2.0"
         return belongs_to_a_lever(name)
@@ -361,7 +360,7 @@ class StreamContract(Subject):
         for i, attribute in enumerate(self.attributes):
             if not (_is_text(attribute.name) and _is_text(attribute.source_name)):
                 continue
-            # Spark compares column names without case, so two names that differ only in case are one.
+            # Spark ignores the case of column names, so two names that differ only in case are the same.
             first = seen.setdefault(attribute.name.lower(), i)
             if first != i:
                 yield (
@@ -397,9 +396,9 @@ class StreamContract(Subject):
 
 @dataclass(frozen=True)
 class Contracts:
-    """Everything in `schemas/`, read and validated once.
+    """All contracts in `schemas/`, read and validated once.
 
-    `broken` is empty unless it was read with `load_usable`.
+    `broken` is empty unless the contracts were loaded by `load_usable`.
     """
 
     streams: Mapping[str, StreamContract]
@@ -410,15 +409,18 @@ class Contracts:
     broken: tuple[BrokenContract, ...] = ()
 
     def withheld(self, channel: str) -> tuple[str, ...]:
-        """The streams that have room on the channel, or may have, though their contracts cannot be used."""
+        """Return the streams with broken contracts that use, or may use, the channel."""
         return tuple(one.subject for one in self.broken if one.may_go_through(channel, self.channels))
 
     def why_broken(self, name: str) -> str:
-        """The first thing that is wrong with a contract that cannot be used."""
+        """Return the first problem of a broken contract; empty if the contract is not broken."""
         return next((str(one.problems[0]) for one in self.broken if one.subject == name), "")
 
     def stream(self, name: str) -> StreamContract:
-        """The contract of a stream, or an error that says what is wrong with it, or which there are."""
+        """Return the contract of a stream.
+
+        Raise a `ContractError` with its problems if it is broken, or `Refused` with a suggestion if there is none.
+        """
         for one in self.broken:
             if (one.folder, one.subject) == ("streams", name):
                 raise ContractError(list(one.problems))
@@ -430,7 +432,7 @@ class Contracts:
         return self.streams[name]
 
     def streams_of(self, channel: str) -> tuple[StreamContract, ...]:
-        """The streams that share a channel, by name; those of channels multiplexed into it are among them."""
+        """Return the streams that share a channel, sorted by name, with those of channels multiplexed into it."""
         return tuple(
             s
             for _, s in sorted(self.streams.items())
@@ -438,5 +440,5 @@ class Contracts:
         )
 
     def planned_with(self, channel: str) -> str:
-        """The channel whose streams are planned together with this one's: the one it goes into, or itself."""
+        """Return the channel with which this one is planned: the channel it is multiplexed into, or itself."""
         return self.channels[channel].into or channel

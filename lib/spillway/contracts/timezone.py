@@ -1,7 +1,7 @@
-"""Times without an offset: read on the clocks of the contract's `timezone`, by one rule for records and questions.
+"""Times without an offset are local times in the contract's `timezone`, by the same rule for records and queries.
 
-Where clocks are set back a local time is shown twice: it means the earlier. Where they are set forward some are never
-shown: such a time is refused, for whatever it was meant to be, no clock showed it.
+When clocks are set back, a local time occurs twice: the earlier one is meant. When clocks are set forward, some local
+times do not exist: such a time is refused.
 
 >>> utc_moment(datetime(2026, 10, 25, 2, 30), "Europe/Berlin").isoformat()
 '2026-10-25T00:30:00+00:00'
@@ -23,7 +23,7 @@ UTC_NAME = "UTC"
 
 
 def utc_moment(local: datetime, zone: str) -> datetime | None:
-    """The moment, in UTC; None where it has no offset and clocks in the zone never showed it."""
+    """Return the time in UTC; None if it has no offset and does not exist in the zone."""
     if local.tzinfo is not None:
         return local.astimezone(UTC)
     there = ZoneInfo(zone)
@@ -32,7 +32,7 @@ def utc_moment(local: datetime, zone: str) -> datetime | None:
 
 
 def in_zone(moment: datetime, zone: str) -> datetime:
-    """The moment as clocks in the zone show it."""
+    """Return the moment as a local time in the zone."""
     return moment.astimezone(ZoneInfo(zone))
 
 
@@ -72,7 +72,7 @@ def zone_remedy(value: object) -> str:
 
 @dataclass(frozen=True)
 class ZoneName:
-    """A time zone by its name in the IANA database, which this machine must know."""
+    """The shape of a time zone's name in the IANA database; this machine's database must have the zone."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, str) or value not in _known_zones():

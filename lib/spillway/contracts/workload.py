@@ -1,7 +1,8 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""The contract of what works on several streams at once, window by window: a join, a query.
+"""The contract of a workload: a join or a query, which reads one or more streams, window by window.
 
-`schemas/joins/*.yaml` and `schemas/queries/*.yaml` hold one each; a stream's own contract knows nothing of them.
+Each file of `schemas/joins/*.yaml` and `schemas/queries/*.yaml` has one workload. The contract of a stream does not
+refer to workloads.
 
 >>> from spillway.contracts.loader import read_workload
 >>> gusts = read_workload({
@@ -34,7 +35,7 @@ from spillway.contracts.levers import LeverEntry, Levers, Subject
 from spillway.contracts.sections import RETAINED, AlertHook
 
 LONGEST_SECONDS = 1e10
-"""Some 300 years: longer than any data, short enough to be counted in microseconds."""
+"""About 300 years: longer than any data, and short enough for a 64-bit count of microseconds."""
 
 
 MOST_OVERLAP = 1000
@@ -43,7 +44,7 @@ MOST_OVERLAP = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSpan:
-    """The unit it works in: so many seconds of event time."""
+    """The windows of a workload: their length in seconds of event time, and the step between them."""
 
     seconds: float = rule(Number(above=0, most=LONGEST_SECONDS), "how long a window is")
     rows_of: str = rule(
@@ -90,7 +91,7 @@ class TimeSpan:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(Subject):
-    """A join or a query: the streams it reads, its windows, and the levers that thin it out."""
+    """A join or a query: the streams it reads, its windows, and its levers, which reduce its input."""
 
     name: str = rule(SUBJECT_NAME, "its name: its tables and folders")
     description: str = rule(Text(blank=True), "what it is, in a sentence", "")

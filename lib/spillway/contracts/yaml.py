@@ -1,10 +1,10 @@
-"""YAML as people mean it: version 1.2 words, duplicate keys refused, and the line every field stands on.
+"""Read YAML by the core schema of version 1.2, refuse duplicate keys, and record the line of each field.
 
-YAML 1.1, which PyYAML speaks by default, reads `on`, `no` and `off` as booleans, `12:30` as 750 and
-`1e-3` as text. A contract has a field called `on` and may name a stream `no`; so the 1.2 core rules apply.
+PyYAML implements YAML 1.1. It reads `on`, `no` and `off` as booleans, `12:30` as 750 and `1e-3` as text. A contract has
+a field with the name `on`, and a stream may have the name `no`. So the rules of YAML 1.2 apply.
 
-A document is refused before it is built when it is longer than a contract ever is (`MOST_CHARACTERS`), deeper than
-`MOST_DEPTH`, or of more than `MOST_NODES` nodes, those that an alias repeats counted as often as they are repeated.
+A document is refused before it is built if it has more than `MOST_CHARACTERS` characters, is deeper than `MOST_DEPTH`
+levels, or has more than `MOST_NODES` nodes. Nodes that an alias repeats count once per repetition.
 
 >>> from spillway.contracts.fields import Report
 >>> read_yaml("on: [no, 1e-3, true]", Report("a.yaml"))
@@ -27,7 +27,7 @@ MOST_NODES = 20_000
 
 
 class _TooMuch(ValueError):
-    """More than a contract ever holds: the rule, what was got, the line."""
+    """A document that exceeds a limit: the rule, the value, the line."""
 
     def __init__(self, rule: str, got: str, line: int) -> None:
         super().__init__(rule)
@@ -35,7 +35,7 @@ class _TooMuch(ValueError):
 
 
 class _Core(yaml.SafeLoader):
-    """The resolvers of YAML 1.2's core schema."""
+    """A loader with the resolvers of the core schema of YAML 1.2."""
 
 
 _Core.yaml_implicit_resolvers = {}
@@ -50,7 +50,7 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(text: str, report: Report) -> Any:
-    """The plain value of one YAML document; what is wrong with it goes to `report`, and BAD comes back."""
+    """Return the plain value of one YAML document, or BAD if it cannot be read; add its problems to `report`."""
     lines: dict[str, int] = {}
     report.lines = lines
     try:
@@ -83,11 +83,11 @@ def _line_of(event: yaml.Event) -> int:
 
 
 def _measure(text: str) -> None:
-    """Refuses what would take long, or deep, to build."""
+    """Refuse a document that exceeds a limit, before it is built."""
     if len(text) > MOST_CHARACTERS:
         raise _TooMuch(f"have at most {MOST_CHARACTERS:,} characters", f"{len(text):,}", 1)
     depth = nodes = 0
-    # the parser tells events one by one and goes down into nothing, so that depth is told before it hurts
+    # the parser yields events one by one and does not recurse, so deep nesting is found before a recursion fails
     for event in yaml.parse(text, Loader=_Core):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         nodes += isinstance(event, yaml.NodeEvent)

@@ -1,8 +1,8 @@
-"""What is wrong with this machine, and how to mend it: each check says what it found and the remedy.
+"""Check the machine for `spillway doctor`: each check returns what it found, and the remedy.
 
-A check never raises and never changes anything; what it writes to test a folder it removes again. With
-`deep`, Spark is started for real, by Python and by `spark-submit`, and its tasks write a Delta table that is read back,
-some 40 seconds.
+A check never raises an error. It changes nothing: it removes the files that it writes to test a folder. With
+`deep`, Spark is started by Python and by `spark-submit`. Its tasks write a Delta table that is read back. This
+takes about 40 seconds.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CHECKED_PACKAGES = {
     "pyyaml": "yaml",
     "rich": "rich",
 }
-"""What must be there, by the name it is installed under, and the package of it that is imported."""
+"""The required packages: the installed name, and the module to import."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: whether it is well, what was found, and what to do when it is not."""
+    """The result of one check: whether it passed, the finding, and the remedy."""
 
     name: str
     ok: bool
@@ -68,7 +68,7 @@ class Check:
 
 
 def check_python() -> Check:
-    """Python is recent enough."""
+    """Check that Python is recent enough."""
     found = f"{sys.version.split()[0]} in {sys.executable}"
     return Check(
         "Python",
@@ -79,7 +79,7 @@ def check_python() -> Check:
 
 
 def check_java(environment: Mapping[str, str]) -> Check:
-    """The Java that Spark would start is one it runs on."""
+    """Check that Spark can run on the Java that it would start."""
     named = environment.get("JAVA_HOME")
     if named:
         told = java_version(Path(named) / "bin" / "java")
@@ -100,13 +100,13 @@ def check_java(environment: Mapping[str, str]) -> Check:
 
 
 def pinned_digests(checksums: Path) -> dict[str, str]:
-    """Digest by file name, from lines as `sha256sum` prints them."""
+    """Return the digests by file name, from lines in the format of `sha256sum`."""
     lines = (line.split() for line in checksums.read_text(encoding="utf-8").splitlines() if line.strip())
     return {name: digest for digest, name in lines}
 
 
 def check_jars(checksums: Path, folder: Path) -> Check:
-    """The Delta jars are there and are, byte for byte, the pinned ones."""
+    """Check that the Delta jars exist and are the pinned files, byte for byte."""
     if not checksums.is_file():
         return Check("Delta jars", False, f"no {checksums}", "set SPILLWAY_HOME to the checkout")
     for name, digest in pinned_digests(checksums).items():
@@ -121,7 +121,7 @@ def check_jars(checksums: Path, folder: Path) -> Check:
 
 
 def pinned_versions(requirements: Path) -> dict[str, set[str]]:
-    """The versions each package is pinned to; more than one where they differ by Python version."""
+    """Return the pinned versions of each package; there are several if they differ by Python version."""
     pins: dict[str, set[str]] = {}
     for name, pin in re.findall(
         r"(?m)^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(encoding="utf-8")
@@ -131,7 +131,7 @@ def pinned_versions(requirements: Path) -> dict[str, set[str]]:
 
 
 def check_packages() -> Check:
-    """Every package is installed and can be found by whoever imports it; none is imported: that takes seconds."""
+    """Check that every package is installed and can be found, without importing it, which would take seconds."""
     missing = [
         name
         for name, module in CHECKED_PACKAGES.items()
@@ -150,7 +150,7 @@ def _installed(package: str) -> str | None:
 
 
 def check_versions(requirements: Path) -> Check:
-    """What is installed is what was pinned."""
+    """Check that the installed versions are the pinned ones."""
     if not requirements.is_file():
         return Check("versions", False, f"no {requirements}", "set SPILLWAY_HOME to the checkout")
     pins = pinned_versions(requirements)
@@ -165,7 +165,7 @@ def check_versions(requirements: Path) -> Check:
 
 
 def spark_submit(environment: Mapping[str, str]) -> str | None:
-    """The program that people who type `spark-submit` start; None where there is none."""
+    """Return the program that the command `spark-submit` starts; None if there is none."""
     beside = Path(sys.executable).parent / "spark-submit"
     return shutil.which("spark-submit", path=environment.get("PATH")) or (
         str(beside) if beside.is_file() else None
@@ -173,7 +173,7 @@ def spark_submit(environment: Mapping[str, str]) -> str | None:
 
 
 def check_spark(environment: Mapping[str, str]) -> Check:
-    """There is a Spark, and a spark-submit of the same environment to hand it jobs."""
+    """Check that Spark and a `spark-submit` of the same environment exist."""
     found = _installed("pyspark")
     if found is None:
         return Check("Spark", False, "pyspark is not installed", SETUP)
@@ -195,7 +195,7 @@ def check_spark(environment: Mapping[str, str]) -> Check:
 
 
 def check_spark_starts() -> Check:
-    """Spark starts, and what its tasks write is a Delta table that this process reads."""
+    """Check that Spark starts, and that this process can read a Delta table that Spark's tasks write."""
     from spillway.engine.spark import spark_engine
 
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +219,7 @@ def check_spark_starts() -> Check:
 
 
 def check_submitted(environment: Mapping[str, str]) -> Check:
-    """A bare `spark-submit JOB.py`, as the jobs' docstrings say, writes and reads a Delta table."""
+    """Check that `spark-submit JOB.py`, as in the jobs' docstrings, writes and reads a Delta table."""
     submit = spark_submit(environment)
     if submit is None:
         return Check("spark-submit", False, "there is none on the path", SETUP)
@@ -251,7 +251,7 @@ def check_submitted(environment: Mapping[str, str]) -> Check:
 
 
 def write_and_read(engine: Engine, settings: Settings) -> int:
-    """Write a Delta table of `TRIED_ROWS` rows in tasks of the engine; how many are read back."""
+    """Write a Delta table of `TRIED_ROWS` rows in tasks of the engine; return the number of rows read back."""
     from spillway.store.drafts import Piece
     from spillway.store.tables import Tables
 
@@ -268,7 +268,7 @@ def _one_tuple(seq: int, _: dict[str, int]) -> Iterator[pa.Table]:
 
 
 def check_writable(name: str, root: str) -> Check:
-    """Something can be written under a root; the nearest folder that exists is tried."""
+    """Check that files can be written under a root, in its nearest existing folder."""
     if "://" in root:
         return Check(
             f"{name} root", True, f"{root} (not a local folder: tried by --deep runs of the jobs only)"
@@ -308,7 +308,7 @@ def _is_s3(root: str) -> bool:
 
 
 def check_contracts(schemas: str) -> Check:
-    """The contracts can be read and nothing is wrong with them."""
+    """Check that the contracts can be read and are valid."""
     from spillway.contracts import check
 
     if not Path(schemas).is_dir():
@@ -322,8 +322,8 @@ def check_contracts(schemas: str) -> Check:
 
 
 def check_airflow(settings: Settings, environment: Mapping[str, str]) -> Check:
-    """Airflow is installed and its DAG folder is there."""
-    # not imported: Airflow makes its home when it is
+    """Check that Airflow is installed and that its DAG folder exists."""
+    # do not import Airflow: an import creates its home folder
     found = _installed("apache-airflow")
     if found is None:
         return Check("Airflow", False, "not installed", SETUP)
@@ -340,7 +340,7 @@ def check_airflow(settings: Settings, environment: Mapping[str, str]) -> Check:
 
 
 def check_worker_python(environment: Mapping[str, str]) -> Check:
-    """Spark's workers would run the Python that the driver runs, or what was recovered could differ."""
+    """Check that Spark's workers run the driver's Python; otherwise recovered values could differ."""
     told = environment.get("PYSPARK_PYTHON")
     if told and not shutil.which(told):
         return Check(
@@ -378,7 +378,7 @@ def _checks(
 def run_checks(
     settings: Settings | None = None, deep: bool = False, environment: Mapping[str, str] | None = None
 ) -> list[Check]:
-    """Every check, in the order in which to mend things."""
+    """Run every check, in the order in which problems should be fixed."""
     env = os.environ if environment is None else environment
     found = []
     if settings is None:

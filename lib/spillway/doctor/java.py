@@ -1,4 +1,7 @@
-"""Finds a Java that Spark runs on. Only the standard library: the bootstrap script uses it before there is more."""
+"""Find a Java on which Spark runs.
+
+Use only the standard library: the bootstrap script runs this before packages exist.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ROOTS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/homebrew/opt
 
 
 def parse_version(told: str) -> int | None:
-    """The feature version in what `java -version` prints.
+    """Return the feature version from the output of `java -version`.
 
     >>> parse_version('openjdk version "17.0.15" 2025-04-15'), parse_version('openjdk version "21" 2023-09-19')
     (17, 21)
@@ -28,7 +31,7 @@ def parse_version(told: str) -> int | None:
 
 
 def java_version(java: Path) -> int | None:
-    """The feature version of an executable; None when it does not run."""
+    """Return the feature version of an executable; None if it does not run."""
     try:
         told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -37,7 +40,7 @@ def java_version(java: Path) -> int | None:
 
 
 def java_candidates(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Where a Java may be, the one people asked for first."""
+    """Yield paths where a Java may be; the one in `JAVA_HOME` comes first."""
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"]) / "bin" / "java"
     on_path = shutil.which("java", path=environment.get("PATH"))
@@ -49,7 +52,10 @@ def java_candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The home of the first Java 17 or 21. It is run, because macOS has a `java` that only says to install one."""
+    """Return the home of the first Java 17 or 21.
+
+    Each candidate is run, because macOS has a `java` that only asks the user to install one.
+    """
     for java in java_candidates(os.environ if environment is None else environment):
         if java_version(java) in JAVA_VERSIONS:
             return java.resolve().parent.parent
@@ -57,6 +63,6 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
 
 
 def java_versions_seen(environment: Mapping[str, str] | None = None) -> list[int]:
-    """Every version there is, to say what was found instead."""
+    """Return all versions found, for the error message."""
     candidates = java_candidates(os.environ if environment is None else environment)
     return sorted({version for version in map(java_version, candidates) if version is not None})

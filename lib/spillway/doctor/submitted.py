@@ -1,4 +1,4 @@
-"""What `spillway doctor --deep` submits: a job like ours, that says how many rows it wrote and read."""
+"""The job that `spillway doctor --deep` submits; it reports the number of rows that it wrote and read."""
 
 from __future__ import annotations
 

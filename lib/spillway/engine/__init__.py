@@ -1,8 +1,10 @@
-"""The door to where work runs: a function over pieces, by Spark's tasks or in this process.
+"""Engines: run a function on slices of the data, in Spark tasks or in this process.
 
-Everything that is done to a stream's rows is a function of one piece (some files, some frames) that reads columns and
-returns, or writes, columns. An engine runs it over many pieces; what comes out is the same whichever engine it was and
-however many tasks it had. `engine.spark` is imported by whoever wants it, so that nothing else loads it.
+Each operation on a stream's rows is a function of one slice (some files or some frames). It reads columns, and returns
+or writes columns. An engine runs this function on many slices. The result does not depend on the engine or on the
+number of tasks.
+
+This package does not import `engine.spark`. Import that module directly, so that other code does not load Spark.
 """
 
 from spillway.engine.local import InProcess

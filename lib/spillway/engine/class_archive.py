@@ -1,11 +1,12 @@
-"""The JVM's class-data archive: Spark's classes as memory, made once at set-up.
+"""The JVM's class-data sharing (CDS) archive of Spark's classes, created once at set-up.
 
-A Spark application of a few seconds spends most of them on loading and checking some 20,000 classes. Java can keep
-them in a file that is mapped at the start (dynamic class-data sharing), which more than halves the time to the first
-result. It needs the same class path each time, so the Delta jars stand on the driver's class path, not only among
-the jars that Spark adds later. An archive of another Java or of other jars is ignored by the JVM, never wrong.
+A Spark application that runs a few seconds spends most of them on loading and verifying about 20,000 classes. Java can
+store these classes in a file and map it into memory at the start (dynamic class-data sharing). This more than halves
+the time to the first result. The archive needs the same class path at every start. So the Delta jars are on the
+driver's class path, not only among the jars that Spark adds later. The JVM ignores an archive of another Java version
+or of other jars.
 
-`python -m spillway.engine.class_archive FOLDER` makes the archive in the folder of the jars.
+`python -m spillway.engine.class_archive FOLDER` creates the archive in the folder of the jars.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 ARCHIVE = "classes.jsa"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""Neither what an archive leaves out nor why one was ignored is news to who runs a job."""
+"""JVM options that suppress messages about the archive: the user of a job does not need them."""
 
 
 def archive_options(folder: str, jars: list[str]) -> dict[str, str]:
-    """The settings that map the archive of `folder`; none where there is no archive.
+    """Return the Spark settings that use the archive in `folder`; empty if there is no archive.
 
     >>> archive_options("/nowhere", ["a.jar"])
     {}
@@ -42,7 +43,7 @@ def _options(jars: list[str], archive: str) -> dict[str, str]:
 
 
 def make_archive(folder: Path) -> None:
-    """Run what jobs do once, small, and keep the classes it took."""
+    """Run a small Spark application and store the classes that it loaded as the archive in `folder`."""
     from spillway.engine.spark import spark_session
     from spillway.engine.spark_conf import DELTA_JARS, SHORT_LIVED_JVM
 
@@ -56,7 +57,7 @@ def make_archive(folder: Path) -> None:
         jvm = spark.sparkContext._gateway.proc
         _touch_everything(spark)
         spark.stop()
-        # the archive is written when the JVM ends, which it does when nobody talks to it any more
+        # the JVM writes the archive when it exits, and it exits when its gateway and its standard input are closed
         spark.sparkContext._gateway.shutdown()
         jvm.stdin.close()
         jvm.wait(timeout=300)
@@ -64,7 +65,7 @@ def make_archive(folder: Path) -> None:
 
 
 def _touch_everything(spark: SparkSession) -> None:
-    """Do once what every application does: run pieces in tasks and gather what they made."""
+    """Load the classes that every application needs: run tasks and collect their results."""
     from spillway.engine.spark import SparkEngine
 
     engine = SparkEngine(lambda: spark)

@@ -1,11 +1,12 @@
-"""Spark's door to what can be planned as pieces: a data source that reads them in tasks, as Arrow.
+"""A Spark data source written in Python: tasks read slices as Arrow data.
 
-What there is to read, and how, is the business of a `Readable`, which is handed in: this module turns its columns into
-Spark's, and its pieces into partitions.
+The caller passes a `Readable`, which decides what is read and how. This module converts its schema to a Spark schema,
+and its slices to partitions.
 
-Filters are not pushed down to it. Spark 4.2.0 keeps what a source written in Python has planned for one query's
-filters, and serves the next query on the same frame (or view, or the other side of a join) from it: a `count()` after
-a `where(...).count()` gives the count of the latter. So what is to be read is said in options, before there is a frame.
+Filters are not pushed down. Spark 4.2.0 caches the partitions that a Python data source planned for the filters of one
+query. It reuses them for the next query on the same DataFrame or view, and for the other side of a join. For example, a
+`count()` after a `where(...).count()` returns the count of the filtered rows. So the rows to read are selected by
+options, before the DataFrame exists.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ ROWS_IN_A_BATCH = 65_536
 
 
 class Cut(Protocol):
-    """What one task reads; travels to it."""
+    """The slice that one task reads. It is pickled and sent to the task."""
 
     def tables(self) -> Iterator[pa.Table]:
-        """Its rows, some at a time."""
+        """Yield the rows of the slice, one table after the other."""
 
 
 class Readable(Protocol):
-    """What can be read; travels to wherever Spark plans."""
+    """A source of rows. It is pickled and sent to the process in which Spark plans the read."""
 
     def schema(self, options: Mapping[str, str]) -> pa.Schema:
-        """Its columns."""
+        """Return the columns of the source."""
 
     def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> Sequence[Cut]:
-        """What there is of these columns, in pieces."""
+        """Return the slices to read, with the columns `names`."""
 
 
 def register_source(spark: SparkSession, name: str, readable: Readable) -> None:
-    """Make `spark.read.format(name)` read it."""
+    """Register `readable` as the format `name`, so that `spark.read.format(name)` reads it."""
     spark.dataSource.register(_source(name, readable))
 
 
 def _source(named: str, readable: Readable) -> type[DataSource]:
-    # classes that Spark takes to its workers by value, with what they are about
+    # local classes: Spark pickles them by value, including `readable`, and sends them to its workers
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 

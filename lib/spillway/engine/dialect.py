@@ -26,7 +26,7 @@ from spillway.contracts.spark_dialect import DIALECT, WITHOUT_PARENTHESES, descr
 from spillway.errors import Refused
 
 LONGEST_STATEMENT = 100_000
-"""Characters."""
+"""The maximum length of a statement in characters."""
 _TOO_FAR = "error('the days or months are too many for the process engine, run it with --engine spark')"
 _NOT_ASCII = "error('the case of letters beyond ASCII needs Spark, run it with --engine spark')"
 _TOO_LARGE = (
@@ -43,7 +43,7 @@ _TEXT_FORMS = {
     "DATE": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "TIMESTAMP": r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?",
 }
-"""Forms of texts that both engines cast to the same value."""
+"""Regular expressions by type: both engines cast texts of these forms to the same value."""
 
 _AGREED = rf"""
 a + b | N N -> N | {{a}} + {{b}}
@@ -211,7 +211,7 @@ _KINDS = {
     "V": ("boolean", "int", "bigint", "double", "string", "date", "timestamp"),
     "T": ("boolean", "int", "bigint", "double", "decimal", "string", "date", "timestamp"),
 }
-"""Type variables of the lists: a line with a type variable is one line for each of these types."""
+"""Type variables of the lists: a line with a type variable stands for one line per type."""
 
 SPARK_ONLY = """
 percentile(a, 0.5); percentile_approx(a, 0.5); median(a); approx_count_distinct(a); skewness(a); kurtosis(a); corr(a, b); mode(a)
@@ -388,7 +388,7 @@ _UNIT_NAMES = {"MM": "MONTH", "MON": "MONTH", "YYYY": "YEAR", "YY": "YEAR", "DD"
 
 
 def _normalised(tree: exp.Expr) -> exp.Expr:
-    """Give casts, types, texts, units of time and negations one kind of node each, in whatever form they are written."""
+    """Rewrite casts, types, texts, units of time and negations to one kind of node each."""
     for node in list(tree.walk()):
         made = _rewritten(node)
         if made is None:
@@ -440,7 +440,7 @@ def examples() -> list[exp.Expr]:
 
 
 def _shapes(node: exp.Expr) -> Iterator[tuple[type, str, object]]:
-    """Return the kind of a node with each of its arguments; if an argument is a keyword, with the keyword."""
+    """Yield the kind of a node, alone and with each of its arguments; with the keyword if the argument is one."""
     yield type(node), "", None
     for name, value in node.args.items():
         if value is None or value is False or value == []:

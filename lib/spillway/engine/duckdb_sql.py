@@ -1,4 +1,4 @@
-"""The DuckDB SQL that answers a checked statement as Spark 4 does (ANSI mode, times in UTC).
+"""Translate a checked statement to DuckDB SQL that gives the same answer as Spark 4 (ANSI mode, times in UTC).
 
 Every expression gets its type by Spark's rules, from the columns upwards. Every implicit cast of Spark becomes an
 explicit one, so that DuckDB's own rules for mixed types never apply. The line of `AGREED` with the expression's form
@@ -42,7 +42,7 @@ _WIDER = {
 _MIXED = "cast one of them"
 _DECIMAL = "write the number as 1.5D, which makes it a DOUBLE"
 _LONGEST = 1_000_000
-"""Characters of generated SQL."""
+"""The maximum length of the generated SQL in characters."""
 _COMPARISONS = (
     exp.EQ,
     exp.NEQ,
@@ -142,7 +142,7 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
 
 
 def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
-    """Refuse WHERE over a name that SELECT gives, which Spark does not know there."""
+    """Refuse a WHERE that uses an alias of its SELECT, which Spark does not resolve there."""
     listed = {
         one.name.lower()
         for alias in written.find_all(exp.TableAlias)
@@ -172,7 +172,7 @@ def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
 
 
 def _output_names(written: exp.Expr) -> list[str]:
-    """Return the names of the answer's columns as the author writes them; none if the statement has a star."""
+    """Return the names of the answer's columns as the author writes them; empty if the statement has a star."""
     select = written
     while not isinstance(select, exp.Select):
         select = select.this
@@ -397,7 +397,7 @@ class _Translator:
         return TypedSql(f"({self._query(node)})", self._only_type(node))
 
     def _only_type(self, node: exp.Expr) -> str:
-        """Return the type of the one column of a subquery that stands for values."""
+        """Return the type of the single column of a subquery that is used as a value or a list of values."""
         types = list(self._outputs[id(node.unnest())].values())
         if len(types) != 1:
             rule = "have one column in a subquery that stands for a value"
@@ -473,7 +473,7 @@ class _Translator:
         compared = isinstance(node, _COMPARISONS)
         if (
             compared and "string" in types
-        ):  # a constant text next to a date or time is compared as a date or time
+        ):  # a constant text that is compared with a date or time is cast to that type
             other = next((one for one in types if one in ("date", "timestamp")), None)
             if other is not None:
                 given = {
@@ -492,7 +492,7 @@ class _Translator:
         }
         sql = line.duckdb.format(**texts, over=over)
         if isinstance(node, (exp.And, exp.Or)) and "error(" in texts["b"]:
-            # Spark computes the right side only where the left one does not decide
+            # Spark computes the right side only if the left side does not decide the result
             without = "NOT {a} THEN false" if isinstance(node, exp.And) else "{a} THEN true"
             guarded = f"CASE WHEN {without.format(**texts)} ELSE {texts['b']} END"
             sql = line.duckdb.format(a=texts["a"], b=guarded)
@@ -548,7 +548,7 @@ FORMS: Mapping[type[exp.Expr], str] = {
 
 
 def _not_too_long(typed: TypedSql) -> TypedSql:
-    """Refuse what grows by its parts, before it takes all the memory."""
+    """Refuse an expression whose SQL is too long, before its nested parts use up the memory."""
     if len(typed.sql) > _LONGEST:
         raise NeedsSpark.because("a statement that is very long for DuckDB", "use steps")
     return typed
@@ -595,7 +595,7 @@ CAST_OF_TEXT = {one.returns: one for one in _BY_KIND[exp.Cast] if one.parameters
 
 
 def _matches(node: exp.Expr) -> list[tuple[Agreement, dict[str, exp.Expr]]]:
-    """Return the lines whose form an expression has, with the expressions in the place of the parameters."""
+    """Return the lines whose form matches an expression, each with the expressions bound to its parameters."""
     found = []
     for line in _BY_KIND.get(type(node), ()):
         bound: dict[str, exp.Expr] = {}
@@ -629,7 +629,7 @@ def _fits(pattern: object, node: object, bound: dict[str, exp.Expr]) -> bool:
 
 
 def _line_for(lines: Sequence[Agreement], types: Sequence[str]) -> Agreement | None:
-    """Return the line that Spark's implicit casts select: that of the types themselves, else the narrowest."""
+    """Return the line that Spark's implicit casts select: the line of exactly these types, else the first that fits."""
     for line in lines:
         if line.parameters == tuple(types):
             return line
@@ -638,7 +638,7 @@ def _line_for(lines: Sequence[Agreement], types: Sequence[str]) -> Agreement | N
             one in ("null", kind) or kind in _WIDER.get(one, ())
             for one, kind in zip(types, line.parameters, strict=True)
         ):
-            # a decimal becomes a double only next to one
+            # a decimal is cast to double only if another argument is a double
             lone = "decimal" in types and "decimal" not in line.parameters
             if not lone or "double" in types:
                 return line

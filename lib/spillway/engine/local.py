@@ -1,4 +1,4 @@
-"""The engine that is this process."""
+"""The process engine: runs all work in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spillway.engine.statements import SqlView, Steps, ask_duckdb, columns_by_du
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs pieces here, one after the other: for small streams, tests, and what needs no Spark.
+    """Runs slices in this process, one after the other: for small streams, tests, and work that needs no Spark.
 
     >>> InProcess().map(lambda number: number * 2, [1, 2, 3])
     [2, 4, 6]

@@ -1,7 +1,4 @@
-"""What an engine is.
-
-Dividing work into pieces, as even as consecutive items allow.
-"""
+"""The engine protocol, and the division of work into groups of consecutive items."""
 
 from __future__ import annotations
 
@@ -17,35 +14,42 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """Runs a function over pieces."""
+    """Runs a function on slices of the data, and answers queries."""
 
     @property
     def cores(self) -> int:
-        """How many pieces it works on at a time."""
+        """The number of slices that the engine processes at the same time."""
 
     def load(self) -> None:
-        """Import what it runs on, before other threads import: two that go around one circle find it half made."""
+        """Import the engine's libraries.
+
+        Call this before other threads start: two threads that import modules with a circular import can see a partly
+        initialised module.
+        """
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """The function of every item, in the items' order, whatever the order it was worked out in.
+        """Return the function's result for each item, in the order of the items.
 
-        Function and items travel to where they run, and the results come back to the driver: both must pickle, and
-        results must be small (what is large is written where it is made). The first error is raised.
+        The function and the items are sent to the tasks, and the results are sent back to the driver. All of them must
+        be picklable. Results must be small: a task writes large data to storage itself. The first error is raised.
         """
 
     def ask(
         self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
     ) -> pa.Table:
-        """What the last of some statements in Spark SQL answers, of at most so many rows, within so many seconds."""
+        """Run the steps (Spark SQL) and return the result of the last one.
+
+        Raise `Refused` if the result has more than `most_rows` rows or takes more than `most_seconds` seconds.
+        """
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
-        """The columns that it would answer with: refuses what is not understood, and works nothing out."""
+        """Return the columns of the result of `ask` without computing it; refuse statements that are not valid."""
 
 
 def in_pieces(
     items: Sequence[Item], most: int, weight: Callable[[Item], float] = lambda _: 1.0
 ) -> list[tuple[Item, ...]]:
-    """The items in their order, in at most `most` groups of about the same weight.
+    """Split the items into at most `most` groups of consecutive items with about the same weight.
 
     >>> in_pieces([1, 2, 3, 4, 5], 2)
     [(1, 2), (3, 4, 5)]
@@ -58,7 +62,7 @@ def in_pieces(
     groups: dict[int, list[Item]] = {}
     before = 0.0
     for item in items:
-        # an item belongs where its middle lies
+        # the midpoint of an item decides its group
         middle = before + weight(item) / 2
         groups.setdefault(int(middle / share) if share else 0, []).append(item)
         before += weight(item)

@@ -1,6 +1,7 @@
-"""The engine that is Spark: one task or several pieces a task, results gathered by the driver.
+"""The Spark engine and its session.
 
-The Spark session, made the same way by spark-submit, python and the tests.
+A task processes one or more slices, and the driver collects the results. spark-submit, plain Python and the tests
+create the session in the same way.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLICES_A_CORE = 4
-"""Pieces may differ in size: with a few slices a core the last one does not keep all others waiting."""
+"""Spark partitions per core. Slices differ in size: with several partitions per core, one large slice delays less."""
 
 
 class SparkEngine:
-    """Runs pieces in the tasks of a session, which is made when the first piece comes: most runs find nothing to do."""
+    """Runs slices in Spark tasks.
+
+    The session is created at its first use, because most runs find nothing to do.
+    """
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._make = session
@@ -38,12 +42,12 @@ class SparkEngine:
 
     @property
     def started(self) -> bool:
-        """Whether there was anything to run."""
+        """Whether the session was created, that is, whether there was work."""
         return self._spark is not None
 
     @property
     def spark(self) -> SparkSession:
-        """The session."""
+        """The session; it is created at the first access."""
         with self._one_at_a_time:
             if self._spark is None:
                 self._spark = self._make()
@@ -66,11 +70,11 @@ class SparkEngine:
                 try:
                     made: object = function(pieces[index])
                 except SpillwayError as problem:
-                    made = problem  # told by the driver as it was said here, without the task's stack
+                    made = problem  # the driver raises it unchanged, without the stack trace of the task
                 yield index, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
 
         slices = max(1, min(len(pieces), SLICES_A_CORE * self.cores))
-        # no frame: to plan and to compile one, and Arrow's streams into and out of a task, cost more than small tasks
+        # an RDD, not a DataFrame: planning, code generation and Arrow streams cost more than a small task itself
         tasks = self.spark.sparkContext.parallelize(range(len(pieces)), slices).mapPartitions(work)
         found = {index: pickle.loads(made) for index, made in tasks.collect()}
         results = [found[index] for index in range(len(pieces))]
@@ -88,16 +92,17 @@ class SparkEngine:
         return columns_by_spark(self.spark, views, steps)
 
     def stop(self) -> None:
-        """End the session, if there is one."""
+        """Stop the session if it was created."""
         if self._spark is not None:
             self._spark.stop()
 
 
 def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSession:
-    """The session called `name`; `conf` overrules single settings (the tests do).
+    """Create the session with the application name `name`; `conf` overrides single settings (the tests use this).
 
-    Under spark-submit the master and the jars come from there; run by python, from `spark_conf`. Submitted without
-    Delta's jars (a bare `spark-submit jobs/x.py`) it is a session without Delta, which is all that jobs need.
+    Under spark-submit, the master and the jars come from spark-submit. Under plain Python, the jars come from
+    `spark_conf`, and the master from `master`, `SPILLWAY_MASTER` or the default `local[*]`. If a job is submitted
+    without the Delta jars (a bare `spark-submit jobs/x.py`), the session has no Delta support. The jobs do not need it.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -111,7 +116,7 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     if submitted:
         told = _submitted_with()
         if told.get("spark.master", "").startswith("local"):
-            # said here and not in SPARK_LOCAL_IP, so that a cluster's executors still find the driver
+            # set here and not in SPARK_LOCAL_IP, so that the executors of a cluster still find the driver
             own |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         if not has_delta(told.get("spark.jars", "")):
             own = without_delta(own)
@@ -123,7 +128,7 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
 
 
 def _submitted_with() -> dict[str, str]:
-    """What spark-submit was told, on its command line and in its defaults."""
+    """Return the settings of spark-submit, from its command line and its defaults file."""
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -132,7 +137,7 @@ def _submitted_with() -> dict[str, str]:
 
 @contextmanager
 def spark_engine(name: str) -> Iterator[SparkEngine]:
-    """Spark for one job, started when there is something to run and stopped with the block."""
+    """Yield the Spark engine of one job. Spark starts when there is work, and stops at the end of the block."""
     engine = SparkEngine(lambda: spark_session(name))
     try:
         yield engine

@@ -1,8 +1,8 @@
-"""What every Spillway application tells Spark: one dictionary, for spark-submit, python, tests and images.
+"""The Spark settings of every Spillway application: one dictionary for spark-submit, Python, tests and images.
 
-The DAGs hand it to `SparkSubmitOperator`, `spillway.engine.spark` to the builder, and a cluster's image
-prints it into `spark-defaults.conf` (`python -m spillway.engine.spark_conf`), so that no two places disagree.
-Nothing here names a master: that is the connection's business.
+The DAGs pass it to `SparkSubmitOperator`, and `spillway.engine.spark` passes it to the session builder. A cluster image
+writes it to `spark-defaults.conf` (`python -m spillway.engine.spark_conf`). So all places use the same settings.
+The master is not set here: the connection sets it.
 
 >>> spark_conf("/opt/jars", {})["spark.sql.extensions"]
 'io.delta.sql.DeltaSparkSessionExtension'
@@ -21,17 +21,17 @@ from pathlib import Path
 from spillway.engine.class_archive import archive_options
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-"""`SPILLWAY_JAVA_OPTIONS` for applications of a minute: the second compiler would cost more than it gives.
+"""`SPILLWAY_JAVA_OPTIONS` for applications that run about a minute: C1 only, because C2 costs more than it saves.
 
-With the first compiler alone the JVM sets aside 48 MB for code; Spark fills it within minutes, and from then on
-everything new is interpreted, many times slower. Hence the size.
+With C1 alone the JVM reserves a code cache of 48 MB. Spark fills it within minutes. After that the JVM interprets all
+new code, which is many times slower. So the options set a larger code cache.
 """
 
 DELTA_JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 
 
 def jars_folder(environment: Mapping[str, str] | None = None) -> str:
-    """Where the Delta jars are: `SPILLWAY_JARS`, or `.jars` of the home, or `.jars` of the checkout.
+    """Return the folder of the Delta jars: `SPILLWAY_JARS`, else `.jars` in `SPILLWAY_HOME`, else in the checkout.
 
     >>> jars_folder({"SPILLWAY_JARS": "/opt/jars"})
     '/opt/jars'
@@ -44,11 +44,16 @@ def jars_folder(environment: Mapping[str, str] | None = None) -> str:
 
 
 def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings, master apart. `jars_dir` may be a folder or a `local://` URI inside an image.
+    """Return the settings without the master. `jars_dir` is a folder, or a `local://` URI inside an image.
 
-    Overruled by the environment: `SPILLWAY_SHUFFLE_PARTITIONS` (default: this machine's cores; a cluster
-    wants two or three per core it has), `SPILLWAY_DRIVER_MEMORY` (default 2g), `SPILLWAY_PYTHON` (default:
-    the Python that runs this, which is also where an image built from this project has it).
+    Environment variables override some settings:
+
+    - `SPILLWAY_SHUFFLE_PARTITIONS`: default is the number of cores of this machine; use two or three per core on a
+      cluster;
+    - `SPILLWAY_DRIVER_MEMORY`: default 2g;
+    - `SPILLWAY_PYTHON`: default is the running Python, which has the same path in an image built from this project;
+    - `SPILLWAY_JAVA_OPTIONS`: further options of the driver's JVM;
+    - `SPILLWAY_SPARK_UI`: default false.
     """
     env = os.environ if environment is None else environment
     folder = (jars_dir or jars_folder(env)).rstrip("/")
@@ -60,23 +65,23 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
         **archive,
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # A young table's log fits one task; Delta's default of 50 costs a second per read on two cores.
+        # The log of a small table fits in one task; Delta's default of 50 costs a second per read on two cores.
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.sql.shuffle.partitions": env.get("SPILLWAY_SHUFFLE_PARTITIONS") or str(os.cpu_count() or 2),
         "spark.sql.session.timeZone": "UTC",
-        # Spark makes this folder where it stands as soon as SQL is asked; our tables have paths of their own.
+        # By default, Spark creates this folder in the working directory at the first SQL query. Our tables have paths.
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "spillway-warehouse")),
-        # Who writes with Spark, as a bench's floor does, writes as the store does.
+        # Code that writes with Spark (a baseline of a benchmark does) uses the same codec as the store.
         "spark.sql.parquet.compression.codec": "zstd",
-        # Eight bytes with statistics, as every reader expects, instead of the twelve of INT96 without.
+        # 8 bytes with statistics, which every reader expects, instead of INT96: 12 bytes without statistics.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # One task a file: rows stay in seq order from scan to file without a sort.
+        # One task per file: rows keep their seq order from scan to file without a sort.
         "spark.sql.files.openCostInBytes": str(128 * 1024 * 1024),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": env.get("SPILLWAY_DRIVER_MEMORY") or "2g",
-        # Both ends of an Arrow kernel must be the same Python with the same numba, bit for bit.
+        # Driver and workers must use the same Python and numba, so that kernels give the same bits.
         "spark.pyspark.python": env.get("SPILLWAY_PYTHON") or sys.executable,
-        # What the demo and the tests say here: see SHORT_LIVED_JVM.
+        # For the options that the demo and the tests use, see SHORT_LIVED_JVM.
         **({"spark.driver.extraJavaOptions": " ".join(filter(None, java))} if any(java) else {}),
         "spark.log.level": "WARN",
         "spark.ui.enabled": env.get("SPILLWAY_SPARK_UI") or "false",
@@ -85,10 +90,10 @@ def spark_conf(jars_dir: str | None = None, environment: Mapping[str, str] | Non
 
 
 def without_delta(conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings for a session whose class path was fixed without the jars, as by a bare `spark-submit`.
+    """Return the settings without those for Delta, for a session whose class path has no Delta jars.
 
-    Our jobs need none of them: Spark runs pieces, and tables are written by whoever runs them. To name classes that
-    are not there would put a stack into the log of every job.
+    This is the case under a bare `spark-submit`. The jobs do not need the Delta jars: Spark runs the tasks, and the
+    tables are written without Spark. Settings that name missing classes would log a stack trace in every job.
 
     >>> "delta" in str(without_delta(spark_conf("/opt/jars", {})).values())
     False
@@ -101,7 +106,7 @@ def without_delta(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def has_delta(jars: str) -> bool:
-    """Whether jars (`spark.jars`) hold Delta's, fetched by us or by `--packages`.
+    """Return whether `jars` (the setting `spark.jars`) has the Delta jars, downloaded by us or by `--packages`.
 
     >>> has_delta(spark_conf("/opt/jars", {})["spark.jars"]), has_delta("")
     (True, False)
@@ -110,7 +115,7 @@ def has_delta(jars: str) -> bool:
 
 
 def defaults_file(conf: Mapping[str, str]) -> str:
-    """The settings as a `spark-defaults.conf`.
+    """Return the settings as text in the format of `spark-defaults.conf`.
 
     >>> print(defaults_file({"spark.ui.enabled": "false"}), end="")
     spark.ui.enabled  false

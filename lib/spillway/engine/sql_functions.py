@@ -1,4 +1,4 @@
-"""Sketches in Spark's SQL: built, merged and asked, in a session of PySpark or of Spark Connect."""
+"""Spark SQL functions that build, merge and query sketches, for sessions of PySpark and of Spark Connect."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 def register_functions(spark: SparkSession) -> None:
-    """Make `spillway_*` known to SQL: the aggregates `spillway_sketch` and `spillway_merge`, and answers of all kinds.
+    """Register the SQL functions `spillway_*`: `spillway_sketch`, `spillway_merge` and the queries of all sketch kinds.
 
-    The workers need Spillway too. A group's rows are in one worker's memory while it is sketched: where groups are very
-    large, sketch by group and some hash (`GROUP BY site, pmod(hash(key), 64)`) and merge by group.
+    `spillway_sketch` and `spillway_merge` are aggregates. Spillway must be installed on the workers as well. All rows
+    of a group are in the memory of one worker while they are sketched. If groups are very large, sketch by the group
+    and a hash (`GROUP BY site, pmod(hash(key), 64)`), and then merge by group.
     """
     import pyarrow as pa
     from pyspark.sql.functions import arrow_udf
@@ -26,7 +27,7 @@ def register_functions(spark: SparkSession) -> None:
     def merge(payloads: Any) -> Any:
         return merged_payload(payloads)
 
-    # Spark tells an aggregate by these types, which postponed annotations would hide from it
+    # Spark recognises an aggregate by these types. With postponed annotations it would see only strings.
     sketch.__annotations__ = {"columns": pa.Array, "return": bytes}
     merge.__annotations__ = {"payloads": pa.Array, "return": bytes}
     spark.udf.register("spillway_sketch", arrow_udf(sketch, "binary"))
@@ -36,7 +37,7 @@ def register_functions(spark: SparkSession) -> None:
 
 
 def _named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Spark asks a function for its name and types, which a partial has not."""
+    """Return `function` with a name and type annotations, which Spark reads and a `partial` does not have."""
     import pyarrow as pa
 
     def called(*values: Any) -> Any:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SqlView:
-    """What a statement reads under a name: columns, and functions that make their rows, wherever they are called."""
+    """A named input of a statement: its schema, and functions that return its rows.
+
+    The functions run in this process or in Spark tasks.
+    """
 
     schema: pa.Schema
     cuts: Sequence[Callable[[], pa.Table]]
@@ -47,34 +50,37 @@ class NeedsSpark(Refused):
 
 SLICES_A_CORE_ASKED = 2
 Steps = Sequence[tuple[str, str]]
-"""Name and statement, in an order in which each reads views and steps before it; the last one answers."""
+"""Pairs of name and statement. A step reads views and earlier steps. The last step gives the answer."""
 
 
 AGAIN_AFTER_SECONDS = 0.5
-"""How long after a question was told to end it is told again: what has not begun yet hears nothing."""
+"""Seconds between two attempts to interrupt a query: an interrupt has no effect on a query that has not started yet."""
 
 
 class TookTooLong(Refused):
-    """A question that had no answer in time."""
+    """A query that did not finish within its time limit."""
 
     REMEDY = "ask for less, or raise most_seconds"
 
     @staticmethod
     def than(seconds: float | None) -> TookTooLong:
-        """Longer than so many seconds."""
+        """Return the error for a query that took longer than `seconds`."""
         rule = f"answer a window within {seconds:g} seconds"
         return TookTooLong("sql", rule, "no answer by then", TookTooLong.REMEDY)
 
 
 class _Limit:
-    """So many seconds for a question; one that takes longer is told to end until it does."""
+    """The time limit of a query. A query that takes longer is interrupted repeatedly until it ends."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds, self.passed = seconds, False
 
     @contextmanager
     def ending_by(self, end: Callable[[], object]) -> Iterator[None]:
-        """While this lasts: once the time has passed, call `end` again and again; what comes of it is refused."""
+        """Call `end` repeatedly if the block takes longer than the limit, and set `passed`.
+
+        The caller then raises `refused()`.
+        """
         if self._seconds is None:
             yield
             return
@@ -84,7 +90,7 @@ class _Limit:
             wait = seconds
             while not answered.wait(wait):
                 self.passed, wait = True, AGAIN_AFTER_SECONDS
-                with suppress(Exception):  # it may have ended just now
+                with suppress(Exception):  # the query may have ended in the meantime
                     end()
 
         watching = threading.Thread(target=watch, daemon=True)
@@ -96,7 +102,7 @@ class _Limit:
             watching.join()
 
     def refused(self) -> Refused:
-        """What is said of a question that took longer."""
+        """Return the error for a query that took longer than the limit."""
         return TookTooLong.than(self._seconds)
 
 
@@ -255,7 +261,7 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
 
 
 def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
-    """Rows that tasks make, a partition a cut."""
+    """Return a DataFrame whose rows are made in tasks by the functions of `view.cuts`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     cuts, schema = tuple(view.cuts), view.schema
@@ -285,7 +291,7 @@ def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
     lines = str(problem).strip().splitlines()
     says = lines[0] if lines else type(problem).__name__
     remedy = "correct the statement, or the values that it reads"
-    if says.endswith(NEEDS):  # a value that only Spark is known to read as Spark does
+    if says.endswith(NEEDS):  # a value that the process engine does not convert; see `dialect`
         says = says.removeprefix("Invalid Input Error: ").removesuffix(f", {NEEDS}")
         remedy = f"{NEEDS}, or correct the values that it reads"
     shown = " ".join(steps[-1][1].split())[:120]
@@ -293,7 +299,9 @@ def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
 
 
 def plain_types(found: pa.Table) -> pa.Table:
-    """Columns in the few types that tables have: whole numbers of 64 bits, double, string, times in UTC.
+    """Cast the columns to the types that tables have.
+
+    These are 64-bit integer, double, string, timestamp in UTC, boolean, date and binary.
 
     >>> plain_types(pa.table({"n": pa.array([1], pa.int32())})).schema.field("n").type
     DataType(int64)

@@ -1,4 +1,4 @@
-"""From the landing zone to `raw`: what is delivered, what of it is new, and every tuple of it numbered or refused.
+"""Intake: read the landing zone into `raw`. Find new files, number every tuple, and record every rejected record.
 
-`landing` has the one rule for what is delivered and new; whoever asks, asks there.
+`landing` has the only rule for which files are delivered and which of them are new. All other modules use it.
 """

@@ -1,44 +1,38 @@
-"""Rows that were delivered before: looked up by their values, within as many rows back as the contract says.
+"""Deduplicate rows by value, within a window of rows that the contract states.
 
-Opt-in (`duplicates.rows` in the contract), because real rows repeat. A row is the same as another when the attributes
-`duplicates.on` are (null equals null, NaN equals NaN, 0.0 equals -0.0). It repeats one when one that is the same stayed
-in the stream and came at most `duplicates.within` rows before, in whichever batch; what came longer ago, or is not in
-`raw` any more, is not looked at. The row that repeats leaves the stream and stands in `rejected` with its values: none
+Deduplication is opt-in (`duplicates.rows` in the contract), because real rows repeat. Two rows are equal if they agree
+in the attributes `duplicates.on` (null equals null, NaN equals NaN, 0.0 equals -0.0). A row is a repeat if an equal row
+stayed in the stream and came at most `duplicates.within` rows before it, in any batch. Rows that came earlier, or are
+no longer in `raw`, are not compared. A repeat leaves the stream and is stored in `rejected` with its values, so no row
 is lost.
 
-Batches may be written out of their order, where one had failed and its successors had not. What stands in `raw` stays
-there: a batch that comes late is compared with the rows before it and with those after it, as far either way. So no two
-rows that are the same ever stand within reach of each other, and what left has one within reach that stayed.
+Batches may be written out of order, if one failed and its successors did not. Rows that are in `raw` stay there. A late
+batch is compared with the rows before it and with the rows after it, to the same distance. So no two equal rows are
+ever within the window of each other, and each removed row has an equal row within the window that stayed.
 
-Both ways find the same rows. `exact` asks the window about every row of the batch; `filter` passes the rows through two
-Bloom filters that take turns, which forget nothing within the window, and asks the window about those alone that the
-filter suspects: what the look-up does not confirm stays, and the ledger says how often the filter was wrong beside how
-often it was expected to be.
+Two methods find the same rows:
 
-Memory is that of the filter (`exact`: of the batch's fingerprints) and of the values of the rows that are found; how
-rows are looked up is told in `window`.
+- `exact` looks up every row of the batch in the window.
+- `filter` passes the rows through two alternating Bloom filters, which forget no row within the window. Only rows that
+  the filter suspects are looked up in the window. A suspect that the lookup does not confirm stays. The ledger states
+  how often the filter was wrong, and how often it was expected to be.
 
-The filter's state after a batch is a row of `sketches`, which names the state it went on from; that of the newest batch
-is kept, and the one it went on from. Where the state before a batch is not there, it is made of the window's rows; so
-is the newest batch's again when one within its reach comes late, and that one is looked up row by row.
+A lookup compares 64-bit fingerprints first, because they are small enough to send to every task. Rows with the same
+fingerprint are then compared by value, so two different rows are never taken for equal. Memory is that of the filter
+(with `exact`: of the batch's fingerprints) and of the values of the rows that are found.
 
-Which rows repeat others, by their values and nothing else.
+The filter's state after a batch is a row of `sketches`, which names the state that it continued from. Two states are
+stored: that of the newest batch, and the one that its run continued from. If the state before a batch is missing, it is
+computed from the window's rows. A batch that comes after later ones is looked up row by row. If it is within the window
+of the newest batch, the newest batch's state is computed again.
+
+Batches first write drafts of `raw`. A draft with repeats is rewritten without them.
 
 >>> rows = pa.table({"seq": [4, 5, 6, 7], "k": pa.array([None, 1.0, None, 2.0])})
 >>> repeated_seqs([rows], ("k",), ("double",)).tolist()
 [6]
 >>> repeated_seqs([rows], ("k",), ("double",), within=1).tolist()
 []
-
-Looking rows up by their values: in the window around a batch, whose edges are given in rows.
-
-Rows are looked up by a 64-bit fingerprint first, which is small enough to travel to every piece of the window. What
-that finds is compared by its values, so that two rows of one fingerprint are never taken for one. Memory is that of the
-fingerprints that are looked for, and of the values of the rows that are found.
-
-Only what is delivered for the first time stays: drafts of `raw` are made anew without the rows that repeat.
-
-Rows that repeat, as `rejected` holds them.
 """
 
 from __future__ import annotations
@@ -77,9 +71,9 @@ def repeated_seqs(
     mine: tuple[int, int] | None = None,
     within: int | None = None,
 ) -> Integers:
-    """The `seq` of every row that repeats one which stays, at most `within` before it, by values alone.
+    """Return the `seq` of every row that repeats a row that stays, at most `within` rows before it, by value alone.
 
-    Rows outside `mine` (from, to) stand where they are, and those after it count as those before do.
+    Rows outside `mine` (from, to) always stay. Those after it count like those before it.
     """
     rows = pa.concat_tables([part.select(["seq", *names]) for part in parts], promote_options="permissive")
     if not rows.num_rows:
@@ -92,20 +86,21 @@ def repeated_seqs(
 
 
 def alike_by_values(rows: pa.Table, names: Sequence[str], types: Sequence[str]) -> Integers:
-    """A number for each row, equal for equal values and no others."""
+    """Return a number for each row; two rows have the same number if and only if their values are equal."""
     alike = np.zeros(rows.num_rows, np.int64)
     for name, kind in zip(names, types, strict=True):
         codes = _codes(rows[name], kind)
-        # two numbers become one, and that small again before the next attribute
+        # combine both numbers into one, and make it small again before the next attribute
         _, alike = np.unique(alike * (int(codes.max()) + 1) + codes, return_inverse=True)
     return alike
 
 
 @njit(cache=True)
 def _repeats(seqs: Integers, alike: Integers, first: int, last: int, within: int) -> Booleans:
-    """Of rows ordered by what they are alike in and then by `seq`: those from `first` to `last` that repeat another.
+    """Return which rows are repeats; rows are sorted by equal values (`alike`) and then by `seq`.
 
-    Each is compared with the last like it that stays, and with the first like it after `last`.
+    Only rows from `first` to `last` can be repeats. Each is compared with the last equal row that stays, and with the
+    first equal row after `last`.
     """
     found = np.zeros(seqs.size, np.bool_)
     after = np.full(seqs.size, -1)
@@ -127,7 +122,7 @@ def _repeats(seqs: Integers, alike: Integers, first: int, last: int, within: int
 
 
 def _codes(column: pa.ChunkedArray, kind: str) -> Integers:
-    """A number for each value, equal for equal values and no others; null is a value."""
+    """Return a number for each value, equal if and only if the values are equal. Null is a value."""
     whole = column.combine_chunks()
     if pa.types.is_null(whole.type):
         return np.zeros(len(whole), np.int64)
@@ -140,17 +135,17 @@ def _codes(column: pa.ChunkedArray, kind: str) -> Integers:
 
 HASH_SEED = 1
 FIRST = int(np.iinfo(np.int64).min)
-"""Before every `seq`."""
+"""A number before every `seq`."""
 _PIECES_A_CORE = 4
 _ROWS_AT_A_TIME = 262_144
 
 SeqRange = tuple[int, int]
-"""Rows by their `seq`, from and to."""
+"""A range of rows by `seq`: from, to."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """What rows are compared by."""
+    """The attributes by which rows are compared."""
 
     names: tuple[str, ...]
     types: tuple[str, ...]
@@ -161,9 +156,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The batch's rows as stretches of its files, and the pieces of what stands within the window around it.
+    """The batch's rows as slices of its files, and the files of the window around it, grouped for tasks.
 
-    `standing` are the `seq` (from, to) of the rows that count; others may lie in the same files.
+    `standing` are the `seq` ranges (from, to) of the rows that count. The same files may hold other rows.
     """
 
     files: tuple[DataFile, ...]
@@ -181,7 +176,7 @@ class Surroundings:
 
     @property
     def until(self) -> int:
-        """The last `seq` of the window: that of the batch where nothing after it stands."""
+        """The last `seq` of the window; that of the batch if no row after it is in `raw`."""
         after = max((last for _, last in self.standing), default=self.last_seq)
         reach = after if self.within is None else self.last_seq + self.within
         return max(self.last_seq, min(after, reach))
@@ -195,7 +190,7 @@ def window_around(
     within: int | None,
     cores: int,
 ) -> Surroundings:
-    """The window around the rows `mine` in `files`, cut in pieces for so many cores."""
+    """Return the window around the rows `mine` in `files`, divided into slices for a number of cores."""
     first, last = mine
     pieces = _PIECES_A_CORE * cores
     found = Surroundings(tuple(files), first, last, _stretches(first, last, pieces), (), standing, within)
@@ -204,7 +199,7 @@ def window_around(
 
 
 def seq_ranges(standing: Sequence[BatchRows]) -> tuple[SeqRange, ...]:
-    """The rows of these batches, neighbours as one.
+    """Return the `seq` ranges of these batches; adjacent ranges are merged.
 
     >>> from datetime import date
     >>> seqs = enumerate([(0, 4), (9, 8), (5, 7), (12, 13)])
@@ -222,7 +217,7 @@ def seq_ranges(standing: Sequence[BatchRows]) -> tuple[SeqRange, ...]:
 
 
 def files_between(files: Sequence[DataFile], first: int, last: int) -> list[DataFile]:
-    """Those that may hold rows from `first` to `last`."""
+    """Return the files that may hold rows from `first` to `last`."""
 
     def may(file: DataFile) -> bool:
         low, high = file.low("seq"), file.high("seq")
@@ -232,7 +227,7 @@ def files_between(files: Sequence[DataFile], first: int, last: int) -> list[Data
 
 
 def repeated_exactly(engine: Engine, on: Compared, window: Surroundings) -> Integers:
-    """The batch's rows that repeat one that stays: all are looked up."""
+    """Return the batch's rows that repeat a row that stays; every row is looked up."""
     found = engine.map(partial(_fingerprints, on, window.files), window.stretches)
     mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
     known = engine.map(partial(_known, on, mine, window), window.history)
@@ -241,7 +236,7 @@ def repeated_exactly(engine: Engine, on: Compared, window: Surroundings) -> Inte
 
 
 def confirmed(engine: Engine, on: Compared, window: Surroundings, wanted: Keys) -> Integers:
-    """The batch's rows that truly repeat one that stays, among those of the wanted fingerprints."""
+    """Return the batch's rows that repeat a row that stays, among the rows with the wanted fingerprints."""
     if not wanted.size:
         return np.empty(0, np.int64)
     mine = engine.map(partial(_alike, on, wanted, window.files), window.stretches)
@@ -251,7 +246,7 @@ def confirmed(engine: Engine, on: Compared, window: Surroundings, wanted: Keys) 
 
 
 def _stretches(first: int, last: int, most: int) -> tuple[SeqRange, ...]:
-    """The rows from `first` to `last` in at most `most` stretches, none of them tiny."""
+    """Divide the rows from `first` to `last` into at most `most` slices of at least `RowReader.AT_A_TIME` rows."""
     size = max(-(-(last - first + 1) // most), RowReader.AT_A_TIME)
     return tuple((low, min(last, low + size - 1)) for low in range(first, last + 1, size))
 
@@ -261,7 +256,7 @@ def _fingerprints(on: Compared, files: Sequence[DataFile], stretch: SeqRange) ->
 
 
 def _known(on: Compared, mine: Keys, window: Surroundings, files: Sequence[DataFile]) -> Keys:
-    """Which of the batch's (sorted) fingerprints standing rows of these files have."""
+    """Return which of the batch's (sorted) fingerprints occur in the counting rows of these files."""
     found = [np.empty(0, np.uint64)]
     for rows in _standing(on, window, files):
         keys = on.keys(rows)
@@ -275,14 +270,17 @@ def _alike(on: Compared, wanted: Keys, files: Sequence[DataFile], stretch: SeqRa
 
 
 def _alike_beside(on: Compared, wanted: Keys, window: Surroundings, files: Sequence[DataFile]) -> pa.Table:
-    """Of each value of the wanted fingerprints the last row before the batch, and the first after: none is nearer."""
+    """Return, for each value of the wanted fingerprints, the last row before the batch and the first row after it.
+
+    No other row of that value is nearer to the batch.
+    """
     found = [_nothing(on)]
     for rows in _standing(on, window, files):
         found.append(rows.filter(pa.array(_among(on.keys(rows), wanted))))
     rows = pa.concat_tables(found, promote_options="permissive")
     if not rows.num_rows:
         return rows
-    # one number for a value before the batch, and one for it after, whose nearest row is then the last as well
+    # a value before the batch and the same value after it get two numbers; so the nearest row sorts last in both groups
     seq = np.asarray(rows["seq"])
     after = seq > window.last_seq
     alike = 2 * alike_by_values(rows, on.names, on.types) + after
@@ -292,7 +290,7 @@ def _alike_beside(on: Compared, wanted: Keys, window: Surroundings, files: Seque
 
 
 def _stretch(on: Compared, files: Sequence[DataFile], stretch: SeqRange) -> Iterator[pa.Table]:
-    """The rows of a stretch, some at a time."""
+    """Yield the rows of a slice, in tables of bounded size."""
     read = RowReader(files)
     for low in range(stretch[0], stretch[1] + 1, RowReader.AT_A_TIME):
         rows = read(on.names, low, min(stretch[1], low + RowReader.AT_A_TIME - 1))
@@ -300,7 +298,7 @@ def _stretch(on: Compared, files: Sequence[DataFile], stretch: SeqRange) -> Iter
 
 
 def _standing(on: Compared, window: Surroundings, files: Sequence[DataFile]) -> Iterator[pa.Table]:
-    """The rows within reach of the batch that stand, and are not its own."""
+    """Yield the rows within the window that count and are not of the batch itself."""
     reach = [
         (max(low, window.since), min(high, window.until))
         for first, last in window.standing
@@ -312,7 +310,7 @@ def _standing(on: Compared, window: Surroundings, files: Sequence[DataFile]) -> 
 
 
 def in_any(seqs: Integers, edges: Sequence[SeqRange]) -> Booleans:
-    """Which of these lie in one of the ranges."""
+    """Return which of these numbers lie in one of the ranges."""
     found = np.zeros(seqs.size, np.bool_)
     for first, last in edges:
         found |= (seqs >= first) & (seqs <= last)
@@ -324,7 +322,7 @@ def _nothing(on: Compared) -> pa.Table:
 
 
 def _among(keys: Keys, known: Keys) -> Booleans:
-    """Which keys are in the sorted `known`."""
+    """Return which keys are in the sorted `known`."""
     if not known.size:
         return np.zeros(keys.size, np.bool_)
     found: Booleans = known[np.minimum(np.searchsorted(known, keys), known.size - 1)] == keys
@@ -337,9 +335,9 @@ FILTER = "alternating_bloom"
 
 @dataclass(frozen=True)
 class Repeated:
-    """What one batch repeats: the `seq` of those rows in order, what the ledger says, and the filter's new state.
+    """The repeats of one batch: their `seq` in order, the ledger's reason, and the filter's new state.
 
-    `state` is a row of `sketches`, to be written in the place of the batch's, and what the next batch goes on from.
+    `state` is a row of `sketches` that replaces the batch's row. The next batch continues from it.
     """
 
     rows: Integers
@@ -349,7 +347,10 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Passed:
-    """Rows after a filter: how many there were, the `seq` and fingerprints of the suspects, and its state."""
+    """The result of passing rows through a filter.
+
+    It has the number of rows, the `seq` and fingerprints of the suspects, and the filter's new state.
+    """
 
     rows: int
     suspects: Integers
@@ -366,11 +367,12 @@ def find_repeated(
     before: Mapping[str, Any] | None = None,
     standing: Sequence[BatchRows] | None = None,
 ) -> Repeated:
-    """The rows of the batch that were delivered before, for a contract that asks for them.
+    """Return the rows of the batch that were delivered before.
 
-    `files` hold the rows of the batch, `history` those of the batches that are `standing` in `raw` (or were, and are
-    retired), and maybe others (None: of all before it). `before` is the state that the filter goes on from
-    (`filter_before`, or that of the last `Repeated` that has one).
+    `files` hold the rows of the batch. `history` holds the rows of the batches `standing`, and may hold others.
+    `standing` are the batches that are in `raw`, or were and are retired; None means all rows before the batch.
+    `before` is the state that the filter continues from: that of `filter_before`, or of the last `Repeated` that has
+    one.
     """
     within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
     gone = [one for one in standing or () if one.status == RETIRED]
@@ -392,14 +394,14 @@ def told_window(within: int | None) -> str:
 
 
 def compared_by(contract: StreamContract) -> Compared:
-    """The attributes in which a row must differ from every earlier one."""
+    """Return the attributes in which a row must differ from every earlier row."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     names = tuple(contract.duplicates.on or contract.names)
     return Compared(names, tuple(types[name] for name in names))
 
 
 def filter_of(contract: StreamContract) -> SketchSpec:
-    """The filter a contract asks for with `duplicates`."""
+    """Return the filter that a contract requests with `duplicates`."""
     asked, on = contract.duplicates, compared_by(contract)
     return SketchSpec(
         FILTER,
@@ -413,9 +415,10 @@ def filter_of(contract: StreamContract) -> SketchSpec:
 
 
 def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mapping[str, Any] | None:
-    """The row of `sketches` with the filter after the last batch that has rows before this one.
+    """Return the row of `sketches` with the filter's state after the last batch with rows before this batch.
 
-    None where it has another shape, or is not of that batch: it is then made of the window.
+    Return None if the state has another shape, or belongs to an earlier batch. The state is then computed from the
+    window.
     """
     if contract.duplicates.rows != "filter":
         return None
@@ -434,10 +437,10 @@ def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mappi
 def keep_states(
     tables: Tables, contract: StreamContract, batches: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Keep the last of these, and what the first went on from, so that a run that dies ends in the same rows.
+    """Store the last of these states, and the state that the first one continued from.
 
-    Batches that are written in another way than through the filter are in no state: those of them and of later batches,
-    which would know nothing of their rows, go.
+    So a run that dies and is repeated ends in the same rows. If the contract does not use the filter, no state contains
+    the rows of these batches. Their states, and those of later batches, are then deleted.
     """
     mine = {"stream": contract.stream, "kind": FILTER}
     if contract.duplicates.rows != "filter":
@@ -481,7 +484,10 @@ def _late(
     history: Sequence[DataFile],
     gone: Sequence[BatchRows],
 ) -> Repeated:
-    """A batch that comes after later ones: every row is looked up, and the newest one's state has its rows too."""
+    """Find the repeats of a batch that comes after later ones: look up every row.
+
+    If the batch is within the window of the newest batch, compute the newest batch's state again, with these rows.
+    """
     spec, within = filter_of(contract), contract.duplicates.within
     found = repeated_exactly(engine, compared_by(contract), window)
     reason = (
@@ -499,14 +505,14 @@ def _late(
 
 
 def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[BatchRows]) -> None:
-    """Say in the state up to which row it has not seen its window, which begins after row `before`."""
+    """Note in the state the last row of the window that it has not seen; the window begins after row `before`."""
     to = max([state.context.get(UNSEEN, before), *(one.last_seq for one in gone if one.rows)])
     kept = {name: value for name, value in state.context.items() if name != UNSEEN}
     state.context = {**kept, UNSEEN: to} if to > before else kept
 
 
 def _of_window(engine: Engine, spec: SketchSpec, window: Surroundings) -> bytes | None:
-    """The state before the batch where none is kept: a filter that has seen the window."""
+    """Return the state before the batch if none is stored: a filter that has seen the rows of the window."""
     files = [file for piece in window.history for file in piece]
     if not files or window.within is None:
         return None
@@ -522,7 +528,11 @@ def pass_through(
     before: bytes | None = None,
     standing: Sequence[SeqRange] | None = None,
 ) -> Passed:
-    """Pass the rows `seq` (from, to), of them those `standing`, through the filter in order, each shard by one task."""
+    """Pass the rows `seq` (from, to) through the filter in order; each shard is processed by one task.
+
+    `standing`: ranges of `seq`; rows outside them are left out. None means all rows. `before`: the filter's state
+    before.
+    """
     start = before or spec.empty().to_bytes()
     tasks = min(spec.shards, engine.cores)
     parts = engine.map(partial(_shards_passed, spec, start, tuple(files), seq, standing, tasks), range(tasks))
@@ -536,7 +546,7 @@ def pass_through(
 
 
 def _told(within: int | None, passed: Passed, truly: int) -> str:
-    """How often the filter was wrong, beside the bound of its theory."""
+    """Return the ledger's reason, with the filter's false-positive rate and its theoretical bound."""
     wrong = 100.0 * (passed.suspects.size - truly) / max(1, passed.rows - truly)
     parameters = passed.state.parameters
     return (
@@ -555,7 +565,10 @@ def _shards_passed(
     tasks: int,
     task: int,
 ) -> Passed:
-    """Every task reads all rows and takes those of its shards, so that none is moved or sorted."""
+    """Pass the rows of one task's shards through the filter.
+
+    Every task reads all rows, so that no row is moved or sorted.
+    """
     sketch, read, on = (
         AlternatingBloom.from_bytes(start),
         RowReader(files),
@@ -578,11 +591,11 @@ def _shards_passed(
 
 
 DELIVERED_BEFORE = "delivered before"
-"""The reason of such rows in `rejected`; all others are defects."""
+"""The reason of repeats in `rejected`; every other reason is a defect."""
 
 
 def kept_aside(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Table:
-    """The batch's repeated `rows` as `rejected` has them: file and line they came from, and their values as JSON."""
+    """Return the batch's repeated `rows` as rows of `rejected`: their file and line, and their values as JSON."""
     seqs = np.asarray(rows["seq"].cast(pa.int64()))
     taken = sorted(batch.taken, key=lambda file: file.base_seq)
     bases = np.array([file.base_seq for file in taken], np.int64)
@@ -614,7 +627,7 @@ def kept_aside(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Tab
 
 
 def _as_json(contract: StreamContract, rows: pa.Table) -> list[bytes]:
-    """Each row as one JSON object; an attribute that is null is left out."""
+    """Return each row as one JSON object, without null attributes."""
     columns = [json_values(rows[a.name], a.type) for a in contract.attributes]
     return [
         json.dumps(
@@ -638,9 +651,10 @@ def without_repeats(
     files: dict[int, list[Written]],
     aside: list[Written],
 ) -> dict[int, Repeated]:
-    """Find rows that were delivered before; the batches' drafts of `raw` are made anew without them.
+    """Find the rows that were delivered before, and rewrite the batches' drafts of `raw` without them.
 
-    They are compared with what stands in `raw`, of whichever batch, and with each other in their order.
+    Rows are compared with all rows in `raw`, and with each other in the order of their batches. `files` gets the new
+    drafts, and `aside` gets the files of `rejected`.
     """
     if contract.duplicates.rows == "none":
         return {}
@@ -669,7 +683,7 @@ def without_repeats(
 
 
 def _batches_in_raw(tables: Tables, stream: str, since: Between) -> list[BatchRows]:
-    """The batches that stand in `raw` from this `seq` on, or did and are retired: of each its numbers alone."""
+    """Return the batches with rows in `raw` from this `seq` on, or with rows that are retired; only their numbers."""
     columns = [item.name for item in fields(BatchRows)]
     where = {"stream": stream, "status": [*HELD, RETIRED], "last_seq": since}
     rows = tables.at("batches").rows(columns, **where).to_pylist()
@@ -677,7 +691,7 @@ def _batches_in_raw(tables: Tables, stream: str, since: Between) -> list[BatchRo
 
 
 def _drafted(table: Table, written: Sequence[Written]) -> list[DataFile]:
-    """Files that are in no table yet, as whoever reads files takes them."""
+    """Return drafted files, which no table has yet, in the form that readers of files use."""
     return [data_file(table.path, one, table.contract.arrow_schema) for one in written]
 
 
@@ -689,7 +703,7 @@ def _parted(
     rejected: Target,
     file: DataFile,
 ) -> tuple[Written | None, Written | None]:
-    """A drafted file as two: the rows that stay, and those that were delivered before."""
+    """Split a drafted file into two: the rows that stay, and those that were delivered before."""
     names = raw.schema.names
 
     def rows(repeated: bool) -> Iterator[pa.Table]:

@@ -1,12 +1,11 @@
-"""Drafts a contract from a landing file: names, types, roles and order as the sample shows them.
+"""Draft a contract from a sample file: names, types, roles and order as the sample shows them.
 
-A draft is a guess that is valid and says where it guessed; its owner reads it and decides. What it never does is
-offer text or identifiers for shedding, or guess a key that never repeats. Samples hold bad records too: up to one
-value in twenty may be missing from, or at odds with, what the others say.
+A draft is a valid contract that states where it guesses. Its owner reads it and decides. It never offers text or
+identifiers for shedding, and never makes a column without repeats a key.
 
-Which column of a sample is which: when (the order attribute), who (keys), and what only repeats the time in parts.
-
-A sample holds bad records: up to one value in twenty may be missing from, or at odds with, what the others say.
+Three questions decide the roles: which column is the time (the order attribute), which columns identify the sender
+(keys), and which columns only repeat a part of the time. Samples have bad records, too: up to one value in twenty
+(`ODD_SHARE`) may be missing or may contradict the others.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ from spillway.records.wrapper import plain_bytes
 ODD_SHARE = 0.05
 _MOSTLY = 1 - ODD_SHARE
 _LEAST_TIMES, _MOST_TIMES = 32, 2048
-"""Fewer say too little, and more show no more."""
+"""Rows that are compared with a time: fewer are not conclusive, and more add nothing."""
 _FILLED = 0.5
-"""Share of an integer key's members that a moment has at least, or it is a measure that happens not to repeat."""
+"""The smallest share of an integer key's values that moments have; else it is a measure that happens not to repeat."""
 _NAMING = frozenset(
     ["id", "ids", "uuid", "guid", "code", "zip", "postcode", "isbn", "sku", "ean", "gtin", "upc", "vin", "mmsi", "imo",
      "imei", "imsi", "iban", "serial"]
 )  # fmt: skip
-"""Last words of names whose values say which one, not how much: nearly the same number is another one."""
+"""Last words of names of identifiers. A similar number is another identifier, so such a value has no error bound."""
 _BEGIN_AGAIN = frozenset(
     ["day", "weekday", "week", "hour", "minute", "second", "quarter", "dom", "doy", "dow"]
 )
-"""Last words of names of a part of a time."""
+"""Last words of names for a part of a time that starts again."""
 _COARSE = frozenset(["week", "month", "quarter", "year"])
-"""Words in the name of a time unit coarser than a day."""
+"""Words in the name of a time unit that is coarser than a day."""
 _MOST_SHOWN = 60
-"""Characters of a value that a note repeats."""
+"""The number of characters of a value that a note repeats."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampleColumn:
-    """A column of the sample: its name there and in the contract, its type, its values."""
+    """A column of the sample: its name there (`field`) and in the contract (`name`), its type, and its values."""
 
     field: str
     name: str
@@ -71,7 +70,7 @@ class SampleColumn:
 
     @property
     def whole(self) -> bool:
-        """There in all records but the odd one."""
+        """Whether nearly all records have a value."""
         return len(self.values) > 0 and self.values.null_count <= ODD_SHARE * len(self.values)
 
     @property
@@ -80,7 +79,7 @@ class SampleColumn:
 
     @property
     def ascending(self) -> bool:
-        """Rising or level from record to record, but for the odd one."""
+        """Whether the values hardly ever fall from one record to the next."""
         there = self.values.drop_null()
         falls = int(pc.sum(pc.greater(there[:-1], there[1:])).as_py() or 0)
         return self.whole and falls <= ODD_SHARE * len(there)
@@ -101,13 +100,13 @@ class SampleColumn:
 
     @property
     def is_part_of_calendar(self) -> bool:
-        """Whether it is a month, or a day, hour, minute or week that begins again: it alone is no time."""
+        """Whether it is a month, or a day, hour, minute or week that starts again; alone it is no time."""
         word = self.name.rpartition("_")[2]
         return word == "month" or (word in _BEGIN_AGAIN and bool((np.diff(self._integers) < 0).any()))
 
     @property
     def is_coarse(self) -> bool:
-        """Whether it is a month, a quarter or a year, which many rows have in common."""
+        """Whether it is a month, a quarter or a year, which many rows share."""
         return self.unit in ("yyyymm", "year") or (
             self.type in ("timestamp", "date") and not _COARSE.isdisjoint(self.name.split("_"))
         )
@@ -118,7 +117,7 @@ class SampleColumn:
 
     @property
     def constant(self) -> bool:
-        """The same in every record that has it."""
+        """Whether all records that have a value have the same one."""
         return self.distinct == 1 and len(self.values) > 1
 
 
@@ -157,7 +156,10 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
 
 
 def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleColumn | None:
-    """A fraction that rises more finely than the order attribute, which only times and whole numbers can be."""
+    """Return a `double` column that rises in finer steps than an integer order attribute, or None.
+
+    Only times and integers can be the order attribute.
+    """
     rising = [c for c in columns if c.type == "double" and c.ascending and c.distinct > order.distinct]
     if order.type != "integer":
         return None
@@ -165,9 +167,11 @@ def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleCo
 
 
 def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
-    """Who: a text that repeats; a whole number of a few values, each once a moment; or both together.
+    """Return the columns that identify the sender of a record.
 
-    What says who by its name comes first: where tuples have moments of their own, anything that repeats would do.
+    They are a text that repeats, or an integer with a few values that each occur once per moment, or both together. A
+    column with an identifier's name is preferred: if tuples have moments of their own, any column that repeats would
+    fit.
 
     >>> at = SampleColumn("at", "at", "integer", pa.array([i // 3 for i in range(12)]))
     >>> pump = SampleColumn("pump", "pump", "integer", pa.array([1 + i % 3 for i in range(12)]))
@@ -185,14 +189,17 @@ def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[st
         return (texts[0].name,)
     alone = next((c for c in numbers if _is_key([order], c, _MOSTLY)), None)
     if alone is not None:
-        # all of its values are there at nearly every moment: a text beside it says how, not who
+        # nearly every moment has all of its values, so a text in addition to it describes the record, not the sender
         return (alone.name,)
     found = next((c for c in numbers if _is_key([order, *texts], c)), None)
     return tuple(c.name for c in (*texts, *([found] if found else ())))
 
 
 def _is_key(moment: Sequence[SampleColumn], number: SampleColumn, share: float = _FILLED) -> bool:
-    """Whether each of the number's values comes once a moment, and a moment has such a share of them."""
+    """Return whether each value of the number occurs once per moment.
+
+    A moment must have at least `share` of all values on average.
+    """
     moments = len(_places(moment)[1])
     filled = len(number.values) >= share * number.distinct * moments
     return moments * 2 <= len(number.values) and filled and _is_once_a_moment([*moment, number])
@@ -218,13 +225,15 @@ _PARTS: dict[str, tuple[Callable[[pa.Array], pa.Array], int | None]] = {
     "minute": (pc.minute, 60),
     "second": (pc.second, 60),
 }
-"""The parts of a time, and how many different values each has."""
+"""The parts of a time, each with its function and the number of different values it can have."""
 _QUARTER_MICROSECONDS = 900_000_000
 _QUARTERS_PER_HOUR = 4
 _FIRST_LOOK_ROWS = 64
 _FIRST_LOOK_SHARE = 0.3
-"""The smallest share of equal differences in a few rows for a clock that fits; half of the rows may be in summer
-time."""
+"""The smallest share of equal differences, in a few rows, of a clock that may fit.
+
+Half of the rows may be in summer time.
+"""
 
 
 @lru_cache(maxsize=1024)
@@ -291,7 +300,7 @@ def _most_frequent(numbers: np.ndarray) -> int:
 
 
 def names_something(column: SampleColumn) -> bool:
-    """Whether a whole number says which one, by its name.
+    """Return whether an integer is an identifier, by its name.
 
     >>> [names_something(SampleColumn(n, n, "integer", pa.array([1, 2]))) for n in ("order_id", "zip_code", "paid")]
     [True, True, False]
@@ -315,13 +324,13 @@ def _follows(column: SampleColumn, order: SampleColumn) -> bool:
 
 
 def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[str]:
-    """What whoever reads the draft should know of the column."""
+    """Yield notes on the column for the reader of the draft."""
     missing = column.values.null_count
     part = part_of_time(column, order) if role == "protected" else None
     if missing == len(column.values):
         yield "null throughout the sample: type guessed"
     elif column.constant:
-        # a text may hold line breaks, which would end the comment that this stands in
+        # a text may have line breaks, which would end the YAML comment that contains the note
         yield f"always {safely(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
     elif role == "order" and not column.ascending:
         yield "does not rise throughout the sample"
@@ -349,14 +358,14 @@ _WRAPPER_ENDINGS = (".gz", ".zst")
 _SAMPLE_BYTES = 4 << 20
 _SAMPLE_ROWS = 20_000
 _SMALL_BYTES = 1_000_000
-# in this order: to Arrow a date is a timestamp too, and 0 and 1 are booleans
+# this order matters: Arrow reads a date as a timestamp, too, and 0 and 1 as booleans
 _TEXT_TYPES = ("integer", "double", "date", "timestamp", "boolean")
 _EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
 _NAN_WORDS = frozenset(["NaN", "nan"])
 
 
 def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
-    """The YAML of a draft contract for files like `sample_file`."""
+    """Return the YAML of a draft contract for files like `sample_file`."""
     path = Path(sample_file)
     form, options, raw, decimal = _read(path)
     nested = [safely(field) for field, values in raw.items() if pa.types.is_nested(values.type)]
@@ -406,8 +415,8 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
 
 
 def _read(path: Path) -> tuple[str, str, dict[str, pa.Array], str]:
-    """The format, how it is read as the contract says it, the columns, and what stands before fractions in them."""
-    # gzip and zstd are known by the bytes, as when the file lands; their ending says no format
+    """Return the format, its options as YAML, the columns as read, and their decimal separator."""
+    # as in intake, gzip and zstd are recognised by the file's bytes; their suffix names no format
     named = path.with_suffix("") if path.suffix.lower() in _WRAPPER_ENDINGS else path
     form = _FORMATS.get(named.suffix.lower())
     if form is None:
@@ -423,7 +432,7 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array], str]:
         raise Refused("sample_file", "be readable", str(path), str(error.strerror or error)) from None
     lines = content.decode("utf-8-sig", "replace").splitlines()
     if len(content) >= _SAMPLE_BYTES:
-        lines.pop()  # most likely cut in two
+        lines.pop()  # most likely incomplete
     if not any(line.strip() for line in lines):
         raise Refused("sample_file", "hold records", "an empty file", "give one that does")
     if form == "json":
@@ -447,7 +456,9 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array], str]:
 
 
 def _decimal(columns: Sequence[pa.Array]) -> str:
-    """What stands before the fractions of a file's numbers: a comma where some read so are numbers and none by a point.
+    """Return the decimal separator of a file's numbers.
+
+    It is a comma if some columns are numbers with a comma, and none with a point.
 
     >>> _decimal([pa.array(["53,5", "7,25"]), pa.array(["1", "2"])]), _decimal([pa.array(["53,5"]), pa.array(["1.5"])])
     (',', '.')
@@ -460,7 +471,7 @@ def _decimal(columns: Sequence[pa.Array]) -> str:
 
 
 def _null_words(column: Sequence[str]) -> set[str]:
-    """What stands for nothing in a column; NaN does not where it stands among numbers with a fraction: it is one."""
+    """Return the words that represent null in a column. Among numbers with a fraction, NaN is a number and not null."""
     found = set(column) & set(_EMPTY_WORDS)
     if found & _NAN_WORDS:
         kind, _ = _typed("", pa.array([None if word in found else word for word in column], pa.string()))
@@ -585,7 +596,7 @@ def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str
         return "order"
     if column.name in keys:
         return "key"
-    # what only says the time again, or which one, has no error to trade: it is exact or wrong
+    # a repeated time or an identifier allows no error: it is exact or wrong
     names_one = names_something(column) or column.is_row_number
     if column.type == "string" or names_one or part_of_time(column, order) is not None:
         return "protected"
@@ -658,7 +669,7 @@ def _span_seconds(order: SampleColumn) -> float | None:
 
 
 def _word(text: str) -> str:
-    """A lower-case name of letters, digits and _.
+    """Return a lower-case name of letters, digits and `_`.
 
     >>> _word("Adj Close"), _word("responseTime (ms)"), _word("2nd"), _word("Länge")
     ('adj_close', 'response_time_ms', 'a_2nd', 'lange')

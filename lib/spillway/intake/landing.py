@@ -1,19 +1,23 @@
-"""The landing zone: the one rule for what is delivered and what of it is new, and which date it is of.
+"""Find the delivered files of a stream in the landing zone, tell which of them are new, and give their batch date.
 
-Whoever asks (taking in, who has work, status) asks `look`. A file is *delivered* when it lies below the stream's
-landing folder, is not hidden, as a name that begins with `.` or `_` says (but `_day=1` is a partition) or `._COPYING_`
-at its end, and has *settled*: `source.settle_seconds` have passed since it last changed. What is no regular file there
-(a link, a pipe), or has no name in UTF-8, is refused by name.
+All callers (intake, the check for work, the status report) use `look`. A file is *delivered* if all of these hold:
 
-A file is *known* by its name with its size and time, and where these differ from what was recorded, by its digest:
+- It is below the stream's landing folder.
+- It is not hidden. A name is hidden if it begins with `.` or `_`, or ends with `._COPYING_`. A name like `_day=1` is a
+  partition and is not hidden.
+- It has *settled*: `source.settle_seconds` have passed since its last change.
 
-- a name that no batch has dealt with is new; so is one that was only ever empty, refused or missed and differs now:
-  an empty file is never final, and a refused one that was mended is a delivery;
-- a name of which tuples were taken in is *doubtful* when size or time differ: taking in reads it once; the same bytes
-  are only given their new time; others are a named event, `source.changed: refuse | new_batch`. Either way the rows
-  that were taken in stay.
+An entry that is no regular file (a link, a pipe), or whose name is not UTF-8, is refused by name.
 
-What is copied into place is best written under a hidden name and renamed.
+A file is *known* by its name, size and time. If size or time differ from the record, its digest decides:
+
+- A name that no batch has processed is new. So is a name whose earlier versions were all empty, refused or missed, if
+  it differs now. An empty file is never final, and a corrected file is a new delivery.
+- A name that was taken in, or skipped as a duplicate, is *doubtful* if size or time differ. Intake reads the file once.
+  If the bytes are the same, only the new time is recorded. If they differ, `source.changed: refuse | new_batch`
+  decides. In both cases the rows that were taken in stay.
+
+To copy a file into the landing zone, write it under a hidden name and rename it.
 
 >>> is_hidden("2013-01-01/part-1.json"), is_hidden("2013-01-01/_SUCCESS"), is_hidden(".tmp/part-1.json")
 (False, True, True)
@@ -42,9 +46,9 @@ DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 
 @dataclass(frozen=True)
 class Delivered:
-    """A file as the landing zone shows it; `name` is its path below the landing zone, or all of it from elsewhere.
+    """A file in the landing zone; `name` is its path below the landing zone, or its full path if it is elsewhere.
 
-    `problem`: why it is refused whatever it holds (rule, value, remedy).
+    `problem`: rule, value and remedy if the file is refused without being read.
     """
 
     name: str
@@ -56,36 +60,36 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Landing:
-    """What a look at the landing zone found, in name order."""
+    """The files found in the landing zone, in name order."""
 
     fresh: tuple[Delivered, ...]
-    """New: to be taken in, or refused by name."""
+    """New files: intake takes them in, or refuses them by name."""
     doubtful: tuple[Delivered, ...]
-    """Known by name, of another size or time: to be read, whether the bytes are others."""
+    """Files with a known name but another size or time: intake reads them to see whether their bytes changed."""
     settling: tuple[Delivered, ...]
-    """May still be written to."""
+    """Files that a sender may still be writing."""
     refused: tuple[tuple[Delivered, LandingFile], ...]
-    """Refused as they lie there, with what was recorded of them."""
+    """Refused files that have not changed since, each with its record."""
 
     @property
     def waiting(self) -> tuple[Delivered, ...]:
-        """What taking in has to deal with now; it deals with each once."""
+        """The files that intake must process now; it processes each of them once."""
         return (*self.fresh, *self.doubtful)
 
 
 def landing_root(contract: StreamContract, landing: str) -> str:
-    """The folder where the stream's files land."""
+    """Return the folder where the stream's files land."""
     path = contract.path
     return path if "://" in path or path.startswith("/") else f"{landing}/{path}"
 
 
 def path_of(landing: str, name: str) -> str:
-    """Where a file of this name lies."""
+    """Return the path of a file with this name."""
     return name if "://" in name or name.startswith("/") else f"{landing}/{name}"
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a path, relative to the landing folder, is nobody's delivery (yet)."""
+    """Return whether a path, relative to the landing folder, is hidden and so not (yet) delivered."""
     return any(
         (part.startswith("_") and "=" not in part) or part.startswith(".") or part.endswith("._COPYING_")
         for part in path.split("/")
@@ -93,12 +97,12 @@ def is_hidden(path: str) -> bool:
 
 
 def delivered(contract: StreamContract, settings: Settings) -> list[Delivered]:
-    """Everything that lies in the stream's landing folder and is not hidden, in name order, settled or not."""
+    """Return all files in the stream's landing folder that are not hidden, in name order, settled or not."""
     return [one for one, _ in _listed(contract, settings)]
 
 
 def _listed(contract: StreamContract, settings: Settings) -> list[tuple[Delivered, bool]]:
-    """Each file, and whether it is there only once it is whole."""
+    """Return each file, and whether the store shows a file only once it is complete."""
     root = landing_root(contract, settings.landing).rstrip("/")
     outside = leads_outside(root, settings.landing) if root != contract.path.rstrip("/") else None
     if outside is not None:
@@ -121,7 +125,10 @@ def _listed(contract: StreamContract, settings: Settings) -> list[tuple[Delivere
 def look(
     contract: StreamContract, settings: Settings, batches: Iterable[Batch], now: datetime | None = None
 ) -> Landing:
-    """What is in the stream's landing folder, by what its batches know; `now` is the clock for what has settled."""
+    """Classify the files in the stream's landing folder by what its batches know of them.
+
+    `now` is the time by which files have settled or not; None is the current time.
+    """
     seconds, known = contract.source.settle_seconds, _known(batches)
     settled = (now or utc_now()) - timedelta(seconds=seconds)
     fresh: list[Delivered] = []
@@ -144,14 +151,17 @@ def look(
 
 
 def landed(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
-    """A look by what the tables know: of however many batches, those that know a name that lies there are read."""
+    """Classify the files in the landing folder by what the stored batches know of them.
+
+    Only batches that know a name in the folder are loaded.
+    """
     there = {one.name for one, _ in _listed(contract, tables.settings)}
     known = batches_of_files(tables, contract.stream, there) if there else []
     return look(contract, tables.settings, known, now)
 
 
 def _known(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:
-    """By name, what was recorded of files as they lay there, oldest first."""
+    """Return the recorded entries of landing files by name, oldest first."""
     known: dict[str, list[LandingFile]] = {}
     for batch in batches:
         for file in batch.files:
@@ -165,7 +175,7 @@ def _is_as_recorded(one: Delivered, entry: LandingFile) -> bool:
 
 
 def batch_date_of(name: str, run_date: date) -> date:
-    """The landing folder's date where there is one, else the run's.
+    """Return the date in the landing folder's path, or else the run's date.
 
     >>> batch_date_of("weather/2013-04-30/part-1.json", date(2026, 1, 1))
     datetime.date(2013, 4, 30)

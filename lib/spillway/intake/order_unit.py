@@ -40,10 +40,12 @@ _EPOCH_DIGITS = {"s": (9, 10), "ms": (12, 13), "us": (15, 16), "ns": (18, 19)}
 """Decimal digits of an epoch between 1973 and 2286, in each unit."""
 
 _LAST_NS = 5 * 10**18
-"""Year 2128; numbers near the end of 64 bits stand for no time at all."""
+"""Year 2128; a number near the end of the 64-bit range is not a time."""
 _TICKS = ((12 * 10**16, 16 * 10**16), (62 * 10**16, 66 * 10**16))
-"""Times of these decades as counts of 100 ns since 1601 or since the year 1 (Windows, .NET). Read as epochs in ns they
-are 1973 to 1975, and 1989 to 1990."""
+"""Times of these decades as counts of 100 ns since 1601 or since the year 1 (Windows, .NET).
+
+Read as epochs in ns, they are 1973 to 1975, and 1989 to 1990.
+"""
 
 _SUFFIXES = {
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns",
@@ -52,7 +54,7 @@ _SUFFIXES = {
     "s": "s", "sec": "s", "secs": "s", "second": "s", "seconds": "s",
     "minute": "minute", "minutes": "minute", "hour": "hour", "hours": "hour", "day": "day", "days": "day",
 }  # fmt: skip
-"""Words at the end of a name, and in `unit:`, that name a unit."""
+"""Words that name a unit, at the end of a name and in `unit:`."""
 _PARTS_OF_TIME = frozenset(["second", "minute", "hour", "day"])
 """Names whose values are more often a field of a clock or calendar (0 to 59, 1 to 31) than an elapsed time."""
 _TIME_WORDS = frozenset(

@@ -1,13 +1,13 @@
-"""Parsing: a task reads its files once; what is good goes into a file of `raw`, what is not into some of `rejected`.
+"""Parse landing files: each task reads its files once, and writes good records to `raw` and bad ones to `rejected`.
 
-A file of any size takes bounded memory: a large one is read in pieces, by several tasks, and what cannot be cut as a
-stream. A file that turns out to be damaged is refused whole, also what other tasks have read of it. Whatever a file
-holds, it stops no other: one that is gone or was changed since it was recorded is missed, one on which its parser fails
-is refused, and its task goes on with the next.
+A file of any size takes bounded memory. A large file is read in slices by several tasks. A file that cannot be split is
+read as a stream. Where a file is split depends on its bytes alone, and not on the number of tasks.
 
-Work for tasks: files in groups, large ones in pieces, each opened only as what it was recorded as.
+A file that turns out to be damaged is refused whole, including the slices that other tasks have read. A bad file never
+stops another one. A file that is gone, or has changed since it was recorded, is missed. A file on which the parser
+fails is refused. The task then continues with the next file.
 
-Where files are cut depends on their bytes alone, and not on who works on them.
+Tasks get files in groups. A file is opened only if it is still the file that was recorded.
 """
 
 from __future__ import annotations
@@ -55,19 +55,22 @@ _READ_BYTES = 8 << 20
 
 @dataclass(frozen=True)
 class Originals:
-    """Records that were refused before, on the lines where they stood, and how they are spelled."""
+    """The original bytes of refused records, on their original lines, and the contract that reads them."""
 
     contract: StreamContract
     content: bytes
 
 
 KeptRecords = Mapping[int, Originals]
-"""What was kept of files that are replayed, by `base_seq`."""
+"""The stored originals of files that are replayed, by `base_seq`."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """A piece of a file, and the digest of its bytes where it is not the whole."""
+    """A slice of a file.
+
+    `digest` is the digest of its bytes. It is empty if the slice is the whole file or a number of row groups.
+    """
 
     file: LandingFile
     piece: FilePiece = WHOLE
@@ -75,7 +78,7 @@ class FilePart:
 
     @property
     def size(self) -> int:
-        """Bytes, about as many where it is row groups."""
+        """Size in bytes; an estimate if the slice is a number of row groups."""
         if self.piece.groups is not None:
             return TASK_BYTES
         return self.file.size - self.piece.start if self.piece.size is None else self.piece.size
@@ -83,7 +86,7 @@ class FilePart:
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Files, or pieces of them, that one task parses, all of one batch."""
+    """The files, or slices of files, that one task parses. All of them belong to one batch."""
 
     batch: Batch
     files: tuple[FilePart, ...]
@@ -91,7 +94,7 @@ class TaskFiles:
 
     @property
     def places(self) -> frozenset[int]:
-        """Its files by `base_seq`, which no two files of a stream share."""
+        """The `base_seq` of each file, which is unique within a stream."""
         return frozenset(part.file.base_seq for part in self.files)
 
 
@@ -99,7 +102,10 @@ class TaskFiles:
 def recorded_file(
     contract: StreamContract, landing: str, file: LandingFile, kept: KeptRecords
 ) -> Iterator[SeekableBytes]:
-    """A recorded file, to be read at any place, as long as it is what it was; of a replayed one what was kept."""
+    """Open a recorded file for random access; for a replayed file, open its stored originals.
+
+    Raise `GoneOrChanged` if the file is gone, or is no longer the one that was recorded.
+    """
     if file.base_seq in kept:
         yield pa.BufferReader(kept[file.base_seq].content)
         return
@@ -109,7 +115,10 @@ def recorded_file(
 
 
 def checked(part: FilePart, source: SeekableBytes) -> tuple[SeekableBytes, FilePiece]:
-    """The part's bytes, which are those that were recorded, and the piece they are."""
+    """Return a source of the slice's bytes, and the slice to parse in it.
+
+    Raise `GoneOrChanged` if the bytes are not those that were recorded. Row groups are not checked here (see `_cut`).
+    """
     piece, digest = part.piece, part.digest or part.file.digest
     if piece.groups is not None:
         return source, piece
@@ -135,7 +144,10 @@ def in_tasks(
     batches: Sequence[Batch],
     kept: KeptRecords,
 ) -> list[TaskFiles]:
-    """Consecutive files, or pieces, in groups of about `TASK_BYTES`, never across a batch: rows lie in seq order."""
+    """Group consecutive files, or slices, into tasks of about `TASK_BYTES`, so that rows are in `seq` order.
+
+    A task never has files of two batches.
+    """
     large = [
         file
         for batch in batches
@@ -165,7 +177,10 @@ def in_tasks(
 
 
 def _cut(contract: StreamContract, landing: str, file: LandingFile) -> tuple[FilePart, ...]:
-    """A large file in pieces, each with its digest; whole where it has changed, for then whoever reads it says so."""
+    """Split a large file into slices, each with its digest.
+
+    If the file has changed, return it whole: the task that reads it then reports the change.
+    """
     try:
         with recorded_file(contract, landing, file, {}) as source:
             pieces = cut(contract, source, TASK_BYTES)
@@ -187,7 +202,7 @@ def _cut(contract: StreamContract, landing: str, file: LandingFile) -> tuple[Fil
 
 
 def _hash(source: SeekableBytes, size: int, also: Any = None) -> Any:
-    """The digest of the next `size` bytes, a few at a time."""
+    """Return the digest of the next `size` bytes, read in blocks; `also` is a second digest to update."""
     hashed = hashlib.sha256()
     while size > 0 and (found := source.read(min(size, _READ_BYTES))):
         hashed.update(found)
@@ -202,12 +217,12 @@ _HEADER_BYTES = 1 << 20
 _MOST_TOLD = 200
 
 Drops = Mapping[int, Dropped]
-"""By `base_seq`."""
+"""Excluded files by `base_seq`."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a task writes."""
+    """The folder and schema of the files that a task writes."""
 
     folder: str
     schema: pa.Schema
@@ -219,7 +234,7 @@ class Target:
 
 @dataclass(frozen=True)
 class ParsedFiles:
-    """What a task made of its files: what it wrote, what it counted, and of which files nothing may be taken."""
+    """The result of a task: the files it wrote, its counts, and the files that are excluded from the batch."""
 
     batch: int
     raw: Written | None = None
@@ -240,7 +255,10 @@ def parse_all(
     batches: Sequence[Batch],
     kept: KeptRecords,
 ) -> tuple[list[ParsedFiles], dict[int, list[Fate]]]:
-    """Parse all files of the batches, in order, and tell by batch what became of each; nothing is in a table yet."""
+    """Parse all files of the batches, in order. Return the tasks' results, and the result of each file by batch.
+
+    No table has the written files yet.
+    """
     work = in_tasks(engine, contract, landing, batches, kept)
     parse = partial(parse_files, contract, landing, Target.of(raw), Target.of(rejected))
     found = engine.map(partial(parse, {}), work)
@@ -253,7 +271,7 @@ def parse_all(
         for one in found:
             told[one.batch] += one.fates
         fates = {batch.batch: judged(contract, by_file(told[batch.batch])) for batch in batches}
-        # whether a file is refused hangs on all of it, and on the others of its batch
+        # all slices of a file, and all files of its batch, decide whether the file is refused
         more = {
             one.file.base_seq: one
             for own in fates.values()
@@ -269,7 +287,7 @@ def parse_all(
         ]
         if not again:
             return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
-        # who has taken rows of such a file has to do without; what changes meanwhile is missed then
+        # tasks that took rows of such a file parse again without it; a file that changes meanwhile is missed then
         drop_drafts(raw, rejected, [found[i] for i in again])
         made = engine.map(partial(parse, dropped), [work[i] for i in again])
         for i, one in zip(again, made, strict=True):
@@ -277,7 +295,7 @@ def parse_all(
 
 
 def drop_drafts(raw: Table, rejected: Table, parsed: Sequence[ParsedFiles]) -> None:
-    """Take away what tasks have written, or every try of a batch would leave files behind."""
+    """Remove the files that tasks have written; otherwise each attempt at a batch would leave files behind."""
     discard(raw.path, [one.raw for one in parsed if one.raw])
     discard(rejected.path, [written for one in parsed for written in one.rejected])
 
@@ -290,7 +308,7 @@ def parse_files(
     dropped: Drops,
     work: TaskFiles,
 ) -> ParsedFiles:
-    """Read some files, once; write what is good and what is not, or say why neither was."""
+    """Read some files once and write their good and bad records, or return the problem that prevented it."""
     dropped = dict(dropped)
     while True:
         aside = _Aside(rejected, work)
@@ -307,7 +325,7 @@ def parse_files(
 
 
 class _NothingOfIt(Exception):
-    """A file of which nothing may be taken was met half-way."""
+    """Raised when a file turns out to be unusable while it is being read."""
 
     def __init__(self, place: int, why: Dropped) -> None:
         super().__init__(place)
@@ -336,7 +354,7 @@ def _good(
                         yield _numbered(found.table, work.batch, file)
                 if aside.wants_header(reader, file):
                     aside.headers[file.base_seq] = _header(source)
-        except Exception as problem:  # whatever a file does to its parser, it must not stop the others
+        except Exception as problem:  # an error of the parser in one file must not stop the other files
             refuse_store_fault(landing_root(contract, landing), problem)
             raise _NothingOfIt(file.base_seq, _why(file, problem)) from None
 
@@ -352,7 +370,7 @@ def _why(file: LandingFile, problem: Exception) -> Dropped:
 
 
 def _header(source: SeekableBytes) -> str | None:
-    """The line that names a CSV file's columns: what its refused records are read by when they are replayed."""
+    """Return the line with the column names of a CSV file; a replay needs it to read the file's refused records."""
     first = plain_bytes(source).read(_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     try:
         return first.partition(b"\n")[0].decode("utf-8")
@@ -361,7 +379,7 @@ def _header(source: SeekableBytes) -> str | None:
 
 
 class _Aside:
-    """What a task does not take: written as it gathers, so that a file of nothing else takes bounded memory."""
+    """Collects the refused records of a task, and writes them in parts, so that memory stays bounded."""
 
     def __init__(self, target: Target, work: TaskFiles) -> None:
         self._target, self._batch = target, work.batch
@@ -400,7 +418,7 @@ class _Aside:
         self._fates[file.base_seq] = Fate(file, why.status, reason=why.reason)
 
     def wants_header(self, contract: StreamContract, file: LandingFile) -> bool:
-        """Whether records of a file were refused that only its header can read."""
+        """Return whether the file has refused records that only its header can read."""
         named = contract.source.format == "csv" and contract.source.options.header
         return named and bool(self._fates[file.base_seq].bad) and file.replays is None
 
@@ -424,7 +442,7 @@ class _Aside:
 
 
 def _numbered(part: pa.Table, batch: Batch, file: LandingFile) -> pa.Table:
-    """Parsed records of a file with their numbers; line 0 is the whole file: no tuple, no number."""
+    """Add `seq`, `batch` and `batch_date` to parsed records. Line 0 represents the whole file and gets no `seq`."""
     line = part["line"].cast(pa.int64())
     numbers = {
         "seq": pc.if_else(pc.equal(line, 0), None, pc.add(line, file.base_seq)),

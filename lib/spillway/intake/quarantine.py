@@ -1,12 +1,12 @@
-"""Quarantine: what of a batch cannot be used is refused by file, with a reason, and the rest of the batch goes on.
+"""Refuse the files of a batch that cannot be used, each with a reason; the rest of the batch continues.
 
-A file is refused when nothing of it could be used, when its parser failed, or when the batch has more bad records than
-the contract allows (`bad_records`) and the file has too: what is left of the batch then is within what is allowed. A
-refused file gives no tuple to `raw`; one with too many bad records stands in `rejected` once, as a whole, with how many
-there were and the first of them. Mended (other bytes), it is a delivery like any other; after its contract was mended,
-`spillway replay` takes it in.
+A file is refused in three cases: no record of it can be used, its parser failed, or both the batch and the file have
+more bad records than the contract allows (`bad_records`). What remains of the batch is then within the limit. A refused
+file adds no tuple to `raw`. A file with too many bad records has one row in `rejected`, for the whole file, with the
+number of bad records and the first of them. A corrected file (other bytes) is an ordinary delivery. After its contract
+is corrected, `spillway replay` takes the file in.
 
-What became of files, told by the tasks that read them: counts by file, added up over the pieces of a large one.
+Tasks count the results of the files that they parse. The counts of the slices of a large file are added up.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from spillway.records.rejects import WHOLE_FILE
 
 @dataclass(frozen=True)
 class Dropped:
-    """A file of which nothing is taken, whoever reads of it: `status` and the sentence that says why.
+    """A file that is excluded from the batch in every task that reads a slice of it; `status` and `reason` say why.
 
-    `why`: field, rule, value and remedy of damage that concerns the whole file; it stands in `rejected` with the file's
-    first bytes.
+    `why`: field, rule, value and remedy of damage to the whole file. `rejected` stores them with the file's first
+    bytes.
     """
 
     status: str
@@ -39,7 +39,10 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Fate:
-    """One file: how many records are good, and by reason how many are not; `reason` is why, or the first defect."""
+    """The result of one file: number of good records, and number of bad records by reason.
+
+    `reason`: why the file is refused, or else its first defect.
+    """
 
     file: LandingFile
     status: str = TAKEN
@@ -47,7 +50,7 @@ class Fate:
     reasons: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
     whole: bool = False
-    """Whether the defect is the file's, and stands in `rejected` as such."""
+    """Whether the defect concerns the whole file, and `rejected` has one row for it."""
     header: str | None = None
 
     @property
@@ -55,7 +58,7 @@ class Fate:
         return sum(self.reasons.values())
 
     def with_more(self, other: Fate) -> Fate:
-        """With what another piece of the file came to."""
+        """Return the sum of this result and that of another slice of the same file."""
         worst = next((s for s in (MISSED, REFUSED) if s in (self.status, other.status)), TAKEN)
         return replace(
             self,
@@ -69,7 +72,7 @@ class Fate:
 
 
 def by_file(fates: Iterable[Fate]) -> list[Fate]:
-    """One for each file, in order."""
+    """Return one result per file, in the order of the files."""
     found: dict[int, Fate] = {}
     for one in fates:
         place = one.file.base_seq
@@ -78,11 +81,11 @@ def by_file(fates: Iterable[Fate]) -> list[Fate]:
 
 
 FILE_REFUSED = "file refused"
-"""What the ledger calls what went with a refused file."""
+"""The ledger's reason for records that were lost with a refused file."""
 
 
 def judged(contract: StreamContract, fates: Sequence[Fate]) -> list[Fate]:
-    """What becomes of a batch's files, now that all of them are parsed."""
+    """Return the final result of each file of a batch, after all of them are parsed."""
     limit = 0.0 if contract.bad_records.action == "fail" else contract.bad_records.max_share_pct
     files = [one for one in fates if one.file.status == TAKEN]
     too_many = _share(sum(one.good for one in files), sum(one.bad for one in files)) > limit
@@ -94,7 +97,7 @@ def judged(contract: StreamContract, fates: Sequence[Fate]) -> list[Fate]:
         elif one.status == TAKEN and too_many and share > limit and not one.whole:
             one = replace(one, status=REFUSED, reason=_why(contract, one, limit, share))
         elif one.status == TAKEN and not one.good:
-            # its records stand in `rejected` as they are, or the one that stands for the file does
+            # `rejected` has its records one by one, or one row for the whole file
             reason = one.reason if one.whole else _why(contract, one, limit, share)
             one = replace(one, status=REFUSED, reason=reason, whole=True)
         found.append(one)
@@ -114,7 +117,10 @@ def _why(contract: StreamContract, one: Fate, limit: float, share: float) -> str
 
 
 def settled_files(batch: Batch, fates: Sequence[Fate]) -> tuple[LandingFile, ...]:
-    """The batch's files with what became of them; rows that could not be replayed after all may be once more."""
+    """Return the batch's files with their results.
+
+    If records could not be replayed, their entry becomes missed, so that they can be replayed again.
+    """
     by_seq = {one.file.base_seq: one for one in fates}
     files = []
     for file in batch.files:
@@ -129,7 +135,7 @@ def settled_files(batch: Batch, fates: Sequence[Fate]) -> tuple[LandingFile, ...
 
 
 def whole_files(files: Iterable[LandingFile], batch: Batch) -> pa.Table:
-    """Rows of `rejected` that stand for whole files that were refused."""
+    """Return rows of `rejected` that each represent one refused file."""
     rows = defaultdict(list)
     for file in files:
         rule, value, remedy = _in_parts(file.reason or "")
@@ -142,7 +148,7 @@ def whole_files(files: Iterable[LandingFile], batch: Batch) -> pa.Table:
 
 
 def _in_parts(sentence: str) -> tuple[str, str, str]:
-    """Rule, value and remedy of a problem's sentence."""
+    """Return rule, value and remedy of a problem's sentence."""
     told, _, remedy = sentence.rpartition("; ")
     rule, _, value = told.partition("` must ")[2].partition(", got ")
     return rule or sentence, value, remedy

@@ -1,4 +1,4 @@
-"""The time that a batch covers, and so its rate: robust against single clocks, told where it is doubtful.
+"""The time that a batch covers, and so its rate: robust against single wrong clocks, with a note if it is doubtful.
 
 `event_time`: a batch covers the time from the end of the newest batch before it to its own end, but at least the span
 of its own tuples. So a delivery every 15 minutes covers 15 minutes, although its last event is a little earlier.
@@ -6,19 +6,22 @@ Silence before a batch counts for at most a day (`MOST_SILENCE`): a link that wa
 bytes at once. A batch that ends no later than a batch before it (late, replayed or out of order) covers the span of its
 own tuples. So does the first batch of a stream.
 
-The span of tuples: k moments over a span stand for span k/(k-1), because the last step takes one step more. One clock
-that says 1970, or one late tuple of last week, must change nothing. So the span is compared with the span of the tuples
-without the outermost 1 % on either side (at least one tuple), scaled up to all of them. Where all tuples cover more
-than 1.25 (and, of few tuples n, 8/n more) times that, the outermost do not count: too short a span sheds more, too long
-a one would send more than the channel carries. For that reason neither do a few that lie far off, as a late delivery
-beside a day's: where less than a quarter of the tuples lie beyond a gap that is more than half as long as what the
-others span, only these others count, scaled up to all. A stream that rests within a batch looks the same; it is told by
-the files, which took as long to arrive as the tuples span: the channel had that time, and all of it counts. Of history
-that is delivered at once nobody can tell, and the shorter time stands.
+The span of tuples: if the time from the first of k moments to the last is t, the tuples span t k/(k-1), because the
+last moment counts for a step, too. One clock that says 1970, or one late tuple of last week, must not change the
+result. So the span is compared with the span without the outermost 1 % of tuples on either side (at least one tuple),
+scaled up to all of them. If the span of all n tuples is more than 1.25 + 8/n times that, the outermost tuples do not
+count. A span that is too short sheds more than necessary. A span that is too long would send more than the channel
+carries.
 
-A batch that has no rate of its own (one record, one moment) takes the stream's last known one, and the note says so;
-the first of a stream covers the time since the files before it came, and where not even that is known it waits, by
-name, until another batch tells, or the contract declares the rate: it stops nobody, and sends nothing meanwhile.
+For the same reason, a few tuples that are far off do not count, for example a late delivery in a day's batch. If less
+than a quarter of the tuples lie beyond a gap that is longer than half the span of the others, only these others count,
+scaled up to all. A stream that pauses within a batch looks the same. The arrival times distinguish it: if its files
+took at least as long to arrive as the tuples span, the channel had that time, and all of it counts. For history that is
+delivered at once this cannot be known, and the shorter time is used.
+
+A batch without a rate of its own (one record, one moment) borrows the last known rate of the stream, and the note says
+so. The first batch of a stream covers the time since the files before it arrived. If that is unknown too, the batch
+waits until another batch or the contract gives a rate. Meanwhile it sends nothing and does not stop other batches.
 
 >>> import numpy as np
 >>> covered(np.array([10, 20, 30, 40])), covered(np.array([7, 7, 7]))
@@ -54,13 +57,19 @@ Moments = npt.NDArray[np.int64]
 OUTER_SHARE = 0.01
 STRETCH, STRETCH_OF_FEW = 1.25, 8.0
 GAP, FEW = 0.5, 0.25
-"""The gap, over what the others span, and the tuples beyond it, over all, from and up to which these do not count."""
+"""A gap counts if it is longer than `GAP` times the span of the others.
+
+Tuples beyond it do not count if they are less than the share `FEW` of all.
+"""
 MOST_SILENCE = timedelta(days=1)
 """The longest time without events before a batch that the batch covers."""
 DISAGREE = 10.0
 HISTORY_NOTE = "history that was delivered at once?"
 HISTORY = timedelta(days=1)
-"""What ended so long before it arrived is history delivered at once: its arrival says nothing of its rate."""
+"""Events that ended longer than this before they arrived are history that was delivered at once.
+
+Their time of arrival says nothing of their rate.
+"""
 
 
 class Span(NamedTuple):
@@ -91,12 +100,12 @@ def span_of(order: Moments, arrived_within: float | None = None) -> Span | None:
 
 
 def _took_as_long(order: Moments, seconds: float | None) -> bool:
-    """Whether the sorted moments span no more than the time in which their files arrived."""
+    """Return whether the sorted moments span no more than the time in which their files arrived."""
     return seconds is not None and len(order) > 0 and float(order[-1]) - float(order[0]) <= seconds
 
 
 def _together(order: Moments) -> Moments:
-    """The sorted moments without the few that lie far off."""
+    """Return the sorted moments without the few that are far off."""
     while len(order) > 1:
         steps = np.diff(order.astype(np.float64))
         last = int(np.argmax(steps)) + 1
@@ -116,7 +125,7 @@ def _without_outermost(order: Moments) -> Span:
     inner = order[outer:-outer]
     robust = _seconds(inner)
     if robust is None:
-        # one moment and odd tuples around it: of many tuples no rate, of few the rate of all
+        # one moment and odd tuples around it: many tuples have no rate, few tuples have the rate of all
         return Span(None, int(inner[-1])) if outer > 1 else Span(whole, last)
     robust = robust * len(order) / len(inner)
     is_stretched = whole > robust * (STRETCH + STRETCH_OF_FEW / len(order))
@@ -124,7 +133,7 @@ def _without_outermost(order: Moments) -> Span:
 
 
 def _seconds(order: Moments) -> float | None:
-    """The span of sorted moments and one step more."""
+    """Return the span of sorted moments plus one step."""
     if not len(order) or order[0] == order[-1]:
         return None
     moments = 1 + int(np.count_nonzero(np.diff(order)))
@@ -132,7 +141,7 @@ def _seconds(order: Moments) -> float | None:
 
 
 class Rated(NamedTuple):
-    """What a batch tells others of its rate: how many tuples in how many seconds."""
+    """A batch with a known rate: a number of tuples in a number of seconds."""
 
     batch: int
     rows: int
@@ -235,7 +244,7 @@ def _rate_without_unit(
 def borrowed(
     contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None = None
 ) -> tuple[float | None, str | None]:
-    """Seconds by the rate of the nearest batch that has one (before it, else after), or by arrival, with a note."""
+    """Return seconds by the rate of the nearest rated batch (before it, else after it), or by arrival, with a note."""
     if contract.rate.from_ == "declared":
         return rows / float(contract.rate.tuples_per_second or 1.0), None
     told = [one for one in known if one.batch != batch.batch]
@@ -253,10 +262,10 @@ def borrowed(
 
 
 def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> list[Rated]:
-    """What batches that have none may borrow a rate from, in order; `others`: that are not saved yet."""
+    """Return the batches whose rate other batches may borrow, in order; `others` are batches that are not saved yet."""
     columns = ["batch", "status", "rows", "seconds_covered"]
     found = tables.at("batches").rows(columns, stream=stream, rows=Between(1), seconds_covered=RATED)
-    # of one that is only recorded the time of arrival is known, and no rate
+    # a batch that is only recorded has a time of arrival, but no rate yet
     known = {row["batch"]: row for row in found.to_pylist() if row["status"] != RECORDED}
     known |= {
         one.batch: {"rows": one.rows, "seconds_covered": one.seconds_covered}

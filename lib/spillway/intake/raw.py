@@ -1,8 +1,8 @@
-"""Writing what was recorded: `raw`, `rejected`, the ledger's first stage, and then the batch is taken in.
+"""Write recorded batches: `raw`, `rejected` and the ledger's first stage; then the batch is taken in.
 
-Each replaces what the same batch wrote before, so that a rerun, a retry or a kill at any instant ends in the same rows.
-Batches are written together; where that fails each is written alone, so that one's fault keeps no other back. One that
-fails a second time is set aside by name.
+Each write replaces what the same batch wrote before. So a rerun, a retry, or a kill at any time leads to the same rows.
+Batches are written together. If that fails, each batch is written alone, so that the fault of one does not stop the
+others. A batch that fails a second time is quarantined (status `SET_ASIDE`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_batches(
     clock: Callable[[], datetime],
     say: Say,
 ) -> tuple[list[Batch], list[SpillwayError]]:
-    """Write recorded batches; those that were, and why the others were not."""
+    """Write recorded batches. Return the written batches, and the errors of the others."""
     if not batches:
         return [], []
     try:
@@ -74,12 +74,12 @@ def _said_of_failure(batch: Batch, problem: SpillwayError) -> str:
 
 @dataclass(frozen=True)
 class _Taken:
-    """What a batch's files came to, and what was written of them."""
+    """The result of a batch's files, and the files of `raw` written for it."""
 
     batch: Batch
-    """With the fates of its files."""
+    """The batch, with the result of each of its files."""
     reasons: Mapping[str, int]
-    """Records that are not in `raw`, by reason."""
+    """Number of records that are not in `raw`, by reason."""
     raw: tuple[Written, ...]
 
 
@@ -94,7 +94,7 @@ def _write(
     stream, numbers = contract.stream, [batch.batch for batch in batches]
     raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
     if raw.exists:
-        # a type that has changed is refused by name before rows are compared with those that have the old one
+        # refuse a column with a changed type before its rows are compared with stored rows of the old type
         raw.fit()
     rejected = tables.at("rejected")
     reserve(tables, batches, [raw, rejected, *map(tables.at, ("ledger", "sketches"))])
@@ -133,7 +133,7 @@ def _write(
         aside_gone = rejected.publish(aside, stream=stream, batch=numbers)
         return _published(tables, contract, taken, parsed, repeated, files, clock, say)
     except ConcurrentRun:
-        # where nothing had stood before ours the other run has no row of these batches, and nobody else took ours out
+        # if our commit replaced nothing, the other run has no rows of these batches, and no commit has removed ours
         if not gone:
             with suppress(SpillwayError):
                 raw.delete(batch_date=days, batch=numbers)
@@ -146,9 +146,11 @@ def _write(
 def _claimed(
     tables: Tables, batches: Sequence[Batch], taken: Mapping[int, _Taken], clock: Callable[[], datetime]
 ) -> Mapping[int, _Taken]:
-    """The same; where a file has changed since it was recorded, whoever has read it before that gives way from now on.
+    """Return `taken`; if a file changed after it was recorded, save the batches first.
 
-    It has other rows of these batches, and who has none commits nothing that would stop it.
+    Saving raises their revisions. So a concurrent run that read the old file, and has other rows of these batches,
+    loses its compare-and-swap from now on. A run that has no rows of these batches then makes no commit that would stop
+    this run.
     """
     if not any(file.status == MISSED for one in taken.values() for file in one.batch.files):
         return taken
@@ -169,7 +171,7 @@ def _published(
     clock: Callable[[], datetime],
     say: Say,
 ) -> list[Batch]:
-    """What follows the rows: what was read again, the ledger, and the batches are taken in."""
+    """Finish after the rows are written: note replayed records, write the ledger, and mark the batches as taken in."""
     stream, numbers, rejected = contract.stream, list(taken), tables.at("rejected")
     settled = [taken[number].batch for number in numbers]
     names = {file.name for one in settled for file in one.files}
@@ -222,7 +224,7 @@ def _taken(batch: Batch, fates: Sequence[Fate], parsed: Sequence[ParsedFiles]) -
 
 
 def _stands_whole(fates: Sequence[Fate], file: object) -> bool:
-    """Whether the file's refusal is a row of `rejected` already."""
+    """Return whether `rejected` already has a row for the refused file."""
     base = getattr(file, "base_seq", None)
     name = getattr(file, "name", None)
     return any(one.whole and (one.file.base_seq, one.file.name) == (base, name) for one in fates)
@@ -247,10 +249,10 @@ def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
 
 
 def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -> dict[str, int]:
-    """What is odd about rows that were taken, a few words each."""
+    """Return the oddities of the rows that were taken in, as short notes with their counts."""
     notes = counted_together(one.notes for one in parsed)
     nulls = counted_together(one.nulls for one in parsed)
-    # a record of JSON has no columns: what none of them has is what is absent
+    # a JSON record has no columns: a field is absent if no record has it
     if rows and contract.source.format == "json":
         fields = {a.name: a.source_name for a in contract.attributes}
         notes |= {absent_column(fields[name]): rows for name, count in nulls.items() if count == rows}
@@ -271,7 +273,7 @@ def _lines(
     again: Repeated | None,
     files: Sequence[Written],
 ) -> Iterator[LedgerRow]:
-    """The first stage: what was delivered, by what became of it, and the total."""
+    """Yield the ledger rows of the first stage: the total, and the delivered records by outcome."""
     batch = one.batch
     line = partial(LedgerRow, "stream", batch.stream, batch.batch, batch.batch_date, INTAKE, 0, "rows")
     columns = ("seq", *contract.names)

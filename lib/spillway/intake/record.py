@@ -1,10 +1,10 @@
-"""Recording: new files become batches, their order fixed and their `seq` numbers set aside, before a row is written.
+"""Record new files as batches: fix the order of the files and reserve their `seq` numbers before any row is written.
 
-Each file is read twice: here for its digest and the number of its records, and once more to be parsed. One pass cannot
-do: whether a file is taken at all hangs on all of its bytes (delivered before? changed under a known name?), the first
-`seq` of each on how many records those before it have, and both must stand in `batches` before a row is written, so
-that a run that dies ends in the same numbers. The first pass parses nothing; on a disk the second finds the bytes in
-memory.
+Each file is read twice: here for its digest and its number of records, and later by the parser. One pass is not enough.
+Whether a file is taken at all depends on all of its bytes (delivered before? changed under a known name?). The first
+`seq` of a file depends on the number of records in the files before it. Both must be in `batches` before a row is
+written, so that a run that dies leads to the same numbers. The first pass parses nothing. On a local disk, the second
+pass reads from the page cache.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from spillway.store.tables import Tables
 
 @dataclass(frozen=True)
 class _Measured:
-    """What a file was found to hold; or why it is left for later (`missed`), or refused (rule, value, remedy)."""
+    """The content of a file (digest, records), or why it is not taken.
+
+    `missed`: why it is left for later. `problem`: why it is refused (rule, value, remedy).
+    """
 
     digest: str = ""
     records: int = 0
@@ -57,12 +60,12 @@ def record_batches(
     say: Say = lambda _: None,
     again: bool = False,
 ) -> list[Batch]:
-    """Record files as batches, one a batch date, before anything of them is written.
+    """Record files as batches, one per batch date, before any row of them is written.
 
-    A file whose bytes are known under its name is given its new time in the batch that knows it, by a later run where
-    that batch is in work: for the sake of a time no other run's work is refused. `again`:
-    files that were refused are asked for once more, whatever bytes they hold now. Of all batches only those are read
-    that know one of the files by its name, or by its bytes.
+    If a file has the bytes that are recorded under its name, only its new time is recorded, in the batch that knows the
+    file. If that batch is in work, a later run does so, because a new time is no reason to reject the work of another
+    run. `again`: the files were refused before, and are recorded again, with any bytes that they have now. Only the
+    batches that know one of the files, by name or by bytes, are read.
     """
     stream = contract.stream
     root = landing_root(contract, tables.settings.landing)
@@ -132,7 +135,7 @@ def _fate(
     found: _Measured,
     again: bool,
 ) -> tuple[str, str | None]:
-    """What becomes of a file, and why, where that has to be told."""
+    """Return the status of a file, and a reason if it must be reported."""
     if found.problem is not None:
         return REFUSED, str(Problem(safely(one.name), "the file", *found.problem))
     before = next(
@@ -172,7 +175,7 @@ def _fate(
 def _touched(
     known: Sequence[Batch], digests: dict[Delivered, str]
 ) -> dict[Delivered, tuple[Batch, LandingFile]]:
-    """Files that hold what was recorded under their names, and the entry that says so."""
+    """Return the files whose bytes equal those recorded under their name, each with its batch and entry."""
     found = {}
     for one, digest in digests.items():
         for batch in known:
@@ -184,7 +187,7 @@ def _touched(
 
 
 def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list[Batch]:
-    """Their batches, with the times (and nothing else) that these files have now; none that is in work."""
+    """Return the batches with the new times of these files, and no other change; batches in work are left out."""
     settled = {one: entry for one, entry in touched.items() if entry[0].status not in IN_WORK}
     batches = {batch.batch: batch for batch, _ in settled.values()}
     for one, (batch, file) in settled.items():
@@ -197,9 +200,10 @@ def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list
 
 
 def _arrival_seconds(files: Sequence[Delivered], arrived: datetime | None) -> float | None:
-    """Seconds since the last arrival before these files, or across them; None where one moment is all we know.
+    """Return the seconds from the arrival before these files to the last of these files; None if that is 0.
 
-    Across them too where they are older than what arrived before, as copies are that keep the time of their originals.
+    If there is no earlier arrival, or it is not earlier (copies may keep their original times), the first of these
+    files is used instead.
     """
     last, first = max(file.modified_at for file in files), min(file.modified_at for file in files)
     since = arrived if arrived is not None and arrived < last else first

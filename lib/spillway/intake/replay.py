@@ -1,11 +1,15 @@
-"""Replay: what was refused is taken in again, once its contract or its file was mended, each tuple once.
+"""Replay: take in rejected files and records again after their contract or file is corrected, each tuple once.
 
-Three things wait for it: files that were refused (read anew from where they lie), rejected records (their original
-bytes stand in `rejected`, their files need not be there any more), and batches that were set aside after they failed
-twice. Files and records become batches of their own, of the date of the batch that had refused them, with numbers of
-their own; the ledger of either batch says what became of what it was offered, and each balances. A file that was taken
-in and has changed since is read only when it is asked for by name: its rows would be there twice. What is refused again
-stands in `rejected` under the new batch and may be replayed once more. A run that dies is finished by the next one.
+A replay takes three things:
+
+- refused files: they are read again from the landing zone;
+- rejected records: `rejected` has their original bytes, so their files may be gone;
+- quarantined batches, which failed twice.
+
+Files and records become batches of their own, with new numbers and with the date of the batch that refused them. The
+ledger accounts for both batches, and each of them balances. A file that changed after it was taken in is replayed only
+if the selection names it, because `raw` would hold its rows twice. Records that are refused again are stored in
+`rejected` under the new batch, and can be replayed once more. If a run dies, the next run finishes its replay.
 """
 
 from __future__ import annotations
@@ -55,7 +59,10 @@ from spillway.store.tables import Tables
 
 @dataclass(frozen=True)
 class Selection:
-    """What is to be replayed: of one file, of reasons that hold these words, of one batch date; or everything."""
+    """What to replay: one file, reasons that contain a text, or one batch date.
+
+    A field that is None selects everything.
+    """
 
     file: str | None = None
     reason: str | None = None
@@ -73,14 +80,14 @@ class Selection:
 
 @dataclass(frozen=True)
 class ReplayDone:
-    """What a replay came to."""
+    """The result of a replay."""
 
     files: int
     records: int
     batches: tuple[Batch, ...]
-    """Taken in by it."""
+    """The batches that this replay took in."""
     reopened: tuple[int, ...]
-    """Batches that had been set aside and go on."""
+    """The numbers of quarantined batches that continue."""
 
 
 def replay(
@@ -92,7 +99,10 @@ def replay(
     say: Say = lambda _: None,
     clock: Callable[[], datetime] | None = None,
 ) -> ReplayDone:
-    """Take in again what was refused of the stream; shedding brings it through as it does all that is taken in."""
+    """Take in the refused files and records of the stream again. Shedding then treats the new batches like all others.
+
+    Raise the first error after everything that can be replayed is done.
+    """
     tables, clock = tables.now(), clock or utc_now
     stream = contract.stream
     reopened = _reopened(tables, contract, asked, clock)
@@ -111,7 +121,7 @@ def replay(
         and asked.takes_reason(entry.reason)
         and asked.takes_date(_date_of(known, entry))
     ]
-    # of what was taken in before and holds other bytes now, most rows are there: only who names it wants them twice
+    # if a file changed after it was taken in, `raw` has most of its rows: replay it only if the selection names it
     before = {file.name for batch in known for file in batch.files if file.status in (TAKEN, DUPLICATE)}
     files = [one for one in waiting if asked.file is not None or one.name not in before]
     if len(files) < len(waiting):
@@ -141,7 +151,10 @@ def _date_of(known: Sequence[Batch], entry: LandingFile) -> date:
 def _reopened(
     tables: Tables, contract: StreamContract, asked: Selection, clock: Callable[[], datetime]
 ) -> list[Batch]:
-    """Batches that were set aside go on where they had come to; what went on from them is brought through again."""
+    """Let quarantined batches continue from the stage they had reached; return them.
+
+    Later batches of the same date that are already planned continued from their state. They are planned again.
+    """
     found = [
         batch
         for batch in load_batches(tables, contract.stream, status=SET_ASIDE)
@@ -180,7 +193,10 @@ def _reopened(
 def _records(
     tables: Tables, contract: StreamContract, asked: Selection, run_id: str, now: datetime
 ) -> tuple[list[Batch], int]:
-    """Record the rejected records that are asked for as batches, one a batch date; and how many they are."""
+    """Record the selected rejected records as batches, one per batch date.
+
+    Return the batches and the number of records.
+    """
     stream = contract.stream
     dates = _waiting_dates(tables, stream, asked)
     if not dates:
@@ -225,9 +241,9 @@ def _records(
 
 
 def _waiting_dates(tables: Tables, stream: str, asked: Selection) -> dict[int, date]:
-    """The batches that refused records which no batch is noted to have read again, of the dates that are asked for."""
+    """Return the selected batches that have refused records which wait to be replayed, by number with their dates."""
     refused = tables.at("rejected").rows(["batch", "reason"], stream=stream, replayed_by=None)
-    if asked.reason is None:  # as `_is_asked_for` has it
+    if asked.reason is None:  # the same rule as in `_is_asked_for`
         refused = refused.filter(pc.not_equal(refused["reason"], DELIVERED_BEFORE))
     numbers = refused["batch"].unique().to_pylist()
     rows = tables.at("batches").rows(["batch", "batch_date"], stream=stream, batch=numbers)
@@ -244,7 +260,10 @@ def _is_asked_for(asked: Selection, row: Row) -> bool:
 def _entries(
     contract: StreamContract, known: Sequence[Batch], rows: Sequence[Row], asked: Selection
 ) -> list[LandingFile]:
-    """What a batch would name to replay these rows, one a batch, file and (where reasons are asked for) kind."""
+    """Return the file entries of a batch that replays these rows.
+
+    There is one entry per refusing batch and file. If the selection names reasons, there is one per refusal kind, too.
+    """
     headers = {
         (b.batch, file.name): file.header for b in known for file in b.files if file.header is not None
     }

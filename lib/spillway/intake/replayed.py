@@ -1,17 +1,17 @@
-"""Rejected records as they are replayed: which a batch takes in again, each at most once, and their original bytes.
+"""Select the rejected records that a batch replays, each at most once, and note which batch read them again.
 
-A batch names what it replays (`LandingFile.replays`: the batch that had refused it; `rule`: of one kind only). Whatever
-an earlier entry has taken, a later one does not: so what `rejected` holds needs no mark, and a run that was killed does
-the same once more. Records stand on the lines where they stood, so that what is refused again is named as before.
+A batch names what it replays: `LandingFile.replays` is the batch that refused the records, and `rule` limits them to
+one kind. A later entry does not take what an earlier entry has taken. So `rejected` needs no mark, and a run that was
+killed selects the same records again. Records stay on their original lines, so that a record that is refused again is
+named as before.
 
 >>> numbered([(2, b"b"), (4, b"d")], header="h")
 b'h\\nb\\n\\nd\\n'
 
-Which rows of `rejected` still wait: those that a batch has read again say which (`replayed_by`), all others wait.
-
-A refused record is read again when a replay takes it, a refused file when a replay or, mended, a delivery of its name
-is taken in. What is refused again waits under the batch that read it last. The notes follow from `batches` alone and
-are made before a batch counts as taken in, so that a run that was killed makes the same ones once more.
+`replayed_by` in `rejected` is the batch that has read a row again. Rows without it still wait. A refused record is read
+again when a replay takes it. A refused file is read again by a replay, or by the delivery of a corrected file of the
+same name. What is refused again waits under the batch that read it last. The notes follow from `batches` alone, and are
+written before a batch counts as taken in. So a run that was killed writes the same notes again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from spillway.store.writing import write_file
 
 
 def refusal_kind(row: Row) -> str:
-    """The kind of a refused record, as the ledger names it.
+    """Return the kind of a refused record, as the ledger names it.
 
     >>> refusal_kind({"field": "temp", "rule": "be a number", "reason": "a.json:3: ..."})
     'temp must be a number'
@@ -49,7 +49,10 @@ def refusal_kind(row: Row) -> str:
 
 
 def takes(entry: LandingFile, row: Row) -> bool:
-    """Whether a replay takes a refused record; of those delivered before only when they were asked for."""
+    """Return whether a replay takes a refused record.
+
+    A record that was delivered before is taken only if the entry's `rule` names that kind.
+    """
     if (entry.replays, entry.name) != (row["batch"], row["file"]):
         return False
     kind = refusal_kind(row)
@@ -57,17 +60,17 @@ def takes(entry: LandingFile, row: Row) -> bool:
 
 
 def can_be_replayed(row: Row) -> bool:
-    """Whether the record's bytes are there, all of them."""
+    """Return whether `rejected` has all original bytes of the record."""
     return row["line"] not in (None, WHOLE_FILE) and 0 < row["bytes"] < ORIGINAL_BYTES_AT_MOST
 
 
 def entries_of(batches: Iterable[Batch]) -> list[tuple[int, LandingFile]]:
-    """Every replay so far, in order, with its batch."""
+    """Return every replay entry of these batches, in order, with its batch number."""
     return [(batch.batch, file) for batch in batches for file in batch.files if file.status == REPLAYED]
 
 
 def refused_rows(tables: Tables, stream: str, **where: Any) -> list[dict[str, Any]]:
-    """Rows of `rejected`, with `bytes`: how many there are of the original."""
+    """Return rows of `rejected` as dictionaries; `bytes` is the number of bytes of the original."""
     found = tables.at("rejected").rows(
         ["batch", "file", "line", "field", "rule", "reason", "original"], stream=stream, **where
     )
@@ -77,7 +80,7 @@ def refused_rows(tables: Tables, stream: str, **where: Any) -> list[dict[str, An
 def original_rows(
     rows: Sequence[Row], before: Sequence[LandingFile], entry: LandingFile
 ) -> list[tuple[int, bytes]]:
-    """Line and bytes of what an entry takes, in line order; `before`: the entries that came earlier."""
+    """Return line and bytes of the records that an entry takes, in line order; `before` are the earlier entries."""
     mine = [row for row in rows if takes(entry, row) and can_be_replayed(row)]
     return sorted(
         (row["line"], row["original"]) for row in mine if not any(takes(one, row) for one in before)
@@ -85,7 +88,7 @@ def original_rows(
 
 
 def numbered(records: Sequence[tuple[int, bytes]], header: str | None = None) -> bytes:
-    """The records on their lines, blank lines between them."""
+    """Return the records on their original lines, with blank lines between them."""
     parts = [header.encode() + b"\n"] if header is not None else []
     line = 1 + sum(part.count(b"\n") for part in parts)
     for number, content in records:
@@ -95,7 +98,7 @@ def numbered(records: Sequence[tuple[int, bytes]], header: str | None = None) ->
 
 
 def spelled_as(contract: StreamContract, entry: LandingFile) -> StreamContract:
-    """The contract that reads an entry's originals: rows of Parquet, and repeated ones, were kept as JSON."""
+    """Return the contract that reads an entry's originals. Rows of Parquet, and repeated rows, are stored as JSON."""
     if entry.rule == DELIVERED_BEFORE:
         plain = tuple(replace(attribute, field=None) for attribute in contract.attributes)
         contract = replace(contract, attributes=plain)
@@ -105,13 +108,13 @@ def spelled_as(contract: StreamContract, entry: LandingFile) -> StreamContract:
 
 
 def content_of(contract: StreamContract, entry: LandingFile, records: Sequence[tuple[int, bytes]]) -> bytes:
-    """What is parsed of an entry."""
+    """Return the content to parse for an entry."""
     csv = spelled_as(contract, entry).source.format == "csv"
     return numbered(records, entry.header if csv else None)
 
 
 def originals_of(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> dict[int, Originals]:
-    """By `base_seq`, what was kept of the records that these batches replay."""
+    """Return the stored originals of the records that these batches replay, by `base_seq`."""
     wanted = entries_of(batches)
     if not wanted:
         return {}
@@ -131,9 +134,10 @@ _TOLD_BY = ("batch", "file", "line", "field", "rule", "reason", "replayed_by")
 def note_read_again(
     rejected: Table, stream: str, batches: Sequence[Batch], known: Iterable[Batch], dry_run: bool = False
 ) -> int:
-    """Note in `rejected` what these batches read again of what others (among `known`) had refused; rows that change.
+    """Note in `rejected` which of its rows these batches have read again. Return the number of rows that change.
 
-    `batches`: with what became of their files, oldest first.
+    `batches`: the reading batches with the results of their files, oldest first. `known`: the batches that may have
+    refused a file.
     """
     files = _refused_before(batches, known)
     entries = [(one.batch, file) for one in batches for file in one.files if file.status == REPLAYED]
@@ -156,7 +160,7 @@ def note_read_again(
 
 
 def _refused_before(batches: Sequence[Batch], known: Iterable[Batch]) -> dict[tuple[int, str], int]:
-    """By batch and name, files that were refused, and the first of `batches` that read them again."""
+    """Return the refused files by batch and name, each with the first of `batches` that read the file again."""
     again: dict[str, list[int]] = {}
     for batch in batches:
         for file in batch.files:
@@ -177,7 +181,7 @@ def _reader(
     entries: Iterable[tuple[int, LandingFile]],
     mine: Collection[int],
 ) -> int | None:
-    """The batch that read a row again: one that is told of here, or one that had done so before."""
+    """Return the batch that read a row again: one of these batches, or the one that is noted already."""
     was: int | None = row["replayed_by"]
     if was is not None and was not in mine:
         return was

@@ -1,11 +1,11 @@
-"""Taking in: landing files to `raw`, exactly once, every tuple numbered, every defect kept by name.
+"""Take in landing files to `raw`, exactly once: number every tuple, and record every defect.
 
-The table `batches` and a listing of the landing zone are the one truth of what is new: no checkpoint beside them can
-disagree with it, so nothing else lists files (a stream of Spark's would, and it knows names only). A digest seen
-before is skipped under whatever name it comes. A batch is recorded (files in fixed order, seq numbers set aside) before
-any row of it is written; whoever finds it merely recorded writes the same rows again. What has piled up is taken in in
-steps of at most `source.files_at_a_time` files and `source.mb_at_a_time` megabytes, each a commit of its own: a run
-that ends early has taken in what it had begun with.
+The table `batches` and a listing of the landing zone are the only truth about which files are new. There is no
+checkpoint that could disagree with them. So no other code lists files; a file stream of Spark would, and it knows names
+only. A file whose digest is known is skipped under any name. A batch is recorded (its files in a fixed order, its `seq`
+numbers reserved) before any of its rows is written. A run that finds a batch which is only recorded writes the same
+rows again. A backlog is taken in in steps of at most `source.files_at_a_time` files and `source.mb_at_a_time`
+megabytes. Each step is a commit of its own, so a run that ends early keeps the steps that it finished.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def take_in(
     say: Say = lambda _: None,
     clock: Callable[[], datetime] | None = None,
 ) -> list[Batch]:
-    """Take in whatever is new of the stream; returns the batches this call wrote, oldest first.
+    """Take in the new files of the stream. Return the batches that this call wrote, oldest first.
 
-    A batch that cannot be written keeps no other back: its error is raised when all others are.
+    A batch that cannot be written does not stop the others. The first such error is raised after all of them.
     """
     tables, clock = tables.now(), clock or utc_now
     stream, settings = contract.stream, tables.settings
@@ -75,7 +75,7 @@ def take_in(
 def in_steps(
     contract: StreamContract, files: Sequence[Delivered], run_date: date
 ) -> Iterator[list[Delivered]]:
-    """The files in steps of bounded size, date by date; a file that is larger than a step is one of its own."""
+    """Yield the files in steps of bounded size, by date; a file that exceeds the bound is a step of its own."""
     most_files, most_bytes = contract.source.files_at_a_time, contract.source.mb_at_a_time * 1e6
     step: list[Delivered] = []
     size = 0
@@ -90,12 +90,12 @@ def in_steps(
 
 
 def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[Rated]) -> bool:
-    """Whether a batch whose rate was not known when it came can be given one now."""
+    """Return whether a batch without a rate can get one now."""
     return borrowed(contract, batch, batch.rows or 0, known)[0] is not None
 
 
 def waits_for_a_rate(batch: Batch) -> bool:
-    """Whether nothing is known of how fast the batch came, so that no part of a channel can be told for it."""
+    """Return whether the rate of the batch is unknown, so that no share of a channel can be computed for it."""
     return bool(
         batch.status in (TAKEN_IN, UNTRAINED)
         and batch.rows
@@ -111,7 +111,10 @@ def _with_rates(
     clock: Callable[[], datetime],
     say: Say,
 ) -> list[Batch]:
-    """Give those that wait for a rate one, now that another batch or the contract tells it."""
+    """Give a rate to waiting batches, if another batch or the contract now provides one.
+
+    Return `written`, with the new rates.
+    """
     waiting = list(
         filter(waits_for_a_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))
     )

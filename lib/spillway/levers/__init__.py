@@ -1,5 +1,5 @@
-"""The levers: each a package that sheds one kind of thing, gives it back, and accounts for it.
+"""The levers. Each is a package that sheds one kind of data, recovers it, and accounts for it.
 
-`protocol` says what a lever is; `spillway.registry` which there are. Levers decide and compute: they are handed the
-rows, tables and engine they work with, and import neither `store` nor `engine`, nor one another.
+`protocol` defines what a lever is; `spillway.registry` lists the levers. Levers decide and compute. They receive the
+rows, tables and engine that they work with. They do not import `store`, `engine` or each other.
 """

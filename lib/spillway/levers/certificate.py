@@ -1,8 +1,8 @@
-"""The certificate: what shedding cost, measured against the truth while it is held; parts add up to the whole.
+"""The certificate: the measured error of shedding, compared with the true values while these are available.
 
-`Certificate(E)` is the empty one; the figures that do not add up (means, shares) are made from those that do.
-
-A bound is relative to the value (`error_pct`), in the attribute's own unit (`error`), or both; infinity: no such bound.
+Certificates of two slices add up to the certificate of both. `Certificate(E)` is the empty one. Means and shares do not
+add up; they are computed from sums that do. A bound is relative to the value (`error_pct`), in the attribute's own unit
+(`error`), or both. An infinite bound means that there is none.
 
 >>> part = Certificate(5.0, shed_values=4, sum_error_pct=6.0, max_error_pct=3.0)
 >>> (part + part).shed_values, (part + part).mean_error_pct, (part + part).worst_over_threshold
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Certificate:
-    """Errors of one attribute over the shed and rounded values of some rows; parts add up."""
+    """Errors of one attribute over the shed and rounded values of some rows. Certificates add up."""
 
     error_pct: float
     shed_values: int = 0
@@ -35,45 +35,48 @@ class Certificate:
 
     @property
     def values(self) -> int:
-        """What was shed or rounded."""
+        """Return the number of values that were shed or rounded."""
         return self.shed_values + self.rounded_values
 
     @property
     def mean_error_pct(self) -> float:
-        """The mean error of what was shed or rounded; 0 where nothing was."""
+        """Return the mean relative error of shed and rounded values; 0 if there are none."""
         return _mean(self.sum_error_pct, self.max_error_pct, self.values)
 
     @property
     def mean_error(self) -> float:
-        """The mean error of what was shed or rounded in the attribute's own unit; 0 where nothing was."""
+        """Return the mean error of shed and rounded values in the attribute's own unit; 0 if there are none."""
         return _mean(self.sum_error, self.max_error, self.values)
 
     def loss_pct(self, rate_pct: float) -> float:
-        """The mean relative error; for a bound in the attribute's own unit alone the mean error over it, times the
-        rate of the stream's class (specs: attributes, 4)."""
+        """Return the mean relative error.
+
+        If the only bound is in the attribute's own unit: mean error / bound x `rate_pct`, the rate of the stream's
+        class (specs: attributes, 4).
+        """
         if math.isfinite(self.error_pct) or not math.isfinite(self.error) or not self.error:
             return self.mean_error_pct
         return self.mean_error / self.error * rate_pct
 
     @property
     def accuracy_pct(self) -> float:
-        """Recovery accuracy: 100 - mean relative error."""
+        """Return the recovery accuracy: 100 - mean relative error."""
         return 100.0 - self.mean_error_pct
 
     @property
     def stored_share_pct(self) -> float:
-        """% stored: stored over shed values."""
+        """Return the stored values in % of the shed values."""
         return 100.0 * self.stored_values / self.shed_values if self.shed_values else 0.0
 
     @property
     def worst_over_threshold(self) -> float:
-        """Largest error over its bound: at most 1 when the promise was kept; 0 when there is no error."""
+        """Return the largest error over its bound: at most 1 if the bound was kept, 0 if there is no error."""
         if math.isinf(self.max_error_pct):
-            return math.inf  # a zero for a value, or the other way round
+            return math.inf  # zero for another value, or another value for zero
         return max(_over(self.max_error_pct, self.error_pct), _over(self.max_error, self.error))
 
     def __add__(self, other: Certificate) -> Certificate:
-        """Two parts as one; the looser threshold is stated."""
+        """Return the certificate of both slices together, with the looser bounds."""
         return Certificate(
             max(self.error_pct, other.error_pct),
             self.shed_values + other.shed_values,
@@ -88,16 +91,16 @@ class Certificate:
         )
 
     def with_stored(self, stored_values: int) -> Certificate:
-        """The same with what the synopsis stores of it, which is counted where that is kept."""
+        """Return a copy with the number of stored values, which is counted where the synopsis is kept."""
         return replace(self, stored_values=stored_values)
 
     def with_violations(self, violations: int) -> Certificate:
-        """The same with so many violations."""
+        """Return a copy with this number of violations."""
         return replace(self, violations=violations)
 
 
 def _mean(total: float, most: float, values: int) -> float:
-    """The mean of errors; the largest of them, which it is not above, where their sum is beyond all numbers.
+    """Return the mean of errors. If their sum overflows, return the largest error, an upper bound of the mean.
 
     >>> _mean(6.0, 3.0, 4), _mean(math.inf, 1e306, 600), _mean(0.0, 0.0, 0)
     (1.5, 1e+306, 0.0)

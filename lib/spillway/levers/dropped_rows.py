@@ -28,7 +28,7 @@ class DroppedSpan:
     offered: int
     kept: int
     unsampled: int
-    """Rows of regions of which no row is kept, so that no weight represents them."""
+    """Rows of regions from which no row is kept. No weight represents these rows."""
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,17 @@ class DroppedRows:
     offered: int
     kept: int
     unsampled: int = 0
-    """Dropped rows of regions of which no row is kept, so that no weight represents them."""
+    """Dropped rows of regions from which no row is kept. No weight represents these rows."""
     largest_weight: float = 1.0
     """The largest weight that a kept row may have."""
     spans: tuple[DroppedSpan, ...] | None = None
     """The counts by event time; None: not recorded."""
     least_kept: float = math.inf
     """The smallest number of rows kept of a partly dropped region; 0: not known. A fixed number of rows
-    of each region is kept, so that pairs within a small region are rarer than in an independent sample."""
+    of each region is kept, so that pairs within a small region are rarer than in an independent sample.
+    """
     kept_aside: bool = False
-    """Whether dropped rows are stored at the source, and recovered when the batch is read."""
+    """Whether dropped rows are stored at the source and recovered when the batch is read."""
 
     @property
     def dropped(self) -> int:
@@ -55,8 +56,9 @@ class DroppedRows:
         return self.offered - self.kept
 
     def within(self, begin: datetime, end: datetime) -> tuple[int, int, int, int]:
-        """Return the smallest and the largest possible number of rows dropped between two moments, then the same for
-        unsampled rows."""
+        """Return the smallest and largest possible number of rows dropped between two moments, then those of
+        unsampled rows.
+        """
         least = most = unsampled_least = unsampled_most = 0
         for span in self.spans or ():
             if span.to_time <= begin or end <= span.from_time:

@@ -1,22 +1,23 @@
-"""One choice an item, the least cost that fits: the multiple-choice knapsack behind every plan.
+"""Multiple-choice knapsack: choose one alternative per item at the least cost that fits. Every plan is made with it.
 
     minimise  sum cost(item, choice of it)   subject to   sum crosses(item, choice of it) <= room
 
-Costs are compared in order (lexicographically): the first part decides, the second and third break ties, as with
-*loss, measures that are touched, bytes in all*. What crosses is bytes, kbps, or whatever else the room is counted in.
+Costs are tuples that are compared lexicographically: the first component decides, the second and third break ties (for
+example *loss, number of measures affected, total bytes*). `crosses` is what is sent, in the unit of `room`: bytes, kbps
+or another.
 
-Method: dynamic programming over Pareto states (a state that crosses no less and costs no less than another is
-dropped, which loses no optimum), bounded by the linear relaxation (each item's lower convex hull of cost against
-what crosses; Sinha and Zoltners 1979): a state whose first cost plus the bound of the items to come is above the best
-known choice is dropped too.
+Method: dynamic programming over Pareto states. A state is dropped if another state sends no more and costs no more;
+this loses no optimum. A lower bound is the linear relaxation: each item's lower convex hull of cost against what is
+sent (Sinha and Zoltners, 1979). A state is also dropped if its first cost plus the bound of the remaining items exceeds
+the best known choice.
 
-Guarantee: the best choice there is while no more than `MOST_STATES` states are alive at a time; beyond, the most
-promising go on, `exact` is False, and `gap` says how far the first cost may be from the best. What is chosen fits, or
-is what crosses least, and `over` says by how much that is too much. A *last resort* is chosen only where nothing fits
-without one.
+Guarantee: the result is optimal while at most `MOST_STATES` states are alive at a time. Beyond that only the most
+promising states are kept; then `exact` is False, and `gap` is an upper bound of the distance to the optimal first cost.
+The choice fits. If nothing fits, it is the choice that sends least, and `over` is its excess. A *last resort* is chosen
+only if nothing fits without one.
 
-`least_mixed` is the same where one item may be divided: a part of it is served by one choice, the rest by another, so
-that the room is filled. The relaxation's own choice is the best of these where what is divided takes no more for it.
+`least_mixed` solves the same problem where one item may be divided: a share of it gets one alternative, the rest
+another, so that the room is filled. If a divided item needs no extra bytes, the linear relaxation gives the optimum.
 
 >>> a = [Alternative(24, (0, 0, 24)), Alternative(18, (0, 1, 18))]
 >>> b = [Alternative(16, (0, 0, 16)), Alternative(12, (0, 1, 12))]
@@ -38,36 +39,38 @@ from spillway.errors import Refused
 
 MOST_STATES = 20_000
 WORTH_DIVIDING = 0.01
-"""An item is divided for so much less cost."""
+"""Smallest relative saving of cost for which an item is divided."""
 _SLACK = 1e-12
-"""Sums of floats depend on their order: so much of the room is forgiven."""
+"""Relative tolerance on the room: sums of floats depend on their order."""
 
 Cost = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """One way for an item: what of it crosses, and what that costs; the rest tells people, and decides nothing."""
+    """One alternative for an item: the amount sent, and its cost. The other fields are for people and decide
+    nothing.
+    """
 
     crosses: float
     cost: Cost
     of: str = field(default="", compare=False)
-    """What is chosen for."""
+    """What the alternative is for."""
     way: str = field(default="", compare=False)
-    """What is done to it, in words."""
+    """The treatment, in words."""
     lost_pct: float = field(default=0.0, compare=False)
-    """What is lost of each of its values."""
+    """The loss per value."""
     values: float = field(default=0.0, compare=False)
-    """How many values a second that is about."""
+    """Number of values per second."""
     last_resort: bool = field(default=False, compare=False)
-    """Whether it is chosen only where nothing fits without."""
+    """Whether it is chosen only if nothing fits without it."""
     divisible: bool = field(default=False, compare=False)
-    """Whether a part of what is chosen for may have it, and the rest another."""
+    """Whether a share of the item may have this alternative, and the rest another one."""
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """A choice of every item, one of which is divided: the share `share` of `place` has the choice `finer` instead."""
+    """A choice for every item. Of the divided item `place`, the share `share` has the choice `finer` instead."""
 
     picks: tuple[int, ...]
     place: int
@@ -79,7 +82,7 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A choice of every item, by its place, and what they come to."""
+    """A choice for every item, as an index into its alternatives, with its totals."""
 
     picks: tuple[int, ...]
     crosses: float
@@ -90,7 +93,7 @@ class Chosen:
 
 
 def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states: int = MOST_STATES) -> Chosen:
-    """The choice of least cost that fits into `room`; what crosses least where none does.
+    """Return the choice of least cost that fits into `room`; if none fits, the choice that sends least.
 
     >>> least_cost([[Alternative(5, (0, 0, 5)), Alternative(2, (3, 1, 2))]], room=1).over
     1.0
@@ -108,10 +111,10 @@ def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states:
 def least_mixed(
     items: Sequence[Sequence[Alternative]], room: float, whole: Chosen, dearer: Sequence[float] | None = None
 ) -> Mixed | None:
-    """The choice of least first cost with one item divided; None where that is not `WORTH_DIVIDING`.
+    """Return the choice of least first cost with one item divided; None if that saves less than `WORTH_DIVIDING`.
 
-    `whole`: what `least_cost` chose of the same, to which nothing is done but to use what it leaves. `dearer`: by item,
-    how much more than the mean of both its parts a divided one takes.
+    `whole`: the result of `least_cost` on the same arguments, whose unused room is filled. `dearer`: by item, how much
+    more a divided item sends than the weighted mean of its two alternatives.
 
     >>> temp = [Alternative(4, (0, 0, 4), divisible=True), Alternative(0, (100, 1, 0), divisible=True)]
     >>> found = least_mixed([temp], 3.0, least_cost([temp], 3.0))
@@ -155,7 +158,7 @@ def least_mixed(
 
 
 def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] | None:
-    """The relaxation's choice without its part of a choice; None where even what crosses least does not fit."""
+    """Return the choice of the linear relaxation without its fractional item; None if no choice fits."""
     hulls = [
         lower_hull(np.array([one.crosses for one in item]), np.array([one.cost[0] for one in item]))
         for item in items
@@ -179,7 +182,10 @@ def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] |
 def _first_resorts(
     items: Sequence[Sequence[Alternative]],
 ) -> tuple[list[list[Alternative]], list[list[int]]]:
-    """The items without their last resorts, unless they have nothing else, and where each choice was."""
+    """Return the items without their last resorts, and the original index of each choice.
+
+    An item that has only last resorts keeps them.
+    """
     places = [
         [at for at, one in enumerate(item) if not one.last_resort] or list(range(len(item))) for item in items
     ]
@@ -192,7 +198,7 @@ def _least_cost(
     room: float,
     most_states: int,
 ) -> Chosen:
-    """The choice among these, by the places that they have among all."""
+    """Return the choice of least cost among these alternatives, by their index among all."""
     found = _least(items, room, most_states)
     return replace(found, picks=tuple(mine[at] for mine, at in zip(places, found.picks, strict=True)))
 
@@ -212,13 +218,13 @@ def _least(items: Sequence[Sequence[Alternative]], room: float, most_states: int
     found = _chosen(items, picks, room) if picks else simple
     if not exact:
         found = min(found, simple, key=lambda one: one.cost)
-    # the bound and the sum are of the same costs in another order: a last bit apart is no gap
+    # bound and sum add the same costs in another order: a difference in the last bit is no gap
     gap = 0.0 if exact else max(0.0, found.cost[0] - float(hulls[0].at(np.array([room]))[0]))
     return Chosen(found.picks, found.crosses, found.cost, found.over, exact, gap)
 
 
 def _first(keys: np.ndarray) -> int:
-    """The place of the least row, columns compared in order."""
+    """Return the index of the smallest row; columns are compared in order."""
     return int(np.lexsort(keys.T[::-1])[0])
 
 
@@ -232,14 +238,17 @@ def _chosen(items: Sequence[Sequence[Alternative]], picks: Sequence[int], room: 
 
 @dataclass(frozen=True)
 class _Relaxed:
-    """The least first cost of some items at a room, parts of choices allowed: convex, piecewise linear."""
+    """Lower bound: the least first cost of some items as a function of the room (linear relaxation).
+
+    It is convex and piecewise linear.
+    """
 
     rooms: np.ndarray
     costs: np.ndarray
 
     @staticmethod
     def of_rest(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> list[_Relaxed]:
-        """That of all items, of all but the first, and so on to none: each item's hull is found once."""
+        """Return the bounds of all items, of all but the first, and so on to none. Each hull is computed once."""
         narrowest, cheapest = np.zeros(len(crosses) + 1), np.zeros(len(crosses) + 1)
         steps: list[tuple[float, float, float, int]] = []
         for place, (c, cost) in enumerate(zip(crosses, costs, strict=True)):
@@ -253,7 +262,7 @@ class _Relaxed:
         found = []
         for at in range(len(crosses) + 1):
             mine = places >= at
-            # summed from the cheap end: what is left of a difference of large costs would decide among small ones
+            # sum from the cheap end: rounding errors of large costs would decide between small ones
             rising = np.cumsum(np.concatenate([[ends[at]], falls[mine][::-1]]))
             found.append(_Relaxed(np.cumsum(np.concatenate([[rooms[at]], widths[mine]])), rising[::-1]))
         return found
@@ -263,7 +272,7 @@ class _Relaxed:
 
 
 def lower_hull(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
-    """The places on the lower convex hull, from what crosses least to what costs least.
+    """Return the indices on the lower convex hull, from the one that sends least to the one that costs least.
 
     >>> lower_hull(np.array([0.0, 1.0, 2.0, 4.0]), np.array([9.0, 7.0, 1.0, 0.0]))
     [0, 2, 3]
@@ -285,7 +294,7 @@ def lower_hull(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
 
 
 def _rounded(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray], room: float) -> list[int]:
-    """A choice that fits: the relaxation's, its one part of a choice left out."""
+    """Return a choice that fits: that of the relaxation without its fractional step."""
     picks = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
     used = math.fsum(c[at] for c, at in zip(crosses, picks, strict=True))
     steps = []
@@ -309,9 +318,9 @@ def _search(
     most_states: int,
     known: float,
 ) -> tuple[list[int], bool]:
-    """Pareto states item by item; the picks of the best, and whether none was left out for their number.
+    """Extend Pareto states item by item. Return the best picks, and whether no state was dropped because of the limit.
 
-    No picks where those that were left out were all that fitted.
+    The picks are empty if all states that fitted were dropped.
     """
     ceiling = known + abs(known) * 1e-9 + 1e-12
     used, spent = np.zeros(1), np.zeros((1, 3))
@@ -340,7 +349,7 @@ def _search(
 
 
 def _undominated(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """The places of states that no other beats or equals in both; in their order."""
+    """Return the indices of states that no other state beats or equals in both cost and amount, in ascending order."""
     if len(crosses) < 2:
         return np.arange(len(crosses))
     rank = np.empty(len(crosses), np.int64)

@@ -1,14 +1,15 @@
-"""What a capacity costs in error: the curve that a channel is chosen by, and what more of it would buy.
+"""The loss curve of a channel (loss in % as a function of capacity), proportional shares, and the tipping point.
 
-At every capacity the plan's own choice (`levers.knapsack`) among all ways of all streams of the channel:
+**Loss curve.** It shows which capacity to choose, and what more capacity would improve. At each capacity the plan's
+solver (`levers.knapsack`) chooses among all alternatives of all streams of the channel:
 
-    loss(C) = sum of values x loss of the way chosen at C / sum of values          (in %; absent counts 100)
+    loss(C) = sum of values x loss of the alternative chosen at C / sum of values          (in %; absent counts 100)
 
-each measure value counted alike, whatever it is worth; where a plan may treat a part of the tuples better, so does the
-curve. The yardstick beside it is dropping rows at random: a row that
-is dropped lacks all its values, so where a share s = C / rate of the rows fits, loss = 100 x (1 - s).
+Each measure value counts the same, whatever its utility. If a plan may treat a share of the tuples better, so may the
+curve. The baseline is dropping rows at random: a dropped row lacks all its values, so if a share s = C / rate of the
+rows fits, loss = 100 x (1 - s).
 
-Guarantee: where everything fits the loss is 0; what the plan weighs (worth x loss) never grows with the capacity.
+Guarantee: if everything fits, the loss is 0. The objective of the plan (utility x loss) never grows with capacity.
 
 >>> kept = Alternative(20.0, (0.0, 0.0, 20.0), "temp", "keep", 0.0, 10.0)
 >>> ways = (kept, Alternative(5.0, (2.0, 1.0, 5.0), "temp", "round", 2.0, 10.0))
@@ -20,13 +21,14 @@ True
 >>> pays_next(offers, at_capacity(offers, 20.0)).fall
 2.0
 
-Several streams on one channel: how much each gives up (3.3).
+**Proportional shares.** They say how much each of several streams on one channel gives up (Ahuja 2006, 3.3).
 
-- Drop rate (R - C) / R with R the sum of the rates, 0 when R <= C; stream n gives up R'_n = drop rate x R_n
-  (equation 3.8) and ceil(R'_n / R_n x N_n) of its N_n attributes (equation 3.9, whose ceiling the print lost).
+- Drop rate (R - C) / R, where R is the sum of the rates; 0 when R <= C. Stream n gives up R'_n = drop rate x R_n
+  (equation 3.8) and ceil(R'_n / R_n x N_n) of its N_n attributes (equation 3.9; the ceiling is missing in print).
   Example 6: 64.4, 80.6, 76.6, 72.2 kbps with 6, 8, 10, 9 attributes into 256.6 kbps give up 1, 2, 2, 2.
-A bit of one stream may be worth more than a bit of another: `divide_by: utility` chooses among all ways of all
-streams at once (`levers.knapsack`), and needs nothing of this.
+
+A bit of one stream may have a higher utility than a bit of another. `divide_by: utility` therefore chooses among all
+alternatives of all streams at once (`levers.knapsack`), without these shares.
 
 Guarantee: exact rationals (`levers.exact`). A share is stored as a double and read back as the same rational, so
 `plan: prefix, fit: count` sheds as many attributes as equation 3.9 says.
@@ -34,13 +36,13 @@ Guarantee: exact rationals (`levers.exact`). A share is stored as a double and r
 >>> proportional([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
 (1, 2, 2, 2)
 
-When adding more to what is shared stops paying (Fiscato 2012, 6.4).
+**Tipping point.** It is where adding more queries stops paying (Fiscato 2012, 6.4).
 
-The cost of a query is 1 / n; from a base of n_0 queries to n
+The cost of a query is 1 / n. From a base of n_0 queries to n queries
 
     delta cost = 1 - n_0 / n        (6.3)        delta quality = 1 - quality_n / quality_0      (6.4)
 
-and more pay as long as delta cost > delta quality (6.5, printed the other way round: D1).
+and more queries pay as long as delta cost > delta quality (6.5, printed the other way round: erratum D1).
 
 >>> tipping_point({180: 0.9, 300: 0.6, 600: 0.3, 1200: 0.1})
 600
@@ -61,7 +63,7 @@ from spillway.levers.protocol import Offer
 
 @dataclass(frozen=True)
 class Proportional:
-    """The text's share: one drop rate for all; per stream the kbps and the attributes to give up."""
+    """The proportional share (Ahuja 2006): one drop rate for all; by stream the kbps and the attributes to give up."""
 
     drop_rate: Fraction
     kbps_to_shed: tuple[Fraction, ...]
@@ -69,7 +71,7 @@ class Proportional:
 
 
 def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
-    """(R - C) / R, or 0 when all fits.
+    """Return (R - C) / R, or 0 if everything fits.
 
     >>> round(float(drop_rate([64.4, 80.6, 76.6, 72.2], 256.6)), 4)
     0.1266
@@ -83,7 +85,7 @@ def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
 def proportional(
     rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
 ) -> Proportional:
-    """Every stream gives up the same share of its rate (equations 3.8 and 3.9)."""
+    """Return the shares where every stream gives up the same share of its rate (equations 3.8 and 3.9)."""
     if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
         raise Refused(
             "attributes",
@@ -103,7 +105,7 @@ def proportional(
 
 
 def proportional_capacities(rates_kbps: Sequence[float], capacity_kbps: float) -> tuple[float, ...]:
-    """What each stream may send, R_n - R'_n: together never above the channel.
+    """Return what each stream may send, R_n - R'_n. The sum never exceeds the channel.
 
     >>> proportional_capacities([60, 20], 40)
     (30.0, 10.0)
@@ -121,26 +123,26 @@ def _check(rates_kbps: Sequence[float], capacity_kbps: float) -> None:
 
 
 STATES = 4_000
-"""A curve has many points and is looked at, not sent by: less of a search is enough."""
+"""Limit on states of the solver. A curve has many points and is only looked at, so a smaller search is enough."""
 MORE = 1.1
-"""What a little more capacity is."""
+"""Factor for a slightly larger capacity."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The way of one thing of a stream at a capacity."""
+    """The alternative chosen for one item of a stream at a capacity."""
 
     stream: str
     choice: Alternative
     item: int
-    """Its place among the stream's items."""
+    """Index of the item among the stream's items."""
     share: float = 1.0
-    """Of its values: another part may be taken otherwise."""
+    """Share of its values; the rest of them may have another alternative."""
 
 
 @dataclass(frozen=True)
 class LossPoint:
-    """A capacity, what would be sent of it, and what would be lost."""
+    """A capacity, the kbps that would be sent, and the loss."""
 
     capacity_kbps: float
     sent_kbps: float
@@ -149,29 +151,29 @@ class LossPoint:
 
     @property
     def over_kbps(self) -> float:
-        """What does not fit even so."""
+        """Return by how much the sent kbps exceed the capacity."""
         over = self.sent_kbps - self.capacity_kbps
         return over if over > 1e-9 * self.capacity_kbps else 0.0
 
 
 @dataclass(frozen=True)
 class NextPaid:
-    """What the next kbps are best spent on: from one way to another."""
+    """The best use of the next kbps: a change from one alternative to another."""
 
     stream: str
     before: Alternative
     after: Alternative
     fall: float
-    """By how many points the loss of the channel falls."""
+    """Reduction of the channel's loss, in percentage points."""
 
     @property
     def kbps(self) -> float:
-        """What that takes."""
+        """Return the kbps that the change takes."""
         return self.after.crosses - self.before.crosses
 
 
 def at_capacity(offers: Mapping[str, Offer], capacity_kbps: float, divide_by: str = "utility") -> LossPoint:
-    """The choice of least cost at one capacity, all streams together, or each within its proportional part."""
+    """Return the choice of least cost at one capacity: all streams together, or each within its proportional share."""
     if divide_by == "proportional":
         rates = [offer.rate_kbps for offer in offers.values()]
         fits = sum(rates) <= capacity_kbps or not sum(rates)
@@ -199,12 +201,12 @@ def at_capacity(offers: Mapping[str, Offer], capacity_kbps: float, divide_by: st
 
 
 def for_share(choice: Alternative, share: float) -> Alternative:
-    """A choice for a share of the values only."""
+    """Return a choice for a share of the values only."""
     return replace(choice, crosses=choice.crosses * share, values=choice.values * share)
 
 
 def mean_loss(choices: Sequence[Alternative]) -> float:
-    """The mean loss of a value in %, every value counted alike.
+    """Return the mean loss per value in %. Every value counts the same.
 
     >>> mean_loss([Alternative(0, (0, 0, 0), lost_pct=100.0, values=1.0), Alternative(1, (0, 0, 0), values=3.0)])
     25.0
@@ -216,12 +218,12 @@ def mean_loss(choices: Sequence[Alternative]) -> float:
 def curve_of_loss(
     offers: Mapping[str, Offer], capacities: Sequence[float], divide_by: str = "utility"
 ) -> list[LossPoint]:
-    """The choice at every capacity."""
+    """Return the choice at every capacity."""
     return [at_capacity(offers, capacity, divide_by) for capacity in capacities]
 
 
 def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
-    """Capacities to draw a curve over: from what always travels to what is offered, the one in use among them.
+    """Return capacities for a curve: from what is always sent to the whole offered rate, including the current one.
 
     >>> offers = {"s": Offer(30.0, None, ((Alternative(20.0, (0.0, 0.0, 0.0)), Alternative(5.0, (1.0, 1.0, 0.0))),))}
     >>> capacities_of(offers, 17.0, 3)
@@ -237,7 +239,7 @@ def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 1
 
 
 def dropping_rows_pct(offered_kbps: float, capacity_kbps: float) -> float:
-    """What dropping rows at random would lose of every measure value, in %: all values of the rows that do not fit.
+    """Return the loss in % of dropping rows at random: all measure values of the rows that do not fit.
 
     >>> dropping_rows_pct(200.0, 50.0), dropping_rows_pct(40.0, 50.0)
     (75.0, 0.0)
@@ -248,7 +250,7 @@ def dropping_rows_pct(offered_kbps: float, capacity_kbps: float) -> float:
 
 
 def pays_next(offers: Mapping[str, Offer], point: LossPoint) -> NextPaid | None:
-    """What brings the largest fall of loss a kbps from here; None where nothing does."""
+    """Return the change with the largest reduction of loss per kbps; None if no change reduces it."""
     values = math.fsum(one.choice.values for one in point.taken)
     found: list[tuple[float, NextPaid]] = []
     for one in point.taken:
@@ -263,7 +265,7 @@ def pays_next(offers: Mapping[str, Offer], point: LossPoint) -> NextPaid | None:
 
 
 def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
-    """By number of queries: how much cheaper a query is than with the fewest, and how much worse."""
+    """Return, by number of queries, how much cheaper and how much worse a query is than with the fewest queries."""
     base = min(quality)
     return {
         n: (1.0 - base / n, 1.0 - quality[n] / quality[base] if quality[base] else 0.0)
@@ -272,7 +274,7 @@ def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
 
 
 def tipping_point(quality: Mapping[int, float]) -> int:
-    """The largest number of queries up to which every one more than the base pays (delta cost > delta quality)."""
+    """Return the largest number of queries up to which every increase pays (delta cost > delta quality)."""
     found = min(quality)
     for n, (cheaper, worse) in trade_off(quality).items():
         if n != found and cheaper < worse - 1e-12:

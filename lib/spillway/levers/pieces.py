@@ -1,9 +1,10 @@
-"""How a stream's tuples are cut for tasks: batches into parts of frames, these into pieces that one task works on.
+"""Split a stream's tuples into units of work: batches into slices of frames, and these into the pieces of one task
+each.
 
-A frame's values hang together (a prediction rests on what came before it in the frame), so a piece is a few whole
-frames; where a frame goes over from one batch to the next, the later batch's task reads the rows before its own. So any
-number of pieces gives the same values, without a shuffle and without a sort. Frames count from where the batch was
-pinned to (`frame_origin`) and never leave its date.
+The values of a frame depend on each other: a prediction uses earlier values of the frame. So a piece consists of whole
+slices. Where a frame continues from one batch into the next, the task of the later batch also reads the frame's earlier
+rows. Therefore the values do not depend on the number of pieces, without a shuffle or a sort. Frames are counted from
+the start that the batch was pinned to (`frame_origin`) and never span two dates.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from spillway.batch import Batch
 from spillway.levers.protocol import FramePart
 
 MOST_ROWS = 625_000
-"""About what a task works on: enough for a file that is worth opening, and little lost when it is tried again.
+"""Approximate number of rows of a task: enough for a file that is worth opening, and little work lost by a retry.
 
-Never a matter of how many cores there are: each file crosses with its footer, and what crosses decides the plan.
+It never depends on the number of cores: each file is sent with its footer, and the bytes sent decide the plan.
 """
 
 
 def frame_start(seq: int, origin: int, frame_tuples: int | None) -> int:
-    """First seq of the frame that `seq` lies in; frames count from `origin`. None: one endless frame.
+    """Return the first seq of the frame that contains `seq`. Frames count from `origin`; None: one endless frame.
 
     >>> frame_start(250, 100, 64), frame_start(250, 100, None)
     (228, 100)
@@ -33,7 +34,7 @@ def frame_start(seq: int, origin: int, frame_tuples: int | None) -> int:
 def frame_edges(
     from_seq: int, to_seq: int, origin: int, frame_tuples: int | None
 ) -> Iterator[tuple[int, int, int]]:
-    """(frame, first seq, last seq) of every part of a frame in a range of `seq`.
+    """Yield (frame, first seq, last seq) for every slice of a frame in a range of `seq`.
 
     >>> list(frame_edges(150, 250, 100, 64))
     [(100, 150, 163), (164, 164, 227), (228, 228, 250)]
@@ -47,7 +48,7 @@ def frame_edges(
 
 
 def frame_parts(batch: Batch, from_seq: int = 0, to_seq: int = 2**62) -> list[FramePart]:
-    """The batch (or a range of it) cut at frame edges."""
+    """Return the batch (or a range of it), split at frame boundaries."""
     low, high = max(from_seq, batch.first_seq), min(to_seq, batch.last_seq)
     origin = batch.first_seq if batch.frame_origin is None else batch.frame_origin
     return [
@@ -57,16 +58,16 @@ def frame_parts(batch: Batch, from_seq: int = 0, to_seq: int = 2**62) -> list[Fr
 
 
 def parts_in(batches: Iterable[Batch], from_seq: int, to_seq: int) -> Iterator[FramePart]:
-    """Every part of a frame that touches a range, in `seq` order."""
+    """Yield every slice of a frame that overlaps a range, in `seq` order."""
     for batch in sorted(batches, key=lambda one: one.first_seq):
         if batch.last_seq >= from_seq and batch.first_seq <= to_seq:
             yield from frame_parts(batch, from_seq, to_seq)
 
 
 def pieces(batch: Batch, most: int = MOST_ROWS) -> list[tuple[FramePart, ...]]:
-    """The batch as pieces of about equal size, of whole parts of frames.
+    """Split the batch into pieces of about equal size, each of whole slices of frames.
 
-    A batch of one unbounded frame is one piece, and so one core's work: its values hang together to the end.
+    A batch that is one unbounded frame is one piece, and so the work of one core.
     """
     parts = frame_parts(batch)
     rows = batch.last_seq - batch.first_seq + 1

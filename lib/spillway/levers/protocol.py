@@ -1,34 +1,32 @@
-"""What a lever is: what the pipeline asks of it, when, and what it hands it.
+"""The protocol of a lever: what the pipeline calls, when, and what it passes.
 
-A stream's batch goes through the levers of its contract in order, each reading the rows that the one before it handed
-on (`Rows`), the first those of `raw`; what the last hands on is `transmitted`. Recovery goes the other way. The
-pipeline calls, in this order:
+A batch of a stream goes through the levers of its contract in order. Each lever reads the rows (`Rows`) that the
+previous one passed on. The first lever reads `raw`; what the last lever passes on is `transmitted`. Recovery goes the
+other way. The pipeline calls, in this order:
 
-    train           once in a while: facts about the stream, each training a version of its own
-    offered         before a room is divided: what the stream would put on it, and could give up
-    plan            once for all streams that share the room: a `Plan` a stream, nothing applied yet
-    Plan.decision   in tasks, piece by piece: the rows it hands on, and the rows it lays aside
-    Plan.account    after the drafts were written and measured: lines of the ledger
-    Plan.records    with the drafts, published in one go: rows of tables of its own
-    decided         later, maybe elsewhere: the decision again, from the tables alone
-    Decision.given_back, Decision.certify      recovery, and the proof that it keeps its promise
+    train           from time to time: learns facts about the stream; each training creates a new version
+    offered         before a capacity group is divided: what the stream would send, and could shed
+    plan            once for all streams of the capacity group: returns a `Plan` per stream; nothing is applied yet
+    Plan.decision   in tasks, slice by slice: the rows that are passed on, and the rows that stay at the source
+    Plan.account    after drafts were written and measured: rows of the ledger
+    Plan.records    with the drafts, published together: rows of the lever's own tables
+    decided         later, possibly at another place: the decision again, from the tables alone
+    Decision.given_back, Decision.certify      recovery, and the proof that the bounds are kept
 
-A lever subclasses `Lever`, and answers for itself only: other levers may stand before and after it. Decisions and what
-they hold travel to tasks, so they pickle. State between batches is what its own tables hold.
+A lever subclasses `Lever` and describes only itself: other levers may come before and after it. Decisions and their
+members must pickle, because they travel to tasks. State between batches is kept in the lever's own tables.
 
-What a lever tells people: what no longer holds, why an attribute travels as it does, and pictures, all as data.
+A lever also explains itself, as data: drift it has detected (`Noticed`), why an attribute is treated as it is (`Told`),
+and pictures for the report (`Picture`).
 
-What a lever asks of whoever wrote the contract: a line that training had to do without.
-
-The question travels with the fact that was assumed, in its evidence, and whoever shows how things stand (`status`)
-finds it there, of any lever. It is asked until a training was told.
+A lever asks the author of the contract a question if training had to assume something that the contract does not say.
+The question is stored in the evidence of the assumed fact. `status` finds it there, for any lever. It stays open until
+a training runs with a contract that answers it.
 
 >>> from spillway.levers.protocol import Fact, Facts
 >>> fact = Fact("colour", "", "grey", asking("its colour is assumed", "write `colour:` in the contract"))
 >>> list(open_questions(Facts(1, {("colour", ""): fact})))
 [OpenQuestion(sentence='its colour is assumed', remedy='write `colour:` in the contract')]
-
-Rows and tables as levers are handed them: read by what is asked for, whatever lies behind.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ from spillway.levers.knapsack import Alternative
 
 @dataclass(frozen=True)
 class Noticed:
-    """Something that no longer holds, told as an expectation is: reported, never a failure."""
+    """Drift: something that no longer holds. It is reported like a failed expectation, and never stops a run."""
 
     rule: str
     observed: str
@@ -72,7 +70,7 @@ class OpenQuestion:
 
 @dataclass(frozen=True)
 class Told:
-    """A lever's part of `explain`: what it does to an attribute, why, in numbers, and what to do about it."""
+    """A lever's part of `explain`: the treatment of an attribute, the reason, numbers, and remedies."""
 
     way: str
     because: str
@@ -82,7 +80,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture or a table for the report, as data: the report draws it."""
+    """A picture or a table for the report, as data. The report draws it."""
 
     title: str
     kind: str
@@ -94,60 +92,63 @@ class Picture:
 
 @dataclass(frozen=True)
 class MinedEntry:
-    """What a lever's entry of a contract could be by the queries that people ran, and what is to be said of it."""
+    """A proposal for a lever's entry in a contract, derived from the queries that people ran, with notes."""
 
     entry: Mapping[str, Any]
     notes: tuple[str, ...] = ()
 
 
 class Rows(Protocol):
-    """The rows of one batch date at some stage, read by columns and a range of `seq`, in `seq` order."""
+    """The rows of one batch date at some stage, in `seq` order. Readers select columns and a range of `seq`."""
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
-        """`seq` and the columns of the rows with `from_seq <= seq <= to_seq`; a column nobody has is null."""
+        """Return `seq` and the columns of the rows with `from_seq <= seq <= to_seq`.
+
+        A column that does not exist is null.
+        """
 
     def values(self, seq: np.ndarray) -> np.ndarray:
-        """How many values each of these rows carries: one an attribute, less what was shed of it."""
+        """Return how many values each of these rows has: one per attribute, minus those that were shed."""
 
     @property
     def asked_back_bytes(self) -> int:
-        """Bytes kept at the source that were read to give these rows back."""
+        """Return the bytes stored at the source that were read to recover these rows."""
 
 
 class View(Protocol):
-    """A table as a lever is handed it."""
+    """A table, as passed to a lever."""
 
     @property
     def exists(self) -> bool:
-        """Whether there is such a table here."""
+        """Return whether the table exists here."""
 
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """The rows that match; none where there is no table."""
+        """Return the rows that match; none if there is no table."""
 
     def newest(
         self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
     ) -> pa.Table:
-        """Of the rows that match, those with the largest `by` (below a number)."""
+        """Return the matching rows with the largest value of `by` (below `below`, if it is given)."""
 
     def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """Of the rows that match, those with the so many largest `by`; of others that column alone is read."""
+        """Return the matching rows with the `most` largest values of `by`. Of other rows only that column is read."""
 
     def stored(self, order: str = "seq", **where: Any) -> Stored:
-        """What tasks read of it, along an ordered column."""
+        """Return the files of the table for tasks, to be read along an ordered column."""
 
 
 class Stored(Protocol):
-    """Files of a table, on their way to tasks."""
+    """Files of a table that tasks read."""
 
     def on(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
-        """Those of one batch date, to be read by columns and a range of the ordered column."""
+        """Return a reader of the files of one batch date: (columns, from, to), a range of the ordered column."""
 
 
 class Views(Protocol):
-    """The tables of a step, each opened once."""
+    """The tables of a step. Each is opened once."""
 
     def at(self, table: str, stream: str | None = None) -> View:
-        """The table."""
+        """Return the table."""
 
 
 __all__ = [
@@ -165,21 +166,21 @@ OVERHEAD = ("seq",)
 
 @dataclass(frozen=True)
 class Load:
-    """What a batch puts on the wire: width per column and tuple, as measured, and the rate."""
+    """The traffic of a batch: measured width per column and tuple, and the rate."""
 
     widths_bits: Mapping[str, float]
     tuples_per_second: float
     fixed_kbps: float = 0.0
-    """What crosses beside columns: footers, and what the table's log says of the files."""
+    """Traffic in addition to columns: file footers, and entries of the table's log."""
 
     @property
     def rate_kbps(self) -> float:
-        """The rate, rounded once: 322 bits 200.1 times a second are 64.4322 kbps, not a float next to it."""
+        """Return the rate, rounded once: 322 bits at 200.1 tuples per second are exactly 64.4322 kbps."""
         bits = sum((exact(width) for width in self.widths_bits.values()), Fraction(0))
         return float(bits * exact(self.tuples_per_second) / 1000 + exact(self.fixed_kbps))
 
     def thinned(self, share: float) -> Load:
-        """The load of a share of the rows.
+        """Return the load of a share of the rows.
 
         >>> Load({"temp": 32.0}, 100.0).thinned(0.5).rate_kbps
         1.6
@@ -189,41 +190,42 @@ class Load:
 
 @dataclass(frozen=True)
 class Part:
-    """Kbps a stream may send into its own channel, and into the one that goes into (None: it goes into none)."""
+    """A stream's share of capacity in kbps: in its own channel, and in the channel behind it (None: there is none)."""
 
     own_kbps: float
     trunk_kbps: float | None = None
 
     @property
     def narrower_kbps(self) -> float:
-        """What the stream may send in the end."""
+        """Return the smaller of both: what the stream may send in total."""
         return self.own_kbps if self.trunk_kbps is None else min(self.own_kbps, self.trunk_kbps)
 
     def times(self, factor: float) -> Part:
-        """A share of both."""
+        """Return both shares, multiplied by `factor`."""
         return Part(self.own_kbps * factor, None if self.trunk_kbps is None else self.trunk_kbps * factor)
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a stream would put on a channel, and what of it could cross in other ways."""
+    """What a stream would send over a channel, and the treatments that could reduce it."""
 
     rate_kbps: float
     load: Load | None = None
     items: tuple[tuple[Alternative, ...], ...] = ()
-    """What it has a choice in, each with its ways: kbps that cross, and what that costs; as it is first."""
+    """The items with a choice, each with its alternatives: kbps sent and cost. The first alternative is no treatment.
+    """
     sheds: bool = True
-    """Whether any lever works on it; or it crosses as it is, whatever its part."""
+    """Whether any lever works on the stream. If not, it is sent unchanged and may exceed its share."""
 
     @property
     def fixed_kbps(self) -> float:
-        """What it has no choice in."""
+        """Return the rate of everything without a choice."""
         return max(0.0, self.rate_kbps - sum(item[0].crosses for item in self.items))
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something learned: its kind, the attribute it is about (empty: the stream), its value, and its evidence."""
+    """Something learned: its kind, its attribute (empty: the stream), its value and its evidence."""
 
     fact: str
     subject: str
@@ -241,23 +243,23 @@ class Facts:
     to_seq: int = 0
 
     def value(self, fact: str, subject: str = "") -> Any:
-        """The value of a fact; None where it was not learned."""
+        """Return the value of a fact; None if it was not learned."""
         found = self.facts.get((fact, subject))
         return None if found is None else found.value
 
     def of(self, fact: str) -> dict[str, Fact]:
-        """All facts of a kind, by subject."""
+        """Return all facts of a kind, by subject."""
         return {subject: one for (kind, subject), one in self.facts.items() if kind == fact}
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a lever may learn from: the stream, its first (or, trained before, last) tuples, its place in its room."""
+    """What a lever may learn from: the stream, its first or last tuples, and its share of the capacity."""
 
     contract: StreamContract
     again: bool
     edge: Callable[[Sequence[str], int], pa.Table]
-    """(columns, count): the first tuples held where the stream was never trained, else the last."""
+    """(columns, count): the first tuples available if the stream was never trained, else the last."""
     load: Load | None
     part: Part | None
     say: Say
@@ -268,45 +270,45 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Work:
-    """What a lever plans for one stream: its batches, oldest first, as they come from the stage before."""
+    """What a lever plans for one stream: its batches, oldest first, as the previous stage passed them on."""
 
     contract: StreamContract
     facts: Mapping[int, Facts]
-    """By version: those that any of these batches, or what shares a frame with them, was pinned to."""
+    """By version: the facts that these batches, or batches that share a frame with them, were pinned to."""
     batches: tuple[Batch, ...]
     framed: tuple[Batch, ...]
-    """Every batch that may share a frame with these, themselves included."""
+    """Every batch that may share a frame with these, including these."""
     before: Callable[[date], Rows]
-    """The rows that the stage before hands on, of one batch date."""
+    """Returns the rows that the previous stage passes on, of one batch date."""
     loads: Mapping[int, Load]
-    """By batch, what is offered to this stage."""
+    """By batch, the load offered to this stage."""
     aims: Mapping[int, float]
-    """By batch, the share of its part that is aimed at: less than 1 where more came out than was planned."""
+    """By batch, the target as a share of its capacity share: below 1 after a draft that was larger than planned."""
     tried: Mapping[int, tuple[Plan, Drafted]] = field(default_factory=dict)
-    """By batch, what was planned the last time and what it came to, where it is planned again."""
+    """For a batch that is planned again: its previous plan and the draft of that plan."""
     fits: bool = False
-    """Whether a draft that fits is at hand, so that this one may try what is not known yet."""
+    """Whether a draft that fits exists already, so that this plan may try something untested."""
     columns: tuple[str, ...] = ()
-    """What reaches this stage: the stream's attributes, and what the levers before it added."""
+    """The columns that reach this stage: the stream's attributes, and columns added by levers before it."""
     ordinal: int = 1
     behind: Mapping[str, Facts | None] = field(default_factory=dict)
-    """The levers that stand behind this one, in order, each with its facts in force: it may ask what they can do."""
+    """The levers after this one, in order, each with its current facts. The lever may ask what they can do."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What is shared: a channel with all the streams that are planned together."""
+    """A capacity group: a channel with all streams that are planned together."""
 
     name: str
     contracts: Contracts
     tables: Views
     failed: frozenset[str] = frozenset()
-    """Who shares it and cannot be worked out as it stands: nothing is left to them."""
+    """The members of the group that cannot be planned because of an error. They receive no capacity."""
 
 
 @dataclass(frozen=True)
 class FramePart:
-    """A stretch of one batch inside one frame: the rows `from_seq..to_seq`, the frame's begin at `frame`."""
+    """A slice of one batch inside one frame: the rows `from_seq..to_seq`; `frame` is the first seq of the frame."""
 
     batch: int
     batch_date: date
@@ -317,7 +319,7 @@ class FramePart:
 
 @dataclass(frozen=True)
 class Measured:
-    """What certifying a stretch of rows found of one attribute (empty: of whole rows), to be added up by batch."""
+    """The result of certifying a slice of rows for one attribute (empty: whole rows). Results of a batch add up."""
 
     batch: int
     attribute: str
@@ -331,7 +333,7 @@ class Measured:
 
     @property
     def way(self) -> str:
-        """What was done, in one word: keep where nothing was.
+        """Return the treatment in one word; `keep` if there was none.
 
         >>> Measured(1, "temp", frozenset({"keep", "round", "shed"}), Certificate(5.0)).way
         'shed+round'
@@ -340,53 +342,53 @@ class Measured:
 
 
 class Decision(ABC):
-    """What was decided for some batches of one stream, and whatever shares a frame with them; travels to tasks."""
+    """The decision about some batches of one stream, and all batches that share a frame with them; travels to tasks."""
 
     @property
     def bounded(self) -> frozenset[str]:
-        """The attributes of which any value was shed or made inexact, and so may come with a bound."""
+        """Return the attributes with values that were shed or made inexact, and so may have a bound."""
         return frozenset()
 
     @abstractmethod
     def kept(self, before: Rows, day: date) -> Rows:
-        """The rows that are handed on."""
+        """Return the rows that are passed on."""
 
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """What is laid aside in one of the lever's tables, of stretches of a batch that follow each other.
+        """Yield what is stored at the source in one of the lever's tables, for consecutive slices of a batch.
 
-        What is counted on the way goes into `counts` and comes back to `Plan.account`.
+        Counts go into `counts` and are passed to `Plan.account`.
         """
         raise NotImplementedError(f"{type(self).__name__} lays nothing aside in {table}")
 
     @abstractmethod
     def given_back(self, after: Rows, day: date) -> Rows:
-        """The rows as they came to this stage, as far as they can be given back, from those handed on."""
+        """Recover the rows of the previous stage from those passed on, as far as possible."""
 
     def arrived(self, after: Rows, day: date) -> Rows:
-        """The rows as the destination has them by itself: whatever stays at the source is absent."""
+        """Return the rows as the destination has them by itself: data that stays at the source is absent."""
         return after
 
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
-        """How what was given back compares with what came to this stage."""
+        """Compare the recovered rows with the rows of the previous stage."""
         return []
 
 
 @dataclass(frozen=True)
 class Drafted:
-    """What was written of one batch and is not yet published, for whoever accounts for it."""
+    """The measured draft of one batch, which is not published yet; input of the accounting."""
 
     batch: Batch
     ordinal: int
     offered: Mapping[str, int]
-    """By unit, what the stage before kept."""
+    """By unit, what the previous stage kept."""
     aside_rows: Mapping[str, int]
     aside_bytes: Mapping[str, int]
     crossed_bytes: Mapping[str, int]
-    """By table, what of that lies at the destination: whole files, and what the table's log says of them."""
+    """By table, the bytes of these rows at the destination: whole files and their entries in the table's log."""
     counts: Mapping[str, int]
-    """What tasks counted while they laid aside, by the names they gave it."""
+    """Counts that tasks made in `Decision.aside`, by name."""
     sent_rows: int
     sent_bytes: Mapping[str, int]
     raw_bytes: Mapping[str, int]
@@ -396,32 +398,32 @@ class Drafted:
 class Plan(ABC):
     """A lever's plan for the batches of one stream.
 
-    Of a stream that is only observed (`mode: observe`) it hands on everything, and says what it would have done.
+    If a stream is only observed (`mode: observe`), the plan passes on everything and reports what it would have done.
     """
 
     @property
     @abstractmethod
     def decision(self) -> Decision:
-        """What tasks apply."""
+        """Return what tasks apply."""
 
     @abstractmethod
     def offers_on(self, batch: int) -> Load:
-        """What the next stage is offered, as planned."""
+        """Return the load that the plan passes to the next stage."""
 
     @abstractmethod
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
-        """Lines of the ledger for one batch: a total for every unit it was offered, and whatever else tells more."""
+        """Return ledger rows for one batch: a total for every unit that was offered, and further rows as details."""
 
     def exact_columns(self, batch: int) -> Collection[str]:
         """Return the sheddable columns of a batch that the plan leaves exact; none if the lever does not know them."""
         return ()
 
     def said(self, batch: int) -> str:
-        """What was done to a batch, in a few words; empty where nothing was."""
+        """Return what was done to a batch, in a few words; empty if nothing was done."""
         return ""
 
     def could_lose_less(self, batch: int) -> bool:
-        """Whether it would have lost less of the batch with more room."""
+        """Return whether more capacity would reduce the loss of the batch."""
         return False
 
     def takes_too_much(self, drafted: Drafted) -> bool:
@@ -429,7 +431,7 @@ class Plan(ABC):
         return False
 
     def is_worth_a_draft(self, before: Plan) -> bool:
-        """Whether it loses so much less than an earlier plan of the same batches that it is worth another draft."""
+        """Return whether the loss is lower than with an earlier plan by enough to justify another draft."""
         return True
 
     def loss_of(self, batch: int) -> float:
@@ -448,40 +450,40 @@ class Plan(ABC):
         return None
 
     def can_do_more(self, batch: int) -> bool:
-        """Whether it could shed more of the batch if it aimed lower."""
+        """Return whether the plan could shed more of the batch with a lower target."""
         return False
 
     def exceeds(self, drafted: Drafted) -> bool:
-        """Whether a limit of the lever's own was broken, beside the part of the room, and it could be kept."""
+        """Return whether the draft breaks a limit of the lever itself (not the capacity share) that could be kept."""
         return False
 
     def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
-        """Record by how much the batch is still too large, and what to do about it, if the lever keeps a record."""
+        """Record by how much the batch is still too large, and the remedy, if the lever keeps a record."""
         return
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """What of its records a destination that is elsewhere needs to recover; by default all of them."""
+        """Return the records that a separate destination needs to recover; by default all of them."""
         return self.records()
 
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Rows for tables of its own, which replace those of the same batches."""
+        """Return rows for the lever's own tables, which replace the rows of the same batches."""
         return {}
 
 
 class Lever(ABC):
-    """A lever. What most have no say in has an answer here."""
+    """Base class of levers. Methods that most levers do not need have a default."""
 
     name: str
     needs_training = False
     sheds_rows = False
-    """Whether it hands on fewer rows than it was offered."""
+    """Whether the lever passes on fewer rows than it was offered."""
     aside_tables: tuple[str, ...] = ()
-    """Tables that tasks lay rows aside in, published before anything is transmitted."""
+    """Tables at the source in which tasks store rows. They are published before anything is transmitted."""
     record_tables: tuple[str, ...] = ()
     """Tables of `Plan.records`."""
 
     def train(self, lesson: Lesson) -> list[Fact] | None:
-        """Learn; None where there is nothing (new) to learn from."""
+        """Return the facts learned; None if there is nothing (new) to learn from."""
         return []
 
     def offered(
@@ -492,26 +494,26 @@ class Lever(ABC):
         facts: Facts | None,
         own_kbps: float | None,
     ) -> Offer:
-        """What a stream would put on its room after this lever, and what of it could cross in other ways.
+        """Return what a stream would send after this lever, and the alternatives that would reduce it.
 
-        `channel`: the stream's own; `own_kbps`: its part of that, where the room is the channel that goes into.
+        `channel`: the stream's own channel; `own_kbps`: its share of that channel, if `room` is the channel behind it.
         """
         return offer
 
     @abstractmethod
     def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
-        """A plan for each of `work`, in its order, decided together."""
+        """Return a plan for each of `work`, in its order. All of them are decided together."""
 
     def stored(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
-        """By batch and attribute, how many corrections are kept for what was shed."""
+        """Return, by batch and attribute, how many corrections are stored for shed values."""
         return {}
 
     def absent(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
-        """By batch and attribute, how many values the destination does not have until it asks for them."""
+        """Return, by batch and attribute, how many values the destination lacks until it requests them."""
         return {}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
@@ -531,19 +533,19 @@ class Lever(ABC):
         return frozenset()
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
-        """What an error as large as a bound in an attribute's own unit counts as, in %."""
+        """Return the loss in % that is assigned to an error equal to the attribute's absolute bound."""
         return 100.0
 
     @abstractmethod
     def decided(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
-        """The decision that these batches were shed with, read back."""
+        """Return the decision that these batches were shed with, read from the tables."""
 
     def noticed(
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[Noticed]:
-        """What the last tuples say of the facts in force."""
+        """Return drift: facts in force that the last tuples contradict."""
         return []
 
     def doubts(
@@ -553,17 +555,20 @@ class Lever(ABC):
         return []
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
-        """What its entry could be by SQL that reads the stream, each with how often it ran; None: no matter."""
+        """Return a proposal for the lever's entry from SQL that reads the stream; None: not relevant.
+
+        `statements`: each statement with the number of times that it ran.
+        """
         return None
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> Told | None:
-        """What `explain` says of an attribute; None where the lever has nothing to do with it."""
+        """Return the lever's part of `explain` for an attribute; None if the lever does not treat it."""
         return None
 
     def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
-        """What the report shows of the lever."""
+        """Return the lever's pictures for the report."""
         return ()
 
 
@@ -571,12 +576,12 @@ _ASKS = "asks"
 
 
 def asking(sentence: str, remedy: str) -> dict[str, dict[str, str]]:
-    """The evidence of a fact that was assumed."""
+    """Return the evidence of an assumed fact: the open question and its remedy."""
     return {_ASKS: asdict(OpenQuestion(sentence, remedy))}
 
 
 def open_questions(facts: Facts) -> Iterator[OpenQuestion]:
-    """What is asked of facts in force, in the order of their names."""
+    """Yield the open questions of the facts in force, ordered by fact."""
     for _, fact in sorted(facts.facts.items()):
         if isinstance(fact.evidence, dict) and _ASKS in fact.evidence:
             yield OpenQuestion(**fact.evidence[_ASKS])

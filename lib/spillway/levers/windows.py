@@ -1,9 +1,9 @@
-"""What a lever is that works on several streams at once: on the windows of a join or a query.
+"""The protocol of a window lever, which works on several streams at once: on the windows of a join or a query.
 
-A *window* is a span of event time, pinned with the batches it reads, the order of its levers and their facts, before
-anything is worked out. The lever is handed what its input streams transmitted in that span, and writes results; what it
-leaves undone it accounts for in units of its own (comparisons, batches of queries). State between windows is what its
-own tables hold.
+A *window* is a span of event time. Before it is processed, it is pinned together with its input batches, the order of
+its levers, and their facts. The lever receives what its input streams transmitted in that span, and writes results. It
+accounts for work that it skips in its own units (comparisons, batches of queries). State between windows is kept in the
+lever's own tables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Facts, Picture, Room, Told, Views
 
 OPEN, PLANNED, DONE, GONE = "open", "planned", "done", "gone"
-"""A window has begun; is closed and pinned; is worked out; or cannot be, since rows of it were removed before."""
+"""A window has begun; is closed and pinned; is done; or can never be done, because its rows were removed first."""
 Input = tuple[str, int]
 """A stream, and the number of a batch of it."""
 ReadColumns = Callable[[Sequence[str]], pa.Table]
-"""Columns of an input stream's rows in the window, as they were before anything was shed, as far as they can be given
-back; in the order of `seq` (of time, where windows are worked out in turn)."""
+"""Reads columns of an input stream's rows in the window. Shed data is recovered as far as possible. The rows are in the
+order of `seq` (of time, if windows are processed in sequence).
+"""
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -37,7 +38,7 @@ _FIRST, _LAST = (edge.replace(tzinfo=UTC) for edge in (datetime.min, datetime.ma
 
 
 def micros_of(moment: date) -> int:
-    """Whole microseconds from 1970 to a moment, or to the midnight that a date begins with.
+    """Return whole microseconds from 1970 to a moment, or to the midnight at the start of a date.
 
     >>> micros_of(date(1970, 1, 2)), micros_of(datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC))
     (86400000000, 1767225600000001)
@@ -51,7 +52,7 @@ def micros_of(moment: date) -> int:
 
 
 def moment_of(micros: int) -> datetime:
-    """The moment so many microseconds after 1970; the first or the last there is where that lies beyond.
+    """Return the moment `micros` microseconds after 1970, limited to the range of `datetime`.
 
     >>> moment_of(-(10**18)).year, moment_of(10**18).year
     (1, 9999)
@@ -61,16 +62,16 @@ def moment_of(micros: int) -> datetime:
 
 
 def step_of(seconds: float) -> int:
-    """A length of time in whole microseconds, at least one: what windows and slices are cut by."""
+    """Return a length of time in whole microseconds, at least one. Windows and slices have such lengths."""
     return max(1, round(seconds * 1e6))
 
 
 class Workers(Protocol):
-    """Those who work parts out."""
+    """The workers that process parts."""
 
     @property
     def cores(self) -> int:
-        """How many parts at a time."""
+        """Return how many parts are processed at a time."""
 
 
 @dataclass(frozen=True)
@@ -90,27 +91,27 @@ class Window:
     levers: tuple[str, ...] = ()
     models: Mapping[str, int] = field(default_factory=dict)
     looked_back: tuple[Input, ...] = ()
-    """Of its inputs, those that have rows before it alone, at which its lever looks back."""
+    """Inputs whose rows all lie before the window, in the time that its lever looks back at."""
     too_late: tuple[Input, ...] = ()
-    """Batches with rows of it that came when it could not be worked out again."""
+    """Batches with rows of the window that arrived when it could no longer be recomputed."""
     late: tuple[Input, ...] = ()
-    """Of its inputs, those that came when it had been worked out, so that it is again."""
+    """Inputs that arrived after the window was done, so that it is recomputed."""
     failed: str | None = None
-    """Why it could not be worked out, where it was tried and is planned still."""
+    """Why the last attempt failed, if the window is still planned."""
     failed_by: str | None = None
-    """What was asked then (`AskingDecision.asks`)."""
+    """Fingerprint of the questions of that attempt (`AskingDecision.asks`)."""
 
     @property
     def day(self) -> date:
-        """The date it is accounted under."""
+        """Return the date of the window in the ledger."""
         return self.from_time.date()
 
     def becomes(self, now: datetime, **changes: Any) -> Window:
-        """The window with `changes`, stamped `now`."""
+        """Return the window with `changes`, updated at `now`."""
         return replace(self, updated_at=now, **changes)
 
     def row(self) -> dict[str, Any]:
-        """The row of `windows`."""
+        """Return the row of table `windows`."""
         values = dict(vars(self))
         values |= {
             name: list(values[name]) for name in ("inputs", "levers", "looked_back", "too_late", "late")
@@ -120,7 +121,7 @@ class Window:
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> Window:
-        """A row of `windows` as a window."""
+        """Return a window from a row of table `windows`."""
         values = dict(row)
         for name in ("inputs", "looked_back", "too_late", "late"):
             values[name] = tuple((one["stream"], one["batch"]) for one in values[name] or ())
@@ -130,7 +131,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some consecutive rows of an input in a window, known without being read: a file, or a part of one."""
+    """Consecutive rows of an input in a window, known without reading them: a file, or a slice of a file."""
 
     stream: str
     batch: int
@@ -140,7 +141,8 @@ class Portion:
     size: int
     """Bytes as written."""
     produced: float
-    """Tuples that its source produced for these to arrive."""
+    """Estimated number of tuples that the source produced for this portion: its tuples and its share of the lost rows.
+    """
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ class InputLoss:
     """
 
     dropped: float = 0.0
-    """The best estimate of the number of dropped rows, unsampled ones included."""
+    """The best estimate of the number of dropped rows, including unsampled ones."""
     dropped_least: int = 0
     dropped_most: int = 0
     unsampled: float = 0.0
@@ -168,7 +170,7 @@ class InputLoss:
 
     @property
     def lost(self) -> float:
-        """All of them."""
+        """Return the number of dropped and refused rows."""
         return self.dropped + self.refused
 
     def __add__(self, other: InputLoss) -> InputLoss:
@@ -188,7 +190,9 @@ class InputLoss:
 
 @dataclass(frozen=True)
 class SqlRead:
-    """What a question reads of an input: columns of some portions; `tagged`, with its portion's place in `PORTION`."""
+    """What a question reads of an input: columns of some portions. `tagged`: column `PORTION` has the portion's
+    index.
+    """
 
     stream: str
     columns: tuple[str, ...]
@@ -198,7 +202,9 @@ class SqlRead:
 
 @dataclass(frozen=True)
 class SqlQuestion:
-    """Steps in Spark SQL over what is read; the last one answers, in at most so many rows and seconds."""
+    """Steps in Spark SQL over the rows that are read. The last step gives the answer, within limits of rows and
+    time.
+    """
 
     reads: Mapping[str, SqlRead]
     steps: tuple[tuple[str, str], ...]
@@ -218,38 +224,38 @@ class WindowWork:
     windows: tuple[Window, ...]
     ordinal: int = 1
     before: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    """By table, the rows that this run has made of earlier windows, which may not be written yet."""
+    """By table, the rows that this run has made of earlier windows. They may not be written yet."""
     inputs: Mapping[str, ReadColumns] = field(default_factory=dict)
-    """Where windows are worked out in turn: what this one reads, by input stream, held here."""
+    """If windows are processed in sequence: by input stream, what this window reads, held in memory."""
     portions: Mapping[int, tuple[Portion, ...]] = field(default_factory=dict)
-    """By window, what its inputs come in, where the lever asks for them (`WindowLever.portion_tuples`)."""
+    """By window, the portions of its inputs, if the lever requests them (`WindowLever.portioned`)."""
     columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By input stream, the columns it can be read with."""
+    """By input stream, the columns that can be read."""
     losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
     """The rows that were produced and cannot be read, by window and input stream."""
 
 
 class WindowDecision(ABC):
-    """What was decided for some windows; travels to tasks."""
+    """The decision about some windows. It travels to tasks."""
 
     def parts(self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers) -> Sequence[Any]:
-        """What `results` is handed, part by part, a task each; by default what the window reads, whole."""
+        """Return the parts of the window, each of which is passed to `results` in its own task. Default: one part."""
         return [inputs]
 
     @abstractmethod
     def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
-        """The results of a part of the window (the inputs by stream, unless `parts` says otherwise).
+        """Yield the results of a part of the window (the inputs by stream, unless `parts` returns something else).
 
-        What is counted on the way goes into `counts`, is summed over the parts and comes back to `account`.
+        Counts go into `counts`. They are summed over the parts and passed to `account`.
         """
 
 
 Inexact = Mapping[str, frozenset[str]]
-"""By input stream, the attributes of which an earlier lever may have shed or rounded values of the window."""
+"""By input stream, the attributes with values in the window that an earlier lever may have shed or rounded."""
 
 
 class AskingDecision(WindowDecision):
-    """A decision of which results are answers in SQL: they are asked of the engine, and no task of ours makes them."""
+    """A decision whose results are answers to SQL. The engine computes them; no task of ours is involved."""
 
     def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
         raise NotImplementedError("its results are asked for")
@@ -257,12 +263,14 @@ class AskingDecision(WindowDecision):
     @property
     @abstractmethod
     def asks(self) -> str:
-        """A fingerprint of what is asked and within which limits, whatever the window holds: with another one, a
-        window that could not be worked out may well be."""
+        """Return a fingerprint of the questions and their limits.
+
+        If it has changed, a window that failed may succeed.
+        """
 
     @abstractmethod
     def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
-        """What is asked; nothing where the window has nothing to work on."""
+        """Return the questions; none if the window has no data to work on."""
 
     @abstractmethod
     def answered(
@@ -273,10 +281,10 @@ class AskingDecision(WindowDecision):
         inexact: Inexact,
         this_run: Callable[[], Mapping[int, Mapping[str, int]]],
     ) -> pa.Table | None:
-        """The window's results, from the answers in their order; their columns become the table's.
+        """Return the window's results, from the answers in the order of the questions.
 
-        What is counted goes into `counts`, in which `microseconds` that the answers took are already. `this_run`: what
-        was counted of those windows before it that this run answers; it waits for them.
+        Their columns become the table's. Counts go into `counts`, which already has the `microseconds` that the answers
+        took. `this_run` returns the counts of earlier windows that this run answers; it waits for them.
         """
 
 
@@ -286,16 +294,18 @@ class WindowPlan(ABC):
     @property
     @abstractmethod
     def decision(self) -> WindowDecision:
-        """What tasks apply."""
+        """Return what tasks apply."""
 
     @abstractmethod
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
-        """Lines of the ledger for one window; `results` rows were written."""
+        """Return ledger rows for one window. `results`: the number of result rows that were written."""
 
     def records(
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Rows for tables of its own (with `subject` and `window`), which replace those of the same window."""
+        """Return rows for the lever's own tables (with `subject` and `window`). They replace rows of the same
+        window.
+        """
         return {}
 
 
@@ -304,30 +314,33 @@ class WindowLever(ABC):
 
     name: str
     results_table: str
-    """The table its results go to, a folder a join or query."""
+    """The table of its results, with a folder for each join or query."""
     record_tables: tuple[str, ...] = ()
     """Tables of `WindowPlan.records`."""
     examined: pa.Schema | None = None
-    """What `examine` finds in a window's results, as the suite of its results table reads it beside `stream`, `window`
-    and `batch_date`; None: results are not examined."""
+    """The columns that `examine` returns. The suite of the results table reads them together with `stream`, `window`
+    and `batch_date`. None: results are not examined.
+    """
     in_turn = False
-    """Whether a window is planned by what those before it came to, and so after them: one window a call."""
+    """Whether the plan of a window depends on the results of earlier windows. Then windows are processed one per
+    call.
+    """
 
     slides = False
     """Whether windows may overlap (`slide_seconds`)."""
     portioned = False
-    """Whether windows are planned by the portions that their inputs come in."""
+    """Whether windows are planned by the portions of their inputs."""
 
     def portion_tuples(self, contract: Workload) -> int | None:
-        """How many tuples a portion holds at most; None: whole files, so that one that is shed is never read."""
+        """Return the largest number of tuples of a portion; None: whole files, so that a shed portion is never read."""
         return None
 
     def looks_back_seconds(self, contract: Workload) -> float:
-        """How long before a window begins rows matter to it: it is handed these too."""
+        """Return how long before the window's begin rows are relevant. The lever receives these rows too."""
         return 0.0
 
     def columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
-        """By input stream, the columns that are read where windows are worked out in turn."""
+        """Return, by input stream, the columns that are read if windows are processed in sequence."""
         return {}
 
     def exact_columns(self, contract: Workload) -> Mapping[str, Sequence[str]]:
@@ -335,9 +348,9 @@ class WindowLever(ABC):
         return {}
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
-        """What it can never work on, by the types of its inputs' columns alone; fields as they stand in its entry.
+        """Yield problems that the column types of the inputs alone show, with the field names of the lever's entry.
 
-        `types`: by input stream, the type of every column that can be read of it, in the words of contracts.
+        `types`: by input stream, the type of every column that can be read, as contracts name types.
         """
         return ()
 
@@ -346,20 +359,20 @@ class WindowLever(ABC):
         return ()
 
     def most_rows(self, contract: Workload) -> int:
-        """How many rows of an input may be held at a time where windows are worked out in turn."""
+        """Return how many rows of an input may be held in memory at a time if windows are processed in sequence."""
         return 5_000_000
 
     def look_at(  # noqa: B027 - most have nothing to refuse
         self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]
     ) -> None:
-        """Refuse what cannot be worked out whatever its windows hold, before the room is divided among those that can.
+        """Refuse work that no window could ever do, before capacity is divided among the rest.
 
-        `columns`: what a question would be answered with, without asking it.
+        `columns`: returns the schema of a question's answer without computing it.
         """
 
     @abstractmethod
     def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
-        """A plan for each of `work`, in its order, decided together."""
+        """Return a plan for each of `work`, in its order. All of them are decided together."""
 
     def examine(
         self,
@@ -369,16 +382,16 @@ class WindowLever(ABC):
         results: pa.Table,
         inputs: Mapping[str, ReadColumns] | None,
     ) -> Mapping[str, Any]:
-        """What is to be judged of a window's results as they are in the table: the columns of `examined`.
+        """Return the columns of `examined` for a window's results as they are in the table.
 
-        `inputs`: what the window was handed where windows are worked out in turn; None where that was shed again since.
+        `inputs`: what the window received if windows are processed in sequence; None if that was shed again since.
         """
         raise NotImplementedError(f"{self.name} examines no results")
 
     def told(self, contract: Workload, tables: Views) -> Told | None:
-        """What `explain` says of a join or a query; None where there is nothing to say yet."""
+        """Return what `explain` says of a join or a query; None if there is nothing to say yet."""
         return None
 
     def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
-        """What the report shows of a join or a query."""
+        """Return the pictures of a join or a query for the report."""
         return ()

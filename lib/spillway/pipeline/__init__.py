@@ -1,5 +1,5 @@
-"""What is done to a stream, step by step: taken in, trained, shed, recovered, validated; generic over its levers.
+"""The steps of a stream, independent of its levers: take in, train, shed, recover and validate.
 
-A step is handed its tables and its engine and opens neither; what the levers decide, it composes, publishes in the one
-safe order, and accounts for. No lever is named here.
+A step receives its tables and its engine and opens neither. It composes the decisions of the levers, publishes the
+results in the one safe order, and accounts for them. No lever is named here.
 """

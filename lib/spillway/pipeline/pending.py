@@ -1,7 +1,7 @@
-"""What there is to do, found out in milliseconds: from `batches`, `models` and a listing of the landing zone.
+"""Find out in milliseconds what a run has to do, from `batches`, `models` and a listing of the landing zone.
 
-Starting Spark to learn that nothing arrived would cost more than most batches, so the scheduler's first task asks
-here. Nothing is read but directory entries and two small tables.
+The scheduler's first task calls this module. Starting Spark only to find that no file arrived would cost more than most
+batches. Only directory entries and two small tables are read.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from spillway.workloads.run import chosen_workloads, waits
 
 
 def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = None) -> bool:
-    """Whether a run would find work: a file to deal with, or a batch that is not done and can be carried on.
+    """Return whether a run has work: a file to take in, or a batch that is not done and can be continued.
 
-    What waits for somebody is no work: a file that is refused or has not settled, a batch that was set aside, one whose
-    rate nothing tells, one whose stream is not trained. Nor is a batch that still waits for later ones (`batching:`).
+    Work that needs a person does not count: a file that is refused or not final, a quarantined batch, a batch with an
+    unknown rate, or one of an untrained stream. A batch that waits for later ones (`batching:`) does not count either.
     """
     together = waiting_to_be_sent(tables, contract, now or utc_now())
     mine = together.batches if together is not None else ()
@@ -47,7 +47,7 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:
-    """What cannot be found out of one stream is for its channel's run to tell, beside the others."""
+    """Return whether a stream has work; True also if the check fails, so that the run of the channel reports why."""
     try:
         return is_pending(contract, tables, now)
     except Exception:
@@ -55,14 +55,14 @@ def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | No
 
 
 def pending_channels(settings: Settings, now: datetime | None = None) -> list[str]:
-    """The channels with a stream that has something to do, by name; empty when a run would find nothing."""
+    """Return the sorted names of channels with a stream that has work; empty if a run has nothing to do."""
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     waiting = {c.channel for c in contracts.streams.values() if _may_be_pending(c, tables, now)}
     return sorted({contracts.planned_with(channel) for channel in waiting})
 
 
 def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> list[str]:
-    """The channels with a batch of one of the dates, both ends included: what a backfill recomputes."""
+    """Return the channels with a batch of one of the dates, both ends included; a backfill recomputes these batches."""
     contracts = load_usable(settings.schemas)
     found = Tables(settings).at("batches").rows(["stream"], batch_date=Between(from_date, to_date))
     streams = set(found["stream"].to_pylist())
@@ -72,19 +72,22 @@ def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> lis
 
 
 def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = None) -> list[str]:
-    """The channels with a stream that lacks a sketch its contract asks for, or that has batches of the dates."""
+    """Return the channels with a stream that lacks a sketch of its contract.
+
+    `dates`: if given, return the channels with sketched streams that have batches of these dates.
+    """
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     asking = [contract for contract in contracts.streams.values() if contract.sketches]
     if dates is not None:
         there = set(channels_of_dates(settings, *dates))
         return sorted({contracts.planned_with(one.channel) for one in asking} & there)
-    # its kernels take a moment to load, and few streams have sketches
+    # the kernels take time to load, and few streams have sketches
     lacking = [one for one in asking if _may_be_unsketched(one, tables)]
     return sorted({contracts.planned_with(one.channel) for one in lacking})
 
 
 def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
-    """What cannot be found out is for the step to tell, beside the others."""
+    """Return whether a stream lacks a sketch; True also if the check fails, so that the sketch step reports why."""
     from spillway.streams.sketching import unsketched
 
     try:
@@ -94,13 +97,13 @@ def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
 
 
 def pending_workloads(settings: Settings, names: Sequence[str] | None = None) -> list[str]:
-    """The joins and queries (all, or those named) with a window that is closed and not worked out, by name."""
+    """Return the sorted names of joins and queries (default: all) with a closed window that is not computed."""
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     found = []
     for contract in chosen_workloads(contracts, names):
         try:
             pending = waits(tables, contracts, contract)
-        except Exception:  # what cannot be found out is for its run to tell, beside the others
+        except Exception:  # the run of the workload reports the error; others are not affected
             pending = True
         if pending:
             found.append(contract.subject)

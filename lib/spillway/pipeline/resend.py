@@ -1,14 +1,17 @@
-"""Sending batches again, whole: the exact tuples of some dates go across from raw, as long as it is held.
+"""Send the batches of some dates again without loss, as long as their exact tuples are in `raw`.
 
-Every batch of the dates is pinned anew, to no lever (`batches.sent_whole` says that it was asked for), and goes down as
-any other does: `transmitted` has the exact rows in the place of those with shed values, what levers had laid aside of
-them goes, and so whoever recovers them gets the exact values. Whole dates, because a frame may span the batches of one,
-and never leaves it.
+Every batch of the dates is pinned again, to no lever (`batches.sent_whole` stores the reason), and is then shed like
+any other. In `transmitted`, exact rows replace those with shed values. The levers' own rows for these batches, such as
+synopses, are deleted, so recovery returns the exact values. Whole dates are sent, because a frame may span the batches
+of one date, and never spans two dates.
 
-What crosses is counted beside what had crossed before (`sent_before` in the ledger), both against the quota of the
-dates; what there is no room for is a shortfall on record, and told. Asked for again, nothing crosses again. A run that
-dies is finished by the next one, as the batches are pending. Where raw was retired it is refused by name. Windows of
-joins and queries that were worked out stay as they are: no row came late for them; it is said which they are of.
+The bytes are counted in addition to those of the first time (`sent_before` in the ledger). Both count against the quota
+of the dates. If they exceed the capacity, the shortfall is recorded and reported. A batch that is already there without
+loss is not sent again. If a run is interrupted, the next one completes it, because the batches are pending. If `raw` of
+a date was retired, the request is refused.
+
+Computed windows of joins and queries stay as they are, because no row arrived late. A message names their joins and
+queries.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ def resend(
     dates: tuple[date, date],
     say: Say = lambda _: None,
 ) -> list[Batch]:
-    """Send the batches of the dates `from..to` again, whole; the ones that were."""
+    """Send the batches of the dates `from..to` again without loss; return those that were sent."""
     contract, tables = contracts.stream(stream), tables.now()
     dated = load_batches(tables, stream, batch_date=Between(*dates))
     _refuse(stream, dates, dated)

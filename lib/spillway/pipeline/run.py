@@ -1,13 +1,12 @@
-"""One run of some streams all the way: take in, train what was never trained, shed, sketch, join and query, validate.
+"""Run streams from end to end: take in, train untrained levers, shed, sketch, compute joins and queries, validate.
 
-What the DAGs do in four runs of their own, here in one go, for whoever has no Airflow or wants to see a stream through
-now. A stream that fails at a step keeps no other back, and goes on with what it has; at the end the sentences of all
-that went wrong are raised together. A file that the run refused whole, and a batch that exceeds its channel, count as
-faults, too: their tables are complete, but the run must not end with exit code 0.
+`run_through` does in one run what the DAGs do in four. It serves users without Airflow, and users who want to see a
+stream through now. If a step fails for a stream, the others go on, and the stream continues with the data that it has.
+At the end, the sentences of all faults are raised together. A file that the run refused whole, and a batch that exceeds
+its channel, count as faults too: their tables are complete, but the run must not end with exit code 0.
 
-A channel's run: take in what is new and shed what its streams have waiting; and, a step of its own, sketch it.
-
-Nothing waits for a sketch: one that cannot be made keeps no tuple back, and is made by a later run of its step.
+`bring_through` is the run of a channel: it takes in new files and sheds the waiting batches. `sketch_channel` is a step
+of its own. No other step waits for a sketch. If a sketch cannot be made, a later run of the step makes it.
 """
 
 from __future__ import annotations
@@ -46,13 +45,14 @@ def bring_through(
     only: Collection[str] | None = None,
     at_once: bool = False,
 ) -> list[Batch]:
-    """Bring the channel's new and pending batches (or those of the dates `from..to`) through; the ones done.
+    """Take in and shed the new and pending batches of a channel, or those of the dates `from..to`; return those done.
 
-    What goes wrong with a stream, at whichever step, is raised when all others are through: what it has taken in is
-    shed though something new cannot be taken in. But a stream in which another run was quicker is left to that run from
-    there on: taken up again at a later step, it would be taken from a run that is ahead, and each would have given way
-    to the other. `only`: of these streams; the others keep the part of the channel that their last offer gives them.
-    `at_once`: no batch waits for later ones (`batching:`).
+    Faults of a stream, at any step, are raised after all other streams are through. A stream that fails at intake is
+    still shed, with what was taken in before. But if another run has committed first in a stream, this run leaves the
+    stream to it. Otherwise each run could make the other give way.
+
+    `only`: process only these streams; the others keep the channel share of their last offer.
+    `at_once`: if true, no batch waits for later ones (`batching:`).
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
@@ -79,9 +79,9 @@ def sketch_channel(
     dates: tuple[date, date] | None = None,
     only: Collection[str] | None = None,
 ) -> int:
-    """Make what sketches the channel's streams lack, or all of the dates `from..to` again; returns how many.
+    """Make the sketches that the channel's streams lack, or all of the dates `from..to` again; return their number.
 
-    What goes wrong with a stream is raised when those of all others are made.
+    Faults of a stream are raised after the sketches of all other streams are made.
     """
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
@@ -102,9 +102,9 @@ def run_through(
     say: Say = lambda _: None,
     at_once: bool = False,
 ) -> None:
-    """Bring what has landed of these streams through; others on their channels count with what they last offered.
+    """Run these streams from end to end; other streams on their channels count with their last offered rate.
 
-    `at_once`: also the batches that wait for later ones (`batching:`).
+    `at_once`: if true, also send the batches that wait for later ones (`batching:`).
     """
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}
@@ -115,9 +115,7 @@ def run_through(
     faults.each("take in", new, lambda name: take_in(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
     faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
-    going = (
-        mine.keys() - faults.gave_way
-    )  # a stream in which another run was quicker is that run's from there on
+    going = mine.keys() - faults.gave_way  # leave a stream to another run that committed first
     for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
         through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(going))
         _noted(faults, room, partial(through, at_once=at_once))
@@ -200,7 +198,7 @@ def _fitting(contract: StreamContract, batches: Mapping[int, Batch], totals: Ite
 
 
 def _noted(faults: Faults, step: str, work: Callable[[], object]) -> None:
-    """Do what says all that went wrong with its streams itself, and keep its sentences one by one."""
+    """Run work that reports its own faults, and keep each of its sentences as one fault."""
     try:
         work()
     except SpillwayError as problem:

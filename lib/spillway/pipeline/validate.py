@@ -1,18 +1,16 @@
-"""Validating: recover what changed, certify it against raw, run the expectation suites, retire.
+"""Validate what changed: recover it, certify it against `raw`, run the expectation suites, and retire raw dates.
 
-Only batches that were shed since they were last certified are recovered and validated; with them the windows of joins
-and queries that read these streams, where they were worked out since they were last judged. A failed expectation fails
-the run with a sentence; only what passed may be retired.
+Only batches that were shed since their last certification are recovered and validated, together with the windows of
+joins and queries that read these streams, if they were computed since their last validation. A failed expectation fails
+the run with a sentence. Only validated batches may be retired.
 
-Judging: every expectation suite over what changed, the outcomes written, what failed noted.
+`judge_changed` runs every expectation suite on what changed, writes the outcomes, and records the failures.
 
-Retiring: raw dates that are old enough and whose recovery was validated are deleted, if the contract says so.
-
-A certificate counts for the revision of the batch that it measured, and the batch becomes `retired` by a save that is
-refused when it has changed since: of a backfill and a retirement that meet, one gives way. From then on it is known
-that its tuples are leaving; the row names the files, until these, and no others, are gone from the table and the disk.
-A run that dies in between is gone on with by the next. Nothing is vacuumed: whoever reads such a file meanwhile is told
-that it is gone.
+`retire` deletes raw dates that are old enough and whose recovery was validated, if the contract says so. A certificate
+holds for the revision of the batch that it measured. The batch becomes `retired` by a save that is refused if the batch
+has changed since. So if a backfill and a retirement meet, one gives way. The row of the batch then names the files to
+delete, until exactly these files are gone from the table and the disk. If a run is interrupted in between, the next run
+continues. Nothing is vacuumed: a reader that has such a file open gets an error that says that it is gone.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ def judge_changed(
     say: Say,
     faults: Faults,
 ) -> list[Outcome]:
-    """Run every suite over the batches and windows that changed, write the outcomes, note those that failed."""
+    """Run every suite on the batches and windows that changed, write the outcomes, and record the failures."""
     started, now = time.monotonic(), utc_now()
     streams = {stream: contracts.streams[stream] for stream in work}
     added = {stream: added_columns(contract) for stream, contract in streams.items()}
@@ -75,7 +73,7 @@ def judge_changed(
             say(found.sentence)
             outcomes.append(found)
     rows = [outcome.row(run_id, now) for outcome in outcomes]
-    # what was said of others in this run stays: a run may judge channel by channel
+    # keep the outcomes of other streams in this run: a run may validate channel by channel
     whose = [*work, *windows, None]
     seen = {row["table"] for row in rows}
     tables.at("validations").replace(rows, table=sorted(seen), run_id=run_id, stream=whose)
@@ -97,13 +95,13 @@ def _window_tables(
 def _judged_tables(
     tables: Tables, streams: Mapping[str, StreamContract], work: Mapping[str, Sequence[Batch]]
 ) -> dict[str, Any]:
-    """What suites may read: the shared tables' rows of the batches, and where the streams' own rows lie."""
+    """Return what suites may read: the rows of the batches in shared tables, and the files of the streams' tables."""
     found: dict[str, Any] = {}
     numbers = sorted({batch.batch for batches in work.values() for batch in batches})
     since = min(batch.updated_at for batches in work.values() for batch in batches)
     for name, contract in tables.contracts.items():
         if "window" in contract.names:
-            continue  # of joins and queries, judged by window: `tables_of_windows`
+            continue  # a table of joins and queries, which is validated by window: `tables_of_windows`
         table = tables.at(name) if contract.scope == "shared" else None
         if table is None:
             for stream in streams:
@@ -125,7 +123,7 @@ def _judged_tables(
             if where and "batch" in columns:
                 where["batch"] = numbers
             if name == "models":
-                # what these were shed with, and what the next ones will be
+                # the versions that these batches were shed with, and those of the next batches
                 where["version"] = _versions(tables, work)
             if name == "validations":
                 where = {"validated_at": Between(since), "stream": [*work, None]}
@@ -136,14 +134,14 @@ def _judged_tables(
 
 
 def _of_these(rows: pa.Table, of: str, work: Mapping[str, Sequence[Batch]]) -> pa.Table:
-    """The rows of these batches: numbers alone would take another stream's old batch of the same number."""
+    """Return the rows of these batches by stream and number; a number alone could match a batch of another stream."""
     changed = {(stream, batch.batch) for stream, batches in work.items() for batch in batches}
     pairs = zip(rows[of].to_pylist(), rows["batch"].to_pylist(), strict=True)
     return rows.filter(pa.array([pair in changed for pair in pairs], pa.bool_()))
 
 
 def kept_columns(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> list[str]:
-    """The attributes that are as they came in at least one of the batches: what certificates do not speak of."""
+    """Return the attributes that are exact in at least one of the batches; certificates do not cover these values."""
     rows = tables.at("certificates").rows(
         ["batch", "attribute", "shed_values", "rounded_values"],
         stream=contract.stream,
@@ -157,7 +155,7 @@ def kept_columns(tables: Tables, contract: StreamContract, batches: Sequence[Bat
 
 
 def _versions(tables: Tables, work: Mapping[str, Sequence[Batch]]) -> list[int]:
-    """The versions of facts that batches were shed with, and all that came later."""
+    """Return the versions of facts that batches were shed with, and all later versions."""
     used = {version for batches in work.values() for batch in batches for version in batch.models.values()}
     newest = tables.at("models").rows(["version"], stream=list(work))["version"]
     return (
@@ -168,7 +166,7 @@ def _versions(tables: Tables, work: Mapping[str, Sequence[Batch]]) -> list[int]:
 
 
 def _noticed(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Iterator[Outcome]:
-    """What the newest of these batches says of the facts in force; reported, never a failure."""
+    """Yield what the newest of these batches shows about the facts in force (drift); reported, but never a failure."""
     edge = edge_of(tables, contract.stream, batches[-1:])
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
@@ -191,11 +189,14 @@ RETIRE = "retire"
 
 
 def retire(tables: Tables, contract: StreamContract, needed: Collection[int], say: Say) -> list[Batch]:
-    """Delete raw dates older than `retain_raw` whose recovery was validated, and no others; `needed` stay."""
+    """Delete raw dates that are older than `retain_raw` and whose recovery was validated.
+
+    `needed`: batches whose dates stay, because other steps still need their raw rows.
+    """
     _finish_retirement(tables, contract.stream)
     gone = _ready(tables, contract, needed) if contract.retain_raw.retire else []
     if gone:
-        # known as retired before they are: a backfill of tuples that are gone would send nothing in their place
+        # mark them as retired before they are deleted: a backfill without raw tuples would replace sent rows by nothing
         now = utc_now()
         save_batches(
             tables,
@@ -208,7 +209,7 @@ def retire(tables: Tables, contract: StreamContract, needed: Collection[int], sa
 
 
 def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) -> list[Batch]:
-    """The batches of whole dates that may go."""
+    """Return the batches of the whole dates that may be retired."""
     limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
     every = load_batches(tables, contract.stream, batch_date=_days_of_raw(tables, contract.stream, limit))
     proven = proven_revisions(tables, contract.stream, [batch.batch for batch in every])
@@ -221,20 +222,20 @@ def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) ->
 
 
 def _may_go(batch: Batch, proven: Mapping[int, int]) -> bool:
-    """Whether all that was promised of the batch was seen to hold, of the revision that it has."""
+    """Return whether every promise about the present revision of the batch was validated."""
     if batch.status != DONE:
         return False
     return not batch.rows or (batch.is_validated and proven.get(batch.batch) == batch.validated_revision)
 
 
 def _days_of_raw(tables: Tables, stream: str, limit: date) -> set[date]:
-    """The dates before the limit of which anything is left to retire: batches whose rows are gone are not looked at."""
+    """Return the dates before the limit that still have files in `raw`; retired dates are not looked at again."""
     days = {as_date(file.value("batch_date")) for file in tables.at("raw", stream).files()}
     return {day for day in days if day is not None and day < limit}
 
 
 def _finish_retirement(tables: Tables, stream: str) -> int:
-    """Take out and erase what is leaving, whichever run said so; the bytes that it was."""
+    """Delete the files of retired batches, also those of an interrupted run; return their bytes."""
     leaving = _on_their_way_out(tables, stream)
     if not leaving:
         return 0
@@ -242,7 +243,8 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
     raw = tables.at("raw", stream)
     held = {one.batch: _leaving(tables, one) for one in leaving}
     strange = [one for one in leaving if not held[one.batch].keys() <= set(one.raw_leaving)]
-    # compacted since: on record before they are taken out, or a death would leave them on the disk for good
+    # the files were compacted since: store their names before they are deleted, or an interrupted run would leave them
+    # on disk
     now = utc_now()
     leaving = [one for one in leaving if one not in strange] + save_batches(
         tables, [one.becomes(now, raw_leaving=(*one.raw_leaving, *held[one.batch])) for one in strange]
@@ -263,14 +265,14 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
 
 
 def _on_their_way_out(tables: Tables, stream: str) -> list[Batch]:
-    """The retired batches of which files may still be there."""
+    """Return the retired batches whose files may still exist."""
     edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
     numbers = [row["batch"] for row in edges if row["raw_leaving"]]
     return load_batches(tables, stream, batch=numbers) if numbers else []
 
 
 def _leaving(tables: Tables, batch: Batch) -> dict[str, DataFile]:
-    """The batch's files of `raw`, by their path below its folder."""
+    """Return the batch's files in `raw`, by path below the table's folder."""
     raw = tables.at("raw", batch.stream)
     files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
     return {file.path.removeprefix(f"{raw.path}/"): file for file in files}
@@ -302,9 +304,9 @@ def _raw_bytes(tables: Tables, batch: Batch) -> int:
 
 
 def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Batch]:
-    """Shed batches that have changed since every expectation held for them; or all, with `every`.
+    """Return the shed batches that changed since all their expectations passed; with `every`, all shed batches.
 
-    A run that failed, or died before it judged, leaves certificates: what it left is looked at again.
+    A run that failed, or was interrupted before validation, may leave certificates. Its batches are validated again.
     """
     done = {"status": DONE, "rows": Between(1)}
     if every:
@@ -316,7 +318,7 @@ def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Ba
 
 
 def _forget_validated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
-    """The batches, noted as not validated: or what fails now would count as validated by what held before."""
+    """Mark batches as not validated, and return them; else a failure now would be hidden by an earlier success."""
     noted = [batch for batch in batches if batch.is_validated]
     saved = save_batches(tables, [replace(batch, validated_revision=None) for batch in noted])
     now = {batch.batch: batch for batch in [*batches, *saved]}
@@ -332,9 +334,9 @@ def validate(
     streams: Sequence[str] | None = None,
     every: bool = False,
 ) -> list[Outcome]:
-    """Recover, certify and validate what changed; returns the outcomes, or raises with the sentences of what failed.
+    """Recover, certify and validate what changed; return the outcomes, or raise the sentences of all failures.
 
-    A stream that cannot be recovered, certified or judged keeps no other from it, nor from being retired.
+    If a stream cannot be recovered, certified or validated, the others still are, and are still retired.
     """
     tables, faults = tables.now(), Faults(say)
     chosen = [contracts.stream(name) for name in (streams or contracts.streams)]
@@ -351,7 +353,7 @@ def validate(
 
     if work or windows:
         engine.load()
-        load_in_background()  # beside the engine's start; where nothing changed, nothing is loaded
+        load_in_background()  # load while the engine starts; nothing is loaded if nothing changed
     else:
         say("nothing was shed since the last validation")
     certified = faults.each("certify", work, certify, work)
@@ -369,7 +371,7 @@ def validate(
 
 
 def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say) -> None:
-    """Note of which revisions of a stream's batches, and of what all streams share, every expectation held."""
+    """Store the revisions of a stream's batches whose expectations, and those of shared tables, all passed."""
     stream = batches[0].stream
     failed = {one.batch_date for one in failures(outcomes) if one.stream in (stream, "")}
     held = [one for one in batches if not failed & {None, one.batch_date}]
@@ -385,5 +387,5 @@ def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome
 
 
 def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
-    """Retire what was validated, but for what a sketch that the contract asks for is still to be made of."""
+    """Retire validated batches, except those that a sketch of the contract must still be made from."""
     return retire(tables, contract, unsketched(tables, contract), say)

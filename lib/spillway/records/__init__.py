@@ -1,26 +1,28 @@
-"""Records: from a landing file's bytes to typed tuples and named rejects. Pure: bytes in, tables out.
+"""Parse the bytes of landing files to typed tuples and rejected records. Pure functions: bytes in, tables out.
 
-A record is **rejected**, with line, field, rule, value, remedy and its original bytes, when
+A record is **rejected**, with line, field, rule, value, remedy and its original bytes, in these cases:
+
 - its line is not UTF-8, not one JSON object, not CSV, or has more or fewer fields than the header;
-- it holds a field twice, or one the contract does not know and `unknown_fields: refuse` (else it is noted);
-- a value is not of its attribute's type (`convert`: integers fit 64 bits, no reading of numbers out of JSON text
-  or text out of numbers), or is NaN or infinite and `non_finite: reject`;
+- it has a field twice, or an unknown field while `unknown_fields: refuse` (otherwise the field is noted);
+- a value does not have its attribute's type (`convert`: integers have 64 bits; JSON texts are not read as numbers, nor
+  numbers as texts), or is NaN or infinite while `non_finite: reject`;
 - it is longer than `lines.RECORD_BYTES`;
-- `source.parity` is set and two or more bits of its line are flipped (`line_parity`; one flipped bit is corrected);
-- a key, the order attribute, or an attribute declared `nullable: false` is null or absent.
-A nullable measure that is absent is null: real nulls are no defects. Blank lines and a byte order mark are
-nothing. A repeated record is a record: only whole files are recognised as repeats. What a cut-off last line
-of CSV has lost inside its last field cannot be seen.
+- `source.parity` is set and two or more bits of its line are flipped (`parity`; one flipped bit is corrected);
+- a key, the order attribute, or an attribute with `nullable: false` is null or absent.
 
-A **file** is rejected as one record (line 0; a CSV header: its line) when it is not readable Parquet, what it is
-wrapped in is damaged (`wrapper`), or a column is missing though required, repeated, of another type (Parquet), or
-unknown and refused. An empty file holds no records and no rejects.
+A nullable measure that is absent becomes null. This is not an error. Blank lines and a byte order mark are ignored. A
+repeated record is an ordinary record: this package does not detect repeats. If the last line of a CSV file is truncated
+inside its last field, the loss cannot be detected.
 
-Any file is read in bounded memory, some records at a time; a large one by several tasks (`pieces`). What comes out is
-the same however it is read.
+A **file** is rejected as one record (line 0, or the line of a CSV header) in these cases: it is not readable Parquet;
+its compression wrapper is damaged (`wrapper`); a required column is missing; a column is repeated, has another type
+(Parquet), or is unknown and refused. An empty file has no records and no rejects.
 
-Lines are physical lines from 1 (the CSV header is line 1; a quoted record is named by its first line), rows from
-1 for Parquet.
+Every file is read in bounded memory, a number of records at a time. Several tasks read a large file (`pieces`). The
+result does not depend on how the file is read.
+
+Line numbers are those of physical lines, from 1. The CSV header is line 1. A quoted record that spans several lines has
+the number of its first line. Rows of Parquet count from 1.
 
 >>> from spillway.contracts import read_stream
 >>> contract = read_stream({
@@ -96,9 +98,10 @@ __all__ = [
 def parse_parts(
     contract: StreamContract, file_name: str, source: SeekableBytes, piece: FilePiece = WHOLE
 ) -> Iterator[Parsed]:
-    """The records of a file, or of a piece of it, some at a time; every record is in exactly one of two tables.
+    """Yield the records of a file, or of a slice of it, in blocks. Each record is either accepted or rejected.
 
-    `WholeFile` is raised where nothing of the file may be taken, also of what came before: see `refused_file`.
+    Raise `WholeFile` if the file must be refused as a whole, including records that were already yielded: see
+    `refused_file`.
     """
     if not source.size():
         return
@@ -125,7 +128,7 @@ def _text_parts(
 
 
 def refused_file(contract: StreamContract, file_name: str, why: WholeFile, source: SeekableBytes) -> Parsed:
-    """The one rejection that stands for a file; its first bytes stand beside it."""
+    """Return the one rejection that stands for a whole file, with the first bytes of the file."""
     rejects = Rejects(file_name)
     source.seek(0)
     rejects.add(WHOLE_FILE, *why.why, source.read(ORIGINAL_BYTES_AT_MOST))
@@ -133,7 +136,7 @@ def refused_file(contract: StreamContract, file_name: str, why: WholeFile, sourc
 
 
 def parse_records(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
-    """The usable records of a landing file and the rejected ones, all in memory."""
+    """Return the accepted and the rejected records of a landing file, all in memory."""
     source = pa.BufferReader(content)
     try:
         parts = list(parse_parts(contract, file_name, source))
@@ -149,5 +152,5 @@ def parse_records(contract: StreamContract, file_name: str, content: bytes) -> P
 
 
 def count_records(contract: StreamContract, content: bytes) -> int:
-    """No line number of `parse_records` is above it."""
+    """Return an upper bound of the line numbers that `parse_records` returns."""
     return measure_file(contract, pa.BufferReader(content)).records

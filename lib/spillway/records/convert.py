@@ -1,11 +1,18 @@
-"""From text (or a Parquet column) to the contract's types, all values at once, marking those that do not fit.
+"""Convert columns of text, or Parquet columns, to the contract's types, and assemble the records of a file.
 
-The definition of what fits is Arrow's own cast, plus: NaN and infinities are kept, made null or refused as the
-contract's `non_finite` says, and a number too large for a double is refused whatever it says; integers are decimal,
-years are 1 to 9999, surrounding blanks and a leading plus are forgiven in everything but strings, fractions of a
-second are cut to microseconds, and a timestamp without an offset is read by `contracts.timezone`. A decimal of at most
-15 digits is a double, since no double stands for two of these; a whole one is an integer. Nothing is parsed value by
-value: a cast that fails is retried on halves, so one bad value in a million costs about twenty casts more.
+Arrow's cast decides which values fit, with these additional rules:
+
+- NaN and infinities are kept, made null or refused, as the contract's `non_finite` states. A number that is too large
+  for a double is always refused.
+- Integers are decimal. Years are 1 to 9999.
+- Surrounding blanks and a leading plus are ignored, except in strings.
+- Fractions of a second are truncated to microseconds.
+- A timestamp without an offset is read by the rule of `contracts.timezone`.
+- A decimal with at most 15 digits fits a double, because no two such decimals have the same double. A decimal of scale
+  0 fits an integer.
+
+Values are not parsed one by one. If a cast fails, it is retried on each half of the column. So one bad value in a
+million costs about twenty additional casts.
 
 >>> values, bad = convert(pa.array(["1", " 2", "x", None]), "integer")
 >>> values.to_pylist(), bad.tolist()
@@ -16,7 +23,8 @@ value: a cast that fails is retried on halves, so one bad value in a million cos
 >>> convert(pa.array(["1,5", "1.234,5"]), "double", decimal=",")[0].to_pylist()
 [1.5, None]
 
-The last step for every format: typed columns, required attributes, and the rejects taken out.
+`assemble` is the last step of every format: it converts the columns, checks required attributes, and removes the
+rejected records.
 """
 
 from __future__ import annotations
@@ -47,7 +55,7 @@ RULES = {
     "date": ("be an ISO 8601 date", "send e.g. 2004-08-19"),
 }
 _DIGITS_OF_A_DOUBLE = 15
-"""So many come back from a double as they were, whatever they are."""
+"""Every decimal with at most this number of digits survives a round trip through a double."""
 _NO_NUMBER = r"^\s*[-+]?(?i:nan|inf|infinity)\s*$"
 _OFFSET = r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _DATE_ONLY = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -58,7 +66,7 @@ _UTC = pa.timestamp("us", tz="UTC")
 
 
 def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = ".") -> tuple[str, str]:
-    """The rule that what does not fit breaks, and the remedy."""
+    """Return the rule that a value breaks if it does not fit the type `kind`, and the remedy."""
     rule, remedy = RULES[kind]
     if kind == "double" and decimal != ".":
         rule, remedy = (
@@ -75,9 +83,9 @@ def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: 
 def convert(
     values: pa.Array, kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = "."
 ) -> tuple[pa.Array, Mask]:
-    """The values as the contract's type, and which of them do not fit (those are null in the result).
+    """Return the values converted to the contract's type, and a mask of those that do not fit (null in the result).
 
-    `decimal`: what stands before the fraction of a number that is text.
+    `decimal`: the decimal separator of numbers that are text.
     """
     target = ARROW_TYPES[kind]
     if pa.types.is_null(values.type):
@@ -100,7 +108,7 @@ def convert(
 
 
 def fits(arrow_type: pa.DataType, kind: str) -> bool:
-    """Whether a column of this type can hold values of the contract's type without reading text."""
+    """Return whether a column of this Arrow type can be converted to the contract's type without parsing text."""
     types = pa.types
     if types.is_null(arrow_type):
         return True
@@ -119,7 +127,7 @@ def fits(arrow_type: pa.DataType, kind: str) -> bool:
 
 
 def _cast(values: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Mask]:
-    """Casts; where that fails, casts halves, down to the values that do not fit."""
+    """Cast the values; if that fails, cast each half, down to the single values that do not fit."""
     try:
         return cast(values), np.zeros(len(values), dtype=np.bool_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -132,12 +140,12 @@ def _cast(values: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Ar
 
 
 def _number(values: pa.Array) -> tuple[pa.Array, Mask]:
-    """Numbers of another type as doubles; a decimal with more digits than a double tells apart does not fit."""
+    """Convert numbers of another type to doubles; a decimal with more than 15 significant digits does not fit."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if not pa.types.is_decimal(values.type):
         return _cast(values, lambda v: v.cast(pa.float64()))
-    # by its digits, since Arrow's own cast of a decimal need not give the nearest double
+    # by way of text, since Arrow's own cast of a decimal may not give the nearest double
     text = values.cast(pa.string())
     found = text.cast(pa.float64())
     if values.type.precision <= _DIGITS_OF_A_DOUBLE:
@@ -149,7 +157,7 @@ def _number(values: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _pointed(values: pa.Array, decimal: str) -> pa.Array:
-    """Numbers with a point where they have another sign; one that has a point beside it stays no number."""
+    """Replace the decimal separator by a point; a number that also has a point becomes invalid."""
     taken = pc.replace_substring(values, pattern=".", replacement="_")
     return pc.replace_substring(taken, pattern=decimal, replacement=".")
 
@@ -197,7 +205,10 @@ _double = _text_to(pa.float64(), r"^(?:[-+]?[0-9.][0-9.eE+-]*|[-+]?(?i:nan|inf|i
 def _without_end(
     values: pa.Array, bad: Mask, words: pa.Array | None, non_finite: str
 ) -> tuple[pa.Array, Mask]:
-    """NaN and infinities as the contract wants them; of `words`, only what says so is one."""
+    """Keep, drop or refuse NaN and infinities as the contract states.
+
+    If the values come from texts (`words`), an infinity whose text is not a word for it is a number that is too large.
+    """
     odd = ~_mask(pc.is_finite(values)) & ~_mask(values.is_null())
     if not odd.any():
         return values, bad
@@ -206,7 +217,7 @@ def _without_end(
     )
     if non_finite == "keep":
         numbers = np.asarray(values.fill_null(0.0))
-        # one NaN, whatever bits it came with: equal values are equal bytes
+        # one bit pattern for all NaNs, so that equal values have equal bytes
         alike = pa.array(np.where(np.isnan(numbers), np.nan, numbers), mask=np.asarray(values.is_null()))
         return _drop(alike, too_large), bad | too_large
     return _drop(values, odd), bad | (odd if non_finite == "reject" else too_large)
@@ -219,7 +230,7 @@ def _timestamp(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
         pass
     tidy = pc.utf8_trim_whitespace(values)
     tidy = pc.replace_substring_regex(tidy, pattern=r"(\.[0-9]{6})[0-9]+", replacement=r"\1")
-    # an offset needs a time before it: the last hyphen of 2004-08-19 starts none
+    # an offset needs a time before it: the last hyphen of 2004-08-19 does not start an offset
     has_offset = pc.and_(
         pc.match_substring_regex(tidy, _OFFSET), pc.invert(pc.match_substring_regex(tidy, _DATE_ONLY))
     )
@@ -231,10 +242,10 @@ def _timestamp(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
 
 
 def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
-    """Times without an offset as clocks in a zone showed them; those that none did do not fit."""
+    """Convert local times of a zone to UTC; local times that do not exist there do not fit."""
     if zone == UTC_NAME:
         return local.cast(_UTC), np.zeros(len(local), dtype=np.bool_)
-    # only where the calendar goes on does the zone's arithmetic hold
+    # time zone arithmetic is valid only within the years 1 to 9999
     local, outside = _in_calendar(local, np.zeros(len(local), dtype=np.bool_))
     moments = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
     never = _mask(pc.not_equal(pc.local_timestamp(moments), local))
@@ -290,7 +301,7 @@ def _timestamps(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
     tz = values.type.tz
-    # cutting to microseconds is meant; overflowing is not
+    # truncation to microseconds is intended, overflow is an error
     kind, safe = pa.timestamp("us", tz=tz), values.type.unit in ("s", "ms")
     in_us, bad = _cast(values, lambda v: v.cast(kind, safe=safe))
     if tz is not None:
@@ -328,9 +339,10 @@ LINE = "line"
 
 @dataclass(frozen=True)
 class Parsed:
-    """The usable records of a file, or of a part of it (`line`, then the attributes), the others, and what is odd.
+    """The records of a file or of a slice of it.
 
-    `notes` counts, by what is noted, records that were taken all the same.
+    `table`: the accepted records (`line`, then the attributes). `rejected`: the rejections. `notes`: the number of
+    accepted records with an oddity, by note.
     """
 
     table: pa.Table
@@ -339,12 +351,12 @@ class Parsed:
 
 
 def table_schema(contract: StreamContract) -> pa.Schema:
-    """`line` and the contract's attributes."""
+    """Return the schema of accepted records: `line` and the contract's attributes."""
     return pa.schema([pa.field(LINE, pa.int64(), nullable=False), *contract.arrow_schema])
 
 
 def nothing(contract: StreamContract, rejects: Rejects) -> Parsed:
-    """A file without usable records."""
+    """Return the result for a file without accepted records."""
     return Parsed(table_schema(contract).empty_table(), rejects.table())
 
 
@@ -355,9 +367,10 @@ def assemble(
     original: Callable[[int], bytes],
     rejects: Rejects,
 ) -> pa.Table:
-    """Types every column (by attribute name; absent: null), rejects what does not fit, keeps the rest.
+    """Convert every column, reject the records that do not fit, and return the others.
 
-    `original(i)` gives the bytes of record i. The first problem of a record, in contract order, is reported.
+    `columns`: by attribute name; an absent column is null. `original(i)`: the bytes of record i. Only the first problem
+    of a record, in contract order, is reported.
     """
     refused = np.zeros(len(lines), dtype=np.bool_)
     decimal = contract.source.options.decimal if contract.source.format == "csv" else "."
@@ -392,7 +405,10 @@ def assemble(
 
 
 def shown_value(value: pa.Scalar) -> Any:
-    """The value as Python has it; a time that Python has none for as its number, bytes that are no text escaped."""
+    """Return the value as a Python value.
+
+    A time that Python cannot represent becomes a number. Bytes that are not UTF-8 are escaped.
+    """
     try:
         plain = value.as_py()
     except UnicodeDecodeError:

@@ -1,19 +1,22 @@
-"""CSV (RFC 4180): a header by default, quotes doubled inside quotes, line feeds allowed inside quotes.
+"""Read CSV (RFC 4180): a header by default, quotes doubled inside quotes, line feeds allowed inside quotes.
 
-A block of lines at a time. Records whose quotes stand right (`csv_quotes`) are split by Arrow, after those with a wrong
-number of fields are taken out by counting delimiters; the exact reader takes the odd ones. Both give the same, so what
-comes out does not depend on where blocks end. A record is named by its first line. A quote that never closes costs its
-own line, not the rest of the file. A quoted field may span at most 1000 lines, and a field may hold 131,072 characters.
+The file is read in blocks of lines. There are two readers:
 
-A column that the contract does not know is noted and left out, or refuses the file (`unknown_fields`); one that is not
-there is noted, or refuses the file where it is required.
+- The fast reader handles records with well-placed quotes (`Quotes`). It counts delimiters, rejects records with a wrong
+  number of fields, and lets Arrow split the others.
+- The exact reader (Python's `csv`) handles all other records, one by one.
 
-Where records of CSV end, found for all lines at once as long as every quote stands where one may.
+Both give the same result, so the result does not depend on the block boundaries. The line number of a record is that of
+its first line. If a quote never closes, only its own line is rejected, not the rest of the file. A quoted field may
+span at most 1000 lines, and a field may have at most 131,072 characters.
 
-A quote may open a field (after a delimiter or a line end), close it (before one), or be doubled inside. While all do,
-a line feed after an even number of them ends a record, a delimiter after an even number ends a field, and every reader
-of CSV agrees. The first quote, carriage return or record for which that is not so ends the stretch: from there the
-exact reader goes on, a record at a time.
+A column that the contract does not know is noted and left out, or refuses the file (`unknown_fields`). A missing column
+is noted, or refuses the file if it is required.
+
+Ends of records. A well-placed quote opens a field (after a delimiter or a line end), closes a field (before one), or is
+doubled inside a field. If all quotes are well placed, a line feed after an even number of quotes ends a record, and a
+delimiter after an even number of quotes ends a field. All readers of CSV agree on this. The fast reader stops at the
+first misplaced quote, lone carriage return or record that is too long. The exact reader continues from there.
 """
 
 from __future__ import annotations
@@ -48,7 +51,10 @@ _Lines = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Records whose quotes all stand right: the lines (from 0) that each begins and ends with, and its fields."""
+    """Consecutive records with well-placed quotes.
+
+    `first` and `last`: the lines (from 0) at which each begins and ends. `fields`: its number of fields.
+    """
 
     first: _Lines
     last: _Lines
@@ -61,7 +67,7 @@ class Stretch:
 
 
 class Quotes:
-    """The quotes, delimiters and lone carriage returns of some lines, found once."""
+    """The positions of the quotes, delimiters and lone carriage returns of some lines."""
 
     def __init__(self, lines: Lines, delimiter: str) -> None:
         self.lines = lines
@@ -75,11 +81,11 @@ class Quotes:
 
     @property
     def none(self) -> bool:
-        """Whether there is no quote at all."""
+        """Whether the lines have no quote."""
         return not len(self._quotes)
 
     def stretch(self, start: int) -> Stretch:
-        """From the record that begins with line `start`: all records before the first that is odd or not at its end."""
+        """Return the records from line `start` up to the first that is misquoted, too long or not complete."""
         lines = self.lines
         begin = int(lines.starts[start])
         quotes = self._quotes[np.searchsorted(self._quotes, begin) :]
@@ -101,7 +107,7 @@ class Quotes:
         return Stretch(first.astype(np.int64), last.astype(np.int64), fields.astype(np.int64))
 
     def _first_odd(self, quotes: _Lines, begin: int) -> int | None:
-        """Where the first byte stands for which readers of CSV may differ."""
+        """Return the position of the first byte on which CSV readers may differ; None if there is none."""
         lone = self._lone[np.searchsorted(self._lone, begin) :][:1]
         found = [int(lone[0])] if len(lone) else []
         data, many = self._data, len(quotes)
@@ -121,11 +127,11 @@ class Quotes:
 
 
 _ONE_BY_ONE = 64
-"""So many records are read exactly before the fast way is tried again; twice as many each time it did not help."""
+"""The number of records that the exact reader reads before the fast reader is tried again; doubled at each retry."""
 
 
 class CsvRecord(NamedTuple):
-    """A record as the exact reader gives it; its lines count from 0."""
+    """A record from the exact reader; its lines count from 0."""
 
     first: int
     last: int
@@ -140,7 +146,7 @@ def csv_parts(
     lines_before: int = 0,
     header: tuple[str, ...] | None = None,
 ) -> Iterator[Parsed]:
-    """The records of CSV, some at a time; `header`: of the file, when these bytes are not its beginning."""
+    """Yield the records of CSV in blocks. `header`: the file's header, if these bytes are not its beginning."""
     reader, held, before = LineReader(plain), b"", lines_before
     names = header
     if names is None and not contract.source.options.header:
@@ -164,7 +170,7 @@ def csv_parts(
         tables, start = block.read(names, start)
         yield _with_notes(contract, names, tables, rejects)
         if block.last:
-            return  # of its bytes nothing is left, also where they hold no line: a byte order mark alone
+            return  # all bytes are read, also if they are only a byte order mark and have no line
         lines = block.lines
         if start:
             held = held[lines.starts[start] :] if start < lines.count else b""
@@ -172,7 +178,7 @@ def csv_parts(
 
 
 def header_of(contract: StreamContract, lines: Lines) -> tuple[tuple[str, ...], int] | None:
-    """The names in a header that fits, and the line (from 0) after it; None where the file has no such header."""
+    """Return the names in the header and the line (from 0) after it; None if the header is missing or not valid."""
     rejects = Rejects("")
     found = _Block(contract, lines, True, rejects).header()
     if found is None:
@@ -239,7 +245,7 @@ def _other_delimiter(contract: StreamContract, header: bytes) -> str:
 
 
 class _Block:
-    """Some lines that begin with a record; the last record may go on behind them unless these are the `last` lines."""
+    """A block of lines that starts with a record. Unless it is the `last` block, its last record may be incomplete."""
 
     def __init__(self, contract: StreamContract, lines: Lines, last: bool, rejects: Rejects) -> None:
         self.contract, self.lines, self.last, self.rejects = contract, lines, last, rejects
@@ -250,11 +256,11 @@ class _Block:
         self.quotes = Quotes(lines, delimiter) if len(delimiter.encode()) == 1 else None
 
     def header(self) -> CsvRecord | None:
-        """The first record; None where it does not end here."""
+        """Return the first record; None if it does not end in this block."""
         return next(iter(self._exactly(0)), None)
 
     def read(self, names: tuple[str, ...], start: int) -> tuple[list[pa.Table], int]:
-        """Tables of the records from line `start` on, and the line of the first record that does not end here."""
+        """Return tables of the records from line `start`, and the line of the first record that is incomplete here."""
         tables: list[pa.Table] = []
         step = _ONE_BY_ONE
         while start < self.lines.count:
@@ -270,7 +276,7 @@ class _Block:
             tables += self._slow(names, found)
             start = found[-1].last + 1
             step *= 2
-        # whatever is left of the last lines is blank
+        # in the last block, all remaining lines are blank
         return tables, self.lines.count if self.last else start
 
     def _fast(self, names: tuple[str, ...], stretch: Stretch) -> list[pa.Table]:
@@ -299,11 +305,11 @@ class _Block:
     def _split(
         self, names: tuple[str, ...], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
     ) -> dict[str, pa.Array] | None:
-        """The records' fields, by Arrow, by attribute; None if it saw other records than these."""
+        """Split the records into columns by attribute, with Arrow; None if Arrow found other records."""
         options = self.contract.source.options
         content = _only(self.lines, first, last)
         if bytes(content[:3]) == BOM:
-            content = BOM + content  # it is text here, but Arrow drops one at its beginning
+            content = BOM + content  # this BOM is text, and Arrow drops one BOM at the beginning
         numbers = [str(i) for i in range(len(names))]
         wanted = [
             (a.name, names.index(a.source_name)) for a in self.contract.attributes if a.source_name in names
@@ -374,7 +380,7 @@ class _Block:
         return [assemble(self.contract, numbers, columns, original, self.rejects)]
 
     def _some(self, start: int, most: int) -> list[CsvRecord]:
-        """At most so many records, exactly."""
+        """Return at most `most` records from the exact reader."""
         found: list[CsvRecord] = []
         for row in self._exactly(start):
             found.append(row)
@@ -383,9 +389,10 @@ class _Block:
         return found
 
     def _exactly(self, start: int) -> Iterator[CsvRecord]:
-        """Record by record, blank lines left out; a record that cannot be read costs its first line alone.
+        """Yield record by record with the exact reader, without blank lines.
 
-        It ends before a record that may go on behind these lines.
+        If a record cannot be read, only its first line is rejected. Stop before a record that may continue after this
+        block.
         """
         lines, delimiter = self.lines, self.contract.source.options.delimiter
         content, starts, ends, blank = self.plainly
@@ -426,12 +433,12 @@ class _Block:
 
     @cached_property
     def plainly(self) -> tuple[bytes, list[int], list[int], list[bool]]:
-        """Content, starts, ends and blank lines as Python has them: they are asked for one by one."""
+        """Content, starts, ends and blank lines as Python objects, which are faster to access one by one."""
         lines = self.lines
         return lines.content, lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()
 
     def _full(self, first: int) -> bool:
-        """Whether a record that begins with this line would not be fed any more lines."""
+        """Return whether a record that begins with this line has reached the limit of lines or bytes."""
         lines = self.lines
         return (
             lines.count - first >= RECORD_LINES
@@ -457,7 +464,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _only(lines: Lines, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> memoryview | bytes:
-    """The content of these records alone."""
+    """Return the content of these records only."""
     begin, end = int(first[0]), int(last[-1])
     if end - begin + 1 == int((last - first + 1).sum()):
         return memoryview(lines.content)[lines.starts[begin] : lines.ends[end]]

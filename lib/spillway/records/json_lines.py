@@ -1,9 +1,9 @@
-"""JSON, one object a line; NaN, Infinity and -Infinity are taken for numbers, as most senders spell them.
+"""Read JSON lines, one object per line. NaN, Infinity and -Infinity are accepted as numbers.
 
-Arrow's reader takes a block of lines at a time; a block it refuses is cut into smaller ones, and the last few
-lines are read one by one by the exact rules. Arrow's reader sees a stream of values, not lines, and brings
-the process down on a bare `null`; so it is only given blocks in which every line has one brace that opens
-it and one that closes it: then lines and objects are the same thing.
+Arrow's reader parses a block of lines at a time. If it refuses a block, the block is split into smaller ones. Blocks of
+at most 64 lines that it refuses are parsed line by line, by exact rules. Arrow's reader sees a stream of values, not
+lines, and a bare `null` crashes the process. So it gets only blocks in which every line has exactly one opening brace,
+at its start, and one closing brace, at its end. Then each line is one object.
 
 A field that the contract does not know is counted and left out, or refuses its record (`unknown_fields`).
 """
@@ -44,7 +44,7 @@ class _Refused(Exception):
 def json_parts(
     contract: StreamContract, file_name: str, plain: PlainBytes, lines_before: int = 0
 ) -> Iterator[Parsed]:
-    """The records of JSON lines, some at a time."""
+    """Yield the records of JSON lines in blocks."""
     reader, before = LineReader(plain), lines_before
     fields = JsonFields(contract)
     while not reader.done:
@@ -62,7 +62,7 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
         original = lines.bytes_of(i)
         shown = original[:60].decode("utf-8", "backslashreplace")
         rejects.add(lines.number(i), "the line", "be UTF-8 text", shown, TO_UTF8, original)
-    # A line that is not read can only split blocks, never go into one.
+    # A line that was rejected above is never part of a block; it splits blocks.
     bad = bad_text | long
     wanted = np.flatnonzero(~lines.blank & ~bad)
     if not len(wanted):
@@ -95,7 +95,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 class JsonFields:
-    """What a record's fields are read as; of those that the contract does not know, what was learned so far."""
+    """The types with which a record's fields are read, and the types of unknown fields that were seen so far."""
 
     def __init__(self, contract: StreamContract) -> None:
         self.contract = contract
@@ -110,15 +110,15 @@ class JsonFields:
 
     @property
     def all_fields(self) -> pa.Schema:
-        """Those of the contract, and then those that are only noted."""
+        """The fields of the contract, followed by the unknown fields, which are only noted."""
         return pa.schema([*self.schema, *(pa.field(name, kind) for name, kind in self.unknown.items())])
 
     def notice(self, name: str, value: object) -> None:
-        """Learn how to read a field that the contract does not know, so that records with it are read in blocks."""
+        """Store the type of an unknown field, so that Arrow can read records with it in blocks."""
         kinds = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
         kind = kinds.get(type(value))
         if name != name.encode("utf-8", "replace").decode("utf-8"):
-            return  # half a surrogate pair names no column: records with it are read one by one
+            return  # a lone surrogate cannot be in a column name: records with it are read one by one
         if kind is not None and name not in self.unknown and len(self.unknown) < _MOST_UNKNOWN:
             self.unknown[name] = kind
 
@@ -142,7 +142,7 @@ class _Reader:
         self._last = last
 
     def read(self, wanted: npt.NDArray[np.int64]) -> list[pa.Table]:
-        """The records of these lines; what is refused goes to the rejects."""
+        """Return the records of these lines; add refused records to the rejects."""
         table = self._fast(wanted)
         if table is not None:
             self.kept.append(wanted)
@@ -183,7 +183,7 @@ class _Reader:
         return table.select(range(many))
 
     def _odd(self, numbers: pa.ChunkedArray) -> bool:
-        """Whether the exact rules must tell what a number is: to Arrow Inf is one, 1e999 is, and so is -NaN."""
+        """Return whether the exact rules must decide about a number: Arrow accepts Inf, 1e999 and -NaN."""
         if pc.all(pc.is_finite(numbers)).as_py() is not False:
             return False
         found = np.asarray(numbers.drop_null())
@@ -247,11 +247,11 @@ def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDAr
 
 
 class _NoNumber(float):
-    """NaN or an infinity that was written as such, and no number too large to be held."""
+    """NaN or an infinity that was written as such, as opposed to a number that is too large for a double."""
 
 
 _BARE = ("boolean", "integer", "double")
-"""What JSON writes without quotes."""
+"""Types that JSON writes without quotes."""
 
 
 def _is(attribute: Attribute, value: object, finite: bool) -> bool:
@@ -268,7 +268,7 @@ def _is(attribute: Attribute, value: object, finite: bool) -> bool:
             return math.isfinite(float(value)) or (not finite and isinstance(value, _NoNumber))
         except OverflowError:
             return False
-    # half of a surrogate pair is no text: it cannot be written as UTF-8
+    # a lone surrogate is not valid text: it cannot be written as UTF-8
     return isinstance(value, str) and (value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value))
 
 
@@ -277,7 +277,7 @@ def _shown(value: object) -> str:
 
 
 def _end(original: bytes) -> str:
-    """Where a line breaks off is what tells how it broke."""
+    """Return the end of a line, which shows where it was truncated."""
     text = original.decode("utf-8", "backslashreplace").strip()
     return text if len(text) <= 60 else "..." + text[-60:]
 

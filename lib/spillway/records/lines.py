@@ -1,7 +1,7 @@
-"""Physical lines of bytes, found and measured without a loop per line, and read a block at a time.
+"""Split bytes into physical lines, block by block, without a Python loop over the lines.
 
-A line ends with a line feed; a carriage return before it belongs to the line end. Lines count from 1. A byte
-order mark at the start of a file is no content.
+A line ends with a line feed; a carriage return before it belongs to the line end. Lines count from 1. A byte order mark
+at the start of a file is ignored.
 
 >>> lines = Lines.of(b"a\\r\\n\\nbc")
 >>> [lines.bytes_of(i) for i in range(lines.count)], lines.blank.tolist()
@@ -21,14 +21,17 @@ from spillway.records.wrapper import PlainBytes
 BLOCK_BYTES = 8 << 20
 BLOCK_LINES = 1 << 16
 RECORD_BYTES = 4 << 20
-"""A longer record is refused, and so is a longer line: what one record may take of a task's memory."""
+"""The maximum length of a record and of a line. It limits the memory that one record takes in a task."""
 BOM = b"\xef\xbb\xbf"
 _SPACES = np.frombuffer(b" \t\r\v\f", dtype=np.uint8)
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Where the lines are: `starts` and `ends` (line feed excluded) into `content`; `before` it there were so many."""
+    """The positions of the lines in `content`: `starts` and `ends` (line feed excluded).
+
+    `before`: the number of lines of the file before `content`.
+    """
 
     content: bytes
     starts: npt.NDArray[np.int64]
@@ -56,21 +59,21 @@ class Lines:
         return len(self.starts)
 
     def number(self, index: int) -> int:
-        """The line's number in its file."""
+        """Return the line's number in its file."""
         return self.before + index + 1
 
     def bytes_of(self, index: int, last: int | None = None) -> bytes:
-        """The bytes of a line (counted from 0), or of all lines up to `last`."""
+        """Return the bytes of the line `index` (from 0), or of the lines from `index` to `last`."""
         return self.content[self.starts[index] : self.ends[index if last is None else last]]
 
     def lacking_utf8(self) -> npt.NDArray[np.bool_]:
-        """Which lines are not UTF-8."""
+        """Return which lines are not UTF-8."""
         bad = np.zeros(self.count, dtype=np.bool_)
         try:
             self.content.decode("utf-8")
         except UnicodeDecodeError:
             data = np.frombuffer(self.content, dtype=np.uint8)
-            # no byte of a character in UTF-8 is a line feed, so lines can be judged one by one
+            # no byte of a multi-byte UTF-8 character is a line feed, so each line can be checked alone
             suspects = np.unique(np.searchsorted(self.starts, np.flatnonzero(data >= 0x80), side="right") - 1)
             for i in suspects[suspects >= 0]:
                 try:
@@ -80,14 +83,14 @@ class Lines:
         return bad
 
     def too_long(self) -> npt.NDArray[np.bool_]:
-        """Which lines are longer than a record may be."""
+        """Return which lines are longer than `RECORD_BYTES`."""
         return self.ends - self.starts > RECORD_BYTES
 
 
 class LineReader:
-    """Whole lines of a stream, about `BLOCK_BYTES` or `BLOCK_LINES` at a time, in memory for those alone.
+    """Reads whole lines, about `BLOCK_BYTES` bytes or `BLOCK_LINES` lines at a time; only these are in memory.
 
-    A line that is longer than a record may be comes cut, one byte too long: whoever judges it refuses it.
+    A line that is longer than `RECORD_BYTES` may be truncated, but stays longer than that, so the caller refuses it.
     """
 
     def __init__(self, plain: PlainBytes) -> None:
@@ -97,16 +100,16 @@ class LineReader:
 
     @property
     def done(self) -> bool:
-        """Whether nothing comes any more."""
+        """Whether all lines were returned."""
         return self._drained and not self._held
 
     def next(self) -> bytes:
-        """The next lines, the last one whole; nothing when nothing is left."""
+        """Return the next whole lines; empty at the end."""
         while not self._drained and self._last(self._held) is None:
             part = self._plain.read(BLOCK_BYTES)
             self._drained = not part
             if b"\n" not in part and len(self._held) > RECORD_BYTES:
-                continue  # of a line that is too long anyway
+                continue  # this part belongs to a line that is too long: drop it
             self._held = self._shortened(self._held) + part
         found = self._held if self._drained else self._held[: self._last(self._held)]
         ends = np.flatnonzero(np.frombuffer(found, dtype=np.uint8) == 10)
@@ -125,7 +128,7 @@ class LineReader:
 
 
 def refuse_long(lines: Lines, index: int, rejects: Rejects) -> None:
-    """Say of a line that it is longer than a record may be."""
+    """Reject a line that is longer than `RECORD_BYTES`."""
     original = lines.bytes_of(index)
     shown = original[:60].decode("utf-8", "backslashreplace") + "..."
     rule, remedy = f"be at most {RECORD_BYTES:,} bytes long", "send it as several records"

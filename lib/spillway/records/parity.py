@@ -22,15 +22,15 @@ b'r1,2026-03-02T08:00:00Z,81.77\\tFCI@DBHDCJ@@'
 [CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=False), \
 CheckedLine(payload=b'r1,2026-03-02T08:00:00Z,81.77', corrected=True), CheckedLine(payload=None, corrected=False)]
 
-The extended Hamming code over delivered bytes (Ahuja 2006, section 3.2.1.1 and Appendix A).
+The code is an extended Hamming code. The sender inserts parity bits into each word (in Ahuja 2006: each tuple). The
+receiver corrects one flipped bit and detects two. Positions count from 1. Position 2^i has the parity bit P_{i+1}. This
+bit makes the number of ones at all positions with bit i set even. The check flags, read in reverse, are the binary
+number of the position of the flipped bit.
 
-The sensor inserts parity bits into each tuple, the receiver corrects one flipped bit and detects two.
-Positions count from 1; position 2^i holds parity bit P_{i+1}, which makes the ones at all positions with
-bit i set even in number; the check flags, read in reverse, spell the position of the flipped bit.
-
-Plain Hamming cannot tell two flips from one: of the 55 double errors of Appendix A's word 39 are
-"corrected" into a third word (errata A28). An overall parity bit behind the word settles it: an odd number
-of flips breaks it, two do not. Guarantee: every single error is corrected, every double error detected.
+A plain Hamming code cannot distinguish two flipped bits from one. Of the 55 double errors of the word in Appendix A, 39
+are "corrected" to a third word (errata A28). An additional overall parity bit after the word distinguishes them: an odd
+number of flips violates it, two flips do not. Guarantee: every single error is corrected, and every double error is
+detected.
 
 >>> encode_words(bits_of("0110101"), extended=False).tolist() == bits_of("10001100101").tolist()
 True
@@ -61,7 +61,7 @@ Bits = npt.NDArray[np.uint8]
 
 
 def bits_of(text: str) -> Bits:
-    """Bits written as text.
+    """Return the bits that a text of zeros and ones shows.
 
     >>> bits_of("011").tolist()
     [0, 1, 1]
@@ -72,7 +72,7 @@ def bits_of(text: str) -> Bits:
 
 
 def parity_bits(data_bits: int) -> int:
-    """Parity bits for so many data bits, the overall one not counted: least r with 2^r >= data + r + 1.
+    """Return the number of parity bits, without the overall one: the least r with 2^r >= data_bits + r + 1.
 
     >>> parity_bits(7), parity_bits(64)
     (4, 7)
@@ -97,14 +97,14 @@ def _data_bits_of_word(word_bits: int) -> int:
 
 @lru_cache(maxsize=64)
 def _layout(data_bits: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Zero-based places of the data bits and of the parity bits."""
+    """Return the zero-based positions of the data bits and of the parity bits."""
     places = np.arange(1, data_bits + parity_bits(data_bits) + 1)
     is_parity = (places & (places - 1)) == 0
     return np.flatnonzero(~is_parity), np.flatnonzero(is_parity)
 
 
 def _syndrome(words: Bits) -> npt.NDArray[np.int64]:
-    """The check flags of each word, read in reverse as a number: one-based position of a single flip."""
+    """Return the syndrome of each word: the one-based position of a single flipped bit, 0 if the checks hold."""
     places = np.arange(1, words.shape[-1] + 1)
     syndrome = np.zeros(words.shape[:-1], dtype=np.int64)
     for bit in range(words.shape[-1].bit_length()):
@@ -114,7 +114,7 @@ def _syndrome(words: Bits) -> npt.NDArray[np.int64]:
 
 
 def encode_words(data: Bits, *, extended: bool = True) -> Bits:
-    """Insert parity bits into words of data bits (last axis), the overall parity bit last."""
+    """Insert parity bits into words of data bits (last axis); the overall parity bit is the last one."""
     data = np.asarray(data, dtype=np.uint8)
     if data.size and data.max() > 1:
         raise Refused("data", "hold bits", int(data.max()), "use encode_tuples for bytes")
@@ -132,26 +132,27 @@ def encode_words(data: Bits, *, extended: bool = True) -> Bits:
 
 @dataclass(frozen=True)
 class CheckedWords:
-    """What the receiver makes of words: data, and per word whether it was corrected or is lost."""
+    """Words after the check: the data, and for each word whether it was corrected or cannot be corrected."""
 
     data: Bits
     corrected: npt.NDArray[np.bool_]
     uncorrectable: npt.NDArray[np.bool_]
     position: npt.NDArray[np.int64]
-    """One-based position of the flipped bit, the overall parity bit being the last; 0 when none."""
+    """One-based position of the flipped bit (the overall parity bit is the last); 0 if no bit was corrected."""
 
 
 def check_words(words: Bits, *, extended: bool = True) -> CheckedWords:
-    """Correct single flips and detect double ones.
+    """Correct single flipped bits and detect double ones.
 
     | syndrome | overall parity | meaning |
     | 0 | holds | no error |
-    | 0 | broken | the overall parity bit flipped |
-    | a position | broken | that bit flipped: corrected |
-    | beyond the word | broken | three flips or more: uncorrectable |
+    | 0 | violated | the overall parity bit flipped |
+    | a position | violated | the bit at this position flipped: corrected |
+    | beyond the word | violated | three flips or more: uncorrectable |
     | not 0 | holds | two flips: uncorrectable |
 
-    Without the overall bit (`extended=False`, the text's form) every syndrome within the word is believed.
+    Without the overall bit (`extended=False`, the form in Ahuja 2006), every syndrome within the word is corrected as a
+    single flip.
     """
     words = np.array(words, dtype=np.uint8)
     plain = words[..., :-1] if extended else words
@@ -167,7 +168,7 @@ def check_words(words: Bits, *, extended: bool = True) -> CheckedWords:
 
 
 def encode_tuples(tuples: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The sensor's side: tuples as rows of bytes, each one data word; zero bits fill the last byte.
+    """Encode tuples (rows of bytes, each one data word) on the sender's side; zero bits fill the last byte.
 
     >>> encode_tuples(np.array([[1, 2, 3]], dtype=np.uint8)).shape
     (1, 4)
@@ -177,7 +178,7 @@ def encode_tuples(tuples: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class CheckedTuples:
-    """A training set after the check."""
+    """Tuples after the check, with a mask of corrected tuples and one of uncorrectable tuples."""
 
     tuples: npt.NDArray[np.uint8]
     corrected: npt.NDArray[np.bool_]
@@ -185,9 +186,10 @@ class CheckedTuples:
 
 
 def check_tuples(words: npt.NDArray[np.uint8]) -> CheckedTuples:
-    """The receiver's side of `encode_tuples`; a flip among the filling zeros is corrected as well.
+    """Check and decode the words of `encode_tuples` on the receiver's side.
 
-    A second flip anywhere, the filling included, makes the tuple uncorrectable.
+    A flipped bit in the padding is corrected as well. A second flipped bit, also in the padding, makes the tuple
+    uncorrectable.
     """
     word_bytes = words.shape[-1]
     data_bytes = next(
@@ -208,7 +210,7 @@ def check_tuples(words: npt.NDArray[np.uint8]) -> CheckedTuples:
 
 
 def parity_of_tuples(tuples: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Only the parity bits (overall one last), packed: for formats that carry them in a field of their own.
+    """Return only the parity bits (the overall one last), packed, for formats with a separate field for them.
 
     >>> parity_of_tuples(np.array([[1, 2, 3]], dtype=np.uint8)).shape
     (1, 1)
@@ -219,7 +221,7 @@ def parity_of_tuples(tuples: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def merge_parity(tuples: npt.NDArray[np.uint8], parity: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The words `encode_tuples` would have sent, from tuples and the parity that came beside them.
+    """Return the words of `encode_tuples`, from tuples and their separately sent parity.
 
     >>> tuples = np.array([[1, 2, 3]], dtype=np.uint8)
     >>> bool((merge_parity(tuples, parity_of_tuples(tuples)) == encode_tuples(tuples)).all())
@@ -246,7 +248,7 @@ def _word_bytes(data_bytes: int) -> int:
 
 
 MOST_PAYLOAD_BYTES = 64 << 10
-"""Longer lines are refused: one correctable bit in half a million bits is little protection."""
+"""The maximum length of a line. One correctable bit in half a million bits is little protection."""
 FIELD, RULE = "the line", "have at most one flipped bit, by its parity"
 REMEDY = "send it again as `spillway parity add` writes it"
 CORRECTED = "a bit corrected by parity"
@@ -296,8 +298,10 @@ def lines_with_parity(payloads: Sequence[bytes]) -> list[bytes]:
 
 
 def check_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
-    """Return the lines that the sender wrote, with single flipped bits corrected; None for lines that cannot be
-    corrected."""
+    """Return the lines as the sender wrote them, with single flipped bits corrected.
+
+    The payload of a line that cannot be corrected is None.
+    """
     found = [CheckedLine(None)] * len(lines)
     for places, rows in _by_length(lines, range(len(lines))):
         payload_bytes = _payload_bytes(rows.shape[1])
@@ -315,7 +319,7 @@ def _checked(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.b
     digits = rows[:, payload_bytes + 1 :]
     check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)
     crc, parity = check[:, :_CRC_BYTES], check[:, _CRC_BYTES:]
-    # constant bits: of the tab, of digits, and the padding of the last digit
+    # flips of constant bits: of the tab, of the digits, and of the padding of the last digit
     spare = 8 * parity.shape[1] - _code_bits(payload_bytes)
     outside = _ones(rows[:, payload_bytes : payload_bytes + 1] ^ np.uint8(_TAB))
     outside = outside + _ones((digits ^ np.uint8(_DIGIT)) & np.uint8(0xF0))
@@ -458,7 +462,7 @@ class CheckedBytes:
 
     def _believed(self, one: CheckedLine, line: bytes) -> bytes:
         if not line:
-            return line  # blank lines are nothing, with parity as without
+            return line  # a blank line has no parity and is ignored
         if one.payload is None:
             self._doubtful = self._quoting
         elif not self._doubtful or one.payload.count(b'"') % 2 == 0:
@@ -467,8 +471,10 @@ class CheckedBytes:
 
 
 def note_parity(file_name: str, part: Parsed, corrected: int) -> Parsed:
-    """Return the parsed records of checked lines; rejects name the parity, and have the bytes as they were
-    delivered."""
+    """Return the parsed records of checked lines.
+
+    Rejections of refused lines name the parity. All rejections have the original bytes as they were delivered.
+    """
     rejects = Rejects(file_name)
     for row in part.rejected.to_pylist():
         pieces = row["original"].split(b"\n")

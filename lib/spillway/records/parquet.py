@@ -1,10 +1,11 @@
-"""Parquet: a column of another type refuses the file; a value that does not fit, its row.
+"""Read Parquet files. A column of the wrong type refuses the file; a value that does not fit refuses its row.
 
-Read some thousand rows at a time, and only the columns that the contract knows; one that it does not know is noted, or
-refuses the file (`unknown_fields`), and so is one that is not there. Rows count from 1. Integers of any width are
-integers, floats of any width and integers are doubles, timestamps of any unit and zone are timestamps; nothing is read
-out of text. A file that cannot be read to its end is refused as a whole. So is one in a wrapper: Parquet is compressed
-as it is, and is read from its end.
+Rows are read in blocks of 65,536, and only the columns that the contract knows. An unknown column is noted, or refuses
+the file (`unknown_fields`). A missing column is noted, or refuses the file if it is required. Rows count from 1.
+
+Integers of any width are read as integers, floats and integers of any width as doubles, timestamps of any unit and zone
+as timestamps. Texts are not converted to other types. A file that cannot be read to its end is refused as a whole. A
+file in a compression wrapper is refused as well: Parquet is compressed inside, and is read from its end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from spillway.records.wrapper import SeekableBytes, wrapper_of
 
 _ROWS_AT_A_TIME = 1 << 16
 ROWS_AT_LEAST = 1 << 20
-"""A file may always say that it has so many rows, and a larger one so many times its bytes: `ROWS_A_BYTE`."""
+"""The number of rows that any file may claim to have. A larger file may claim up to `ROWS_A_BYTE` rows per byte."""
 ROWS_A_BYTE = 200
 _BUFFER = 1 << 20
 
@@ -40,7 +41,7 @@ def _readable() -> Iterator[None]:
 
 
 def opened(source: SeekableBytes) -> pyarrow.parquet.ParquetFile:
-    """The file, its footer read."""
+    """Open the file and read its footer; refuse a wrapped file, and one that claims too many rows for its size."""
     wrapper = wrapper_of(source)
     if wrapper is not None:
         raise WholeFile(
@@ -62,7 +63,7 @@ def parquet_parts(
     groups: Sequence[int] | None = None,
     rows_before: int = 0,
 ) -> Iterator[Parsed]:
-    """The records of a Parquet file, or of some of its row groups, a few at a time."""
+    """Yield the records of a Parquet file, or of some of its row groups, in blocks."""
     file = opened(source)
     with _readable():
         schema = file.schema_arrow
@@ -95,7 +96,7 @@ def _flat(array: pa.Array) -> pa.Array:
     array.validate()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    # Arrow trusts a file's strings; read as bytes they are checked when converted
+    # Arrow does not check that a file's strings are UTF-8; as bytes they are checked at conversion
     text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
     return array.cast(pa.large_binary()) if text else array
 
@@ -122,7 +123,7 @@ def _refuse_schema(contract: StreamContract, schema: pa.Schema) -> None:
 
 
 class _RowAsJson:
-    """A row has no bytes of its own in a columnar file: its values as JSON stand for them."""
+    """Returns a row's values as JSON, in place of its original bytes, which a columnar file does not have."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch

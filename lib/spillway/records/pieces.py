@@ -1,9 +1,9 @@
-"""Pieces of a large file, for tasks side by side: each begins with a record and knows how many lines are before it.
+"""Split a large file into slices that tasks read in parallel.
 
-Where a file is cut depends on its bytes alone. Text is cut at the end of a record, and only as far as every quote
-stands where one may (`csv_quotes`): from the first that does not, the rest is one piece, and its task reads record by
-record. Parquet is cut between row groups. A wrapped file is one piece, because it can only be read from its beginning.
-So is a file whose lines have parity.
+A slice begins with a record and has the number of lines before it. The split points depend only on the bytes of the
+file. Text is split at the end of a record. CSV is split only up to the first misplaced quote (`csv_lines.Quotes`): the
+rest is one slice, and its task reads it record by record. Parquet is split between row groups. A wrapped file is one
+slice, because it can only be read from its beginning. A file whose lines have parity is one slice as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ PIECE_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class FilePiece:
-    """A stretch of a file's bytes, or some of its row groups; `size` None: to the end. `before`: lines, or rows."""
+    """A slice of a file: a range of its bytes, or some of its row groups.
+
+    `size` None: to the end of the file. `before`: the number of lines, or rows, before the slice.
+    """
 
     start: int = 0
     size: int | None = None
@@ -39,14 +42,14 @@ WHOLE = FilePiece()
 
 @dataclass(frozen=True)
 class MeasuredFile:
-    """What a file is known by, and a number that no line of it is above."""
+    """The digest of a file, and an upper bound of its line numbers."""
 
     digest: str
     records: int
 
 
 class _Hashed:
-    """Hashes what is read, in the order of the file."""
+    """Hashes the bytes while they are read, in the order of the file."""
 
     def __init__(self, source: SeekableBytes) -> None:
         self._source, self._hash = source, hashlib.sha256()
@@ -58,14 +61,17 @@ class _Hashed:
         return found
 
     def digest(self) -> str:
-        """Of the whole file: what nobody has read yet is read now."""
+        """Return the digest of the whole file; read the rest of it first."""
         while self.read(BLOCK_BYTES):
             pass
         return self._hash.hexdigest()
 
 
 def measure_file(contract: StreamContract, source: SeekableBytes) -> MeasuredFile:
-    """Digest and count of a file, in bounded memory; cheap, so that `seq` can be given before anything is parsed."""
+    """Return the digest of a file and an upper bound of its line numbers, in bounded memory.
+
+    This is cheap: it lets the caller assign `seq` numbers before any file is parsed.
+    """
     if contract.source.format == "parquet" or wrapper_of(source) is not None:
         digest = _Hashed(source).digest()
         return MeasuredFile(digest, _counted(contract, source))
@@ -93,7 +99,7 @@ def _counted(contract: StreamContract, source: SeekableBytes) -> int:
 def cut(
     contract: StreamContract, source: SeekableBytes, piece_bytes: int = PIECE_BYTES
 ) -> tuple[FilePiece, ...]:
-    """The file in pieces of about `piece_bytes`; one whole where it is smaller, or cannot be cut."""
+    """Split the file into slices of about `piece_bytes` bytes; one slice if it is smaller or cannot be split."""
     if source.size() <= piece_bytes:
         return (WHOLE,)
     try:
@@ -136,7 +142,7 @@ def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> 
     while held:
         lines_here = Lines.of(held[: held.rfind(b"\n") + 1], lines)
         if not lines_here.count:
-            break  # one line longer than a block: whoever reads it finds where it ends
+            break  # a line longer than a block: the task that reads the rest finds its end
         end, count = _records_end(contract, lines_here) if quoted else (lines_here.count, lines_here.count)
         if not end:
             break
@@ -146,7 +152,7 @@ def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> 
             pieces.append(FilePiece(begun, offset - begun, before, header if begun else None))
             begun, before = offset, lines
         if end < count:
-            break  # a record is odd: from here on it takes reading to know where one ends
+            break  # a misplaced quote: from here on only the exact reader finds the ends of records
         part = source.read(BLOCK_BYTES)
         if not part:
             break
@@ -158,16 +164,19 @@ def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> 
 
 
 def _records_end(contract: StreamContract, lines: Lines) -> tuple[int, int]:
-    """The line after the last record whose end is known, and where it should be were all known."""
+    """Return the line after the last record with a known end, and the line expected there.
+
+    If the first is smaller, a quote is misplaced, and the rest must be read record by record.
+    """
     stretch = Quotes(lines, contract.source.options.delimiter).stretch(0)
-    # a record that is only longer than these lines is no odd one
+    # more than FIELD_CHARACTERS bytes without a known end: a quote is misplaced; fewer: the record goes on
     pending = len(lines.content) - (int(lines.ends[stretch.end - 1]) + 1 if stretch.end else 0)
     count = lines.count if pending > FIELD_CHARACTERS else stretch.end
     return stretch.end, count
 
 
 class PieceBytes:
-    """A stretch of a file, read as if it were one."""
+    """Reads a slice of a file as if it were a whole file."""
 
     def __init__(self, source: SeekableBytes, piece: FilePiece) -> None:
         self._source, self._left = source, piece.size

@@ -1,16 +1,14 @@
-"""Rejected records: what could not be used, why, and its original bytes.
+"""Rejected records with reason and original bytes, and the counts of reasons and notes.
 
-Kinds of refusal, for counting: a fixed vocabulary, whatever the data says.
-
-A kind is a field of the contract, or a word for what is none, and a rule without the figures in it. So there are no
-more of them than the contract has fields, times some ten rules; and no more than `MOST_REASONS` in a ledger.
+Reasons for rejection are counted by a bounded vocabulary, which does not depend on the data. A reason is a field of the
+contract (or a general word, if the contract has no such field) and a rule without its figures. So the number of reasons
+is at most the number of fields times about ten rules, and at most `MOST_REASONS` in a ledger.
 
 >>> bounded_reasons({f"r{i:03}": 1 for i in range(300)} | {"temp must be there": 9}, most=3)
 {'temp must be there': 9, 'r000': 1, 'r001': 1, 'other reasons': 298}
 
-What is odd about records that are taken all the same: fields nobody asked for, and columns that are not there.
-
-Notes are counted by a few words each, and few of them: names come from outside.
+Notes count oddities of accepted records: unknown fields, absent columns, and times in a repeated hour. The number of
+notes and the length of each are bounded, because the names come from the data.
 
 >>> bounded_notes({unknown_column(f"x{i}"): 1 for i in range(40)} | {absent_column("temp"): 5}, most=3)
 {'column temp absent': 5, 'field x0 unknown': 1, 'field x1 unknown': 1, 'other fields unknown': 38}
@@ -39,13 +37,13 @@ REJECTED_SCHEMA = pa.schema(
     ]
 )
 WHOLE_FILE = 0
-"""The line number of a rejection that concerns the file and no line of it."""
+"""The line number of a rejection of a whole file."""
 ORIGINAL_BYTES_AT_MOST = 1 << 20
-"""A whole file's bytes are kept up to here; the file itself is still where it landed."""
+"""The maximum number of original bytes stored with a rejection. A rejected file itself stays in the landing folder."""
 
 
 class WholeFile(Exception):
-    """A file that is refused as a whole, as nothing of it can be trusted: field, rule, value, remedy."""
+    """The refusal of a whole file, because no part of it can be trusted: field, rule, value, remedy."""
 
     def __init__(self, name: str, rule: str, value: str, remedy: str) -> None:
         super().__init__(f"{name} must {rule}")
@@ -55,7 +53,7 @@ class WholeFile(Exception):
 TO_UTF8 = "convert the file to UTF-8, e.g. with: iconv -f LATIN1 -t UTF-8 FILE"
 """The remedy for text that is not UTF-8."""
 MOST_VALUE = 200
-"""Characters of a value at fault that are told; its original bytes are kept beside it."""
+"""The maximum number of characters of a bad value in a reason. The original bytes are stored in their own column."""
 
 
 @dataclass
@@ -88,7 +86,7 @@ class Rejects:
 
 
 def _writable(word: str) -> str:
-    """Half a surrogate pair, which JSON can spell, cannot be written."""
+    """Escape lone surrogates, which JSON can express and UTF-8 cannot."""
     return word.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -99,7 +97,7 @@ _FIGURE = re.compile(r"[0-9][0-9,]*")
 
 
 def reason_of(contract: StreamContract, field: str, rule: str) -> str:
-    """The kind of a refusal."""
+    """Return the reason by which a rejection is counted."""
     known = {safely(attribute.source_name) for attribute in contract.attributes}
     name = field if field in known or field in _WHOLE else "an unknown field"
     counted = rule.startswith(("have ", "hold ", "be at most "))
@@ -107,7 +105,7 @@ def reason_of(contract: StreamContract, field: str, rule: str) -> str:
 
 
 def bounded_reasons(reasons: Mapping[str, int], most: int = MOST_REASONS) -> dict[str, int]:
-    """The most frequent kinds, and one for the rest; they add up to the same."""
+    """Return the counts of the most frequent reasons, and one count for the rest; the total is unchanged."""
     ordered = sorted(reasons, key=lambda reason: (-reasons[reason], reason))
     rest = sum(reasons[reason] for reason in ordered[most:])
     return {reason: reasons[reason] for reason in ordered[:most]} | ({OTHER_REASONS: rest} if rest else {})
@@ -119,12 +117,12 @@ OTHERS = "other fields unknown"
 
 
 def unknown_column(name: str) -> str:
-    """A field or column that the contract does not know, and that was left out."""
+    """Return the note of a field or column that the contract does not know, and that was left out."""
     return f"field {safely(name, MOST_NAME)} unknown"
 
 
 def absent_column(name: str) -> str:
-    """A column of the contract that is not there, and is null."""
+    """Return the note of a column of the contract that is absent, and thus null."""
     return f"column {safely(name, MOST_NAME)} absent"
 
 
@@ -151,7 +149,10 @@ def is_absent_column(note: str) -> bool:
 
 
 def bounded_notes(notes: Mapping[str, int], most: int = MOST_NOTES) -> dict[str, int]:
-    """What is absent, as the contract bounds it, and the most frequent of what is unknown."""
+    """Return all notes of absent columns and repeated hours, and the most frequent notes of unknown fields.
+
+    The contract bounds the number of the former.
+    """
     told = {note: count for note, count in notes.items() if is_absent_column(note) or is_repeated_hour(note)}
     unknown = sorted((-count, note) for note, count in notes.items() if note not in told and note != OTHERS)
     left = max(0, most - len(told))
@@ -161,7 +162,7 @@ def bounded_notes(notes: Mapping[str, int], most: int = MOST_NOTES) -> dict[str,
 
 
 def counted_together(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name of several parts, added up."""
+    """Return the sums of several counts by name."""
     found: dict[str, int] = {}
     for part in parts:
         for name, count in part.items():

@@ -1,9 +1,9 @@
-"""What a delivered file is wrapped in: gzip and zstd are known by their first bytes, whatever the name says.
+"""Decompress delivered files. gzip and zstd wrappers are recognised by their first bytes, not by the file name.
 
-A wrapped file is read as a stream, in bounded memory. One that is cut short, damaged, followed by other bytes, wrapped
-twice, or larger inside than `most_inside` allows is refused as a whole, and nothing of it is taken: what could be read
-of it would come again, as other bytes, when it is delivered again whole. Damage shows where the wrapper has a checksum:
-gzip always has one, zstd where the sender asked for it.
+A wrapped file is decompressed as a stream, in bounded memory. A file that is truncated, damaged, followed by other
+bytes, wrapped twice, or larger inside than `most_inside` allows is refused as a whole. No part of it is accepted:
+otherwise the accepted records would arrive a second time when the complete file, which has other bytes, is delivered.
+Damage is detected if the wrapper has a checksum. gzip always has one, zstd only if the sender wrote one.
 
 >>> import gzip
 >>> plain_bytes(pa.BufferReader(gzip.compress(b"a,b"))).read(10)
@@ -24,13 +24,13 @@ from spillway.records.rejects import WholeFile
 
 WRAPPERS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 INSIDE_AT_LEAST = 64 << 20
-"""A wrapped file may always hold so much: 64 MiB."""
+"""The decompressed size that any wrapped file may have: 64 MiB."""
 INSIDE_TIMES = 200
-"""A larger one may hold so many times its own bytes: readings seldom shrink to a fiftieth."""
+"""The maximum ratio of decompressed to compressed size of a larger file. Real data seldom reach a ratio of 50."""
 
 
 class SeekableBytes(Protocol):
-    """Bytes that are read from any place, as an open file is."""
+    """Bytes with random access, such as an open file."""
 
     def read(self, count: int) -> bytes: ...
 
@@ -40,20 +40,20 @@ class SeekableBytes(Protocol):
 
 
 class PlainBytes(Protocol):
-    """Bytes that come one after the other; none at the end."""
+    """Bytes that are read in order; `read` returns no bytes at the end."""
 
     def read(self, count: int) -> bytes: ...
 
 
 def wrapper_of(source: SeekableBytes) -> str | None:
-    """What wraps the file, by its first bytes; the source stands at its beginning again."""
+    """Return the wrapper of the file by its first bytes, or None; then reset the source to its beginning."""
     first = _begins(source)
     source.seek(0)
     return first
 
 
 def most_inside(size: int) -> int:
-    """How many bytes a wrapped file of this size may hold.
+    """Return the maximum decompressed size of a wrapped file of `size` bytes.
 
     >>> most_inside(1000), most_inside(1 << 30)
     (67108864, 214748364800)
@@ -62,7 +62,7 @@ def most_inside(size: int) -> int:
 
 
 def plain_bytes(source: SeekableBytes) -> PlainBytes:
-    """The file without its wrapper, from its beginning."""
+    """Return the file without its wrapper, from its beginning."""
     wrapper = wrapper_of(source)
     return source if wrapper is None else _Inside(source, wrapper)
 
@@ -77,7 +77,7 @@ def _named(first: bytes) -> str | None:
 
 
 class _Inside:
-    """Counts what comes out, and names what is wrong with what goes in."""
+    """Decompresses a wrapped file, counts the decompressed bytes, and raises `WholeFile` if the file is not valid."""
 
     def __init__(self, source: SeekableBytes, wrapper: str) -> None:
         self.wrapper, self.most, self.given = wrapper, most_inside(source.size()), 0
@@ -85,7 +85,7 @@ class _Inside:
 
     def read(self, count: int) -> bytes:
         try:
-            # not read(): what that sets aside is never given back when it fails
+            # not read(): if that fails, the buffer it allocated is never freed
             room = memoryview(bytearray(count))
             found = bytes(room[: self.stream.readinto(room)])
         except (OSError, pa.ArrowException, MemoryError) as error:

@@ -1,22 +1,25 @@
-"""Telling people: what went wrong since they last heard, to the addresses that contracts name.
+"""Send alerts about failures to the addresses that contracts name (hooks).
 
-What is told follows from the tables alone (failed expectations, shortfalls, what was refused) and from the sentences of
-a run that ended red. The table `alerts` says what each address was told, so that a rerun tells nothing twice. Each
-address gets one request a run, JSON with a `text` for people (as chat services read it) and the `alerts` one by one,
-or, where it is one of mail, one letter with that text.
+Alerts are derived from two sources: the tables (failed expectations, shortfalls, rejected records), and the
+error messages of a run that failed. The table `alerts` stores what was sent to each address, so that a rerun
+sends nothing twice. Each address gets one message per run. A web address gets an HTTP POST of JSON with a
+`text` for people (the format of chat services) and the list `alerts`. A mail address gets one mail with the
+same text.
 
-Guarantee: nothing here fails a run. An address that does not answer is tried `TRIES` times within a run and in at most
-`MOST_RUNS` runs, then given up; what could not be told is in the log and in `alerts`. An address is never written
-anywhere: it may hold a secret.
+Guarantees:
 
-Where alerts go: a web address that takes JSON, or a mail server that takes a letter.
+- Nothing here fails a run. An address that does not respond is tried `TRIES` times per run, in at most `MOST_RUNS`
+  runs. Alerts that could not be sent are in the log and in `alerts`.
+- An address is never logged or stored, because it may contain a secret. Error messages do not contain it either.
+
+An address is the URL of a web service that accepts JSON, or of a mail server:
 
     https://chat.example/services/...           POST, JSON
     smtp://user:word@mail.example:587/?from=spillway@example.org&to=oncall@example.org&to=me@example.org
     smtps://mail.example/?from=...&to=...       the same, encrypted from the first byte on
 
-With `smtp` the connection is encrypted where the server offers it, and has to be before a user and a password cross.
-What goes wrong is told in words that hold nothing of an address: it may be a secret.
+With `smtp` the connection is encrypted if the server offers it (STARTTLS). It must be encrypted before a user
+name and a password are sent.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ WEB, MAIL = ("http", "https"), ("smtp", "smtps")
 
 
 class NotTold(SpillwayError):
-    """An address did not take what it was sent; `again` where it may the next time."""
+    """An address did not accept a message. `again`: a later attempt may succeed."""
 
     def __init__(self, why: str, again: bool = True) -> None:
         self.again = again
@@ -60,7 +63,7 @@ class NotTold(SpillwayError):
 
 
 def checked_address(hook: str, found: str | None) -> str:
-    """The address, if it is one; else an error that names the hook and not the address."""
+    """Return the address if it is valid; otherwise raise an error that names the hook but not the address."""
     variable = f"{HOOK_PREFIX}{hook.upper()}"
     remedy = f"set {variable}, or make it the password of an Airflow connection {hook}"
     if not found:
@@ -82,7 +85,7 @@ def checked_address(hook: str, found: str | None) -> str:
 
 
 def send(address: str, body: dict[str, Any]) -> None:
-    """One request, or one letter."""
+    """Send one HTTP request or one mail."""
     parts = urlsplit(address)
     if parts.scheme in MAIL:
         _mail(parts, str(body["text"]))
@@ -139,7 +142,7 @@ def _mail(parts: SplitResult, text: str) -> None:
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(letter)
     except smtplib.SMTPResponseException as problem:
-        # 4xx: for now; 5xx: for good
+        # SMTP codes: 4xx is temporary, 5xx is permanent
         raise NotTold(f"it answered {problem.smtp_code}", again=problem.smtp_code < 500) from None
     except smtplib.SMTPRecipientsRefused as problem:
         codes = sorted({code for code, _ in problem.recipients.values()})
@@ -151,14 +154,14 @@ def _mail(parts: SplitResult, text: str) -> None:
 
 
 def _why(problem: Exception) -> str:
-    """What the machine calls it, or of what kind it is."""
+    """Return the system's description of the error, or the type of the error."""
     reason = getattr(problem, "reason", problem)
     return reason.strerror if isinstance(reason, OSError) and reason.strerror else type(problem).__name__
 
 
 TRIES, MOST_RUNS = 3, 5
 LOOK_BACK = timedelta(days=7)
-"""What is older is no news."""
+"""Older events are not reported."""
 MOST_AT_ONCE = 50
 HEARD = "told"
 
@@ -167,7 +170,7 @@ FindAddress = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing that went wrong; `about` tells it from others of its event and stream."""
+    """One failure. `about` distinguishes it from other alerts of the same event and stream."""
 
     event: str
     stream: str
@@ -180,12 +183,12 @@ class Alert:
 
 
 def address_in_environment(hook: str) -> str | None:
-    """The address of a hook; None where there is none."""
+    """Return the address of a hook from the environment; None if there is none."""
     return os.environ.get(f"{HOOK_PREFIX}{hook.upper()}")
 
 
 def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
-    """What the tables say went wrong since then."""
+    """Yield the failures since a moment that the tables record."""
     fresh = {(b.stream, b.batch): b for b in load_batches(tables, updated_at=Between(since))}
     for batch in fresh.values():
         refused = batch.rejected or 0
@@ -213,7 +216,10 @@ def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
 
 
 def run_failures(sentences: Iterable[str], run_id: str, contracts: Contracts) -> Iterator[Alert]:
-    """The sentences of a run that ended red; of the stream that each begins with, or of all."""
+    """Yield an alert for each error message of a failed run.
+
+    If a message begins with a stream's name, the alert is of that stream, otherwise of all streams.
+    """
     for sentence in filter(None, (line.strip() for line in sentences)):
         named = next((s for s in contracts.streams if sentence.startswith((f"{s}:", f"{s},"))), "")
         said = sentence[len(named) :].lstrip(",: ") if named else sentence
@@ -229,7 +235,11 @@ def tell_hooks(
     address: FindAddress = address_in_environment,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Tell every hook what it does not know yet; how many alerts were told."""
+    """Send every hook the alerts that it has not received yet. Return the number of alerts that were sent.
+
+    `failed`: the alerts of the run that just ended. `address`: finds the address of a hook. `pause`: waits
+    between two attempts.
+    """
     told = 0
     try:
         tables = tables.now()
@@ -244,7 +254,10 @@ def tell_hooks(
 
 
 def _hooks(contracts: Contracts) -> dict[str, set[tuple[str, str]]]:
-    """By hook, the streams, joins, queries and events that it is told of; of what concerns all, under no name."""
+    """Return the pairs (stream, join or query; event) that each hook receives.
+
+    The name "" means events that concern all.
+    """
     found: dict[str, set[tuple[str, str]]] = {}
     for stream, contract in contracts.streams.items():
         channel = contracts.channels[contract.channel]
@@ -274,7 +287,7 @@ def _tell(
 ) -> int:
     before = {row["key"]: row for row in tables.at("alerts").rows(hook=hook).to_pylist()}
     known = {key for key, row in before.items() if row["status"] == HEARD or row["tries"] >= MOST_RUNS}
-    # what a run failed with stands nowhere else, should nobody have answered that time
+    # alerts of failed runs exist only in this table: retry those that were not delivered
     left = {
         key: Alert(row["event"], row["stream"] or "", "", row["sentence"])
         for key, row in before.items()

@@ -1,8 +1,8 @@
-"""When more queries like a room's stop paying: what a replay found (`spillway what-if ROOM --more`), kept and drawn.
+"""Show up to how many similar queries a capacity group pays, from a replay (`spillway what-if ROOM --more`).
 
-Replaying a room asks its windows anew, so it is done when somebody asks for it; what came of it is kept beside the
-report (`what_if/<room>.json`), which draws it as Figures 6.10 and 6.11 are drawn: how much cheaper each query gets by
-sharing with more, and how much worse its answers get.
+A replay runs the group's windows again, so it runs only on request. Its result is stored in the build folder
+(`what_if/<room>.json`). The report draws it like Figures 6.10 and 6.11 of Fiscato (2012): how much cheaper each
+query gets if more queries share the work, and how much worse its answers get.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLDER = "what_if"
 
 @dataclass(frozen=True)
 class CrowdedStep:
-    """What so many queries would come to."""
+    """The cost and the quality for one number of queries."""
 
     queries: int
     cheaper_pct: float
@@ -33,7 +33,7 @@ class CrowdedStep:
 
 @dataclass(frozen=True)
 class CrowdedRoom:
-    """A room as it fills up."""
+    """A capacity group with the steps of its growing number of queries."""
 
     room: str
     asked_on: str
@@ -42,7 +42,7 @@ class CrowdedRoom:
 
     @property
     def said(self) -> str:
-        """Up to where it pays, in a sentence."""
+        """Return a sentence that says up to how many queries sharing pays."""
         tips = self.tipping_point_queries
         end = (
             "more than these were not tried"
@@ -55,7 +55,9 @@ class CrowdedRoom:
 
 
 def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], asked_on: date) -> CrowdedRoom:
-    """The trade-off of what was replayed, by how many times as many queries there are.
+    """Return the trade-off of a replay.
+
+    `found`: the outcomes of each query, by the factor by which the number of queries was multiplied.
 
     >>> fared = {n: {"q": QueryOutcome(1.0 / n, 1.0 / n, 10.0 * (n - 1), 9, 0.1)} for n in (1, 2, 4)}
     >>> room = crowded_room("desk", fared, date(2026, 1, 1))
@@ -74,7 +76,7 @@ def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], ask
 
 
 def keep_crowded(build: str, found: CrowdedRoom) -> Path:
-    """Keep it for the report."""
+    """Store the result for the report; return its path."""
     path = Path(build, FOLDER, f"{found.room}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
@@ -82,7 +84,7 @@ def keep_crowded(build: str, found: CrowdedRoom) -> Path:
 
 
 def crowding_pictures(build: str) -> Iterator[Picture]:
-    """A picture of every room that somebody asked for."""
+    """Yield a chart for each stored result."""
     for path in sorted(Path(build, FOLDER).glob("*.json")):
         held = json.loads(path.read_text(encoding="utf-8"))
         steps = tuple(CrowdedStep(**step) for step in held.pop("steps"))

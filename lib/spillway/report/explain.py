@@ -1,7 +1,7 @@
-"""What happens to an attribute (or to a join or a query) and why: what each lever tells of it, and what stages did.
+"""Explain what happens to an attribute, a join or a query, and why.
 
-Levers speak for themselves, in the order in which they work on the stream; one that tells nothing still shows in the
-stages, which come from the ledger alone.
+Each lever explains itself, in the order in which the levers process the stream. A lever without an explanation
+still appears in the list of stages, which comes from the ledger alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from spillway.workloads.windows import refused_by_windows
 
 @dataclass(frozen=True)
 class LeverTells:
-    """What one lever tells of the attribute, and the version of its facts in force; None where it has none."""
+    """The explanation of one lever, and the version of its facts in force; None if it has no facts."""
 
     lever: str
     facts: int | None
@@ -38,7 +38,7 @@ class LeverTells:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that led to what is done to one attribute, and how it and its stream have fared so far."""
+    """Everything that determines the treatment of one attribute, and the figures of the attribute so far."""
 
     stream: str
     attribute: str
@@ -46,11 +46,11 @@ class Explanation:
     levers: tuple[LeverTells, ...]
     stages: tuple[StageSum, ...]
     trade: ChannelTrade | None = None
-    """What the stream's channel trades; None where nothing is at hand to measure."""
+    """The trade-off of the stream's channel; None if there is no data to measure."""
     exempt: str | None = None
-    """Why nothing of the stream is shed from its next batch on, where somebody asked for it; it overrules all above."""
+    """Why nothing of the stream is shed from its next batch on, if it is exempt; this overrides everything above."""
     notes: tuple[str, ...] = ()
-    """Oddities of values that were accepted."""
+    """Sentences on irregular values that were accepted."""
 
 
 def find_stream_contract(contracts: Contracts, stream: str) -> StreamContract:
@@ -103,7 +103,7 @@ def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
 
 
 def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[str]:
-    """Yield what was odd in the last batches about one column of the source."""
+    """Yield sentences on irregular values of one source column in the last batches."""
     odd: dict[str, int] = {}
     for row in recent.ledger:
         if row["dimension_kind"] == "note":
@@ -116,7 +116,7 @@ def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[st
 
 @dataclass(frozen=True)
 class WorkloadExplanation:
-    """What is done to a join or a query, and how it has fared so far."""
+    """The treatment of a join or a query, and the work of its stages so far."""
 
     name: str
     inputs: tuple[str, ...]
@@ -124,11 +124,11 @@ class WorkloadExplanation:
     levers: tuple[LeverTells, ...]
     stages: tuple[StageSum, ...]
     refused: str | None = None
-    """Why every run refuses it as its contract is now."""
+    """Why no run accepts its current contract; None if it is accepted."""
 
 
 def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
-    """Explain a join or a query; None where no contract of one has this name."""
+    """Explain a join or a query; return None if no contract of a join or a query has this name."""
     contracts = load_usable(tables.settings.schemas)
     contract = {**contracts.joins, **contracts.queries}.get(name)
     if contract is None:

@@ -1,19 +1,18 @@
-"""How the lake stands, as Prometheus reads it: a file in its text format, for a node exporter's textfile collector.
+r"""Write the state of the lake as Prometheus metrics, and send alerts, at the end of a run.
 
-One truth: everything is what `spillway status` says. All are gauges, for what they count may shrink again when its time
-is over; what is by stream has the label `stream`. The file is replaced as a whole (a new one is moved into its place),
-so that nobody ever reads half of it.
+The file has the text format that a node exporter's textfile collector reads. All numbers come from `status`, so
+that they agree with `spillway status`. All metrics are gauges, because retention can make every count shrink.
+Metrics of streams have the label `stream`. The file is written under another name and renamed, so that no
+reader sees half of it.
+
+Guarantee: `after_run` raises nothing, and a failure of the alerts does not prevent the metrics, or the reverse.
 
 >>> one = Metric("spillway_tuples", "Tuples taken in.", ((("stream", 'a"b'),), 3.0), ((("stream", "c"),), 0.5))
 >>> print(exposition([one]), end="")
 # HELP spillway_tuples Tuples taken in.
 # TYPE spillway_tuples gauge
-spillway_tuples{stream="a\\"b"} 3
+spillway_tuples{stream="a\"b"} 3
 spillway_tuples{stream="c"} 0.5
-
-When a run is over: hooks hear what went wrong, Prometheus reads how things stand.
-
-Guarantee: nothing is raised, and one of the two keeps the other from nothing.
 """
 
 from __future__ import annotations
@@ -35,31 +34,34 @@ from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt_streams
 
 FILE = "metrics/spillway.prom"
-"""Below `build`."""
+"""Path in the build folder."""
 
 Sample = tuple[tuple[tuple[str, str], ...], float]
 
 
 class Metric:
-    """A name, what it means, and its samples: labels and a number."""
+    """A metric: its name, its meaning, and its samples (labels and a number)."""
 
     def __init__(self, name: str, meaning: str, *samples: Sample) -> None:
         self.name, self.meaning, self.samples = name, meaning, samples
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """The text format."""
+    """Return the metrics in Prometheus' text format."""
     return "".join(line + "\n" for metric in metrics for line in _lines(metric))
 
 
 def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None) -> Path:
-    """Replace the file (default: `build/metrics/spillway.prom`) with how things stand now."""
+    """Replace the metrics file with the current state; return its path.
+
+    `path`: default is `metrics/spillway.prom` in the build folder.
+    """
     target = Path(path) if path is not None else Path(tables.settings.build, FILE)
     if target.suffix != ".prom":
         raise Refused("--metrics", "be a file that ends in .prom", str(target), "collectors read no other")
     text = exposition(metrics_of(tables, now))
     target.parent.mkdir(parents=True, exist_ok=True)
-    # collectors skip what does not end in .prom
+    # collectors ignore files that do not end in .prom
     half = target.with_name(f".{target.name}.{os.getpid()}.part")
     half.write_text(text, encoding="utf-8")
     half.replace(target)
@@ -67,7 +69,7 @@ def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None)
 
 
 def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
-    """Every metric, by name."""
+    """Return all metrics, sorted by name."""
     tables = tables.now()
     found = status(tables, now)
     exempt = exempt_streams(tables, [one.stream for one in found.streams], now)
@@ -185,7 +187,8 @@ def _escaped(text: str, quotes: bool = True) -> str:
 
 
 def _number(value: float) -> str:
-    """
+    """Return a number in Prometheus' text format.
+
     >>> _number(3.0), _number(0.1), _number(math.nan), _number(-math.inf), _number(1.7e9 + 0.5)
     ('3', '0.1', 'NaN', '-Inf', '1700000000.5')
     """
@@ -204,7 +207,10 @@ def after_run(
     run_id: str = "",
     address: FindAddress = address_in_environment,
 ) -> Path | None:
-    """Tell hooks, also the sentences that the run failed with, and write the metrics; where these are."""
+    """Send alerts, including the error messages `failed` of the run, and write the metrics.
+
+    Return the path of the metrics; None if they could not be written.
+    """
     red = list(run_failures(failed, run_id, contracts))
     _tried(
         "hooks could not be told", say, lambda: tell_hooks(tables, contracts, utc_now(), say, red, address)
@@ -219,5 +225,5 @@ def _tried(what: str, say: Say, act: Callable[[], object]) -> None:
         act()
     except (SpillwayError, OSError) as problem:
         say(f"{what}: {problem}")
-    except Exception as problem:  # of what nobody foresaw only the kind: its words may hold an address
+    except Exception as problem:  # log the type only: the message may contain an address
         say(f"{what}: {type(problem).__name__}; report it")

@@ -1,16 +1,16 @@
-"""What a run did, on one screen: every channel, every attribute, the proof, and what more capacity would buy.
+"""Summarise a run on one screen: every channel, every attribute, the validation, and what more capacity would buy.
 
-Measured figures come from the tables alone; what more capacity would buy, and who would be served next, is the plan's
-own choice at another capacity (`streams.trade`).
+Measured figures come from the tables alone. What more capacity would buy comes from the plan at another
+capacity (`streams.trade`).
 
-How every attribute fared: what was done to it, at which bound and error, and what it took, from the tables alone.
-
-No lever is named: the ledger counts what was kept, rounded and shed, the certificates say how far off it is, and levers
-say how much of it the destination lacks until it asks (`Lever.absent`).
+The figures of an attribute are its treatment, its bound, its error and its bytes. No lever is named here. The
+ledger counts the values that were kept, rounded and shed. The certificates state their error. The levers state
+how many values are absent at the destination until they are requested (`Lever.absent`).
 
     loss of an attribute = (100 x absent + mean error x (rounded and shed that are not absent)) / values      (in %)
 
-where of an attribute with a bound in its own unit alone the mean error over it counts (`Lever.whole_bound_pct`).
+For an attribute that has only a bound in its own unit, the mean error is divided by that bound and multiplied
+by `Lever.whole_bound_pct`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ABSENT_PCT = 100.0
 
 @dataclass(frozen=True)
 class AttributeFigures:
-    """One attribute's figures, batches added up."""
+    """The figures of one attribute, summed over batches."""
 
     stream: str
     attribute: str
@@ -54,25 +54,25 @@ class AttributeFigures:
     rounded: int
     shed: int
     absent: int
-    """Of those shed, what stays at the source until it is asked for."""
+    """Number of the shed values that stay at the source until they are requested."""
     offered_bytes: int
     sent_bytes: int
     held_bytes: int
     bound_pct: float | None
     bound: float | None
-    """In its own unit."""
+    """In the attribute's own unit."""
     mean_error_pct: float
     worst_error_pct: float
     mean_error: float
     worst_error: float
-    """In its own unit, where it is bound so."""
+    """In the attribute's own unit, if its bound is in that unit."""
     mean_loss_pct: float
-    """What a value that was rounded or shed lost where it is there: its error, or over a bound in its own unit."""
+    """Mean loss of a rounded or shed value that is present: its relative error, or its share of an absolute bound."""
     violations: int
 
     @property
     def loss_pct(self) -> float:
-        """What the destination has wrong, a value: what is absent counts 100."""
+        """Return the mean loss per value at the destination; an absent value counts 100 %."""
         if not self.values:
             return 0.0
         there = self.rounded + self.shed - self.absent
@@ -80,7 +80,7 @@ class AttributeFigures:
 
     @property
     def ways(self) -> dict[str, float]:
-        """The share of its values that travelled each way, in %."""
+        """Return the share of the values by treatment, in %."""
         counts = {
             "kept": self.values - self.rounded - self.shed,
             "rounded": self.rounded,
@@ -90,7 +90,7 @@ class AttributeFigures:
         return {way: 100.0 * count / max(1, self.values) for way, count in counts.items() if count > 0}
 
     def flat(self) -> dict[str, float]:
-        """Its numbers under their names in `build/run.json`."""
+        """Return the numbers by their names in `build/run.json`."""
         names = (
             "values",
             "rounded",
@@ -108,7 +108,7 @@ class AttributeFigures:
 
 
 def whole_bound_pct(tables: Tables, contract: StreamContract) -> float:
-    """What an error as large as a bound in an attribute's own unit counts as, in %, by the stream's levers."""
+    """Return the loss, in %, that the stream's levers assign to an error equal to an attribute's absolute bound."""
     found = [
         lever(name).whole_bound_pct(newest_facts(tables, contract.stream, name))
         for name in contract.lever_names
@@ -123,7 +123,10 @@ def attribute_figures(
     absent: Mapping[tuple[int, str], int],
     counts_pct: float = 100.0,
 ) -> list[AttributeFigures]:
-    """The figures of every attribute of a stream, in contract order; of those that no stage speaks of, none."""
+    """Return the figures of every attribute of a stream that a stage reports on, in contract order.
+
+    `absent`: the number of absent values by batch and attribute. `counts_pct`: see `whole_bound_pct`.
+    """
     lines: dict[str, list[Row]] = {}
     for row in ledger:
         if (row["dimension_kind"], row["unit"]) == ("attribute", "values") and row["ordinal"] > 0:
@@ -136,7 +139,7 @@ def attribute_figures(
         own, proof = lines.get(attribute.name, []), proofs.get(attribute.name, [])
         if not own:
             continue
-        # a value that several levers speak of was offered once, to the first, and sent once, by the last
+        # a value that several levers report on was offered once, to the first, and sent once, by the last
         way = sorted(own, key=lambda row: int(row["ordinal"]))
         last = list({row["batch"]: row for row in way}.values())
         first = list({row["batch"]: row for row in reversed(way)}.values())
@@ -172,14 +175,14 @@ def _sum(rows: Iterable[Row], name: str) -> int:
 
 
 def _mean(certificates: Iterable[Row], column: str) -> float:
-    """The mean over all values that were shed or rounded."""
+    """Return the mean of a column over all values that were shed or rounded."""
     parts = [(row["shed_values"] + row["rounded_values"], row.get(column) or 0.0) for row in certificates]
     values = sum(count for count, _ in parts)
     return math.fsum(count * mean for count, mean in parts) / values if values else 0.0
 
 
 def _bound(certificates: Iterable[Row], column: str) -> float | None:
-    """The loosest that any of them was judged by; None where there is none."""
+    """Return the loosest bound of the certificates; None if no certificate has one."""
     stated = [row.get(column) for row in certificates]
     found = [float(one) for one in stated if one is not None and math.isfinite(one)]
     return max(found, default=None)
@@ -187,7 +190,7 @@ def _bound(certificates: Iterable[Row], column: str) -> float | None:
 
 @dataclass(frozen=True)
 class StreamOverview:
-    """A stream: its figures, those of its attributes, and what was compared with raw."""
+    """The figures of a stream and of its attributes, and what validation compared with raw."""
 
     figures: StreamFigures
     attributes: tuple[AttributeFigures, ...]
@@ -219,7 +222,7 @@ class StreamOverview:
 
 @dataclass(frozen=True)
 class ChannelOverview:
-    """A channel: what was offered, what was sent, what that lost, and what else could have been had."""
+    """A channel: the rate offered, the rate sent, the loss, and its trade-off."""
 
     channel: str
     streams: tuple[str, ...]
@@ -238,11 +241,11 @@ class ChannelOverview:
 
     @property
     def dropping_rows_pct(self) -> float:
-        """What dropping rows at random would have lost; of a quota, in the bytes that were sent."""
+        """Return the loss of dropping random rows at the same capacity; for a quota, at the bytes that were sent."""
         return dropping_rows_pct(self.offered_kbps, self.sent_kbps if self.quota else self.capacity_kbps)
 
     def flat(self) -> dict[str, float]:
-        """Its numbers under their names in `build/run.json`."""
+        """Return the numbers by their names in `build/run.json`."""
         found = {
             "channel_capacity_kbps": self.capacity_kbps,
             "channel_offered_kbps": self.offered_kbps,
@@ -259,12 +262,12 @@ class ChannelOverview:
 
 @dataclass(frozen=True)
 class WorkloadOverview:
-    """A join or a query: what its lever tells of it, and what its stages did."""
+    """A join or a query: the explanations of its levers, and the work of its stages."""
 
     told: WorkloadExplanation
 
     def flat(self) -> dict[str, float]:
-        """Its numbers under their names in `build/run.json`."""
+        """Return the numbers by their names in `build/run.json`."""
         found: dict[str, float] = {}
         for stage in self.told.stages:
             found[f"{stage.unit}_offered.{self.told.name}"] = stage.offered
@@ -274,14 +277,14 @@ class WorkloadOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """Everything on the first screen."""
+    """The content of the first screen."""
 
     channels: tuple[ChannelOverview, ...]
     streams: tuple[StreamOverview, ...]
     workloads: tuple[WorkloadOverview, ...] = ()
 
     def flat(self) -> dict[str, float]:
-        """Every number under its name in `build/run.json`."""
+        """Return every number by its name in `build/run.json`."""
         found: dict[str, float] = {}
         shown: tuple[ChannelOverview | WorkloadOverview, ...] = (*self.channels, *self.workloads)
         for one in shown:
@@ -298,7 +301,7 @@ class Overview:
 
 
 def overview(tables: Tables) -> Overview:
-    """The overview of a lake, streams that went through at least once."""
+    """Return the overview of a lake; streams without a batch at the destination are left out."""
     contracts = load_usable(tables.settings.schemas)
     streams = stream_overviews(tables, contracts.streams)
     channels = [
@@ -316,7 +319,7 @@ def overview(tables: Tables) -> Overview:
 
 @dataclass(frozen=True)
 class StreamExplanation:
-    """An overview of a stream: what was done to its attributes, and what is odd."""
+    """The overview of a stream: the treatment of its attributes, and its irregularities."""
 
     stream: str
     mode: str
@@ -344,7 +347,7 @@ def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
 
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
-    """What became of every stream that went through at least once, by name."""
+    """Return the overview of every stream with a batch at the destination, by name."""
     found = []
     for name, contract in sorted(streams.items()):
         recent = read_recent(tables, name)
@@ -356,7 +359,7 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
         checked = {row["batch"] for row in proofs}
         rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
         back = tables.at("recovered", name).rows(["batch"], batch=sorted(checked)).num_rows
-        # whole rows that a lever shed, and did not keep aside, are none that went missing
+        # rows that a lever dropped for good are not missing
         lost = sum(
             line["lost"]
             for line in lines
@@ -397,13 +400,13 @@ def _counts_pct(tables: Tables, contract: StreamContract) -> float:
     try:
         return whole_bound_pct(tables, contract)
     except SpillwayError:
-        return 100.0  # the strict reading, where facts cannot be read
+        return 100.0  # the strict interpretation if facts cannot be read
 
 
 def channel_overview(
     tables: Tables, contracts: Contracts, channel: str, streams: Sequence[StreamOverview]
 ) -> ChannelOverview | None:
-    """The channel with the streams that go through it; None where none has."""
+    """Return the overview of a channel with the streams that were sent; None if there are none."""
     if not streams:
         return None
     capacity = contracts.channels[channel].capacity
@@ -422,7 +425,10 @@ def channel_overview(
 
 
 def measured_loss(streams: Iterable[StreamOverview]) -> float:
-    """The mean loss of a measure value on its channel in %, streams by how many values they bring a second."""
+    """Return the mean loss of a measure value on the channel, in %.
+
+    Streams are weighted by their values per second.
+    """
     lost = values = 0.0
     for one in streams:
         if one.seconds:
@@ -432,7 +438,7 @@ def measured_loss(streams: Iterable[StreamOverview]) -> float:
 
 
 def overview_lines(found: Overview) -> list[str]:
-    """The first screen."""
+    """Return the lines of the first screen."""
     lines: list[str] = []
     for channel in found.channels:
         lines += [*channel_lines(channel), ""]
@@ -444,7 +450,7 @@ def overview_lines(found: Overview) -> list[str]:
 
 
 def workload_lines(one: WorkloadOverview) -> Iterator[str]:
-    """A join or a query in a few sentences."""
+    """Yield a join or a query as a few sentences."""
     told = one.told
     for part in told.levers:
         if part.told is not None:
@@ -454,7 +460,7 @@ def workload_lines(one: WorkloadOverview) -> Iterator[str]:
 
 
 def channel_lines(one: ChannelOverview) -> Iterator[str]:
-    """A channel in a few sentences."""
+    """Yield a channel as a few sentences."""
     named, offered, sent = f"{one.channel} ({', '.join(one.streams)})", one.offered_kbps, one.sent_kbps
     yield from sentences(
         f"{named}: {rate_said(offered)} offered, {rate_said(sent)} sent; its quota is {one.quota}"
@@ -480,12 +486,12 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
 
 
 def rows_said(rows: int) -> str:
-    """That whole rows were not sent."""
+    """Return a sentence that whole rows were not sent."""
     return f"{rows:,} whole rows were not sent; what each query still gets says: spillway explain STREAM ATTRIBUTE"
 
 
 def stream_lines(one: StreamOverview) -> Iterator[str]:
-    """A stream, attribute by attribute."""
+    """Yield a stream, attribute by attribute."""
     f, waiting = one.figures, f", {one.rows_waiting:,} not sent yet" if one.rows_waiting else ""
     yield from sentences(
         f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {rate_said(f.rate_in_kbps)} to "
@@ -497,9 +503,9 @@ def stream_lines(one: StreamOverview) -> Iterator[str]:
 def attribute_lines(
     attributes: Sequence[AttributeFigures], done: str = "what was done", tuples: int | None = None
 ) -> list[str]:
-    """What was done to every attribute, in a table; those that are never touched in a sentence.
+    """Return a table of the treatment of every measure, and a sentence with the other attributes.
 
-    `tuples`: bytes are of a tuple of so many, not of all.
+    `tuples`: if given, bytes are shown per tuple of this number of tuples, not in total.
     """
 
     def size(count: int) -> str:
@@ -533,7 +539,8 @@ def attribute_lines(
 
 
 def ways_said(ways: Mapping[str, float]) -> str:
-    """
+    """Return the shares of the treatments as text.
+
     >>> ways_said({"kept": 100.0}), ways_said({"kept": 61.6, "rounded": 38.4})
     ('kept', 'kept 62 %, rounded 38 %')
     >>> ways_said({"kept": 0.1, "rounded": 99.9})
@@ -548,7 +555,7 @@ def ways_said(ways: Mapping[str, float]) -> str:
 
 
 def judged_by(one: AttributeFigures) -> str:
-    """The bound that its values were judged by, in its own unit where it is stated so."""
+    """Return the bound by which the values were judged, in the attribute's own unit if it is stated so."""
     relative = f"{one.bound_pct:.3g} %" if one.bound_pct is not None else ""
     own = f"{one.bound:.3g} {one.unit}".strip() if one.bound is not None else ""
     if 0 in (one.bound_pct, one.bound):
@@ -557,21 +564,21 @@ def judged_by(one: AttributeFigures) -> str:
 
 
 def error_said(one: AttributeFigures, error_pct: float, error: float) -> str:
-    """An error as it was judged, in its own unit or relative; nothing where nothing was touched."""
+    """Return an error in the unit of its bound: the own unit or per cent; "-" if no value was rounded or shed."""
     if not (one.rounded or one.shed):
         return "-"
     return loss_said(error_pct) if one.bound is None else f"{error:.2g} {one.unit}".strip()
 
 
 def worst_error_said(one: AttributeFigures) -> str:
-    """The worst error, with the digits of the bound, so that no rounding puts it above the bound."""
+    """Return the worst error with the digits of the bound, so that rounding never shows it above the bound."""
     if not (one.rounded or one.shed) or one.bound is not None or not 0.001 <= one.worst_error_pct < math.inf:
         return error_said(one, one.worst_error_pct, one.worst_error)
     return f"{one.worst_error_pct:.3g} %"
 
 
 def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
-    """What was compared with raw, and what was found."""
+    """Return the lines on the comparison with raw and its result."""
     checked = sum(one.values_checked for one in streams)
     tuples = sum(one.figures.tuples - one.rows_waiting for one in streams)
     outside = sum(one.figures.violations for one in streams)

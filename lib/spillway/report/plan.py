@@ -1,9 +1,8 @@
-"""What a plan would do to a stream or to all streams of a channel, from a dry run: nothing is written.
+"""Show the dry run of a plan for a stream or a channel, and compare it with lossless compressors.
 
-Show the bytes of a batch next to those of lossless compressors, as a table for people and for the report.
-
-Compressing takes seconds, so it is done on request (`spillway plan STREAM --compare`). The result is stored in
-`lossless/<stream>.json` in the build folder, and the report shows it.
+A dry run writes nothing. The comparison compresses the rows of a batch, which takes seconds. So it runs only on
+request (`spillway plan STREAM --compare`). Its result is stored in `lossless/<stream>.json` in the build
+folder, and the report shows it.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def kept_comparison(settings: Settings, stream: str) -> Comparison | None:
             tuple(held["notes"]),
         )
     except (ValueError, KeyError, TypeError):
-        return None  # cut short, or written by another version: the next `--compare` replaces it
+        return None  # truncated, or written by another version: the next `--compare` replaces it
 
 
 ROWS_SHOWN = 10
@@ -150,7 +149,7 @@ INEXACT, NOT_THERE, NOT_SENT = "~", ".", "(not sent)"
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What would be done to one batch of a stream."""
+    """The planned treatment of one batch of a stream."""
 
     overview: StreamOverview
     batch: int
@@ -164,19 +163,18 @@ class StreamPlan:
     columns: tuple[str, ...]
     before: tuple[Mapping[str, Any], ...]
     after: tuple[Mapping[str, Any] | None, ...]
-    """The same tuples at the destination; None: one that was shed whole."""
-    """The same tuples as the destination would have them."""
+    """The same tuples at the destination; None: a tuple that was shed as a row."""
 
 
 @dataclass(frozen=True)
 class ShownPlan:
-    """What `spillway plan` shows."""
+    """The content that `spillway plan` shows."""
 
     channel: str
     capacity_kbps: float
     streams: tuple[StreamPlan, ...]
     waiting: Mapping[str, str]
-    """Streams of which nothing can be planned, and why."""
+    """Streams for which no plan is possible, and why."""
     trade: ChannelTrade | None
     comparisons: tuple[Comparison, ...] = ()
     """For each stream, the batch next to files of lossless compressors, if `compare` was requested."""
@@ -191,7 +189,7 @@ def plan_of(
     compare: bool = False,
     say: Say = lambda _: None,
 ) -> ShownPlan:
-    """What would be done to the stream or the channel `name`, at its capacity or another one.
+    """Return what would be done to the stream or the channel `name`, at its capacity or at another one.
 
     `compare`: also measure the batch of each stream as files of lossless compressors, which takes seconds.
     """
@@ -313,14 +311,14 @@ def _fixed_bytes(tables: Tables, batch: Batch) -> int:
 
 
 def _as_sent(seq: Sequence[int], has: pa.Table, names: Sequence[str]) -> Iterator[dict[str, Any] | None]:
-    """The tuples of these `seq` as the destination has them; None of those that were shed whole."""
+    """Yield the tuples with these `seq` as the destination has them; None for a tuple that was shed as a row."""
     shown = has.filter(pc.is_in(has["seq"], value_set=pa.array(seq, pa.int64())))
     rows = dict(zip(shown["seq"].to_pylist(), shown.select(names).to_pylist(), strict=True))
     yield from (rows.get(number) for number in seq)
 
 
 def plan_lines(found: ShownPlan) -> Iterator[str]:
-    """The plan for people, no line wider than a page."""
+    """Yield the plan as lines of text, none wider than a page."""
     yield "A dry run: nothing was written."
     for stream, why in sorted(found.waiting.items()):
         yield from sentences(f"{stream}: {why}.")
@@ -386,7 +384,8 @@ def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str
 
 
 def _value(value: object) -> str:
-    """
+    """Return a value as short text.
+
     >>> _value(None), _value(1.25), _value(datetime(2026, 1, 2, 3)), _value("a" * 40)
     ('null', '1.25', '2026-01-02 03:00', 'aaaaaaaaaaaaaaaaaa..')
     """
@@ -401,7 +400,7 @@ def _value(value: object) -> str:
 
 
 def _beside(was: object, now: object) -> str:
-    """A value at the destination, marked where it is not what came.
+    """Return a value at the destination, marked if it differs from the original.
 
     >>> _beside(1.5, 1.5), _beside(1.52, 1.5), _beside(1.5, None), _beside(None, None)
     ('1.5', '~1.5', '.', 'null')

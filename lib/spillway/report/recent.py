@@ -1,15 +1,14 @@
-"""What is read of a stream to show how it fares: its last batches, and what was said of them.
+"""Read the recent state of a stream: its last batches with their ledger rows and certificates.
 
-A stream has a hundred batches a day, and years of days; of each some rows stand in the ledger, the certificates and the
-schemes. Whoever shows figures shows those of the last `SHOWN_BATCHES`, so that what is read does not grow with the
-history. What was counted all along (tuples taken in and refused) comes from `batches`, column by column; what was
-read again of it, from what `rejected` notes.
+A stream has about a hundred batches a day, for years. Each batch has rows in the ledger, the certificates and
+the schemes. Figures therefore cover the last `SHOWN_BATCHES` batches, so that the amount of data to read does
+not grow with the history. The counts over the whole history (accepted and rejected tuples) come from three
+columns of `batches`.
 
-How many tuples of a stream are refused: what was read again since counts where it was read last.
-
-A batch counts what it refused, and so does the batch that a replay made of it, or that read the mended file: the same
-record would count twice, or as refused although it was taken in. `rejected` notes what was read again; of the batches
-with such notes alone it is read, column by column.
+The number of rejected tuples is corrected for replays. A batch counts the records that it rejected. If a
+replay, or a fixed file, delivers the same record again, a later batch counts it too. Without a correction such
+a record would count twice, or as rejected although it was accepted later. The table `rejected` notes which
+records a later batch read. It is read only for the batches that have such notes.
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ from spillway.store.tables import Between, Tables
 
 
 def read_again(tables: Tables, stream: str, held: pa.Table) -> int:
-    """Of what the batches of `held` refused, how many tuples a later one read again.
+    """Return how many tuples that the batches of `held` rejected were read again by a later batch.
 
-    A file that was refused whole stands in `rejected` once: its tuples are what its batch counts beyond its records. Of
-    several in one batch none is taken off before the last is read again.
+    A file that was rejected as a whole has one row in `rejected`. Its number of tuples is the batch's count of
+    rejected tuples minus the rejected records. If a batch has several such files, they count only when all of
+    them were read again.
     """
     table = tables.at("rejected")
     noted = table.rows(["batch"], stream=stream, replayed_by=Between(0))["batch"].unique().to_pylist()
     if not noted:
         return 0
     rows = table.rows(["batch", "line", "reason", "replayed_by"], stream=stream, batch=noted)
-    rows = rows.filter(pc.not_equal(rows["reason"], DELIVERED_BEFORE))  # counted as a repeat
+    rows = rows.filter(pc.not_equal(rows["reason"], DELIVERED_BEFORE))  # counted as duplicates
     whole = pc.equal(pc.fill_null(rows["line"], WHOLE_FILE), WHOLE_FILE)
     records, files = rows.filter(pc.invert(whole)), rows.filter(whole)
     again = len(records) - records["replayed_by"].null_count
@@ -51,7 +51,7 @@ def read_again(tables: Tables, stream: str, held: pa.Table) -> int:
 
 @dataclass(frozen=True)
 class Recent:
-    """A stream's last batches, in order, with their rows of the ledger and their certificates."""
+    """A stream's last batches, in order, with their ledger rows and certificates."""
 
     stream: str
     batches: tuple[Batch, ...] = ()
@@ -59,18 +59,18 @@ class Recent:
     certificates: tuple[Row, ...] = ()
     tuples: int = 0
     rejected: int = 0
-    """Of all batches, as `tuples`; what was read again counts where it was read last."""
+    """Of all batches, like `tuples`. A record that was read again counts in the batch that read it last."""
     violations: int = 0
     """Of all certificates."""
 
     @property
     def first(self) -> int:
-        """The number of the first batch that is shown."""
+        """Return the number of the first batch that is shown."""
         return self.batches[0].batch if self.batches else 1
 
 
 def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recent:
-    """The last batches of a stream; of one that nothing was taken in of, none."""
+    """Return the last `most` batches of a stream; an empty result if the stream has no batch."""
     held = tables.at("batches").rows(["batch", "rows", "rejected"], stream=stream)
     if not held.num_rows:
         return Recent(stream)
@@ -88,7 +88,7 @@ def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recen
 
 
 def last_windows(tables: Tables, subject: str, most: int = SHOWN_BATCHES) -> tuple[Row, ...]:
-    """What the ledger says of the last windows of a join or a query."""
+    """Return the ledger rows of the last `most` windows of a join or a query."""
     found = tables.at("ledger").last("batch", most, scope=["join", "query"], subject=subject)
     return tuple(found.to_pylist())
 

@@ -1,10 +1,10 @@
-"""Show the result of a run on one screen: what was checked, the bytes sent next to gzip and xz, and what was lost.
+"""Show the result of a run on one screen: the checks, the bytes sent next to gzip and xz, and the losses.
 
-The first sentence says whether the data at the destination is correct. It claims nothing that was not checked. Counts
-and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the rows of `raw`,
-batch by batch.
+The first sentence says whether the data at the destination is correct. It claims nothing that was not checked.
+Counts and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the
+rows of `raw`, batch by batch.
 
-What people see while something runs: the elapsed seconds and a line.
+`Progress` prints lines with the elapsed seconds while a command runs.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
 
 
 class Progress:
-    """Lines on a console, folded to its width."""
+    """Print progress lines on a console, wrapped at its width."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -284,7 +284,7 @@ class Progress:
 
     @staticmethod
     def here(stream: TextIO) -> Progress:
-        """On a terminal as wide as that is, else as wide as a page."""
+        """Return the progress for a stream: as wide as the terminal, or `PAGE` columns if the stream is no terminal."""
         return Progress(Console(file=stream, width=None if stream.isatty() else PAGE))
 
     def elapsed(self) -> float:
@@ -303,6 +303,6 @@ class Progress:
         at = f"{self.elapsed():6.1f} s  "
         room = max(40, self.console.width - len(at))
         parts = [part for line in text.split("\n") for part in sentences(line, indent, room) or [""]]
-        # in one piece: streams are taken in beside one another, and each says what it does
+        # print a message with one call: streams are processed concurrently, and their lines must not mix
         whole = at + f"\n{' ' * len(at)}".join(parts)
         self.console.print(whole, style=style, highlight=False, markup=False, soft_wrap=True)

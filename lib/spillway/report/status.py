@@ -1,12 +1,11 @@
-"""How the lake stands: last runs, batches by status, the ledger's balance, and what is falling short.
+"""Report the state of the lake: last runs, batches by status, balance of the ledger, quotas, and shortages.
 
-Read from what the stages wrote about themselves; starts no Spark and lists the landing zone only.
+Everything is read from the tables that the stages wrote. The module starts no Spark, and of the landing zone it
+reads only the list of files. For figures over all batches, only a few columns of `batches` are read. Whole rows
+are read of the last batches and of the waiting ones.
 
-What `batches` says of all batches there are, told by columns: how many, how far, when; no batch is read whole.
-
-What of a stream's deliveries waits for somebody: refused files, batches set aside, rates that are not known.
-
-Quotas as `spillway status` tells them: spent so far, of how much, and when it will end at this pace.
+A *shortage* is anything that falls short. Examples are a rejected file, a quarantined batch, an unknown rate,
+and a batch that does not fit.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 RunTold = tuple[str, datetime, tuple[str, ...], int, int]
-"""Its name, when it last began a batch, its streams, its batches, their tuples."""
+"""A run: its name, when it last began a batch, its streams, its number of batches, and their number of tuples."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """The columns of every batch."""
+    """The needed columns of all batches."""
 
     columns: pa.Table
 
@@ -70,7 +69,7 @@ class Held:
         return found.filter(pc.is_in(found["status"], value_set=pa.array(status))) if status else found
 
     def by_status(self, stream: str) -> dict[str, int]:
-        """How many batches there are of each status."""
+        """Return the number of batches by status."""
         counts = pc.value_counts(self._mine(stream)["status"]).to_pylist()
         return {one["values"]: one["counts"] for one in counts}
 
@@ -79,12 +78,12 @@ class Held:
         return found
 
     def last_done(self, stream: str) -> datetime | None:
-        """When a batch that is done was last written."""
+        """Return when a batch with status `done` was last written."""
         found: datetime | None = pc.max(self._mine(stream, DONE)["updated_at"]).as_py()
         return found
 
     def unvalidated(self, stream: str, before: int) -> int:
-        """How many shed batches below a number have changed since every expectation held for them, if it ever did."""
+        """Return how many shed batches with a number below `before` are not validated since they last changed."""
         mine = self._mine(stream, DONE)
         old = mine.filter(pc.and_(pc.less(mine["batch"], before), pc.greater(mine["rows"], 0)))
         held = pc.fill_null(pc.equal(pc.add(old["validated_revision"], 1), old["revision"]), False)
@@ -92,13 +91,13 @@ class Held:
 
     @property
     def streams_with_tuples(self) -> list[str]:
-        """The streams of which not every batch is retired."""
+        """Return the streams that have a batch that is not retired."""
         left = self.columns.filter(pc.not_equal(self.columns["status"], RETIRED))
         found: list[str] = left["stream"].unique().to_pylist()
         return found
 
     def last_runs(self, most: int) -> Iterator[RunTold]:
-        """The runs that took something in last, newest first."""
+        """Yield the last `most` runs that accepted data, newest first."""
         runs = self.columns.group_by("run_id").aggregate([("created_at", "max")])
         runs = runs.sort_by([("created_at_max", "descending"), ("run_id", "descending")]).slice(0, most)
         for run in runs.to_pylist():
@@ -114,7 +113,7 @@ Trouble = tuple[str, str, str]
 
 
 def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landing) -> Iterator[Trouble]:
-    """What shedding alone will not settle, each with what does."""
+    """Yield problems of deliveries that need a person: rejected files, quarantined batches, unknown rates."""
     stream = contract.stream
     if landing.refused:
         names = [safely(one.name) for one, _ in landing.refused]
@@ -149,7 +148,9 @@ def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landin
 
 @dataclass(frozen=True)
 class QuotaStatus:
-    """A channel's quota in the period of its newest batch; the period's time is what its batches cover.
+    """The state of a channel's quota in the period of its newest batch.
+
+    The elapsed time is the time that its batches cover.
 
     >>> print(QuotaStatus("uplink", "day", date(2026, 1, 5), date(2026, 1, 5), 1.2e9, 2e9, 43_200, 86_400).sentence)
     uplink: 1.2 GB of 2 GB spent on 2026-01-05, in 12 of 24 hours; at this pace it ends after 20 hours
@@ -163,11 +164,11 @@ class QuotaStatus:
     last: date
     spent_bytes: float
     quota_bytes: float
-    """What moved on from the period before included."""
+    """Includes the bytes carried over from the period before."""
     elapsed_seconds: float
     period_seconds: float
     ends_after_seconds: float | None = field(init=False)
-    """When it will end at this pace; None where it lasts."""
+    """When the quota will be used up at the current pace; None if it lasts."""
 
     def __post_init__(self) -> None:
         ends: float | None = None
@@ -194,7 +195,7 @@ class QuotaStatus:
 
 
 def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
-    """Every channel with a quota that anything was planned for, by name."""
+    """Yield the state of every quota for which a batch was planned, by channel name."""
     for name, channel in sorted(contracts.channels.items()):
         quota = channel.capacity.quota
         streams = spenders(contracts, name) if quota is not None else ()
@@ -205,7 +206,7 @@ def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
         period, found = quota.period_of(day), spending_of(tables, contracts, name, [day])
         spent = found.spent(period)
         whole = int(quota.size_bytes) + found.carried(quota, period)
-        # a batch may cover days before its date: the period has not passed the end of that day
+        # a batch may cover days before its date; the elapsed time is at most the end of the batch date
         elapsed = min(found.elapsed(period, day), ((day - period.first).days + 1) * DAY_SECONDS)
         yield QuotaStatus(name, quota.per, period.first, period.last, spent, whole, elapsed, period.seconds)
 
@@ -215,7 +216,7 @@ RUNS_SHOWN = 5
 
 @dataclass(frozen=True)
 class RunShown:
-    """One run that took something in."""
+    """One run that accepted data."""
 
     run_id: str
     at: datetime
@@ -226,7 +227,7 @@ class RunShown:
 
 @dataclass(frozen=True)
 class ValueSums:
-    """What became of the values of a stream's last batches."""
+    """The number of values of a stream's last batches by outcome."""
 
     kept: int
     shed: int
@@ -235,7 +236,7 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class StreamStatus:
-    """One stream: its batches, its levers with their facts, its figures."""
+    """One stream: its batches, its levers with the versions of their facts, and its figures."""
 
     stream: str
     channel: str
@@ -245,16 +246,16 @@ class StreamStatus:
     settling_files: int
     refused_files: int
     facts: Mapping[str, int | None]
-    """By lever of the contract, in order, and then by any other that was trained: the newest version of its facts."""
+    """The newest version of the facts by lever: first the contract's levers in order, then other levers with facts."""
     untrained: tuple[str, ...]
     last_batch_date: date | None
     figures: StreamFigures
-    """Of its last batches; tuples, refused ones and violations of all."""
+    """Of the last batches; the tuples, the rejected tuples and the violations are of all batches."""
     values: ValueSums
     batches_over_capacity: int
-    """Of its last batches, those for which there was not enough room."""
+    """Number of the last batches that did not fit into their channel."""
     waiting_since: datetime | None
-    """When the oldest batch that is not done was begun."""
+    """When the oldest pending batch was begun."""
     last_done_at: datetime | None
     waiting_together: WaitingBatches | None
     """The batches that wait for later ones, by the contract's `batching`."""
@@ -262,7 +263,7 @@ class StreamStatus:
 
 @dataclass(frozen=True)
 class WorkloadStatus:
-    """One join or query: its windows, its levers with their facts, what its stages did."""
+    """One join or query: its windows, its levers with the versions of their facts, and the work of its stages."""
 
     name: str
     inputs: tuple[str, ...]
@@ -273,12 +274,15 @@ class WorkloadStatus:
 
 
 STAGGERED = 3
-"""As many windows may wait for an input that delivers a little later than the others."""
+"""The number of windows that may wait for an input that delivers a little later than the others."""
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """Something that falls short. `wrong` breaks a promise; the rest is on record and waits for somebody."""
+    """Something that falls short.
+
+    `wrong`: it breaks a guarantee; otherwise it is recorded and waits for a person.
+    """
 
     stream: str
     kind: str
@@ -289,7 +293,7 @@ class Shortage:
 
 @dataclass(frozen=True)
 class Status:
-    """The whole lake."""
+    """The state of the whole lake."""
 
     runs: tuple[RunShown, ...]
     streams: tuple[StreamStatus, ...]
@@ -301,12 +305,12 @@ class Status:
 
     @property
     def wrong(self) -> bool:
-        """Whether a promise is broken."""
+        """Return whether a guarantee is broken."""
         return any(shortage.wrong for shortage in self.shortages)
 
 
 def status(tables: Tables, now: datetime | None = None) -> Status:
-    """How things stand now. A lake without tables is a lake where nothing has happened yet."""
+    """Return the current state of the lake. A lake without tables has no runs and no batches."""
     contracts, held = load_usable(tables.settings.schemas), Held.of(tables)
     versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
     validations = last_outcomes(tables)
@@ -374,7 +378,7 @@ def _urgency(shortage: Shortage) -> tuple[bool, str]:
 
 
 def _values(recent: Recent) -> ValueSums:
-    """The values of its last batches: what the last stage handed on, and what was shed on the way."""
+    """Return the values of the last batches: those that the last stage passed on, and those that were shed or lost."""
     way = [row for row in totals(recent.ledger) if row["unit"] == "values"]
     last = {row["batch"]: row for row in way}
     shed, lost = (sum(int(row[name]) for row in way) for name in ("shed", "lost"))
@@ -384,7 +388,7 @@ def _values(recent: Recent) -> ValueSums:
 def _workloads(
     tables: Tables, contracts: Contracts, versions: Mapping[str, Sequence[Row]]
 ) -> list[WorkloadStatus]:
-    """Every join and query that has a contract, by name."""
+    """Return every join and query that has a contract, by name."""
     windows = grouped(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
     found = []
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
@@ -417,7 +421,7 @@ def _off(subject: str, by: int) -> Shortage:
 
 
 def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
-    """Joins and queries that every run refuses, and inputs that have fallen silent while the others went on."""
+    """Yield joins and queries that cannot run, and inputs that deliver nothing while other inputs continue."""
     remedy = "see whether its source still delivers; `window.waits_seconds` closes windows without it"
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
         try:
@@ -437,7 +441,7 @@ def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
 
 
 def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
-    """Windows of queries that were tried, could not be worked out, and wait."""
+    """Yield queries with windows that failed and wait for a retry."""
     columns = ["subject", "window", "from_time", "failed"]
     rows = tables.at("windows").rows(columns, status=PLANNED).to_pylist()
     failed = grouped([row for row in rows if row["failed"] is not None], "subject")
@@ -470,7 +474,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
             stream, "untrained", False, f"is taken in but not trained ({name}): nothing of it is shed yet",
             "spillway run, or the DAG spillway_train (nightly), or jobs/train.py --stream " + stream,
         )  # fmt: skip
-    # what waits for training alone has been told; once trained it waits for shedding as the rest does
+    # untrained batches are reported above; once trained they wait for shedding like all others
     open_ones = [name for name in PENDING if not (found.untrained and name == UNTRAINED)]
     together = len(found.waiting_together.batches) if found.waiting_together is not None else 0
     pending = max(0, sum(found.batches.get(name, 0) for name in open_ones) - unrated - together)
@@ -497,7 +501,7 @@ def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
 
 
 def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
-    """Yield what was odd about accepted rows: new and absent columns of the last batch, and repeated hours."""
+    """Yield irregularities of accepted rows: new and absent columns of the last batch, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
     notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
     of_last = [row for row in notes if row["batch"] == last and not is_repeated_hour(row["dimension"])]
@@ -516,7 +520,7 @@ def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
 
 
 def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
-    """What levers had to assume of the stream, and the line of its contract that would say."""
+    """Yield the assumptions of the levers about the stream, each with the contract line that would replace it."""
     for name, version in found.facts.items():
         facts = newest_facts(tables, found.stream, name) if version is not None else None
         for one in open_questions(facts) if facts is not None else ():
@@ -537,7 +541,7 @@ def _doubts(tables: Tables, contract: StreamContract, recent: Recent) -> Iterato
 
 
 def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
-    """What somebody asked for, for as long as it holds."""
+    """Yield the active exemption of the stream."""
     for sentence in exempt_streams(tables, [stream], utc_now()).values():
         yield Shortage(
             stream, "exempt", False, f"{sentence}: nothing of it is shed",
@@ -550,7 +554,7 @@ def _short(ledger: Sequence[Row]) -> list[Row]:
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
-    """What stages kept although there was no room for it, as they counted it themselves."""
+    """Yield the batches that exceed their capacity by the stages' own counts, with the numbers of the worst one."""
     short = _short(ledger)
     if short:
         worst = max(short, key=lambda row: row["shortfall"] / max(1, row["kept"]))
@@ -580,9 +584,9 @@ def _absent(figures: StreamFigures) -> Iterator[Shortage]:
 
 
 def _unvalidated(recent: Recent, older: int) -> Iterator[Shortage]:
-    """Batches that went the whole way, something of them can be given back, and nobody has looked whether it is.
+    """Yield the number of batches that passed all stages, have recoverable values, and are not validated.
 
-    `older`: how many batches before the last ones were never validated.
+    `older`: the number of unvalidated batches before the last ones.
     """
     gone = last_stages(recent.ledger)
     shed = {row["batch"] for row in totals(recent.ledger) if row["recoverable"] > 0 and row["batch"] in gone}
@@ -601,7 +605,7 @@ def _unusable(contracts: Contracts) -> Iterator[Shortage]:
 
 
 def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
-    """What the last validation found."""
+    """Yield the expectations that the last validation found broken."""
     for row in validations:
         if not row["success"]:
             yield Shortage(

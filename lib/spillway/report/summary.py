@@ -1,14 +1,14 @@
-"""The figures of a lake, from its tables alone: what `make run` prints and `build/run.json` holds.
+"""Compute the figures of a lake from its tables alone: the content of `build/run.json`.
 
-Everything is read from what the stages wrote about themselves (`batches`, `ledger`, `certificates`, `validations`), so
-that a figure can be wrong only where a table is. No lever and no stage is named: the ledger's ordinals say which stage
-was the last. Rates are bits as written over the time that the batches cover; what is kept at the source is counted
-beside them:
+Everything is read from `batches`, `ledger`, `certificates` and `validations`, which the stages wrote. So a
+figure can be wrong only if a table is wrong. No lever and no stage is named: the ordinals of the ledger say
+which stage is the last. Rates are bits as written, divided by the time that the batches cover. Bytes kept at
+the source are counted separately:
 
     rate in = 8 * bytes offered / seconds,   rate out = 8 * bytes kept / seconds
 
-Recovery accuracy = 100 - mean relative error in %, over all values that were shed or rounded; a stream of
-which nothing was shed is given back exactly.
+Recovery accuracy = 100 - mean relative error in %, over all values that were shed or rounded. A stream of which
+nothing was shed is recovered exactly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ NAMED_VERSIONS = (
 
 @dataclass(frozen=True)
 class StreamFigures:
-    """One stream's figures; the names are those of `build/run.json`."""
+    """The figures of one stream; the field names are the names in `build/run.json`."""
 
     stream: str
     tuples: int
@@ -67,15 +67,18 @@ class StreamFigures:
     rows_shed: int = 0
     rows_lost: int = 0
     present_pct: float | None = None
-    """Share of the values of measures that are present at the destination, exact or within their bound; the share of
-    rows if no measure has a certificate. None: nothing was validated, or `spillway migrate` must fill it in."""
+    """Share of the values of measures that are present at the destination, exact or within their bound.
+
+    If no measure has a certificate, it is the share of rows. None: nothing was validated, or `spillway migrate`
+    must fill it in.
+    """
     absent_pct: float | None = None
     """The share that is absent at the destination: kept at the source, or dropped with its row."""
     held_values: int = 0
     lost_values: int = 0
 
     def flat(self) -> dict[str, float]:
-        """Its numbers under their names in `build/run.json`.
+        """Return the numbers by their names in `build/run.json`.
 
         >>> StreamFigures("s", 9, 0, 8.0, 4.0, 5.0, 3, 33.3, 10, 2, 99.0, 0.5, 0, 0).flat()["tuples.s"]
         9
@@ -85,15 +88,20 @@ class StreamFigures:
 
 
 def totals(ledger: Iterable[Row]) -> list[Row]:
-    """What every stage on the way did in all, stages in their order; what happens beside the way is left out."""
+    """Return the total row of every stage, by batch and in the order of the stages.
+
+    Rows with a negative ordinal are left out: they are outside the path from source to destination.
+    """
     found = [row for row in ledger if row["dimension_kind"] == TOTAL and row["ordinal"] >= 0]
     return sorted(found, key=lambda row: (row["batch"], row["ordinal"], row["unit"]))
 
 
 def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
-    """By batch, the total of its rows at the last stage: how many bytes there were, and how many crossed.
+    """Return, by batch, the total row of the last stage in rows.
 
-    A batch that was taken in (ordinal 0) and went no further has none.
+    It has the bytes offered and the bytes sent.
+
+    A batch that was only accepted (ordinal 0) has no such row.
 
     >>> rows = [{"dimension_kind": "total", "unit": "rows", "batch": 1, "ordinal": at} for at in (0, 1, 3, -1)]
     >>> last_stages(rows)[1]["ordinal"], last_stages(rows[:1])
@@ -104,7 +112,7 @@ def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
 
 
 def certificate_of(row: Row) -> Certificate:
-    """A row of `certificates` as parts that add up."""
+    """Convert a row of `certificates` to a `Certificate`, which can be added to others."""
     values = row["shed_values"] + row["rounded_values"]
     return Certificate(
         _or_infinity(row["error_pct"]),
@@ -125,7 +133,7 @@ def _or_infinity(bound: float | None) -> float:
 
 
 def added_up(certificates: Iterable[Row]) -> Certificate:
-    """Certificates as one."""
+    """Return the sum of certificates."""
     return reduce(add, map(certificate_of, certificates), Certificate(0.0))
 
 
@@ -135,7 +143,7 @@ def stream_figures(
     ledger: Iterable[Row],
     certificates: Iterable[Row],
 ) -> StreamFigures:
-    """The figures of one stream from its rows."""
+    """Compute the figures of one stream from its rows."""
     batches, ledger, certificates = list(batches), list(ledger), list(certificates)
     sent, way = last_stages(ledger), totals(ledger)
     spans = {batch.batch: batch.seconds_covered or 0.0 for batch in batches}
@@ -147,7 +155,7 @@ def stream_figures(
     capacity = math.fsum((batch.capacity_kbps or 0.0) * spans[batch.batch] for batch in planned)
     whole = added_up(certificates)
     there = certified_presence(certificates)
-    # a certificate without an attribute is about rows, which the ledger counts
+    # a certificate without an attribute counts rows, which the ledger counts too
     values = added_up(row for row in certificates if row["attribute"])
     return StreamFigures(
         stream=stream,
@@ -161,7 +169,7 @@ def stream_figures(
         wire_bytes_saved=offered - kept,
         synopsis_bytes=sum(row["bytes_source"] for row in way),
         recovery_accuracy_pct=values.accuracy_pct,
-        # thresholds differ by attribute, so that the worst is looked for and not added up
+        # thresholds differ by attribute, so take the maximum, not the sum
         worst_error_over_threshold=max(
             (certificate_of(row).worst_over_threshold for row in certificates), default=0.0
         ),
@@ -184,7 +192,7 @@ def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
 
 
 def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
-    """Rows of a table that subjects share, subject by subject."""
+    """Group rows by a column."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row[column], []).append(row)
@@ -192,19 +200,19 @@ def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]
 
 
 def recent_figures(recent: Recent) -> StreamFigures:
-    """The figures of a stream's last batches, but for what was counted all along."""
+    """Return the figures of a stream's last batches; tuples, rejected tuples and violations are of all batches."""
     found = stream_figures(recent.stream, recent.batches, recent.ledger, recent.certificates)
     return replace(found, tuples=recent.tuples, rejected=recent.rejected, violations=recent.violations)
 
 
 def lake_figures(tables: Tables) -> list[StreamFigures]:
-    """The figures of every stream that the lake knows, by name."""
+    """Return the figures of every stream that has batches, by name."""
     streams = pc.unique(tables.at("batches").rows(["stream"])["stream"]).to_pylist()
     return [recent_figures(read_recent(tables, stream)) for stream in sorted(streams)]
 
 
 def last_outcomes(tables: Tables) -> list[Row]:
-    """The outcomes of the run that validated last, and of no other are rows read; none where none did."""
+    """Return the outcomes of the last validation run, and read no rows of other runs; [] if there was no run."""
     table = tables.at("validations")
     edges = table.rows(["run_id", "validated_at"])
     if not edges.num_rows:
@@ -214,7 +222,7 @@ def last_outcomes(tables: Tables) -> list[Row]:
 
 
 def last_validation(validations: Iterable[Row]) -> list[Row]:
-    """The outcomes of the run that validated last; none where none did.
+    """Return the outcomes of the last validation run; [] if there was no run.
 
     >>> rows = [{"run_id": run, "validated_at": at} for run, at in (("a", 1), ("b", 2), ("b", 3), ("a", 2))]
     >>> [row["validated_at"] for row in last_validation(rows)]
@@ -228,7 +236,7 @@ def last_validation(validations: Iterable[Row]) -> list[Row]:
 
 
 def expectation_figures(validations: Iterable[Row]) -> dict[str, float]:
-    """How many expectations the last validation ran, and how many failed.
+    """Return how many expectations the last validation ran, and how many failed.
 
     >>> rows = [
     ...     {"run_id": "b", "validated_at": 2, "success": True},
@@ -243,7 +251,7 @@ def expectation_figures(validations: Iterable[Row]) -> dict[str, float]:
 
 
 def machine() -> dict[str, str | int]:
-    """Where the figures were measured, and with what."""
+    """Return the machine and the versions with which the figures were measured."""
     found: dict[str, str | int] = {
         "machine.system": f"{platform.system()} {platform.machine()}",
         "machine.cores": os.cpu_count() or 0,
@@ -258,14 +266,15 @@ def machine() -> dict[str, str | int]:
 
 
 def run_file(settings: Settings) -> Path:
-    """Where `make run` leaves its figures."""
+    """Return the path to which `make run` writes its figures."""
     return Path(settings.build) / "run.json"
 
 
 def run_figures(tables: Tables, seconds: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Every number of `build/run.json`: the streams', the last validation's, and the seconds.
+    """Return every number of `build/run.json`: figures of streams, the last validation, and seconds.
 
-    `seconds` are those of a run that ends now; without them the last run's are read from the file.
+    `seconds`: the durations of the run that ends now. Without them, those of the last run are read from the
+    file.
     """
     figures: dict[str, float] = {}
     for stream in lake_figures(tables):
@@ -288,7 +297,7 @@ def _last_seconds(path: Path) -> dict[str, float]:
 def write_run(
     tables: Tables, seconds: Mapping[str, float], more: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Write `build/run.json`, with `more` numbers in it, and return its numbers."""
+    """Write `build/run.json`, including the numbers `more`; return its numbers."""
     figures = run_figures(tables, seconds) | dict(more or {})
     path = run_file(tables.settings)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""Numbers as a person reads them.
+"""Format numbers, sentences and tables for people, and sum the stages of the ledger.
 
-Lines of text that fit: tables and sentences no wider than a page of a terminal.
-
-What every stage did, from the ledger alone: no stage and no lever has a name here.
+Tables and sentences are at most one terminal page wide. `stages_of` sums the work of each stage from the ledger
+alone, so no stage and no lever is named here.
 
 >>> from datetime import date
 >>> from spillway.ledger import LedgerRow
@@ -27,21 +26,22 @@ __all__ = ["bytes_said", "cells", "how_many", "loss_said", "rate_said", "share_s
 
 
 def rate_said(kbps: float) -> str:
-    """
+    """Return a rate with three digits and a unit.
+
     >>> rate_said(0.0642), rate_said(26.63), rate_said(5_400)
     ('64.2 bps', '26.6 kbps', '5.4 Mbps')
     >>> rate_said(0.99951), rate_said(999.7)
     ('1 kbps', '1 Mbps')
     """
     for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
-        # from here on, the number in the next smaller unit would be rounded to 1,000
+        # from this size on, three digits of the smaller unit would round to 1,000
         if abs(kbps) >= 0.9995 * size:
             return f"{kbps / size:.3g} {unit}"
     return f"{kbps * 1000:.3g} bps"
 
 
 def share_said(pct: float) -> str:
-    """Per cent, with as many digits as near 100 deserves.
+    """Return a percentage with three digits, or five between 99 and 100.
 
     >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100), share_said(6.7e-07)
     ('99.987 %', '99.5 %', '33.3 %', '100 %', '0.00000067 %')
@@ -50,7 +50,8 @@ def share_said(pct: float) -> str:
 
 
 def how_many(count: int, one: str) -> str:
-    """
+    """Return a count with its noun in the singular or plural.
+
     >>> how_many(1, "stream"), how_many(2, "stream")
     ('1 stream', '2 streams')
     """
@@ -58,7 +59,7 @@ def how_many(count: int, one: str) -> str:
 
 
 def cells(*values: object, bad: bool = False) -> str:
-    """A row of a table; numbers stand right.
+    """Return a row of an HTML table; numbers are right-aligned.
 
     >>> cells("a", 1)
     '<tr><td>a</td><td class="n">1</td></tr>'
@@ -76,7 +77,7 @@ def cells(*values: object, bad: bool = False) -> str:
 
 
 def table(heads: str, rows: list[str]) -> str:
-    """A table; a head that starts with # stands over numbers."""
+    """Return an HTML table. `heads`: separated by |; a head that starts with # is above numbers."""
     if not rows:
         return '<p class="soft">None.</p>'
     head = "".join(
@@ -87,7 +88,7 @@ def table(heads: str, rows: list[str]) -> str:
 
 
 def loss_said(pct: float) -> str:
-    """A loss or an error in per cent; what is small is not shown as none.
+    """Return a loss or an error in per cent; a small one is not shown as 0.
 
     >>> loss_said(0), loss_said(0.00042), loss_said(0.0123), loss_said(47.31), loss_said(100.0), loss_said(float("inf"))
     ('0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any')
@@ -100,14 +101,14 @@ def loss_said(pct: float) -> str:
 
 
 PAGE = 100
-"""Columns that everybody's terminal has."""
+"""Width of a page in characters; every terminal has it."""
 LEAST = 8
-"""Columns that a column which gives way has at least."""
+"""The least width to which a column is narrowed."""
 _GAP = "  "
 
 
 def sentences(text: str, indent: int = 0, page: int = PAGE) -> list[str]:
-    """A text in lines; those after the first are indented by two more.
+    """Wrap a text into lines; lines after the first are indented by two more.
 
     >>> sentences("one two three", page=9)
     ['one two', '  three']
@@ -119,8 +120,10 @@ def sentences(text: str, indent: int = 0, page: int = PAGE) -> list[str]:
 def table_lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 0, page: int = PAGE
 ) -> list[str]:
-    """A table: heads that start with # stand over numbers; those whose heads start with ~ give way and fold, the
-    last of them first.
+    """Return a table as lines of text.
+
+    A head that starts with # is above right-aligned numbers. Columns with a head that starts with ~ are
+    narrowed and wrapped if the table is too wide, the last of them first.
 
     >>> print("|".join(table_lines(["what", "~done", "#kB"], [["a", "kept and kept", "1"], ["b", "-", "20"]], page=18)))
     what  done      kB|a     kept and   1|      kept|b     -         20
@@ -146,7 +149,9 @@ def table_lines(
 def blocks(
     first: int, heads: Sequence[str], rows: Sequence[Sequence[str]], page: int = PAGE
 ) -> Iterator[list[int]]:
-    """The columns of a wide table in blocks that fit, the first so many in every one.
+    """Yield the columns of a wide table in blocks that fit on the page.
+
+    Each block has the first `first` columns.
 
     >>> list(blocks(1, ["k", "aaaa", "bbbb"], [["1", "2", "3"]], page=8))
     [[0, 1], [0, 2]]
@@ -169,7 +174,7 @@ def _widths(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
 
 @dataclass(frozen=True)
 class StageSum:
-    """What a stage did to one unit of counting, all batches (or windows) added up.
+    """The work of a stage in one unit of counting, summed over batches or windows.
 
     `dimension` is empty for the whole stage.
     """
@@ -187,9 +192,10 @@ class StageSum:
 
 
 def stages_of(ledger: Iterable[Row], attribute: str | None = None) -> list[StageSum]:
-    """The stages' totals, and with `attribute` what they did to it, in the order of the way; what is beside it last.
+    """Return the sums of all stages in path order; stages outside the path come last.
 
-    Contracts may order levers differently from batch to batch: a stage stands where it stood last.
+    `attribute`: also return what each stage did to this attribute. Contracts may order levers differently from
+    batch to batch. The order is that of the last batch.
     """
     found: dict[tuple[str, str, str], list[Row]] = {}
     for row in ledger:

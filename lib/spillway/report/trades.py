@@ -1,4 +1,4 @@
-"""A channel's trade for people: error against capacity, dropping rows at random beside it, and who is served next."""
+"""Show a channel's trade-off: loss against capacity, next to dropping random rows, and what more capacity buys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEASURES, ROWS, BOTH = (
     "what queries ask for",
     "a measure value, or what queries ask for of rows",
 )
-"""What a loss is of: where columns go, where rows do, and where streams of one channel differ."""
+"""What a loss refers to: measures if columns are shed, queries if rows are shed, both if streams differ."""
 YARDSTICKS = {
     MEASURES: "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value "
     "of a dropped row does",
@@ -34,7 +34,7 @@ _IN_USE = "<- in use"
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A capacity, what the plan would lose there, and what dropping rows at random would."""
+    """A capacity, the planned loss at it, and the loss of dropping random rows."""
 
     capacity_kbps: float
     loss_pct: float
@@ -44,7 +44,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class ChannelTrade:
-    """What is shown of a channel's trade."""
+    """A channel's trade-off in the form in which it is shown."""
 
     channel: str
     streams: tuple[str, ...]
@@ -59,11 +59,14 @@ class ChannelTrade:
 
 
 def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> ChannelTrade | None:
-    """The channel's trade as it is shown; None where nothing is at hand, and where it cannot be told, why."""
+    """Return the channel's trade-off for display; None if there is no data to measure.
+
+    If the trade-off cannot be computed, the result has no curve, and `buys` says why.
+    """
     try:
         found = trade(tables, contracts, channel, points)
     except SpillwayError as problem:
-        # what is wrong with one stream keeps nobody from seeing the rest of the page
+        # a fault of one stream must not hide the rest of the page
         why = f"what more capacity would buy cannot be told: {problem}"
         return ChannelTrade(
             channel, (), 0.0, contracts.channels[channel].capacity_kbps, 0.0, 0.0, 0.0, why, ()
@@ -72,7 +75,7 @@ def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12)
 
 
 def channel_trade(found: Trade) -> ChannelTrade:
-    """A trade as it is shown."""
+    """Convert a trade-off to the form in which it is shown."""
     capacity = found.in_use.capacity_kbps
     return ChannelTrade(
         found.channel,
@@ -97,13 +100,13 @@ def channel_trade(found: Trade) -> ChannelTrade:
 
 
 def _loss_of(found: Trade) -> str:
-    """What is lost on the channel, by what its streams have to give."""
+    """Return what the loss on the channel refers to: measures, queries for rows, or both."""
     rows = {taken.choice.of == "rows" for taken in found.in_use.taken}
     return ROWS if rows == {True} else BOTH if True in rows else MEASURES
 
 
 def buys(found: Trade) -> str:
-    """What a little more capacity would buy, and who is served next.
+    """Return a sentence on what a little more capacity would buy, and which attribute would benefit next.
 
     >>> from spillway.levers.loss_curve import at_capacity
     >>> from spillway.levers.protocol import Offer
@@ -138,7 +141,7 @@ def buys(found: Trade) -> str:
 
 
 def trade_lines(one: ChannelTrade) -> Iterator[str]:
-    """The trade in text: the curve as a table, the point in use marked."""
+    """Yield the trade-off as lines of text: the curve as a table in which the current capacity is marked."""
     if not one.curve:
         yield from sentences(f"{one.channel}: {one.buys}.")
         return
@@ -160,9 +163,9 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
 
 
 def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
-    """The curve for the report beside dropping rows, and near the ground, where that is off the page."""
+    """Yield the chart of the curve next to dropping random rows, and a second chart that enlarges small losses."""
     yield _beside_rows(one)
-    # the point in use is what people look for: the ground reaches up to it
+    # the enlarged chart must contain the point in use
     ground = max([NEAR_PCT, *(point.loss_pct for point in one.curve if point.in_use)])
     low = [point for point in one.curve if point.loss_pct <= ground]
     if len(low) > 1:

@@ -1,1 +1,1 @@
-"""Answers from summaries: the rows are gone or too many (Deng 2007, better)."""
+"""Sketches: summaries that answer queries about rows that are no longer stored or too many (based on Deng 2007)."""

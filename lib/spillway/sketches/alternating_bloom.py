@@ -1,20 +1,24 @@
-"""Two Bloom filters that take turns: duplicates in a stream without end, in constant space (A2, Yoon 2010).
+"""Alternating Bloom filters: detect duplicates in an endless stream in constant space (A2 Bloom filter, Yoon 2010).
 
-A key is looked for in both. One that is in the active filter is a duplicate; one that is in the other alone is a
-duplicate too, and is put into the active one; one that is in neither is new, and put into the active one. When
-`capacity` keys were put into the active filter, the other is emptied and they change turns. So
+There are two Bloom filters, and one of them is active. A key is looked up in both.
 
-- nothing is forgotten within `capacity` elements: a key stays where it is until as many others were put in after it;
-- a new key is taken for an old one with a probability of at most 1 - (1 - f)^2, f = (1 - (1 - 1/h)^(K n))^K, for
+- If the key is in the active filter, it is a duplicate.
+- If it is only in the other filter, it is a duplicate, and is added to the active filter.
+- If it is in neither filter, it is new, and is added to the active filter.
+
+After `capacity` keys were added to the active filter, the other filter is cleared and becomes the active one. So:
+
+- No key is forgotten within `capacity` elements: a key stays until that number of other keys was added after it.
+- A new key is reported as a duplicate with a probability of at most 1 - (1 - f)^2, f = (1 - (1 - 1/h)^(K n))^K, for
   filters of h cells, K hashes and n = `capacity`.
 
-Against the stable Bloom filter of equal bits (`evidence.sketches.stable_bloom`, chapter 3 of the text) it misses fewer
-duplicates at no more false positives on nearly every stream of the text, and none within a distance that is known
-before. So this is the filter of the product.
+Compared with a stable Bloom filter of equal size (`evidence.sketches.stable_bloom`; Deng 2007, chapter 3), it misses
+fewer duplicates, without more false positives, on nearly every stream in Deng 2007. Within a distance that is known in
+advance it misses none. So Spillway uses this filter.
 
-The cells of both filters lie side by side, so that a probe of both is one access. The filter may be cut in shards by
-key hash, which are a parameter of the filter and not of the cluster; shards take turns each by itself. The order of
-the stream decides what is in the filter, so two of them do not merge.
+The cells of both filters are adjacent in memory, so that one access probes both. The filter may be split into shards by
+key hash. The shards are a parameter of the filter, not of the cluster, and each alternates on its own. The state
+depends on the order of the stream, so two filters cannot be merged.
 
 >>> filter = AlternatingBloom(parameters_for(within=1000, false_positive_rate=0.01))
 >>> filter.observe(np.array([5, 6, 5], dtype=np.uint64)).tolist()
@@ -34,17 +38,18 @@ from numba import njit
 from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
-from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds, xxhash64_key
+from spillway.sketches.hashing import as_keys, check_seed, row_seeds
+from spillway.sketches.kernels import mix64, xxhash64_key
 from spillway.sketches.types import Booleans, Integers, Keys
 
 _HASHES_MAX = 16
 _SIGMAS = 6.0
-"""How far above its share a shard's keys may lie; more happens once in a billion windows."""
+"""Standard deviations by which a shard's keys may exceed their expected number; once in 10^9 windows it is more."""
 
 
 @dataclass(frozen=True)
 class AlternatingBloomParameters:
-    """`cells` (h) of one filter of one shard, `hashes` (K), `capacity` (n) of it, seed, and `shards`."""
+    """`cells` (h) and `capacity` (n) of one filter of one shard, `hashes` (K), the seed, and the number of `shards`."""
 
     cells: int
     hashes: int
@@ -69,18 +74,18 @@ class AlternatingBloomParameters:
 
     @property
     def false_positive_bound(self) -> float:
-        """The share of new keys taken for old, when both filters are full."""
+        """The false positive rate when both filters are full."""
         full = _full_rate(self.cells, self.hashes, self.capacity)
         return 1.0 - (1.0 - full) ** 2
 
 
 def _full_rate(cells: int, hashes: int, keys: float) -> float:
-    """f: how often a key that never came finds all its cells set."""
+    """Return f, the false positive rate of one filter with this number of keys."""
     return float(-math.expm1(hashes * keys * math.log1p(-1.0 / cells))) ** hashes
 
 
 def _hashes_and_bits(rate: float) -> tuple[int, float]:
-    """K, and the bits a key, of a filter whose share of wrong answers is `rate` when it is full."""
+    """Return K and the bits per key of a filter with the false positive rate `rate` when it is full."""
     best = min(range(1, _HASHES_MAX + 1), key=lambda k: -k / math.log1p(-(rate ** (1.0 / k))))
     return best, -best / math.log1p(-(rate ** (1.0 / best)))
 
@@ -94,7 +99,7 @@ def _one_filters_rate(false_positive_rate: float) -> float:
 def parameters_for(
     within: int, false_positive_rate: float, seed: int = 1, shards: int = 1
 ) -> AlternatingBloomParameters:
-    """The smallest filter that forgets nothing within so many elements.
+    """Return the parameters of the smallest filter that forgets nothing within `within` elements.
 
     >>> found = parameters_for(1_000_000, 0.01)
     >>> found.hashes, round(found.memory_bits / 8 / 1024), found.false_positive_bound <= 0.01
@@ -112,7 +117,7 @@ def parameters_for(
 def parameters_of_memory(
     memory_bits: int, false_positive_rate: float, seed: int = 1
 ) -> AlternatingBloomParameters:
-    """What reaches as far back as so many bits do.
+    """Return the parameters of the filter with the largest capacity in `memory_bits` bits.
 
     >>> parameters_of_memory(1 << 20, 0.01).capacity
     47533
@@ -140,7 +145,7 @@ def _observe(
     words: Keys, turns: Keys, seeds: Keys, keys: Keys, cells: int, hashes: int, capacity: int, shards: int,
     duplicates: Booleans, adds: bool,
 ) -> None:  # fmt: skip
-    """`turns`, of each shard: which filter is active, and how many keys were put into it."""
+    """Look up the keys, and add them if `adds`. `turns`: the active filter of each shard and its number of keys."""
     one, low_six, half = np.uint64(1), np.uint64(63), np.uint64(32)
     of_shard = cells // 64 * 2
     count = np.uint64(cells)
@@ -150,7 +155,7 @@ def _observe(
         key = keys[index]
         shard = _shard_of(key, np.uint64(shards)) if shards > 1 else 0
         base, active = shard * of_shard, np.int64(turns[2 * shard])
-        # enhanced double hashing: as good as independent hashes, of two
+        # enhanced double hashing: derives K hashes from two, and is as good as K independent hashes
         place, step = mix64(key, seeds[0]), mix64(key, seeds[1])
         mine, other = one, one
         for probe in range(hashes):
@@ -175,7 +180,7 @@ def _observe(
 
 
 class AlternatingBloom(binary.CounterSketch):
-    """Both filters of every shard, and whose turn it is: all its state."""
+    """The two filters of every shard, and the active filter of each."""
 
     kind = "alternating_bloom"
 
@@ -186,11 +191,11 @@ class AlternatingBloom(binary.CounterSketch):
         self.turns: Keys = np.zeros(2 * parameters.shards, dtype=np.uint64)
 
     def observe(self, keys: object) -> Booleans:
-        """Take the elements in, in order; True where one is taken for a duplicate."""
+        """Add the elements in order; return True for each that is reported as a duplicate."""
         return self._pass(keys, True)
 
     def holds(self, keys: object) -> Booleans:
-        """Which keys would be taken for duplicates now; nothing is taken in."""
+        """Return which keys would be reported as duplicates now, without adding them."""
         return self._pass(keys, False)
 
     def _pass(self, keys: object, adds: bool) -> Booleans:
@@ -203,11 +208,11 @@ class AlternatingBloom(binary.CounterSketch):
         return duplicates
 
     def shard_of(self, keys: object) -> Integers:
-        """The shard of each key: elements of one shard must be observed in stream order, shards in any."""
+        """Return the shard of each key. Elements of a shard must be added in stream order; shards are independent."""
         return _shards_of(as_keys(keys), np.uint64(self.parameters.shards))
 
     def absorb_shards(self, other: AlternatingBloom, shards: Sequence[int]) -> None:
-        """Take over the named shards of `other`, which worked on them elsewhere."""
+        """Copy the named shards from `other`, which was updated in another task."""
         if other.parameters != self.parameters:
             raise Refused(
                 "shards", f"come from a filter of {self.parameters}", other.parameters, "use one filter"

@@ -1,4 +1,4 @@
-"""What a sketch answers: an estimate is never given without its interval, its method and what it covers."""
+"""Answers of sketches. Every estimate has an interval, the method, and the data that it covers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Covers:
-    """The range of data an answer speaks of."""
+    """The range of data that an answer covers."""
 
     stream: str = ""
     name: str = ""
@@ -17,11 +17,11 @@ class Covers:
     batches: int = 0
     rows: int = 0
     missing: int = 0
-    """Batches of the range that have no sketch which can be read: nothing of them is in the answer."""
+    """The number of batches of the range without a readable sketch. They are not part of the answer."""
 
     @property
     def told_missing(self) -> str:
-        """What is not in the answer, in words; empty where all is."""
+        """The missing batches in words; empty if none is missing."""
         return (
             f"{self.missing} of {self.batches + self.missing} batches have no sketch" if self.missing else ""
         )
@@ -43,7 +43,7 @@ class Answer:
     covers: Covers = Covers()
     note: str = ""
     kind: str = "double"
-    """The type of what the numbers stand for: days since 1970 of a date, microseconds of a timestamp."""
+    """The type of the values: a date is a number of days, a timestamp a number of microseconds since 1970."""
 
     def __str__(self) -> str:
         dates = f", {self.covers.from_date} to {self.covers.to_date}" if self.covers.from_date else ""
@@ -58,7 +58,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class HeavyKey:
-    """A key above the sketch's share of the rows, by its values where they are kept."""
+    """A key above the sketch's share of the rows, with its values if they are stored."""
 
     key: tuple[Any, ...] | None
     answer: Answer

@@ -1,13 +1,13 @@
-"""The binary form of a sketch: versioned, self-describing, and refused when corrupt or foreign.
+"""The binary format of a sketch: versioned and self-describing. Corrupt or foreign bytes are refused.
 
     "SPLWSKCH" | version u16 | header length u32 | header JSON | zlib(arrays, little-endian) | blake2b-16
 
-The header names the kind, the parameters (seed included), the scalars, each array's name, type and shape, and the
-context: what the keys are made of (attributes, types, key seed), so that bytes alone can be asked by value.
-The digest covers all that precedes it, so a flipped bit, a cut file and a file of another program are told
-apart and none of them becomes an answer. A digest can be made by anybody, so it is not trusted further: the header is
-held against what its kind demands (`forms`) before anything is unpacked, and asks for no more memory than its bytes
-can hold.
+The header has the kind, the parameters (with the seed), the scalars, the name, type and shape of each array, and the
+context. The context describes the keys (attributes, types, key seed), so that a payload alone can be queried by value.
+The digest covers all bytes before it. So a flipped bit, a truncated file or a file of another program is detected, and
+the error says which. An attacker can compute a valid digest, so the header is validated as well: it is compared with
+the form that its kind requires (`forms`) before anything is decompressed, and it must not claim more memory than its
+bytes can decompress to.
 
 >>> blob = to_payload("bloom", {"cells": 64}, {"elements": 3}, {"words": np.array([7], dtype=np.uint64)})
 >>> header = read_header(blob)
@@ -40,26 +40,26 @@ _DIGEST_BYTES = 16
 _FRONT = struct.Struct("<8sHI")
 _TYPES = {"int64": "<i8", "uint64": "<u8", "uint8": "|u1", "float64": "<f8"}
 UNPACKED_BYTES_MAX = 1 << 30
-"""A sketch in memory, at most; no contract's memory_kib comes near it."""
+"""The maximum size of a sketch in memory; the `memory_kib` of real contracts are far below it."""
 _UNPACKS_TO = 1032
-"""zlib makes a byte of at most so many: who claims more lies."""
+"""The maximum compression ratio of zlib. A header that claims more is not valid."""
 _HEADER_FIELDS = {"kind", "parameters", "scalars", "context", "arrays"}
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a payload says of itself, and its counters, not unpacked yet."""
+    """The header of a payload, and its counters, which are still compressed."""
 
     kind: str
     parameters: Mapping[str, Any]
     scalars: Mapping[str, Any]
     context: Mapping[str, Any]
     arrays: Mapping[str, tuple[str, tuple[int, ...]]]
-    """By name, type and shape, in the order in which they lie."""
+    """Type and shape of each array by its name, in the stored order."""
     packed: bytes = b""
 
     def unpacked(self, form: Mapping[str, ArrayForm] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """The arrays, when they are what `form` demands (None: any)."""
+        """Decompress the arrays; raise `Refused` if they differ from `form` (None: any form)."""
         if form is not None:
             if list(self.arrays) != list(form):
                 raise _bad(f"hold {', '.join(form)}", ", ".join(self.arrays))
@@ -75,7 +75,7 @@ class Header:
         most = min(UNPACKED_BYTES_MAX, _UNPACKS_TO * len(self.packed))
         if total > most:
             raise _bad(f"unpack to at most {most} bytes", total)
-        # a byte more than there should be tells of what was added
+        # decompress one byte more than expected, to detect additional data
         raw = zlib.decompressobj().decompress(self.packed, total + 1)
         if len(raw) != total:
             raise _bad(f"hold {total} bytes of counters", f"{len(raw)} or more")
@@ -90,9 +90,10 @@ class Header:
 
 
 class StoredSketch(ABC):
-    """What every sketch is: a summary of one shape that unites with its like, and is written as bytes and read back.
+    """The base of all sketches: a summary that can be merged with others of its kind, and written as bytes.
 
-    `context` is what the keys are made of, empty for bare hashes.
+    Filters that depend on the order of the stream are the exception: their `merge` refuses.
+    `context` describes the keys; it is empty for bare hashes.
     """
 
     kind: ClassVar[str]
@@ -101,22 +102,22 @@ class StoredSketch(ABC):
     @property
     @abstractmethod
     def shape(self) -> dict[str, Any]:
-        """The parameters, seed included: only sketches of equal shape merge."""
+        """The parameters, with the seed. Tables of counters can be merged only if these are equal."""
 
     @abstractmethod
     def merge(self, other: Self) -> Self:
-        """The sketch of both streams together."""
+        """Return the sketch of both streams together."""
 
     @abstractmethod
     def to_bytes(self) -> bytes:
-        """The payload."""
+        """Return the payload."""
 
     def digest(self) -> str:
-        """Names this state, so that a batch can record which one it started from."""
+        """Return the digest of this state, so that a batch can record the state from which it started."""
         return digest(self.to_bytes())
 
     def shared_context(self, other: StoredSketch) -> Mapping[str, Any]:
-        """The context of a merged sketch; sketches of different attributes do not merge."""
+        """Return the context of a merged sketch; raise `Refused` if the contexts differ."""
         if dict(self.context) != dict(other.context):
             raise Refused(
                 "context", f"be {dict(self.context)} to be combined", dict(other.context), "ask one of them"
@@ -125,31 +126,31 @@ class StoredSketch(ABC):
 
 
 class CounterSketch(StoredSketch):
-    """A sketch of numbers and arrays, written in the format above.
+    """A sketch of numbers and arrays, written in the format of this module.
 
-    A kernel says what its `shape`, `scalars` and `arrays` are and how they become a sketch again; the bytes are
-    made of these in one place.
+    A subclass defines its `shape`, `scalars` and `arrays`, and how a sketch is restored from them. This class converts
+    them to bytes.
     """
 
     @abstractmethod
     def scalars(self) -> dict[str, Any]:
-        """Counters that are single numbers."""
+        """Return the counters that are single numbers."""
 
     @abstractmethod
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Counters that are arrays, in the order in which they are written."""
+        """Return the counters that are arrays, in the order in which they are written."""
 
     @classmethod
     @abstractmethod
     def form(cls, shape: Any, scalars: Any) -> dict[str, ArrayForm]:
-        """The arrays that a payload of these parameters and scalars must hold; others than its own are refused."""
+        """Return the form of the arrays for these parameters and scalars; refuse wrong parameters or scalars."""
 
     @classmethod
     @abstractmethod
     def restored(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Self:
-        """A sketch from its stored parts, which are of its `form`; refused when they contradict each other."""
+        """Restore a sketch from its stored parts, which have its `form`; refuse parts that contradict each other."""
 
     def to_bytes(self) -> bytes:
         return to_payload(self.kind, self.shape, self.scalars(), self.arrays(), self.context)
@@ -160,7 +161,7 @@ class CounterSketch(StoredSketch):
 
     @classmethod
     def from_header(cls, header: Header) -> Self:
-        """The sketch of a payload whose header was read."""
+        """Return the sketch of a payload whose header was read."""
         with contained():
             form = cls.form(header.parameters, header.scalars)
             arrays = header.unpacked(form)
@@ -172,15 +173,15 @@ class CounterSketch(StoredSketch):
 
 
 class LibrarySketch(StoredSketch):
-    """A sketch whose bytes are those of Apache DataSketches: other readers know them, and they hold no context."""
+    """A sketch in the format of Apache DataSketches, which other programs read. It has no context."""
 
     family: ClassVar[int]
-    """The number by which the library tells its own kinds apart, third of the bytes."""
+    """The family ID, by which DataSketches distinguishes its kinds; the third byte of a payload."""
 
     @classmethod
     @abstractmethod
     def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Self:
-        """A sketch from the library's bytes; anything else is one refusal. `types` are the attributes'."""
+        """Read a sketch from bytes of DataSketches; refuse any other bytes. `types`: the types of the attributes."""
 
 
 def to_payload(
@@ -190,7 +191,7 @@ def to_payload(
     arrays: Mapping[str, npt.NDArray[Any]],
     context: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
-    """One sketch as bytes; equal sketches give equal bytes."""
+    """Return a sketch as bytes. Equal sketches give equal bytes."""
     header = json.dumps(
         {
             "kind": kind,
@@ -208,7 +209,7 @@ def to_payload(
 
 
 def digest(payload: bytes) -> str:
-    """Names a payload: its own digest, as hexadecimal, or one made of it where the format has none.
+    """Return the digest of a payload in hexadecimal: its own, or a computed one if the format has none.
 
     >>> digest(to_payload("bloom", {}, {}, {})) == digest(to_payload("bloom", {}, {}, {}))
     True
@@ -225,7 +226,7 @@ def _bad(rule: str, got: object) -> Exception:
 
 
 def read_header(payload: bytes, kind: str | None = None) -> Header:
-    """The header of what `to_payload` wrote; anything else is refused with the reason."""
+    """Return the header of a payload from `to_payload`; refuse any other bytes, with the reason."""
     if len(payload) < _FRONT.size + _DIGEST_BYTES:
         raise _bad("be a whole sketch", f"{len(payload)} bytes")
     magic, version, header_bytes = _FRONT.unpack_from(payload)

@@ -1,9 +1,10 @@
-"""Building sketches from rows in parts: what one piece of the rows knows, and how the parts become one.
+"""Build sketches from slices of the rows, and merge the partial sketches.
 
-A part is a payload for each batch and sketch, so that the number of parts shows nowhere in the result. Heavy keys take
-a second pass. The first counts rows by the lowest 16 bits of their key; a key of at least the asked share of the rows
-lies in a bucket of at least that many, and few buckets have that. The second counts exactly the keys of those buckets
-and keeps their values.
+A partial sketch is a payload for each batch and sketch. The result does not depend on the number of slices.
+
+Heavy keys need two passes. The first pass counts the rows in buckets, by the lowest 16 bits of their keys. If a key has
+at least the required share of the rows, its bucket has at least that number of rows as well. Few buckets have. The
+second pass counts exactly the keys of these buckets and stores their values.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ BUCKETS = 1 << 16
 
 @dataclass(frozen=True)
 class SketchPart:
-    """What one piece of the rows knows of a batch for the sketch at `place` among the specs.
+    """The partial sketch of one slice of the rows of a batch, for the specification at index `place`.
 
-    `buckets` and `counts` are the key buckets that have rows, where heavy keys are asked for.
+    `buckets` and `counts`: the key buckets with rows and their numbers of rows, if heavy keys are required.
     """
 
     place: int
@@ -43,7 +44,10 @@ class SketchPart:
 
 @dataclass(frozen=True)
 class Whole:
-    """All parts of a batch for the sketch at `place`, and the `buckets` in which heavy keys must lie."""
+    """The merged sketch of a batch for the specification at index `place`.
+
+    `buckets`: the key buckets that may have heavy keys.
+    """
 
     place: int
     batch: int
@@ -53,14 +57,14 @@ class Whole:
 
 
 def sketched_columns(specs: Sequence[SketchSpec]) -> list[str]:
-    """The columns that the sketches need of a stream's rows, and no other."""
+    """Return the columns of a stream's rows that the sketches need."""
     return list(dict.fromkeys(["seq", "batch", *(name for spec in specs for name in spec.attributes)]))
 
 
 def parts_of(
     specs: Sequence[SketchSpec], batches: Collection[int], tables: Iterable[pa.Table]
 ) -> list[SketchPart]:
-    """What these rows tell of each wanted batch, for each sketch."""
+    """Return the partial sketches of these rows for each wanted batch and each specification."""
     held: dict[tuple[int, int], tuple[StoredSketch, Integers]] = {}
     rows: dict[int, int] = {}
     for table in tables:
@@ -82,7 +86,7 @@ def parts_of(
 
 
 def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[Whole]:
-    """One of all parts for each batch and sketch."""
+    """Merge the partial sketches to one sketch for each batch and specification."""
     groups: dict[tuple[int, int], list[SketchPart]] = {}
     for part in parts:
         groups.setdefault((part.place, part.batch), []).append(part)
@@ -102,7 +106,7 @@ def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[
 
 
 def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[pa.Table]) -> pa.Table:
-    """The keys of each batch that lie in its `buckets`, counted, with the values of one row of each."""
+    """Return the keys of each batch that are in its `buckets`, with their counts and the values of one row."""
     wanted = {}
     for batch, mine in buckets.items():
         wanted[batch] = np.zeros(BUCKETS, np.bool_)
@@ -122,7 +126,7 @@ def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[
 def heavy_labels(
     spec: SketchSpec, found: Sequence[pa.Table], rows: Mapping[int, int]
 ) -> dict[int, dict[int, tuple[list[Any], int]]]:
-    """By batch, the keys of at least the asked share of its `rows`: their values as JSON carries them, and counts."""
+    """Return, by batch, the keys with at least the required share of its `rows`: their values for JSON, and counts."""
     table = _summed(found)
     if not table.num_rows:
         return {}
@@ -137,7 +141,7 @@ def heavy_labels(
 
 
 def _by_batch(rows: pa.Table, wanted: Collection[int]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each wanted batch; mostly all are of one."""
+    """Yield the rows of each wanted batch; most tables have only one batch."""
     numbers = np.asarray(rows["batch"])
     for number in numbers[:1] if (numbers == numbers[:1]).all() else np.unique(numbers):
         if int(number) in wanted:
@@ -146,12 +150,12 @@ def _by_batch(rows: pa.Table, wanted: Collection[int]) -> Iterator[tuple[int, pa
 
 
 def _labels(spec: SketchSpec) -> list[str]:
-    """Columns of values, under names that are no attribute's: one may be called `count`."""
+    """Return names for the value columns that no attribute has; an attribute may have the name `count`."""
     return [f"value {place}" for place in range(len(spec.attributes))]
 
 
 def _summed(tables: Sequence[pa.Table]) -> pa.Table:
-    """One row a batch and key, its counts summed."""
+    """Return one row per batch and key, with the sum of its counts."""
     filled = [table for table in tables if table.num_rows]
     if not filled:
         return pa.table({"batch": pa.array([], pa.int64())})
@@ -173,7 +177,7 @@ def _count_buckets(keys: Keys, counts: Integers) -> None:
 
 @njit(cache=True)
 def _count_keys(keys: Keys, wanted: Booleans) -> tuple[Keys, Integers, Integers]:
-    """The different keys that lie in wanted buckets, how often each comes, and where first."""
+    """Return the distinct keys in wanted buckets, the count of each, and the index of its first row."""
     chosen = 0
     for index in range(keys.size):
         chosen += wanted[keys[index] & np.uint64(0xFFFF)]
@@ -190,7 +194,7 @@ def _count_keys(keys: Keys, wanted: Booleans) -> tuple[Keys, Integers, Integers]
         key = keys[index]
         if not wanted[key & np.uint64(0xFFFF)]:
             continue
-        # the low bits are those of the few buckets: the place comes from others
+        # the low bits have few different values, those of the wanted buckets, so higher bits select the slot
         at = (key >> np.uint64(16)) & mask
         while slots[at] >= 0 and distinct[slots[at]] != key:
             at = (at + np.uint64(1)) & mask

@@ -1,6 +1,6 @@
-"""Keys of whole Arrow columns: `hashing.fingerprint` of every row, compiled.
+"""Compute the keys of whole Arrow columns: `hashing.fingerprint` of every row, compiled.
 
-Chained xxhash64, as Spark computes it of columns: an engine of its own may make the same keys.
+The keys are a chained xxhash64, as Spark computes it for columns, so Spark SQL can compute the same keys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EMPTY_TEXT = -1
 
 
 def keys_of(rows: pa.Table, attributes: Sequence[str], types: Sequence[str], seed: int) -> Keys:
-    """The 64-bit key of every row.
+    """Return the 64-bit key of every row.
 
     >>> from spillway.sketches.hashing import fingerprint
     >>> rows = pa.table({"site": ["JFK", None], "at": [7, 8]})
@@ -52,10 +52,10 @@ def keys_of(rows: pa.Table, attributes: Sequence[str], types: Sequence[str], see
 
 
 def distinct_keys(rows: pa.Table, attributes: Sequence[str], types: Sequence[str], seed: int) -> list[Any]:
-    """The different keys of the rows, those with a null left out: texts and whole numbers as they are, else hashes.
+    """Return the distinct keys of the rows without nulls: single texts and integers unchanged, other keys as hashes.
 
-    The library passes over an empty text, as Spark's own function does. Here it counts as any other value: as a number
-    whose eight bytes no text has, for UTF-8 knows no byte of them.
+    DataSketches ignores an empty text, as Spark's function does. Here an empty text counts as a value: it is replaced
+    by the number -1. No text has the eight bytes of this number, because 0xFF does not occur in UTF-8.
 
     >>> distinct_keys(pa.table({"site": ["JFK", None, "JFK", ""]}), ["site"], ["string"], 1)
     ['JFK', -1]
@@ -71,17 +71,17 @@ def distinct_keys(rows: pa.Table, attributes: Sequence[str], types: Sequence[str
 
 def _long_bits(column: pa.Array, kind: str) -> Keys:
     if kind == "timestamp" and pa.types.is_timestamp(column.type):
-        # one moment is one key, whatever unit it comes in
+        # equal times have equal keys, in any unit
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     if kind != "double":
         return np.asarray(pc.fill_null(column.cast(pa.int64()), 0)).view(np.uint64)
-    # as Spark has it: every NaN alike, and -0.0 as 0.0
+    # as in Spark: all NaNs are equal, and -0.0 equals 0.0
     numbers = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0)) + 0.0
     return np.where(np.isnan(numbers), _NAN, numbers).view(np.uint64)
 
 
 def _text_buffers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes of all texts, and where each begins and the last ends."""
+    """Return the bytes of all texts, and their offsets: the begin of each text and the end of the last."""
     texts: Any = column.cast(pa.large_string())
     _, offsets, data = texts.buffers()
     edges = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]

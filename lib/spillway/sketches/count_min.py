@@ -1,17 +1,18 @@
-"""Count-min with mean correction (CMM): one table of counters, several estimators over it (chapter 4).
+"""Count-min sketch with mean correction (CMM): a table of counters with several estimators (Deng 2007, chapter 4).
 
-A table of d rows and w counters; a key adds its weight to one counter a row. N is the sum of the weights.
+The table has d rows of w counters. A key adds its weight to one counter per row. N is the sum of the weights.
 
-- `cm`: min over rows of C[i, h_i(q)]. Never under the truth; over by at most (e/w) N with probability 1 - e^-d.
-- `cmm_mean`: median over rows of C - (N - C)/(w - 1), clamped to [0, cm] (4.2.2). Unbiased per row with variance
-  sum_{x != q} f_x^2 / (w - 1) (Lemma 2).
-- `cmm_median`: the same with the row's median counter as the noise (4.2.4), which outliers do not move.
-- `cmm_order`: ours. Not the median of the rows but the j-th least, less the median of its noise, j being the order
-  whose noise the table shows to deviate least (see `noise`).
-- `cmm_unbiased`: the mean over rows of C - (N - C)/(w - 1), not clamped. Unbiased (Lemma 2), so that errors of many
-  keys cancel in their sum; the estimate of one key may be far off, or negative.
+- `cm`: the minimum over the rows of C[i, h_i(q)]. It is never below the true frequency, and exceeds it by at most
+  (e/w) N with probability 1 - e^-d.
+- `cmm_mean`: the median over the rows of C - (N - C)/(w - 1), clamped to [0, cm] (4.2.2). Each row is unbiased, with
+  variance sum_{x != q} f_x^2 / (w - 1) (Lemma 2).
+- `cmm_median`: the same with the row's median counter as the noise (4.2.4), which is robust against outliers.
+- `cmm_order` (our own): the j-th least of the rows minus the median of its noise. j is the order whose noise has the
+  least deviation in this table (see `intervals.Noise`).
+- `cmm_unbiased`: the mean over the rows of C - (N - C)/(w - 1), not clamped. It is unbiased (Lemma 2), so that the
+  errors of many keys cancel in their sum. The estimate of one key may have a large error, or be negative.
 
-No estimator is best for every question, so a question states its `purpose`:
+No estimator is best for every query, so a query states its `purpose`:
 
 - `frequent` (default): a key that is expected to be frequent. `cmm_order`: of the keys of Figure 4.2 (the 100 most
   frequent) it has the least error at every skew.
@@ -21,43 +22,43 @@ No estimator is best for every question, so a question states its `purpose`:
   several times too large.
 
 Ting ("Count-Min: Optimal Estimation and Tight Error Bounds using Empirical Error Distributions", KDD 2018, arXiv
-1811.04150) estimates the distribution of the noise from the counters, as `noise` does, and takes the estimate that is
-optimal for it. It is a contestant of the evidence (`evidence.sketches.likelihood`): for the 100 most frequent keys it
-errs 6 to 8 % less than `cmm_order` at Zipf 0.8 to 1.2 and more at 1.6 and 2.0; for all keys it errs more than `any` up
-to Zipf 1.2; and it takes a hundred times as long. It is not offered.
+1811.04150) estimates the distribution of the noise from the counters, as `intervals.Noise` does, and selects the
+estimate that is optimal for it. The evidence compares it (`evidence.sketches.likelihood`). For the 100 most frequent
+keys its error is 6 to 8 % smaller than that of `cmm_order` at Zipf 0.8 to 1.2, and larger at 1.6 and 2.0. For all keys
+its error is larger than that of `any` up to Zipf 1.2. It takes 100 times as long. So Spillway does not offer it.
 
-- self-join size F2 = sum f_x^2: `cm` min over rows of sum_j C_j^2, never under; `cmm` median over rows of
-  (w-1)/w sum_j (C_j - (N - C_j)/(w-1))^2 = w/(w-1) sum_j C_j^2 - N^2/(w-1) (4.3.1), unbiased with variance
-  4/(w-1) sum_{x<y} f_x^2 f_y^2 a row (Lemma 4).
-- join size of two tables with the same hashes: w/(w-1) sum_j A_j B_j - N_A N_B/(w-1), the same algebra.
+Other queries:
 
-Where we differ: every answer carries an interval, from the noise the counters show (the text has variances only);
-weights and deletions are allowed as long as no key goes below zero, and a counter below zero is proof that one did,
-whereupon the one-sided answers are refused; conservative update (the text's MI) is an option of the table, and forbids
-deletion, merging and mean correction, which it makes unsound.
+- Self-join size F2 = sum f_x^2. `cm`: the minimum over the rows of sum_j C_j^2, which is never below F2. `cmm`: the
+  median over the rows of (w-1)/w sum_j (C_j - (N - C_j)/(w-1))^2 = w/(w-1) sum_j C_j^2 - N^2/(w-1) (4.3.1), which is
+  unbiased with variance 4/(w-1) sum_{x<y} f_x^2 f_y^2 per row (Lemma 4).
+- Join size of two tables with the same hashes: w/(w-1) sum_j A_j B_j - N_A N_B/(w-1), by the same algebra.
+
+Differences from Deng 2007:
+
+- Every answer has an interval, from the noise that the counters show. Deng 2007 has only variances.
+- Weights and deletions are allowed if no key's frequency becomes negative. A negative counter proves that one did; then
+  the one-sided answers are refused.
+- Conservative update (MI in Deng 2007) is an option of the table. It makes deletion, merging and mean correction
+  invalid, so these are refused.
 
 >>> sketch = CountMin(CountMinParameters(width=64, depth=5, seed=1)).update(np.array([7, 7, 9]))
 >>> sketch.point(np.array([7, 9, 8]), "cm").estimate.tolist(), sketch.total
 ([2.0, 1.0, 0.0], 3)
 
-Choosing: a table's shape from memory and confidence; an estimator from the skew of the stream.
+Shape of the table (`parameters_for_memory`): d = ceil(ln(1 / (1 - confidence))) rows, each with as many counters as
+fit. Then the answers of CM exceed the true frequency by at most (e/w) N with this confidence.
 
-Shape. d = ceil(ln(1 / (1 - confidence))) rows, as many counters each as fit: CM answers are then over by at most
-(e/w) N with that confidence.
-
-Skew. The self-join size is the skew: N^2/F2 is the number of equally frequent keys that would give it ("effective
-keys"). With at least as many of them as counters, every counter is disturbed alike and mean correction beats CM by far;
-with very few, most counters hold no heavy key and CM is nearly exact. The text proposes to choose between the two by
-it and stops; `estimator_by_skew` is that rule. F2 cannot tell how many counters no heavy key touches, though, so
-`CountMin.point` asks the counters (`noise`) instead; the evidence shows what either choice loses to the better.
+Skew (`estimator_by_skew`): N^2/F2 is the number of equally frequent keys with the same self-join size ("effective
+keys"). If there are at least as many effective keys as counters, all counters have similar noise, and mean correction
+is much better than CM. If there are few, most counters have no heavy key, and CM is nearly exact. Deng 2007 proposes to
+choose between the two by this number, without a rule; `estimator_by_skew` is such a rule. But F2 does not show how many
+counters no heavy key touches. So `CountMin.point` uses the noise of the counters (`intervals.Noise`) instead. The
+evidence shows the loss of both choices against the better estimator.
 
 >>> shape = parameters_for_memory(64 * 1024)
 >>> shape.width, shape.depth
 (1638, 5)
-
-The kernels that count: keys into a table of counters, and heavy keys told while they pass.
-
-What they do, and what it guarantees, is said in `count_min` and `heavy_hitters`, which call them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches import binary
@@ -76,13 +76,10 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
-    bucket,
     check_seed,
-    mix64,
     mixed,
     reduced,
     row_seeds,
-    spark_bucket,
     spark_buckets,
     spark_factors,
 )
@@ -99,9 +96,9 @@ PURPOSES = ("frequent", "any", "sum")
 class CountMinParameters:
     """The shape of a table: `width` (w), `depth` (d), the hash seed, and whether updates are conservative.
 
-    `hashing` is `mix64`, or `spark` for the table that Spark's native `count_min_sketch` would count (seed below 2^31).
-    The latter is sound for keys that are hashes, as those of columns are: bare consecutive numbers it spreads too
-    evenly for any interval to hold.
+    `hashing` is `mix64`, or `spark` for the same table as that of Spark's native `count_min_sketch` (seed below 2^31).
+    `spark` is valid for keys that are hashes, such as those of columns. It distributes consecutive integers too evenly,
+    so that no interval would hold for them.
     """
 
     width: int
@@ -126,7 +123,7 @@ class CountMinParameters:
 
 
 class CountMin(binary.CounterSketch):
-    """A table of counters that accumulates keys, merges with its like, and answers with intervals."""
+    """A count-min table. It can be merged with tables of equal parameters, and answers with intervals."""
 
     kind = "count_min"
 
@@ -142,7 +139,9 @@ class CountMin(binary.CounterSketch):
         self._noise: dict[str, Noise] = {}
 
     def update(self, keys: object, weights: object = None) -> CountMin:
-        """Add `weights` (default 1 each, negative deletes) to `keys`."""
+        """Add `weights` (default 1 each; a negative weight deletes) to `keys`."""
+
+        from spillway.sketches.kernels import add, add_conservatively
 
         hashed = as_keys(keys)
         amounts, total, absolute = self.check_weights(hashed, weights)
@@ -155,7 +154,7 @@ class CountMin(binary.CounterSketch):
         return self
 
     def check_weights(self, keys: Keys, weights: object) -> tuple[Integers, int, int]:
-        """Weights fit to be added, their sum and the sum of their sizes; refused when counters could wrap."""
+        """Return the weights, their sum and the sum of their absolute values; refuse weights that could overflow."""
         if weights is None:
             return np.empty(0, dtype=np.int64), keys.size, keys.size
         amounts = whole_weights(weights, keys.size, self.absolute)
@@ -165,11 +164,11 @@ class CountMin(binary.CounterSketch):
         return amounts, int(amounts.sum()), int(np.abs(amounts).sum())
 
     def forget(self) -> None:
-        """Drop what was derived from the counters, after they changed."""
+        """Clear the cache of values that were derived from the counters; call this after the counters change."""
         self._noise.clear()
 
     def merge(self, other: CountMin) -> CountMin:
-        """The sketch of both streams together, counter by counter."""
+        """Return the sketch of both streams together: the sum of both tables."""
         require_same(self.kind, self.parameters, other.parameters)
         if self.parameters.conservative:
             raise Refused(
@@ -189,7 +188,7 @@ class CountMin(binary.CounterSketch):
         return merged
 
     def estimator_for(self, purpose: str) -> str:
-        """Return the estimator for a purpose; `cm` for a conservatively updated table, which allows no other."""
+        """Return the estimator for a purpose; `cm` for a conservatively updated table, which supports no other."""
         if purpose not in PURPOSES:
             raise Refused("purpose", f"be one of {', '.join(PURPOSES)}", purpose, "use frequent")
         if self.parameters.conservative:
@@ -206,11 +205,11 @@ class CountMin(binary.CounterSketch):
         return "cmm_order" if purpose == "frequent" else "cmm_unbiased"
 
     def _is_crowded(self) -> bool:
-        """Whether correction by the mean loses less of a typical key than the noise of `cmm_order` adds to it.
+        """Return whether, for a typical key, correction by the mean loses less than the noise of `cmm_order` adds.
 
-        With B = mean - median of the counters, `cmm_mean` takes a key of frequency f for f - min(f, B). Over all n keys
-        that loses sum_j min(C_j, B) / n, where n keys leave a share e^(-n/w) of the counters at zero. Where none is at
-        zero, n is more than w ln(w d); twice that is taken.
+        With B = mean - median of the counters, `cmm_mean` estimates f - min(f, B) for a key of frequency f. Averaged
+        over all n keys, the loss is sum_j min(C_j, B) / n. n follows from the share e^(-n/w) of the counters that n
+        keys leave at zero. If no counter is zero, n is probably above w ln(w d), and twice this value is used.
         """
         if self.total <= 0:
             return False
@@ -240,7 +239,7 @@ class CountMin(binary.CounterSketch):
         below = above = middle if estimator != "cmm_order" else noise.sharpest()
         shift = noise.quantile(below, 0.5) if estimator == "cmm_order" else 0.0
         if estimator != "cmm_order" and self.parameters.depth % 2 == 0:
-            above = middle + 1  # the mean of the middle two lies between them
+            above = middle + 1  # the estimate is the mean of the middle two
         low = np.clip(residues[below - 1] - noise.quantile(below, 1.0 - beyond), 0.0, minimum)
         high = np.clip(residues[above - 1] - noise.quantile(above, beyond), 0.0, minimum)
         if estimator == "cmm_unbiased":
@@ -259,9 +258,9 @@ class CountMin(binary.CounterSketch):
         return rest.update(keys, -np.fromiter(counted.values(), np.int64, len(counted))) if counted else rest
 
     def _touched(self, keys: Keys) -> Integers:
-        """The counters of each key, a row of them a row of the table.
+        """Return the counters of each key, one row per row of the table.
 
-        Without a kernel: for a question or two that takes longer to load than to answer, and tens of megabytes.
+        This does not use a compiled kernel: to load one takes longer than to answer a query, and tens of megabytes.
         """
         width = self.parameters.width
         if self.spark:
@@ -271,13 +270,16 @@ class CountMin(binary.CounterSketch):
         return np.take_along_axis(self.table, columns, axis=1)
 
     def residues(self, counters: Integers, estimator: str) -> Floats:
-        """What is left of each row's counter without its noise: C - (N - C)/(w - 1), or C - median of the row."""
+        """Return the counters minus their noise: C - (N - C)/(w - 1), or C - median of the row."""
         if estimator in ("cmm_mean", "cmm_unbiased"):
             return counters - (self.total - counters) / (self.parameters.width - 1)
         return counters - np.median(self.table, axis=1)[:, None]
 
     def self_join_size(self, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
-        """F2 with its interval: Lemma 4's variance, 2 (F2^2 - F4)/(w - 1) a row, less for a median of d rows."""
+        """Return F2 with its interval.
+
+        The variance of a row is 2 (F2^2 - F4)/(w - 1) (Lemma 4). The variance of the median of d rows is smaller.
+        """
         if estimator not in ("cm", "cmm"):
             raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         self._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
@@ -286,7 +288,7 @@ class CountMin(binary.CounterSketch):
         width, depth = self.parameters.width, self.parameters.depth
         spread = self._unshared(self, estimate**2, 3.0 * estimate**2)
         sigma = math.sqrt(2.0 * spread / (width - 1)) * median_deviation(depth) * normal_quantile(confidence)
-        # the deviation is a share of the truth, not of the estimate: truth (1 -+ sigma) = estimate
+        # the deviation is relative to the true value, not to the estimate: true value (1 -+ sigma) = estimate
         low = estimate / (1.0 + sigma)
         high = estimate / (1.0 - sigma) if sigma < 1.0 else math.inf
         upper = min(float((self.table[row].astype(np.float64) ** 2).sum()) for row in range(depth))
@@ -296,7 +298,10 @@ class CountMin(binary.CounterSketch):
         return Answer(min(estimate, bound), min(low, bound), min(high, bound), confidence, "cmm")
 
     def join_size(self, other: CountMin, estimator: str = "cmm", confidence: float = 0.95) -> Answer:
-        """sum_x f_x g_x of two streams sketched alike; a row's variance is at most (F2 G2 + J^2)/(w - 1)."""
+        """Return J = sum_x f_x g_x of two streams whose tables have equal parameters.
+
+        The variance of a row is at most (F2 G2 + J^2)/(w - 1).
+        """
         require_same(self.kind, self.parameters, other.parameters)
         if estimator not in ("cm", "cmm"):
             raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
@@ -307,7 +312,7 @@ class CountMin(binary.CounterSketch):
         rows = (width * products - float(self.total) * float(other.total)) / (width - 1)
         estimate = max(float(np.median(rows)), 0.0)
         squares = self.self_join_size().estimate * other.self_join_size().estimate
-        # sum_{x != y} f_x^2 g_y^2 + f_x g_x f_y g_y, of which the text keeps the keys that both have in common
+        # the variance is sum_{x != y} f_x^2 g_y^2 + f_x g_x f_y g_y; the bound in Deng 2007 includes the terms x = y
         spread = self._unshared(other, squares, squares + 2.0 * estimate**2)
         together = squares + estimate**2 - 2.0 * (1.0 - spread) * squares
         sigma = math.sqrt(max(together, 0.0) / (width - 1)) * median_deviation(depth)
@@ -319,9 +324,10 @@ class CountMin(binary.CounterSketch):
         return Answer(min(estimate, upper), low, high, confidence, "cmm")
 
     def _unshared(self, other: CountMin, squares: float, collisions: float) -> float:
-        """1 - sum_x f_x^2 g_x^2 / (F2 G2): what single keys leave of the variance, as the counters show it.
+        """Return 1 - sum_x f_x^2 g_x^2 / (F2 G2), estimated from the counters.
 
-        sum_j r_j^2 s_j^2 of a row's residues is sum f^2 g^2 and, of pairs that share a counter, `collisions` over w.
+        This is the share of the variance that remains without the terms of single keys. The sum over a row's residues
+        sum_j r_j^2 s_j^2 is about sum_x f_x^2 g_x^2 plus `collisions` / w, from pairs of keys that share a counter.
         """
         if squares <= 0.0:
             return 1.0
@@ -355,7 +361,7 @@ class CountMin(binary.CounterSketch):
             )
 
     def _noise_of(self, estimator: str) -> Noise:
-        """What a key that never came would be taken for, at every counter."""
+        """Return the noise: the estimates, at every counter, for a key that does not occur."""
         kind = {"cmm_order": "cmm_median", "cmm_unbiased": "cmm_mean"}.get(estimator, estimator)
         if kind not in self._noise:
             values = self.table.astype(np.float64) if kind == "cm" else self.residues(self.table, kind)
@@ -390,16 +396,17 @@ class CountMin(binary.CounterSketch):
         return sketch
 
     def _check_counters(self) -> None:
-        """Refuse counters that no stream of this weight leaves: a row adds up to N, and to no more in size.
+        """Refuse counters that no stream of this weight can produce.
 
-        Sums in float64 cannot wrap; their rounding is far below what the guard against wrapping leaves free.
+        The sum of each row must be N, and the sum of its absolute values at most `absolute`. The sums are computed in
+        float64, which cannot wrap. Their rounding error is far below the margin that `WEIGHT_MAX` leaves.
         """
         sizes = np.abs(self.table.astype(np.float64)).sum(axis=1)
         if not abs(self.total) <= self.absolute < WEIGHT_MAX or (sizes > self.absolute * (1 + 1e-9)).any():
             raise Refused(
                 "table", f"hold counters of at most {self.absolute} a row", float(sizes.max()), REBUILD
             )
-        # below 2^62 in size, they add up without wrapping
+        # the absolute values sum to less than 2^62, so this integer sum cannot wrap
         sums = self.table.sum(axis=1)
         if not self.parameters.conservative and (sums != self.total).any():
             raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REBUILD)
@@ -408,7 +415,7 @@ class CountMin(binary.CounterSketch):
 def parameters_for_memory(
     memory_bytes: int, confidence: float = 0.99, depth: int | None = None, seed: int = 1
 ) -> CountMinParameters:
-    """The widest table within `memory_bytes`; refused where not even two counters a row fit.
+    """Return the widest table within `memory_bytes`; raise `Refused` if fewer than two counters per row fit.
 
     >>> parameters_for_memory(4096, depth=2).width
     256
@@ -422,141 +429,13 @@ def parameters_for_memory(
 
 
 def effective_keys(sketch: CountMin) -> float:
-    """N^2/F2: how many equally frequent keys would give this self-join size; few of them is skew."""
+    """Return N^2/F2, the number of equally frequent keys with this self-join size; a small number means high skew."""
     second_moment = sketch.self_join_size("cmm").estimate
     return float(sketch.total) ** 2 / second_moment if second_moment > 0 else 0.0
 
 
 def estimator_by_skew(sketch: CountMin) -> str:
-    """`cm` for skewed streams (and for conservative tables, which know no other), `cmm_median` otherwise."""
+    """Return `cm` for skewed streams and for conservative tables, which support no other, else `cmm_median`."""
     if sketch.parameters.conservative or sketch.total <= 0:
         return "cm"
     return "cmm_median" if effective_keys(sketch) >= sketch.parameters.width else "cm"
-
-
-@njit(cache=True)
-def column(key: np.uint64, seed: np.uint64, width: np.uint64, spark: bool) -> np.uint64:
-    """The column of `key` in the row of `seed`."""
-    return spark_bucket(key, seed, width) if spark else bucket(key, seed, width)
-
-
-@njit(cache=True)
-def add(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
-    width = np.uint64(table.shape[1])
-    weighted = weights.size > 0
-    # blocks keep keys and one row of counters in the nearest cache; the sums do not depend on the order
-    for start in range(0, keys.size, 4096):
-        stop = min(keys.size, start + 4096)
-        for row in range(table.shape[0]):
-            counters = table[row]
-            seed = seeds[row]
-            if weighted:
-                for index in range(start, stop):
-                    counters[column(keys[index], seed, width, spark)] += weights[index]
-            elif spark:
-                for index in range(start, stop):
-                    counters[spark_bucket(keys[index], seed, width)] += 1
-            else:
-                for index in range(start, stop):
-                    counters[bucket(keys[index], seed, width)] += 1
-
-
-@njit(cache=True)
-def add_conservatively(table: Integers, seeds: Keys, keys: Keys, weights: Integers, spark: bool) -> None:
-    depth = table.shape[0]
-    width = np.uint64(table.shape[1])
-    columns = np.empty(depth, dtype=np.uint64)
-    for index in range(keys.size):
-        weight = weights[index] if weights.size > 0 else 1
-        least = np.int64(9223372036854775807)
-        for row in range(depth):
-            columns[row] = column(keys[index], seeds[row], width, spark)
-            least = min(least, table[row, columns[row]])
-        for row in range(depth):
-            table[row, columns[row]] = max(table[row, columns[row]], least + weight)
-
-
-@njit(cache=True)
-def _find(slots: Keys, used: Integers, key: np.uint64) -> np.int64:
-    mask = np.uint64(slots.size - 1)
-    at = mix64(key, np.uint64(0x243F6A8885A308D3)) & mask
-    while used[at] != 0 and slots[at] != key:
-        at = (at + np.uint64(1)) & mask
-    return np.int64(at)
-
-
-@njit(cache=True)
-def _minimum(table: Integers, seeds: Keys, key: np.uint64, spark: bool) -> np.int64:
-    width = np.uint64(table.shape[1])
-    least = np.int64(9223372036854775807)
-    for row in range(table.shape[0]):
-        least = min(least, table[row, column(key, seeds[row], width, spark)])
-    return least
-
-
-@njit(cache=True)
-def track(
-    table: Integers, seeds: Keys, keys: Keys, weights: Integers, conservative: bool, total: int, share: float,
-    candidates: Keys, spark: bool,
-) -> tuple[Keys, int]:  # fmt: skip
-    """Algorithm as above, one element at a time; returns the candidates and the new total."""
-    width = np.uint64(table.shape[1])
-    depth = table.shape[0]
-    capacity = 1024
-    while capacity < 4 * candidates.size:
-        capacity *= 2
-    slots = np.zeros(capacity, dtype=np.uint64)
-    used = np.zeros(capacity, dtype=np.int64)
-    held = candidates.size
-    for index in range(candidates.size):
-        at = _find(slots, used, candidates[index])
-        slots[at] = candidates[index]
-        used[at] = 1
-    columns = np.empty(depth, dtype=np.uint64)
-    for index in range(keys.size):
-        key = keys[index]
-        weight = int(weights[index]) if weights.size > 0 else 1
-        least = np.int64(9223372036854775807)
-        for row in range(depth):
-            columns[row] = column(key, seeds[row], width, spark)
-            least = min(least, table[row, columns[row]])
-        for row in range(depth):
-            count = table[row, columns[row]]
-            table[row, columns[row]] = max(count, least + weight) if conservative else count + weight
-        total += weight
-        if least + weight < share * total:
-            continue
-        at = _find(slots, used, key)
-        if used[at] != 0:
-            continue
-        slots[at] = key
-        used[at] = 1
-        held += 1
-        if 2 * held > capacity:
-            # prune by the rule; grow only when the survivors still fill it
-            old_slots, old_used = slots, used
-            survivors = np.empty(held, dtype=np.uint64)
-            kept = 0
-            for position in range(capacity):
-                if (
-                    old_used[position] != 0
-                    and _minimum(table, seeds, old_slots[position], spark) >= share * total
-                ):
-                    survivors[kept] = old_slots[position]
-                    kept += 1
-            while 4 * kept > capacity:
-                capacity *= 2
-            slots = np.zeros(capacity, dtype=np.uint64)
-            used = np.zeros(capacity, dtype=np.int64)
-            for position in range(kept):
-                at = _find(slots, used, survivors[position])
-                slots[at] = survivors[position]
-                used[at] = 1
-            held = kept
-    final = np.empty(held, dtype=np.uint64)
-    kept = 0
-    for position in range(capacity):
-        if used[position] != 0 and _minimum(table, seeds, slots[position], spark) >= share * total:
-            final[kept] = slots[position]
-            kept += 1
-    return np.sort(final[:kept]), total

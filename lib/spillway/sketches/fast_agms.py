@@ -1,10 +1,14 @@
-"""Fast-AGMS (Count-sketch): the baseline that CMM must match, and what PairCount online is stated with.
+"""Fast-AGMS (count sketch): the baseline for CMM (see `count_min`), and the default table of online PairCount.
 
-As count-min, but a key adds +1 or -1 times its weight, by a second hash. Point: median over rows of sign * C,
-variance sum_{x != q} f_x^2/w (Lemma 3). Self-join: median over rows of sum_j C_j^2, variance
-4/w sum_{x<y} f_x^2 f_y^2 (Lemma 5, ERRATA E20). Join: median over rows of sum_j A_j B_j. Frequencies may be negative.
+The table is like that of count-min, but a key adds +1 or -1 times its weight. A second hash chooses the sign.
 
-Counters take 4 bytes, as the text's do, until so much was added that one might not hold it; then 8.
+- Point query: the median over the rows of sign * C, with variance sum_{x != q} f_x^2/w (Deng 2007, Lemma 3).
+- Self-join size: the median over the rows of sum_j C_j^2, with variance 4/w sum_{x<y} f_x^2 f_y^2 (Lemma 5, ERRATA
+  E20).
+- Join size: the median over the rows of sum_j A_j B_j.
+
+Frequencies may be negative. A counter has 4 bytes, as in Deng 2007. When the total weight could exceed this, all
+counters grow to 8 bytes.
 
 >>> FastAgms(FastAgmsParameters(64, 5, seed=1)).update(np.array([7, 7, 9])).point(np.array([7])).estimate.tolist()
 [2.0]
@@ -23,8 +27,9 @@ from spillway.errors import Refused
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
-from spillway.sketches.hashing import as_keys, check_seed, mix64, row_seeds
+from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
+from spillway.sketches.kernels import mix64
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
@@ -54,7 +59,7 @@ def _add(table: Integers, seeds: Keys, keys: Keys, weights: Integers) -> None:
             counters = table[row]
             for index in range(start, stop):
                 mixed = mix64(keys[index], seeds[row])
-                # bucket from the high half, sign from the lowest bit: unrelated bits of one hash
+                # bucket from the high half, sign from the lowest bit: independent bits of one hash
                 sign = np.int64(1) - np.int64(2) * np.int64(mixed & np.uint64(1))
                 weight = weights[index] if weights.size > 0 else np.int64(1)
                 counters[((mixed >> np.uint64(32)) * width) >> np.uint64(32)] += sign * weight
@@ -73,7 +78,7 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
 
 
 def as_narrow(table: Integers, most: int) -> Integers:
-    """Counters of which none can exceed `most`, in 4 bytes each where those hold it.
+    """Return counters of at most `most` in size as 4-byte integers if these hold `most`, else as 8-byte integers.
 
     >>> as_narrow(np.array([[3]]), 5).dtype, as_narrow(np.array([[3]]), 1 << 31).dtype
     (dtype('int32'), dtype('int64'))
@@ -93,7 +98,7 @@ class FastAgms(binary.CounterSketch):
         self.table: Integers = np.zeros((parameters.depth, parameters.width), dtype=np.int32)
         self.total = 0
         self.absolute = 0
-        """What was added, in size; of a sketch that was read back, what its heaviest row shows of it."""
+        """The sum of the absolute weights. For a sketch that was read back: its lower bound, the heaviest row's sum."""
 
     def update(self, keys: object, weights: object = None) -> FastAgms:
         """Add `weights` (default 1 each) to `keys`."""
@@ -107,7 +112,7 @@ class FastAgms(binary.CounterSketch):
         return self
 
     def merge(self, other: FastAgms) -> FastAgms:
-        """The sketch of both streams together."""
+        """Return the sketch of both streams together."""
         require_same(self.kind, self.parameters, other.parameters)
         if self.absolute + other.absolute >= WEIGHT_MAX:
             raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
@@ -119,10 +124,10 @@ class FastAgms(binary.CounterSketch):
         return merged
 
     def point(self, keys: object, confidence: float = 0.95) -> Estimates:
-        """Frequencies, not below 0 (the text clamps), with intervals from the counters' own spread."""
+        """Return frequencies, clamped at 0 as in Deng 2007, with intervals from the distribution of the counters."""
         middle = np.median(_signed(self.table, self.seeds, as_keys(keys)), axis=0)
         tail = median_row_tail(self.parameters.depth, (1.0 - check_confidence(confidence)) / 2)
-        # a counter's sign is arbitrary for another key: the noise is symmetric
+        # the sign of a counter is random for any other key, so the noise is symmetric
         reach = float(np.quantile(np.abs(self.table), 1.0 - 2.0 * min(tail, 0.5)))
         return Estimates(
             np.maximum(middle, 0.0),
@@ -136,7 +141,7 @@ class FastAgms(binary.CounterSketch):
         return (self.table.astype(np.float64) ** 2).sum(axis=1)
 
     def self_join_size(self, confidence: float = 0.95) -> Answer:
-        """F2, unbiased a row, with the interval of Lemma 5's variance bounded by 2 F2^2/w."""
+        """Return F2, unbiased in each row. The interval uses the variance of Lemma 5, bounded by 2 F2^2/w."""
         estimate = float(np.median(self.self_join_rows()))
         sigma = np.sqrt(2.0 / self.parameters.width) * median_deviation(self.parameters.depth)
         sigma *= normal_quantile(confidence)
@@ -144,7 +149,7 @@ class FastAgms(binary.CounterSketch):
         return Answer(estimate, estimate / (1.0 + sigma), high, confidence, self.kind)
 
     def join_size(self, other: FastAgms, confidence: float = 0.95) -> Answer:
-        """sum_x f_x g_x; a row's variance is at most (F2 G2 + J^2)/w."""
+        """Return J = sum_x f_x g_x. The variance of a row is at most (F2 G2 + J^2)/w."""
         require_same(self.kind, self.parameters, other.parameters)
         rows = (self.table.astype(np.float64) * other.table.astype(np.float64)).sum(axis=1)
         estimate = float(np.median(rows))
@@ -161,7 +166,7 @@ class FastAgms(binary.CounterSketch):
         return {"total": self.total}
 
     def arrays(self) -> dict[str, Any]:
-        # stored alike whatever room it takes here: packing leaves nothing of the wider
+        # stored as 8 bytes in any case; compression removes the difference
         return {"table": self.table.astype(np.int64)}
 
     @classmethod

@@ -1,7 +1,8 @@
-"""What a stored sketch must look like before it is trusted: exact fields, exact types, shapes that follow from them.
+"""Validate stored sketches before they are used: exact fields, exact types, and array shapes that follow from these.
 
-A payload's digest stops accidents, not malice: whoever writes one may sign it. So what a header says is held against
-the form that its kind demands before a byte is unpacked or a table asked for, and counters against each other after.
+The digest of a payload detects accidental damage, not malicious content: an attacker can compute a valid digest. So the
+header is compared with the form that its kind requires before any bytes are decompressed or memory is allocated. After
+that, the counters are checked for consistency.
 
 >>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})
 Traceback (most recent call last):
@@ -41,24 +42,27 @@ Parameters = TypeVar("Parameters")
 
 @dataclass(frozen=True)
 class ArrayForm:
-    """An array as its kind demands it; `shape` None is one dimension of any length, `least` the least it may hold."""
+    """The required form of an array. `shape` None: one dimension of any length. `least`: the least allowed value."""
 
     dtype: str
     shape: tuple[int, ...] | None = None
     least: int | None = None
 
     def admits(self, dtype: str, shape: tuple[int, ...]) -> bool:
-        """Whether a header's array may be unpacked as this one."""
+        """Return whether an array of this type and shape has the required form."""
         return dtype == self.dtype and (len(shape) == 1 if self.shape is None else shape == self.shape)
 
     def check(self, name: str, array: npt.NDArray[Any]) -> None:
-        """Refuse values below the least."""
+        """Refuse values below `least`."""
         if self.least is not None and array.size and int(array.min()) < self.least:
             raise Refused(name, f"hold nothing below {self.least}", int(array.min()), REBUILD)
 
 
 def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
-    """A sketch's parameters from a header: every field, no other, each of exactly its type."""
+    """Return a sketch's parameters from a header, which must have exactly the fields of `kind`, each of its exact type.
+
+    An integer is accepted for a float.
+    """
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(found, dict) or set(found) != names:
         got = sorted(found) if isinstance(found, dict) else found
@@ -73,7 +77,7 @@ def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
 
 
 def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, int]:
-    """Whole numbers by name, none missing and none too many; `least` names them with the least each may be."""
+    """Return integers by name. There must be exactly the names of `least`, which has the minimum of each, or None."""
     if not isinstance(found, dict) or set(found) != set(least):
         got = sorted(found) if isinstance(found, dict) else found
         raise Refused("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REBUILD)
@@ -87,18 +91,18 @@ def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, in
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    # a day of small batches has a hundred payloads of a kind
+    # cached, because a day of small batches has about a hundred payloads of the same kind
     return get_type_hints(kind)
 
 
 @contextmanager
 def contained() -> Iterator[None]:
-    """Whatever a hostile payload makes Python raise, as the one refusal that readers expect."""
+    """Convert the exceptions that a malicious payload can cause to one `Refused`, which callers expect."""
     try:
         yield
     except Refused:
         raise
     except _RAISED as problem:
-        # a remedy for whoever reads it, and the cause for whoever looks further
+        # the message has a remedy for the user; the chained exception has the cause
         got = f"{type(problem).__name__}: {str(problem)[:200]}"
         raise Refused("payload", "be a sketch that can be read", got, REBUILD) from problem

@@ -1,17 +1,17 @@
--- Questions to stored sketches for whoever has SQL alone: spark-sql, a Thrift server, a warehouse's editor.
+-- Functions to query stored sketches with SQL only: in spark-sql, a Thrift server, or an SQL editor.
 --
 --     spark-sql -i functions.sql
 --     SELECT spillway_sql_frequency(spillway_sql_sum(collect_list(counters)), any_value(parameters),
 --                                   spillway_sql_key_of_string('JFK', 1)).value
 --     FROM delta.`lake/sketches` WHERE stream = 'weather' AND kind = 'count_min' AND name = 'origin'
 --
--- Without TEMPORARY they stay in a catalog. They take what the tables `sketches` and `daily_sketches` hold: `counters`
--- and `parameters` of kind count_min; counters of equal parameters add up. What they do not do: the sharper estimator
--- (cmm_order) of Spillway's own functions, top keys, near-duplicates, membership. Kinds quantiles and distinct need
--- none of them: Spark's kll_sketch_* and hll_sketch_* functions take their `payload`.
+-- Without TEMPORARY, the functions are stored in a catalog. They take the columns `counters` and `parameters` of the
+-- tables `sketches` and `daily_sketches`, for kind count_min. Counters of equal parameters can be added up. Not
+-- supported: the better estimator (cmm_order) of Spillway's own functions, top keys, near-duplicates, membership. The
+-- kinds quantiles and distinct do not need these functions: use Spark's kll_sketch_* and hll_sketch_* on `payload`.
 --
--- A key is xxhash64 of a header, which stands for the types and the seed and is marked by what is null, and then of
--- the values; of several attributes:
+-- A key is the xxhash64 of a header and the values. The header is a hash of the types and the seed, XOR a bit mask of
+-- the attributes that are null. A key of two attributes:
 --     xxhash64(spillway_sql_header('string|integer', 1) ^ (IF(a IS NULL, 1, 0) + IF(b IS NULL, 2, 0)), a, b)
 
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_header(types STRING, seed BIGINT) RETURNS BIGINT
@@ -38,19 +38,19 @@ RETURN CAST(get_json_object(parameters, '$.width') AS INT);
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_depth(parameters STRING) RETURNS INT
 RETURN CAST(get_json_object(parameters, '$.depth') AS INT);
 
--- tables of equal parameters as one: spillway_sql_sum(collect_list(counters))
+-- the sum of tables with equal parameters: spillway_sql_sum(collect_list(counters))
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_sum(tables ARRAY<ARRAY<BIGINT>>) RETURNS ARRAY<BIGINT>
 RETURN aggregate(tables, transform(tables[0], x -> 0L), (sum, one) -> zip_with(sum, one, (x, y) -> x + y));
 
--- the rows that were sketched: what one row of the table adds up to
+-- the number of sketched rows: the sum of one row of the table
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_first_row(counters ARRAY<BIGINT>, width INT) RETURNS BIGINT
 RETURN aggregate(slice(counters, 1, width), 0L, (sum, x) -> sum + x);
 
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_rows(counters ARRAY<BIGINT>, parameters STRING) RETURNS BIGINT
 RETURN (SELECT spillway_sql_first_row(c, w) FROM (SELECT counters AS c, spillway_sql_width(parameters) AS w));
 
--- java.util.Random, of which Spark's count_min_sketch draws its hashes; in parts that no product overflows
--- (Spark takes no such function within a lambda, so that what is needed there is written out)
+-- java.util.Random, from which Spark's count_min_sketch draws its hashes. Products are split, so that none overflows.
+-- (Spark does not allow SQL functions in a lambda, so the expression is written out twice.)
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_drawn(seed BIGINT, depth INT) RETURNS ARRAY<BIGINT>
 RETURN aggregate(sequence(1, depth),
   named_struct('state', (seed ^ 25214903917L) & 281474976710655L, 'factors', CAST(array() AS ARRAY<BIGINT>)),
@@ -74,7 +74,7 @@ RETURN transform(factors, factor -> ((((factor * (key & 4294967295L)) & 42949672
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_at(counters ARRAY<BIGINT>, columns ARRAY<BIGINT>, width INT) RETURNS ARRAY<BIGINT>
 RETURN transform(columns, (place, row) -> element_at(counters, CAST(row * width + place + 1 AS INT)));
 
--- the counters that a key touches, one a row of the table
+-- the counters that a key touches, one per row of the table
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_touched(counters ARRAY<BIGINT>, parameters STRING, key BIGINT) RETURNS ARRAY<BIGINT>
 RETURN (SELECT spillway_sql_at(c, places, w) FROM (SELECT c, w, spillway_sql_columns(k, f, w) AS places FROM (
   SELECT counters AS c, key AS k, spillway_sql_factors(parameters) AS f, spillway_sql_width(parameters) AS w)));
@@ -86,7 +86,7 @@ RETURN (element_at(sort_array(numbers), CAST((size(numbers) + 1) DIV 2 AS INT))
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_residues(touched ARRAY<BIGINT>, rows BIGINT, width INT) RETURNS ARRAY<DOUBLE>
 RETURN transform(touched, c -> c - (rows - c) / (width - 1D));
 
--- how far the least of d counters lies above the truth in at most 5 of 100 cases: what the table itself shows
+-- the 95 % quantile of the noise of the least of d counters, from the counters of the table
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_noise(counters ARRAY<BIGINT>, parameters STRING) RETURNS BIGINT
 RETURN element_at(sort_array(counters), CAST(ceil(size(counters)
   * (1 - power(0.05D, 1.0D / spillway_sql_depth(parameters)))) AS INT));
@@ -97,7 +97,8 @@ RETURN named_struct('value', least(greatest(value, CAST(least - noise AS DOUBLE)
   'low', CAST(greatest(least - noise, 0L) AS DOUBLE), 'high', CAST(least AS DOUBLE), 'rows', rows,
   'note', 'cmm_mean within cm, 95 % confidence');
 
--- the mean-corrected median of the rows (4.2.2), between the least counter and that less its noise
+-- the mean-corrected median of the rows (Deng 2007, 4.2.2), clamped between the least counter minus its noise and the
+-- least counter
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_frequency(counters ARRAY<BIGINT>, parameters STRING, key BIGINT)
 RETURNS STRUCT<value: DOUBLE, low: DOUBLE, high: DOUBLE, rows: BIGINT, note: STRING>
 RETURN (SELECT spillway_sql_within(spillway_sql_median(left), array_min(hit), noise, n) FROM (
@@ -105,15 +106,15 @@ RETURN (SELECT spillway_sql_within(spillway_sql_median(left), array_min(hit), no
     SELECT spillway_sql_touched(counters, parameters, key) AS hit, spillway_sql_noise(counters, parameters) AS noise,
       spillway_sql_rows(counters, parameters) AS n, spillway_sql_width(parameters) AS w)));
 
--- the standard deviation of a median of d rows, in those of one
+-- the standard deviation of the median of d rows, relative to that of one row
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_deviation(depth INT) RETURNS DOUBLE
 RETURN element_at(array(1.0D, 0.66983D, 0.53557D, 0.45874D, 0.40756D, 0.37035D, 0.34176D, 0.3189D, 0.30008D, 0.28424D, 0.27067D, 0.25887D, 0.24849D, 0.23926D, 0.231D, 0.22353D, 0.21674D, 0.21054D, 0.20484D, 0.19958D, 0.1947D, 0.19017D, 0.18594D, 0.18197D, 0.17826D, 0.17476D, 0.17146D, 0.16833D, 0.16538D, 0.16257D, 0.1599D, 0.15736D), CAST((depth - 1) DIV 2 + 1 AS INT));
 
--- how far a median of d rows deviates (95 %), as a share of sqrt of a sum of squares of products
+-- the half-width of the 95 % interval of the median of d rows, if the variance of a row is 1 / (w - 1)
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_reach(parameters STRING) RETURNS DOUBLE
 RETURN 1.959964D / sqrt(spillway_sql_width(parameters) - 1D) * spillway_sql_deviation(spillway_sql_depth(parameters));
 
--- sum_j A_j B_j of each row, mean corrected (4.3.1)
+-- sum_j A_j B_j of each row, mean-corrected (Deng 2007, 4.3.1)
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_products(one ARRAY<BIGINT>, other ARRAY<BIGINT>, width INT, depth INT, of_one BIGINT, of_other BIGINT)
 RETURNS ARRAY<DOUBLE>
 RETURN transform(sequence(0, depth - 1), row -> (width * aggregate(
@@ -131,7 +132,7 @@ RETURNS STRUCT<value: DOUBLE, low: DOUBLE, high: DOUBLE, rows: BIGINT, note: STR
 RETURN named_struct('value', size, 'low', size / (1 + reach), 'high', size / greatest(1 - reach, 1E-300D), 'rows', rows,
   'note', 'cmm, 95 % confidence');
 
--- ordered pairs of rows with equal keys, each row with itself included (Lemma 4)
+-- ordered pairs of rows with equal keys, including each row with itself (Deng 2007, Lemma 4)
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_self_join(counters ARRAY<BIGINT>, parameters STRING)
 RETURNS STRUCT<value: DOUBLE, low: DOUBLE, high: DOUBLE, rows: BIGINT, note: STRING>
 RETURN spillway_sql_shared(spillway_sql_size(counters, counters, parameters),
@@ -142,7 +143,7 @@ RETURNS STRUCT<value: DOUBLE, low: DOUBLE, high: DOUBLE, rows: BIGINT, note: STR
 RETURN named_struct('value', size, 'low', greatest(size - reach, 0D), 'high', size + reach, 'rows', rows,
   'note', 'cmm, 95 % confidence');
 
--- pairs of rows of both with equal keys; both of the same types, parameters and seed
+-- pairs of rows, one of each sketch, with equal keys. Both must have the same types, parameters and seed
 CREATE OR REPLACE TEMPORARY FUNCTION spillway_sql_join(one ARRAY<BIGINT>, other ARRAY<BIGINT>, parameters STRING)
 RETURNS STRUCT<value: DOUBLE, low: DOUBLE, high: DOUBLE, rows: BIGINT, note: STRING>
 RETURN spillway_sql_spread(spillway_sql_size(one, other, parameters),

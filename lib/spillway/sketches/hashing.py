@@ -1,27 +1,21 @@
-"""Hashing: one 64-bit key per row (`column_keys`); every sketch row mixes it again with a seed of its own.
+"""Hash functions: one 64-bit key per tuple (`column_keys`), which each row of a sketch mixes with its own seed.
 
-A key is `xxhash64(header ^ nulls, value, value, ...)`, chained as Spark chains its columns: `header` is a hash
-of the seed and of the attributes' types, `nulls` a bit mask of the attributes that are null. So 1, '1' and 1.0
-differ, a null is a key of its own, null in one attribute differs from null in another, and two seeds give two
-unrelated keys, which Spark's `xxhash64` alone does not do: it skips nulls, ignores types of equal bytes and has
-one seed. `fingerprint` computes for one key exactly what `column_keys` computes of whole columns.
+A key is `xxhash64(header ^ nulls, value, value, ...)`, chained as Spark chains its columns. `header` is a hash of the
+seed and of the attributes' types. `nulls` is a bit mask of the attributes that are null. So 1, '1' and 1.0 have
+different keys. A null has its own key, and a null in one attribute differs from a null in another. Two seeds give two
+independent keys. Spark's `xxhash64` alone does not do this: it skips nulls, ignores types of equal bytes and has one
+seed. `fingerprint` computes for one key exactly what `column_keys` computes for whole columns.
 
-Within a sketch, row i sees mix64(key, s_i) (the finaliser of splitmix64, a bijection), reduced to a bucket by
-floor(h * w / 2^32). The texts ask for pairwise independence (point queries) or 4-wise (self-join sizes); mixing
-is stronger than either in practice, and the tests compare the exact variances with it.
+In a sketch, row i uses mix64(key, s_i), which is the finaliser of splitmix64 (a bijection). floor(h * w / 2^32) reduces
+its upper 32 bits h to a bucket. The analysis in Deng 2007 assumes pairwise independent hashes (point queries) or 4-wise
+independent hashes (self-join sizes). In practice, mixing is stronger than both, and the tests compare the variances
+with the exact ones.
 
-Nothing here is compiled, so that a question loads no compiler; kernels take the same hashes from `mixing`.
+Nothing in this module is compiled, so that a query loads no compiler. `kernels` has the same functions, compiled for
+one key.
 
 >>> fingerprint(["JFK", None], ["string", "integer"], seed=7) == fingerprint([None, "JFK"], ["integer", "string"], 7)
 False
-
-The hashes of `hashing`, compiled, as kernels take them: one key at a time.
-
->>> import numpy as np
->>> from spillway.sketches.hashing import mixed
->>> keys = np.array([1, 2**63], dtype=np.uint64)
->>> [int(mix64(key, np.uint64(5))) for key in keys] == mixed(keys, np.uint64(5)).tolist()
-True
 """
 
 from __future__ import annotations
@@ -31,7 +25,6 @@ import struct
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches.types import Integers, Keys
@@ -46,9 +39,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def mixed(keys: Keys, seed: np.uint64 | Keys) -> Keys:
-    """mix64: a seeded bijection of 64 bits in which every input bit reaches every output bit.
+    """Return mix64 of the keys: a seeded bijection of 64 bits in which every input bit affects every output bit.
 
-    `mixing.mix64` is this, compiled, of one key.
+    `mix64` is the compiled form for one key.
     """
     z = keys ^ seed
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -57,12 +50,12 @@ def mixed(keys: Keys, seed: np.uint64 | Keys) -> Keys:
 
 
 def reduced(hashes: Keys, width: np.uint64) -> Keys:
-    """The bucket of each mixed key among `width` (w, below 2^32)."""
+    """Return the bucket of each mixed key among `width` (w, below 2^32) buckets."""
     return ((hashes >> np.uint64(32)) * width) >> np.uint64(32)
 
 
 def spark_buckets(keys: Keys, factors: Keys, width: int) -> Integers:
-    """`mixing.spark_bucket` of some keys in the row of each factor, without compiled code.
+    """Return `spark_bucket` of the keys in the row of each factor, without compiled code.
 
     >>> from spillway.sketches.hashing import spark_bucket
     >>> keys, factors = np.array([7, 2**63], dtype=np.uint64), spark_factors(1, 2)
@@ -75,20 +68,20 @@ def spark_buckets(keys: Keys, factors: Keys, width: int) -> Integers:
 
 
 def spark_factors(seed: int, count: int) -> Keys:
-    """hashA of each row: java.util.Random(seed).nextInt(2^31 - 1), drawn as Java draws it."""
+    """Return Spark's hashA of each row: java.util.Random(seed).nextInt(2^31 - 1), computed as in Java."""
     state = (seed ^ 0x5DEECE66D) & ((1 << 48) - 1)
     factors: list[int] = []
     while len(factors) < count:
         state = (state * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
         drawn = state >> 17
-        # nextInt draws again when it would favour small numbers; of 2^31 draws that is one
+        # nextInt rejects a draw that would favour small numbers: one of 2^31
         if drawn != (1 << 31) - 1:
             factors.append(drawn)
     return np.array(factors, dtype=np.uint64)
 
 
 def row_seeds(seed: int, count: int, purpose: int = 0) -> Keys:
-    """`count` unrelated seeds from one; `purpose` keeps two uses of one seed apart.
+    """Return `count` independent seeds from one; `purpose` makes two uses of the same seed independent.
 
     >>> len(set(row_seeds(1, 4).tolist() + row_seeds(1, 4, purpose=1).tolist() + row_seeds(2, 4).tolist()))
     12
@@ -106,7 +99,7 @@ def check_seed(seed: int) -> int:
 
 
 def as_keys(keys: object) -> Keys:
-    """Keys as the kernels want them: 64 bits each; signed integers keep their bits."""
+    """Return the keys as an array of unsigned 64-bit integers for the kernels; signed integers keep their bits."""
     array = np.asarray(keys)
     if array.size == 0:
         return np.empty(0, dtype=np.uint64)
@@ -133,19 +126,19 @@ def _finish(value: int) -> int:
 
 
 def xxhash64_int(value: int, seed: int = _SPARK_SEED) -> int:
-    """Spark's hash of a boolean or a date."""
+    """Return Spark's hash of a boolean or a date."""
     state = ((seed + _P5 + 4) & _MASK) ^ (((value & 0xFFFFFFFF) * _P1) & _MASK)
     return _finish((_rotate(state, 23) * _P2 + _P3) & _MASK)
 
 
 def xxhash64_long(value: int, seed: int = _SPARK_SEED) -> int:
-    """Spark's hash of a bigint, a timestamp or a double's bits."""
+    """Return Spark's hash of a bigint, a timestamp, or the bits of a double."""
     state = ((seed + _P5 + 8) & _MASK) ^ ((_rotate(((value & _MASK) * _P2) & _MASK, 31) * _P1) & _MASK)
     return _finish((_rotate(state, 27) * _P1 + _P4) & _MASK)
 
 
 def xxhash64_bytes(data: bytes, seed: int = _SPARK_SEED) -> int:
-    """XXH64 of some bytes, as Spark hashes a string.
+    """Return XXH64 of some bytes, as Spark hashes a string.
 
     >>> hex(xxhash64_bytes(b"", 0))
     '0xef46db3751d8e999'
@@ -181,7 +174,7 @@ def xxhash64_bytes(data: bytes, seed: int = _SPARK_SEED) -> int:
 
 
 def key_header(types: Sequence[str], seed: int) -> int:
-    """The first link of the chain, a signed 64-bit number that stands for seed, version and types."""
+    """Return the first value of the hash chain: a signed 64-bit hash of seed, version and types."""
     for position, kind in enumerate(types):
         if kind not in KEY_TYPES:
             raise Refused(f"types[{position}]", f"be one of {', '.join(KEY_TYPES)}", kind, "cast the column")
@@ -193,7 +186,7 @@ def key_header(types: Sequence[str], seed: int) -> int:
 
 
 def are_hashed(types: Sequence[str]) -> bool:
-    """Whether different keys of these types are counted by their hashes, and not as they are."""
+    """Return whether a count of distinct keys uses the hashes of keys of these types, not their values."""
     return len(types) > 1 or types[0] == "double"
 
 
@@ -209,7 +202,7 @@ def _hash_value(value: object, kind: str, state: int, position: int) -> int:
         return xxhash64_long(int(value), state)
     if kind == "double" and isinstance(value, int | float | np.floating) and not isinstance(value, bool):
         number = float(value)
-        # Spark hashes every NaN alike and -0.0 as 0.0
+        # Spark gives all NaNs the same hash, and hashes -0.0 as 0.0
         number = float("nan") if number != number else number + 0.0
         return xxhash64_long(struct.unpack("<q", struct.pack("<d", number))[0], state)
     if kind == "date" and isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
@@ -221,7 +214,7 @@ def _hash_value(value: object, kind: str, state: int, position: int) -> int:
 
 
 def fingerprint(values: Sequence[object], types: Sequence[str], seed: int) -> int:
-    """The 64-bit key of one row's `values`, equal to what `column_keys` computes.
+    """Return the 64-bit key of the values of one row, the same as `column_keys` computes.
 
     >>> fingerprint([1], ["integer"], 0) == fingerprint([1.0], ["double"], 0)
     False
@@ -234,34 +227,3 @@ def fingerprint(values: Sequence[object], types: Sequence[str], seed: int) -> in
         if value is not None:
             state = _hash_value(value, kind, state, position)
     return state
-
-
-mix64 = njit(cache=True)(mixed)
-_reduce = njit(cache=True)(reduced)
-
-
-@njit(cache=True)
-def bucket(key: np.uint64, seed: np.uint64, width: np.uint64) -> np.uint64:
-    """The bucket of `key` among `width` (w, below 2^32)."""
-    return _reduce(mix64(key, seed), width)
-
-
-@njit(cache=True)
-def spark_bucket(key: np.uint64, factor: np.uint64, width: np.uint64) -> np.uint64:
-    """The bucket that Spark's own `count_min_sketch` gives a bigint, `factor` being its hashA of the row."""
-    product = np.int64(key * factor)
-    product += product >> np.int64(32)
-    return np.uint64(product & np.int64(0x7FFFFFFF)) % width
-
-
-@njit(cache=True)
-def xxhash64_key(key: np.uint64) -> np.uint64:
-    """Spark's `xxhash64` of one bigint, compiled."""
-    prime1, prime2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
-    word = key * prime2
-    word = ((word << np.uint64(31)) | (word >> np.uint64(33))) * prime1
-    state = (np.uint64(0x27D4EB2F165667C5) + np.uint64(50)) ^ word
-    state = ((state << np.uint64(27)) | (state >> np.uint64(37))) * prime1 + np.uint64(0x85EBCA77C2B2AE63)
-    state = (state ^ (state >> np.uint64(33))) * prime2
-    state = (state ^ (state >> np.uint64(29))) * np.uint64(0x165667B19E3779F9)
-    return state ^ (state >> np.uint64(32))

@@ -1,13 +1,14 @@
-"""Heavy hitters and top-k: the count-min guarantee for recall, the corrected value for size.
+"""Heavy hitters and top-k: recall by the guarantee of count-min, frequencies by the corrected estimators.
 
-A key is heavy when its frequency is at least phi N. While the stream passes, a key whose counters' minimum is at
-least phi times the weight so far becomes a candidate. At a heavy key's last occurrence that minimum is at least its
-frequency, which is at least phi N, which is at least phi times the weight so far: it is a candidate then, and no
-later pruning, by the same rule, can drop it. So every heavy key is returned, always (CM's one-sided error); light
-keys among the candidates are told apart by the mean-corrected value and its interval.
+A key is heavy if its frequency is at least phi N. While the stream passes, a key becomes a candidate if the minimum of
+its counters is at least phi times the total weight up to now. At the last occurrence of a heavy key, this minimum is at
+least its frequency. The frequency is at least phi N, and thus at least phi times the weight up to now. So the key is a
+candidate then, and later pruning by the same rule cannot drop it. So all heavy keys are always returned, because the
+error of count-min has only one side. Light keys among the candidates are recognised by their corrected frequency and
+its interval.
 
-Partial sketches merge: a key with at least phi N in all has at least phi N_i in some part i, so the union of the
-parts' candidates holds every heavy key of the whole. Deletions would break the argument and are refused.
+Partial sketches can be merged. A key with at least phi N in total has at least phi N_i in some partial sketch i. So the
+union of their candidates has all heavy keys of the whole. Deletions would invalidate this argument and are refused.
 
 >>> sketch = HeavyHitters(CountMinParameters(64, 5, 1), share=0.5).update(np.array([7, 7, 9], dtype=np.uint64))
 >>> sketch.heavy().keys.tolist()
@@ -32,7 +33,7 @@ from spillway.sketches.types import Estimates, Keys, require_same
 
 @dataclass(frozen=True)
 class Heavy:
-    """Keys by falling estimate, with what is known of each; `labels` are the original values where kept."""
+    """Keys in descending order of their estimates. `labels`: the original values, or None if they are not stored."""
 
     keys: Keys
     sizes: Estimates
@@ -40,7 +41,7 @@ class Heavy:
 
 
 class HeavyHitters(binary.CounterSketch):
-    """A count-min table that remembers which keys are heavier than `share` (phi) of all."""
+    """A count-min table that also stores the keys with at least `share` (phi) of the total weight."""
 
     kind = "heavy_hitters"
 
@@ -54,11 +55,11 @@ class HeavyHitters(binary.CounterSketch):
         self.candidates: Keys = np.empty(0, dtype=np.uint64)
         self.labels: dict[int, Any] = {}
         self.exact: dict[int, int] = {}
-        """How often keys came, of those that were counted one by one."""
+        """The frequencies of the keys that were counted exactly."""
 
     def update(self, keys: object, weights: object = None) -> HeavyHitters:
         """Add `keys`; weights must not be negative."""
-        from spillway.sketches.count_min import track
+        from spillway.sketches.kernels import track
 
         hashed = as_keys(keys)
         counts = self.counts
@@ -77,7 +78,7 @@ class HeavyHitters(binary.CounterSketch):
         return self
 
     def label(self, keys: Keys, values: object) -> None:
-        """Remember the original values of those `keys` that are candidates (values: one per key)."""
+        """Store the original values of those `keys` that are candidates (`values`: one per key)."""
         wanted = np.flatnonzero(np.isin(keys, self.candidates))
         _, first = np.unique(keys[wanted], return_index=True)
         for position in wanted[first]:
@@ -89,7 +90,7 @@ class HeavyHitters(binary.CounterSketch):
             self.labels = {key: value for key, value in self.labels.items() if key in alive}
 
     def merge(self, other: HeavyHitters) -> HeavyHitters:
-        """The sketch of both streams together, complete from the larger of both shares on."""
+        """Return the sketch of both streams together. It has all keys of at least the larger of both shares."""
         require_same(self.kind, self.counts.parameters, other.counts.parameters)
         merged = HeavyHitters(self.counts.parameters, max(self.share, other.share))
         merged.context = self.shared_context(other)
@@ -105,7 +106,7 @@ class HeavyHitters(binary.CounterSketch):
         return merged
 
     def heavy(self, share: float | None = None, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
-        """Every key of at least `share` of the weight, and perhaps lighter ones that CM cannot tell from them."""
+        """Return all keys of at least `share` of the weight, and possibly lighter keys that CM cannot distinguish."""
         share = self.share if share is None else share
         if share < self.share:
             raise Refused(
@@ -125,7 +126,7 @@ class HeavyHitters(binary.CounterSketch):
         return Heavy(keys, ranked, tuple(self.labels.get(int(key)) for key in keys))
 
     def sizes(self, keys: Keys, estimator: str = "auto", confidence: float = 0.95) -> Estimates:
-        """The frequency of each key: as counted, where it was, else as the table has it."""
+        """Return the frequency of each key: the exact count if there is one, else the estimate of the table."""
         found = self.counts.point(keys, estimator, confidence)
         for place, key in enumerate(keys.tolist()):
             if key in self.exact:
@@ -133,7 +134,7 @@ class HeavyHitters(binary.CounterSketch):
         return found
 
     def top(self, count: int, estimator: str = "auto", confidence: float = 0.95) -> Heavy:
-        """The `count` heaviest candidates; complete when the count-th of them is above `share` of all."""
+        """Return the `count` heaviest candidates. The list is complete if the last one has more than `share` of all."""
         every = self.heavy(None, estimator, confidence)
         sizes = every.sizes
         best = Estimates(

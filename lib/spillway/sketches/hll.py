@@ -1,11 +1,11 @@
-"""How many different keys: HyperLogLog of Apache DataSketches, which Spark's `hll_sketch_*` functions read too.
+"""Distinct counts: HyperLogLog (HLL) of Apache DataSketches, which Spark's `hll_sketch_*` functions read as well.
 
-2^lg_k registers of a byte (Flajolet et al. 2007, Heule et al. 2013); the standard error is 0.83 to 1.04 / sqrt(2^lg_k).
-Its bounds hold at one, two and three standard errors, so an interval is that of the least number of these that reaches
-the confidence asked for.
+A sketch has 2^lg_k registers of one byte (Flajolet et al. 2007, Heule et al. 2013). The standard error is 0.83 to
+1.04 / sqrt(2^lg_k). DataSketches has bounds at one, two and three standard errors. An interval uses the least of these
+that reaches the requested confidence.
 
-The library's own, fed from Python: keys of one text or whole number as Spark's functions take them, so that both unite;
-other keys by their hash (`column_keys`).
+This module uses the DataSketches library itself. Keys of one text or integer are added as Spark's functions add them,
+so that both sketches can be merged. Other keys are added by their hash (`column_keys`).
 
 >>> Hll(lg_k=12).update([3, 1, 3]).count().estimate.__round__()
 2
@@ -29,7 +29,7 @@ LEAST_LG_K, MOST_LG_K = 4, 21
 
 
 class Hll(LibrarySketch):
-    """Registers of the longest run of zeros."""
+    """A HyperLogLog sketch: each register stores the longest run of zero bits in its hashes."""
 
     kind = "distinct"
     family = 7
@@ -43,14 +43,14 @@ class Hll(LibrarySketch):
         self._held: Any = datasketches.hll_sketch(lg_k, datasketches.HLL_8)
 
     def update(self, keys: Iterable[Any]) -> Hll:
-        """Take in keys: numbers or texts, each as Spark's function would."""
+        """Add keys: numbers or texts, each as Spark's function adds it."""
         add = self._held.update
         for key in keys:
             add(key)
         return self
 
     def merge(self, other: Hll) -> Hll:
-        """The sketch of both together, as coarse as the coarser."""
+        """Return the sketch of both streams together, with the precision of the coarser one."""
         lg_k = min(self.lg_k, other.lg_k)
         union = datasketches.hll_union(lg_k)
         for one in (self, other):
@@ -61,7 +61,7 @@ class Hll(LibrarySketch):
         return found
 
     def count(self, confidence: float = 0.95) -> Answer:
-        """How many different keys there are."""
+        """Return the number of distinct keys."""
         wanted = check_confidence(confidence)
         deviations = next((n for n in (1, 2, 3) if math.erf(n / math.sqrt(2)) >= wanted), None)
         if deviations is None:
@@ -88,7 +88,7 @@ class Hll(LibrarySketch):
             try:
                 held = datasketches.hll_sketch.deserialize(payload)
             except RuntimeError as problem:
-                # what the library throws
+                # the exception type of the library
                 raise ValueError(str(problem)) from problem
             if held.lg_config_k != found.lg_k or not held.get_estimate() >= 0.0:
                 raise ValueError(f"lg_k {held.lg_config_k}, estimate {held.get_estimate()}")

@@ -1,24 +1,24 @@
-"""Intervals around medians and minima of independent rows, without assuming what the rows look like.
+"""Distribution-free confidence intervals for order statistics of independent rows, and the noise model behind them.
 
-A sketch of d rows answers with the median (or minimum) of d independent residues, each the truth plus noise.
-The counters that a key does not touch show the distribution of that noise (4.2.1), so quantiles of the noise
-give the interval: with tail p = Pr[noise > t] in one row,
+A sketch of d rows answers with the median (or minimum) of d independent residues. Each residue is the true value plus
+noise. The counters that a key does not touch show the distribution of this noise (Deng 2007, 4.2.1). So quantiles of
+the noise give the interval. With the tail p = Pr[noise > t] in one row:
 
     Pr[median of d > t] = sum_{j >= ceil(d/2)} C(d,j) p^j (1-p)^(d-j),     Pr[minimum of d > t] = p^d.
 
-The text stops at the variances; these intervals are ours and the evidence measures what they cover.
+Deng 2007 has only the variances. These intervals are our own, and the evidence measures their coverage.
 
-The noise a table shows in its own counters, and what it makes of the least, the median, the j-th least of d rows.
+`Noise` computes the distribution of the j-th least of d rows. A counter that a key does not touch is a sample of the
+noise in the counters that the key touches (4.2.1). Sort the n pooled counters. The j-th least of d independent samples
+is at most the i-th counter with probability
 
-A counter that a key does not touch is a draw of the noise in those it does (4.2.1). With the n pooled counters sorted,
-the j-th least of d independent draws is at most the i-th with probability
+    B_j(i/n) = sum_{m >= j} C(d,m) (i/n)^m (1 - i/n)^(d-m).
 
-    B_j(i/n) = sum_{m >= j} C(d,m) (i/n)^m (1 - i/n)^(d-m),
-
-so that every order statistic of the rows has a known distribution: its median is what to subtract, its quantiles are
-the interval, its mean absolute deviation is the error to expect. CM is j = 1 with nothing subtracted, CMM the middle
-with the mean or median subtracted. The order that deviates least is ours (`cmm_order`): where few keys are heavy the
-noise leans to one side, and low orders, corrected, are far sharper than both the minimum and the median.
+So the distribution of every order statistic of the rows is known. Its median is the correction to subtract, its
+quantiles give the interval, and its mean absolute deviation is the expected error. CM is j = 1 without correction. CMM
+is the middle order with the mean or the median as the correction. `cmm_order`, which is our own, uses the order with
+the least deviation. If few keys are heavy, the noise is skewed, and corrected low orders have a much smaller error than
+both the minimum and the median.
 
 >>> noise = Noise(np.array([0.0, 0.0, 0.0, 8.0]), depth=3)
 >>> noise.quantile(2, 0.5), noise.sharpest()
@@ -40,7 +40,7 @@ from spillway.sketches.types import Floats
 
 
 def check_confidence(confidence: Any) -> float:
-    """
+    """Return the confidence as a float; raise `Refused` if it is not between 0 and 1.
 
     >>> check_confidence("high")
     Traceback (most recent call last):
@@ -54,7 +54,7 @@ def check_confidence(confidence: Any) -> float:
 
 
 def normal_quantile(confidence: float) -> float:
-    """Two-sided: how many standard deviations hold `confidence` of a normal variable.
+    """Return the two-sided quantile: the number of standard deviations that contain `confidence` of a normal variable.
 
     >>> round(normal_quantile(0.95), 2)
     1.96
@@ -64,9 +64,9 @@ def normal_quantile(confidence: float) -> float:
 
 @cache
 def median_row_tail(depth: int, tail: float) -> float:
-    """The tail p of one row at which the median of `depth` rows has `tail`.
+    """Return the tail p of one row at which the median of `depth` rows has the tail `tail`.
 
-    An even number of rows averages the middle two, which exceeds t only when depth/2 rows do.
+    The median of an even number of rows is the mean of the middle two. It exceeds t only if at least depth/2 rows do.
 
     >>> [round(median_row_tail(depth, 0.025), 3) for depth in (1, 2, 4, 5)]
     [0.025, 0.013, 0.068, 0.147]
@@ -84,7 +84,7 @@ def median_row_tail(depth: int, tail: float) -> float:
 
 @cache
 def median_deviation(depth: int) -> float:
-    """Standard deviation of the median of `depth` standard normal rows; an even count is taken as one less.
+    """Return the standard deviation of the median of `depth` standard normal rows; an even depth counts as one less.
 
     >>> [round(median_deviation(d) ** 2, 3) for d in (1, 3, 5, 7)]
     [1.0, 0.449, 0.287, 0.21]
@@ -106,14 +106,14 @@ class Noise:
     """The pooled noise of a table of `depth` (d) rows."""
 
     def __init__(self, values: Floats, depth: int) -> None:
-        # an evenly spaced part of a large table tells its distribution as well
+        # an evenly spaced sample of a large table has nearly the same distribution
         step = max(values.size // _SAMPLE, 1)
         self.values: Floats = np.sort(values.ravel()[::step])
         self.depth = depth
         self._cumulative: dict[int, Floats] = {}
 
     def cumulative(self, order: int) -> Floats:
-        """B_order at each of the sorted values."""
+        """Return B_order at each of the sorted values."""
         if order not in self._cumulative:
             x = np.arange(1, self.values.size + 1) / self.values.size
             total = np.zeros(x.size)
@@ -123,16 +123,16 @@ class Noise:
         return self._cumulative[order]
 
     def quantile(self, order: int, share: float) -> float:
-        """The least value that the order-th least of d draws is at most with probability `share`."""
+        """Return the `share`-quantile of the order-th least of d samples."""
         at = int(np.searchsorted(self.cumulative(order), share))
         return float(self.values[min(at, self.values.size - 1)])
 
     def deviation(self, order: int) -> float:
-        """How far the order-th least of d draws lies from its median, on average."""
+        """Return the mean absolute deviation of the order-th least of d samples from its median."""
         weights = np.diff(self.cumulative(order), prepend=0.0)
         return float((weights * np.abs(self.values - self.quantile(order, 0.5))).sum())
 
     def sharpest(self) -> int:
-        """The order that deviates least; the lower of equals."""
+        """Return the order with the least deviation; of equal ones the lowest."""
         deviations = [self.deviation(order) for order in range(1, self.depth + 1)]
         return 1 + int(np.argmin(np.array(deviations)))

@@ -1,17 +1,19 @@
-"""Quantiles in the format of Apache DataSketches' KLL, which Spark's `kll_sketch_*` functions read too.
+"""KLL quantile sketches in the format of Apache DataSketches, which Spark's `kll_sketch_*` functions read as well.
 
-A sketch holds items in levels; an item of level h stands for 2^h values (Karnin, Lang, Liberty 2016). Its rank error is
-at most 2.296 / k^0.9723 of N with 99 % confidence, that of a range 2.446 / k^0.9433, as the library states it.
+A sketch has items in levels. An item of level h represents 2^h values (Karnin, Lang, Liberty 2016). DataSketches states
+a rank error of at most 2.296 / k^0.9723 of N with 99 % confidence, and 2.446 / k^0.9433 for a range.
 
-Where we differ: the library compacts a stream as it passes, by coin flips that cannot be seeded, so that the same rows
-would give other bytes on every run. A batch is at hand as a whole, so its values are sorted, and every item is the
-middle of 2^h neighbours: no coin, a rank error of at most 2^h / 2 <= N / k, less than half of what the library states
-at this k, and a third of its bytes. What we state stays the library's, which holds for its own sketches as well.
-Merging unites the items, which loses nothing; `narrowed` compacts once more. Pieces are cut alike on every machine,
-so the bytes are the same.
+Difference from DataSketches: its algorithm compacts a stream while it passes, by random choices that cannot be seeded.
+So the same rows would give other bytes on every run. Here a batch is available as a whole. Its values are sorted, and
+every item is the middle one of 2^h neighbours. This has no random choice. The rank error is at most 2^h / 2 <= N / k.
+This is less than half of the bound of DataSketches at this k, and the sketch has a third of the bytes. The answers
+state the bound of DataSketches, which holds for its own sketches as well.
 
-Numbers are doubles; integers, dates (days) and moments (microseconds since 1970) 64-bit integers. NaN and null have no
-order, and are not counted.
+Merging takes the union of the items and loses nothing. `narrowed` compacts the result. Slices have the same boundaries
+on every machine, so the bytes are the same.
+
+Floats are stored as doubles. Integers, dates (days since 1970) and timestamps (microseconds since 1970) are stored as
+64-bit integers. NaN and null have no order and are not counted.
 
 >>> sketch = Kll(KllParameters(k=8, integers=True)).update(np.arange(100))
 >>> sketch.narrowed(8).quantiles([0.0, 0.5, 1.0]).tolist(), sketch.narrowed(8).n
@@ -40,14 +42,14 @@ _WHOLE = struct.Struct("<QHBB")
 _EMPTY, _SINGLE, _SORTED = 1, 4, 2
 _INTEGERS = 1
 _TYPES = {2: "integer", 3: "timestamp", 4: "date", 5: "boolean", 6: "double"}
-"""In a byte that the library leaves unused: of which type the values were, or only that they are 64-bit integers."""
+"""Codes for the type of the values, in a byte that DataSketches does not use; `_INTEGERS` means any 64-bit integer."""
 _SETTLE = 1 << 22
 OrderedItems = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
 class KllParameters:
-    """`k`, about the items that are kept, and whether they are 64-bit integers rather than doubles."""
+    """`k`, which is about the number of items, and whether these are 64-bit integers or doubles."""
 
     k: int
     integers: bool = False
@@ -62,7 +64,7 @@ class KllParameters:
 
 
 def rank_error(k: int, of_range: bool = False) -> float:
-    """What the library states: the share of N by which a rank (or a count between two) is off, at 99 % confidence.
+    """Return the bound of DataSketches for the error of a rank, or of a range, as a share of N with 99 % confidence.
 
     >>> round(100 * rank_error(200), 2), round(100 * rank_error(200, of_range=True), 2)
     (1.33, 1.65)
@@ -71,7 +73,7 @@ def rank_error(k: int, of_range: bool = False) -> float:
 
 
 class Kll(LibrarySketch):
-    """Items that rise, each with the values it stands for."""
+    """Items in ascending order, each with its weight: the number of values that it represents."""
 
     kind = "quantiles"
     family = 15
@@ -84,10 +86,10 @@ class Kll(LibrarySketch):
         self.least: Any = None
         self.greatest: Any = None
         self.blurred = 0
-        """Of how many values items stand for more than one."""
+        """The number of values in compacted sketches. Only these values contribute to the rank error."""
 
     def update(self, values: object) -> Kll:
-        """Take values in; NaN is left out."""
+        """Add values; NaN is ignored."""
         given = np.asarray(values)
         if given.dtype.kind == "f":
             given = given[~np.isnan(given)] + 0.0
@@ -100,19 +102,19 @@ class Kll(LibrarySketch):
 
     @property
     def n(self) -> int:
-        """N, the values seen."""
+        """N, the number of values that were added."""
         self._settle()
         return int(self._weights.sum())
 
     @property
     def items(self) -> OrderedItems:
-        """What is kept, rising."""
+        """The items in ascending order."""
         self._settle()
         return self._items
 
     @property
     def weights(self) -> Integers:
-        """How many values each item stands for."""
+        """The number of values that each item represents."""
         self._settle()
         return self._weights
 
@@ -121,7 +123,7 @@ class Kll(LibrarySketch):
             fresh = np.concatenate(self._pending)
             self._pending = []
             fresh.sort()
-            # among what is kept, which rises too: far quicker than to sort both together
+            # merge into the sorted items, which is much faster than to sort both together
             places = np.searchsorted(self._items, fresh, side="right") + np.arange(fresh.size)
             size = self._items.size + fresh.size
             old = np.ones(size, np.bool_)
@@ -142,13 +144,13 @@ class Kll(LibrarySketch):
         self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def _compact(self, most: int) -> None:
-        """Keep the middles of blocks of 2^h neighbours, at most `most` of them, and of what is left over."""
+        """Keep the middle values of at most `most` blocks of 2^h neighbours, and of smaller blocks of the remainder."""
         n = int(self._weights.sum())
         if self._items.size <= most:
             return
         height = max((n // most).bit_length() - 1, 0)
         height += (n >> height) > most
-        # whole blocks first, then the rest in blocks of falling powers of two
+        # whole blocks first, then the remainder in blocks of descending powers of two
         sizes = [np.full(n >> height, 1 << height)]
         sizes += [np.array([1 << low]) for low in reversed(range(height)) if n >> low & 1]
         weights = np.concatenate(sizes).astype(np.int64)
@@ -158,7 +160,7 @@ class Kll(LibrarySketch):
         self.blurred = n
 
     def narrowed(self, k: int) -> Kll:
-        """The same with at most about `k` items."""
+        """Return the sketch compacted to at most about `k` items."""
         found = Kll(KllParameters(k, self.parameters.integers))
         found.context = self.context
         if self.n:
@@ -168,10 +170,10 @@ class Kll(LibrarySketch):
         return found
 
     def merge(self, other: Kll) -> Kll:
-        """The sketch of both together: their items united, none lost; `narrowed` makes it small again."""
+        """Return the sketch of both, with all items of both; `narrowed` reduces its size."""
         require_same(self.kind, self.parameters.integers, other.parameters.integers)
         found = Kll(KllParameters(min(self.parameters.k, other.parameters.k), self.parameters.integers))
-        # bytes of old, and the library's, do not say of what they are
+        # old payloads, and those of DataSketches, do not state the type of their values
         found.context = (
             self.shared_context(other) if self._type and other._type else self.context or other.context
         )
@@ -182,24 +184,24 @@ class Kll(LibrarySketch):
         return found
 
     def error(self, of_range: bool = False) -> float:
-        """By how many values a rank (or the count between two) may be off."""
+        """Return the error bound of a rank, or of a range, as a number of values."""
         return rank_error(self.parameters.k, of_range) * self.blurred if self.n else 0.0
 
     def ranks(self, values: Sequence[Any], inclusive: bool = True) -> Integers:
-        """How many values lie at or below each (below, where not `inclusive`)."""
+        """Return the number of values at or below each of `values` (only below if not `inclusive`)."""
         before = np.concatenate([[0], np.cumsum(self.weights)])
         found: Integers = before[np.searchsorted(self.items, values, side="right" if inclusive else "left")]
         return found
 
     def quantiles(self, shares: Sequence[float]) -> OrderedItems:
-        """The least value with at least each share of all at or below it."""
+        """Return, for each share, the least value with at least this share of all values at or below it."""
         if not self.n:
             raise Refused("stream", "have ordered values", "nulls or NaN only", "sketch some values")
         ranks = np.clip(np.ceil(np.asarray(shares, np.float64) * self.n), 1, self.n)
         return self.at_ranks(ranks)
 
     def at_ranks(self, ranks: Floats | Integers) -> OrderedItems:
-        """The values of ranks 1 to N; the ends are exact."""
+        """Return the values at the given ranks, from 1 to N; ranks 1 and N are exact."""
         places = np.searchsorted(np.cumsum(self.weights), ranks, side="left")
         found = self.items[np.minimum(places, self.items.size - 1)]
         found = np.where(np.asarray(ranks) <= 1, self.least, found)
@@ -210,7 +212,7 @@ class Kll(LibrarySketch):
         return {"k": self.parameters.k, "types": list(self.context.get("types", ()))}
 
     def to_bytes(self) -> bytes:
-        """The bytes that DataSketches and Spark read."""
+        """Return the sketch in the format that DataSketches and Spark read."""
         p, n = self.parameters, self.n
         kinds = {kind: mark for mark, kind in _TYPES.items()}
         marked = kinds.get(self._type, _INTEGERS if p.integers else 0)
@@ -229,14 +231,14 @@ class Kll(LibrarySketch):
         return front + starts.tobytes() + ends.tobytes() + b"".join(level.tobytes() for level in levels)
 
     def _fits(self) -> bool:
-        """Whether weights are powers of two and all items have room in their levels."""
+        """Return whether all weights are powers of two and the items do not exceed the capacity of their levels."""
         powers = bool((self.weights & (self.weights - 1) == 0).all())
         count = int(self.weights.max()).bit_length()
         return powers and self.items.size <= _capacity(self.parameters.k, count)
 
     @classmethod
     def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Kll:
-        """A sketch from the library's bytes, its own or ours; without types, ours tell of what type they are."""
+        """Read a sketch from bytes of DataSketches or of this module; the latter state the type if `types` is empty."""
         with contained():
             if len(payload) < _FRONT.size:
                 raise _bad("be a whole sketch", f"{len(payload)} bytes")
@@ -247,7 +249,7 @@ class Kll(LibrarySketch):
 
     @property
     def _type(self) -> str:
-        """Of which type the values were; "" where that is not known."""
+        """The type of the values; "" if it is not known."""
         return next(iter(self.context.get("types", ())), "")
 
     @classmethod
@@ -292,7 +294,7 @@ def _bad(rule: str, got: object) -> Refused:
 
 
 def _capacity(k: int, levels: int) -> int:
-    """The items that a sketch of so many levels has room for, as the library computes it: k (2/3)^depth, at least 8."""
+    """Return the capacity in items as DataSketches computes it: for each level k (2/3)^depth, at least 8."""
     return sum(max(_M, _level_capacity(k, depth)) for depth in range(levels))
 
 

@@ -1,9 +1,9 @@
-"""Min-hash: sets, and texts as sets of their words, as short vectors for PairCount (5.4).
+"""MinHash: short signatures of sets, and of texts as sets of words, for PairCount (Deng 2007, 5.4).
 
-Under a random order of all tokens, two sets have the same first token with probability equal to their Jaccard
-similarity |A n B| / |A u B|. Coordinate i is min over tokens of mix64(token, s_i).
+Under a random order of all tokens, two sets have the same first token with a probability equal to their Jaccard
+similarity |A n B| / |A u B|. Coordinate i of a signature is the minimum over the tokens of mix64(token, s_i).
 
-Sets are given as one array of token hashes and the ends of each set in it, so that kernels see integers only.
+The sets are passed as one array of token hashes and the end of each set in it, so that kernels see only integers.
 
 >>> tokens, ends = np.array([1, 2, 3, 4, 1, 2, 3, 9], dtype=np.uint64), np.array([4, 8])
 >>> one, two = min_hash(tokens, ends, coordinates=400, seed=1)
@@ -20,7 +20,8 @@ from numba import njit
 
 from spillway.errors import Refused
 from spillway.sketches.column_keys import keys_of
-from spillway.sketches.hashing import as_keys, mix64, row_seeds
+from spillway.sketches.hashing import as_keys, row_seeds
+from spillway.sketches.kernels import mix64
 from spillway.sketches.types import Integers, Keys
 
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -46,7 +47,7 @@ def _min_hash(tokens: Keys, ends: Integers, seeds: Keys, signature: Keys) -> Non
 
 
 def min_hash(tokens: object, ends: object, coordinates: int, seed: int = 1) -> Keys:
-    """Signatures, one row a set; all empty sets are alike."""
+    """Return the signatures, one row per set. All empty sets have the same signature."""
     hashed, stops = as_keys(tokens), np.ascontiguousarray(ends, dtype=np.int64)
     _check(hashed, stops, coordinates)
     signature = np.empty((stops.size, coordinates), dtype=np.uint64)
@@ -55,7 +56,7 @@ def min_hash(tokens: object, ends: object, coordinates: int, seed: int = 1) -> K
 
 
 def text_vectors(texts: pa.ChunkedArray, coordinates: int, seed: int) -> Keys:
-    """Texts as the sets of their words, what white space parts, in lower case; null is a set of its own.
+    """Return the signatures of texts: a text is the set of its lower-case words. Null has its own signature.
 
     >>> one, two, three = text_vectors(pa.chunked_array([["To be  or", "or to BE", None]]), 4, seed=1)
     >>> one.tolist() == two.tolist() != three.tolist()
@@ -63,7 +64,7 @@ def text_vectors(texts: pa.ChunkedArray, coordinates: int, seed: int) -> Keys:
     """
     words = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(pc.utf8_lower(texts.cast(pa.string()))))
     words = pc.fill_null(words, pa.scalar([None], words.type)).combine_chunks()
-    # an empty text is parted into one empty word, which is as good a set as none
+    # an empty text is split into one empty word, which serves as well as an empty set
     flat = pa.table({"word": words.flatten()})
     return min_hash(
         keys_of(flat, ["word"], ["string"], seed), np.asarray(words.offsets)[1:], coordinates, seed

@@ -1,33 +1,37 @@
-"""PairCount: how many pairs of records are near-duplicates, without the join (chapter 5).
+"""PairCount: estimate the number of near-duplicate pairs of records without a join (Deng 2007, chapter 5).
 
-Records of d attributes; two are s-similar when at least s attributes agree. For each k = s..d a record emits
-l_k = ceil(r C(d,k)) k-super-values, subsets of its attributes drawn without replacement, tagged by the subset and
-fingerprinted. Y_k is the self-join size of stream k: exact (offline) or from a Fast-AGMS or count-min table (online).
+Records have d attributes. Two records are s-similar if at least s attributes agree. For each k = s..d, a record emits
+l_k = ceil(r C(d,k)) k-super-values. A k-super-value is the fingerprint of a subset of k attributes, with a tag for the
+subset; the subsets are drawn without replacement. Y_k is the self-join size of stream k. It is exact (offline), or
+estimated from a Fast-AGMS or count-min table (online).
 
     X_k = (Y_k - l_k n - sum_{j>k} mu_jk X_j) / mu_kk,    mu_jk = l_k^2 C(j,k) / C(d,k)^2        (5.1)
 
-G_s = sum X_k estimates the ordered pairs of different records that are s-similar, unbiased. Its standard deviation is
-at most C(d,s) sqrt(C(2(d-s),d-s) g_s / r) offline (Theorem 7, ERRATA E11) and, online, that of Theorem 9.
+G_s = sum X_k is an unbiased estimate of the number g_s of ordered pairs of different records that are s-similar. Its
+standard deviation is at most C(d,s) sqrt(C(2(d-s),d-s) g_s / r) offline (Theorem 7, ERRATA E11). Online, Theorem 9 has
+the bound.
 
-Where we differ. Pairs are unordered and distinct by default; `ordered` is Eq. 5.1's convention and `with_self` the
-tables', which count every record with itself (E12, E13). For a join of two sets no record meets itself, so l_k n is
-not subtracted (the text says "using Eq. 5.1"), and the sets must draw their subsets independently: `side`,
-which a contract's sketches take from the stream's name. A search
-emits all subsets of the query record, which the text samples. Subsets are drawn by (seed, ordinal of the record), so
-that partitions and reruns change nothing, and identical records draw independently (drawing by content would count
-them wrongly). Beside the theorems' bounds, `stddev` is computed from the measured Y_k: 5.1 is linear in them.
+Differences from Deng 2007:
+
+- Pairs are unordered and of different records by default. `ordered` is the convention of Eq. 5.1. `with_self` is that
+  of the tables, which count every record with itself (E12, E13).
+- In a join of two sets, no record meets itself, so l_k n is not subtracted (Deng 2007 says "using Eq. 5.1"). The two
+  sets must draw their subsets independently. `side` ensures this; the sketches of a contract derive it from the
+  stream's name.
+- A search emits all subsets of the query record. Deng 2007 samples them.
+- The draws depend on the seed and the ordinal of the record. So partitions and reruns do not change the result, and
+  identical records draw independently. Draws that depend on the content would count identical records wrongly.
+- In addition to the bounds of the theorems, a standard deviation is computed from the measured Y_k: 5.1 is linear in
+  them.
 
 >>> records = np.array([[1, 2, 3], [1, 2, 3], [1, 2, 9]], dtype=np.uint64)
 >>> counter = PairCount(PairCountParameters(attributes=3, similarity=2)).update(records, np.arange(3))
 >>> counter.pairs().estimate
 3.0
 
-A stream of super-values, stored exactly (offline) or summed up in a table (online): what PairCount asks of it.
-
-Super-values: subsets of a record's attributes, tagged, concatenated and fingerprinted (5.2.4, step 1).
-
-A subset's fingerprint is mix64(sum of mix64(value, seed of its attribute), tag): the sum of 64-bit mixes stands for the
-concatenation, since two different subsets of values collide with probability 2^-64.
+Super-values (5.2.4, step 1): the fingerprint of a subset is mix64(sum of mix64(value, seed of its attribute), tag). The
+sum of 64-bit hashes replaces the concatenation of the values, because two different subsets of values collide with a
+probability of only 2^-64.
 
 >>> subsets(3, 2).tolist()
 [[0, 1], [0, 2], [1, 2]]
@@ -50,8 +54,9 @@ from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, as_narrow
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
-from spillway.sketches.hashing import check_seed, mix64, row_seeds
+from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
+from spillway.sketches.kernels import mix64
 from spillway.sketches.types import Integers, Keys, require_same
 
 
@@ -94,7 +99,7 @@ class ExactStream:
         return float((self.counts.astype(np.float64) ** 2).sum())
 
     def triples(self) -> float:
-        """Ordered triples of different emissions of one super-value: sum n (n-1) (n-2)."""
+        """Return the number of ordered triples of different emissions of one super-value: sum n (n-1) (n-2)."""
         self.settle()
         counts = self.counts.astype(np.float64)
         return float((counts * (counts - 1.0) * (counts - 2.0)).sum())
@@ -107,7 +112,7 @@ class ExactStream:
 
 
 class OnlineStream:
-    """A stream summed up in a table; its join sizes are not clamped, so that G_s stays unbiased."""
+    """A stream in a table of counters. Its join sizes are not clamped, so that G_s stays unbiased."""
 
     def __init__(self, counter: FastAgms | CountMin) -> None:
         self.counter = counter
@@ -134,13 +139,13 @@ class OnlineStream:
 
 
 def subsets(attributes: int, k: int) -> Integers:
-    """All k-subsets of the attributes, in lexicographic order."""
+    """Return all k-subsets of the attributes, in lexicographic order."""
     return np.array(list(combinations(range(attributes), k)), dtype=np.int64).reshape(-1, k)
 
 
 @njit(cache=True)
 def draw_subsets(ordinal: np.uint64, seed: np.uint64, order: Integers, count: int) -> None:
-    """Bring `count` subsets drawn without replacement to the front of `order` (Fisher and Yates, begun only)."""
+    """Draw `count` subsets without replacement to the front of `order` (partial Fisher-Yates shuffle)."""
     state = mix64(ordinal, seed)
     for place in range(count):
         state += np.uint64(0x9E3779B97F4A7C15)
@@ -153,7 +158,7 @@ def draw_subsets(ordinal: np.uint64, seed: np.uint64, order: Integers, count: in
 def draw_super_values(
     records: Keys, ordinals: Keys, chosen: Integers, count: int, seeds: Keys, draw_seed: np.uint64
 ) -> Keys:
-    """`count` super-values of each record; all of them when count is the number of subsets."""
+    """Return `count` super-values of each record; all of them if `count` is the number of subsets."""
     total, k = chosen.shape
     found = np.empty(records.shape[0] * count, dtype=np.uint64)
     order = np.empty(total, dtype=np.int64)
@@ -181,7 +186,7 @@ CONVENTIONS = ("unordered", "ordered", "with_self")
 
 @dataclass(frozen=True)
 class PairCountParameters:
-    """`attributes` (d), `similarity` (s), `rate` (r), and the table for Y_k when online (`width` above 0)."""
+    """`attributes` (d), `similarity` (s), `rate` (r), and the table for Y_k if online (`width` above 0)."""
 
     attributes: int
     similarity: int
@@ -204,7 +209,7 @@ class PairCountParameters:
             raise Refused(
                 "width, depth, side", "be below 2^31, from 1 to 64, below 2^32", got, "give it less memory"
             )
-        # C(d, k) before any list of subsets is made, and for few attributes only: d = 64 has 10^18 of them
+        # check C(d, k) before any list of subsets is made, and only for at most 64 attributes: C(64, 32) is about 10^18
         combinations = sum(math.comb(self.attributes, k) for k in self.levels) if self.attributes <= 64 else 0
         if self.attributes > 64 or combinations > SUPER_VALUES_MAX:
             raise Refused(
@@ -220,17 +225,17 @@ class PairCountParameters:
         return range(self.similarity, self.attributes + 1)
 
     def drawn(self, k: int) -> int:
-        """l_k."""
+        """Return l_k, the number of k-subsets that a record draws."""
         return math.ceil(self.rate * math.comb(self.attributes, k) - 1e-9)
 
     @property
     def exact(self) -> bool:
-        """Every subset is drawn and every stream is stored: no error at all."""
+        """Whether the result has no error: all subsets are drawn and all streams are stored."""
         return self.width == 0 and all(self.drawn(k) == math.comb(self.attributes, k) for k in self.levels)
 
 
 def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
-    """The table that sums up stream k online; every k hashes by itself, so that their errors are independent."""
+    """Return the table of stream k (online). Each k has its own hash seed, so that the errors are independent."""
     seed = int(row_seeds(parameters.seed, k + 1, purpose=6)[k])
     if parameters.table == "fast_agms":
         return FastAgms(FastAgmsParameters(parameters.width, parameters.depth, seed))
@@ -238,7 +243,7 @@ def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
 
 
 class PairCount(binary.CounterSketch):
-    """Streams of super-values of one data set."""
+    """The streams of super-values of one data set, and the estimates from them."""
 
     kind = "pair_count"
 
@@ -251,7 +256,7 @@ class PairCount(binary.CounterSketch):
         }
 
     def update(self, records: object, ordinals: object) -> PairCount:
-        """Take in records (n x d attribute hashes) with their stream ordinals, which decide their draws."""
+        """Add records (n x d attribute hashes) with their ordinals in the stream, which determine their draws."""
         values = np.asarray(records)
         if values.size and (values.ndim != 2 or values.shape[1] != self.parameters.attributes):
             raise Refused(
@@ -275,7 +280,7 @@ class PairCount(binary.CounterSketch):
         return draw_super_values(values, ordinals, subsets(p.attributes, k), count, seeds, draws)
 
     def merge(self, other: PairCount) -> PairCount:
-        """Both data sets as one; their ordinals must not overlap."""
+        """Return the sketch of both data sets together; their ordinals must not overlap."""
         require_same(self.kind, self.parameters, other.parameters)
         merged = PairCount(self.parameters)
         merged.context = self.shared_context(other)
@@ -287,7 +292,7 @@ class PairCount(binary.CounterSketch):
         return merged
 
     def by_similarity(self) -> dict[int, float]:
-        """X_k: ordered pairs of different records that agree in exactly k attributes (5.1), not clamped."""
+        """Return X_k, the ordered pairs of different records that agree in exactly k attributes (5.1), not clamped."""
         p = self.parameters
         sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
         return solve(p, {k: sizes[k] - p.drawn(k) * self.records for k in sizes}, p.drawn)
@@ -295,7 +300,7 @@ class PairCount(binary.CounterSketch):
     def pairs(
         self, at_least: int | None = None, convention: str = "unordered", confidence: float = 0.95
     ) -> Answer:
-        """G_s: pairs that agree in at least `at_least` attributes (default: the sketch's similarity)."""
+        """Return G_s, the pairs that agree in at least `at_least` attributes (default: the sketch's similarity)."""
         s = self._check_at_least(at_least)
         if convention not in CONVENTIONS:
             raise Refused("convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered")
@@ -309,9 +314,10 @@ class PairCount(binary.CounterSketch):
         return self._answer(ordered * scale + self_pairs, spread * scale, ends, confidence)
 
     def per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """Near-duplicate pairs a row: the cleanliness of a table, however many rows it has.
+        """Return the near-duplicate pairs per row, a measure of cleanliness that does not depend on the table's size.
 
-        At most twice as great a share of the rows has a twin. A share of all pairs would fall as 1/n and see nothing.
+        The share of rows with a near-duplicate is at most twice this value. A share of all pairs would decrease as 1/n
+        and show nothing for large tables.
         """
         if self.records == 0:
             raise Refused("records", "be at least 1 to have a twin", 0, "sketch some rows")
@@ -320,7 +326,7 @@ class PairCount(binary.CounterSketch):
         return replace(found, **ends)
 
     def join(self, other: PairCount, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """Pairs across two data sets that agree in at least `at_least` attributes (JoinPairCount)."""
+        """Return the pairs across two data sets that agree in at least `at_least` attributes (JoinPairCount)."""
         mine, theirs = self.parameters, other.parameters
         require_same(self.kind, replace(mine, side=0), replace(theirs, side=0))
         if mine.side == theirs.side and not all(
@@ -349,7 +355,7 @@ class PairCount(binary.CounterSketch):
         return self._answer(estimate, self._stddev(s, products, solved, 1.0), ends, confidence)
 
     def search(self, record: object, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """Records that agree with `record` in at least `at_least` attributes (SearchPairCount)."""
+        """Return the number of records that agree with `record` in at least `at_least` attributes (SearchPairCount)."""
         p = self.parameters
         query = np.ascontiguousarray(record, dtype=np.uint64).reshape(1, -1)
         if query.shape[1] != p.attributes:
@@ -373,7 +379,7 @@ class PairCount(binary.CounterSketch):
         return self._answer(estimate, self._stddev(s, spreads, solved, 1.0, searched=True), ends, confidence)
 
     def theorem_stddev(self, at_least: int | None = None) -> float:
-        """The bound of Theorem 7 (offline) or 9 (online, from its proof), in ordered pairs, G_s for g_s."""
+        """Return the bound of Theorem 7 (offline) or 9 (online, from its proof) in ordered pairs, with G_s for g_s."""
         p, s = self.parameters, self._check_at_least(at_least)
         truth = max(sum(value for k, value in self.by_similarity().items() if k >= s), 0.0)
         factor = math.comb(p.attributes, s) ** 2 * math.comb(2 * (p.attributes - s), p.attributes - s)
@@ -399,7 +405,11 @@ class PairCount(binary.CounterSketch):
         ordered_twice: float,
         searched: bool = False,
     ) -> float:
-        """5.1 solved for one Y_k at a time gives the weight of its variance in G_s."""
+        """Return the standard deviation of G_s, from the variances of the Y_k.
+
+        The weight of each Y_k in G_s is the solution of 5.1 for this Y_k alone. `ordered_twice` is 2 if both orders of
+        a pair are counted, else 1.
+        """
         p = self.parameters
         theirs = (lambda k: math.comb(p.attributes, k)) if searched else p.drawn
         variance = 0.0
@@ -409,7 +419,7 @@ class PairCount(binary.CounterSketch):
             drawn = 0.0
             for j in range(k, p.attributes + 1):
                 spread = match_variance(p.attributes, j, k, p.drawn(k), theirs(k))
-                # both orders of a pair match alike: half as many pairs, each counted twice
+                # both orders of a pair have the same matches: half as many pairs, each counted twice
                 drawn += ordered_twice * max(solved[j], 0.0) * spread
             stream = self.streams[k]
             if ordered_twice > 1.0 and isinstance(stream, ExactStream):
@@ -422,11 +432,11 @@ class PairCount(binary.CounterSketch):
         return math.sqrt(variance)
 
     def _shared_draws(self, k: int, triples: float) -> float:
-        """What clusters add to the variance of Y_k at most: pairs with a record in common share its draws.
+        """Return an upper bound of the variance that clusters add to Y_k: pairs with a common record share its draws.
 
-        A super-value held by m records and emitted by n of them adds 4 m(m-1)(m-2) q^3 (1 - q), q = l_k/C(d,k), and
-        n (n-1)(n-2) is an unbiased stand-in for m(m-1)(m-2) q^3. The text assumes these covariances away; drawing
-        without replacement makes them less for records that agree in several subsets.
+        A super-value that m records have and n of them emit adds 4 m(m-1)(m-2) q^3 (1 - q), with q = l_k/C(d,k).
+        n (n-1)(n-2) is an unbiased estimate of m(m-1)(m-2) q^3. Deng 2007 assumes that these covariances are zero.
+        Drawing without replacement makes them smaller for records that agree in several subsets.
         """
         return 4.0 * (1.0 - self.parameters.drawn(k) / math.comb(self.parameters.attributes, k)) * triples
 
@@ -504,10 +514,12 @@ class PairCount(binary.CounterSketch):
 
 
 def match_variance(attributes: int, agree: int, k: int, mine: int, theirs: int) -> float:
-    """Variance of how many of the C(j,k) subsets two j-similar records share are drawn by both.
+    """Return the variance of the number of shared subsets that both of two records draw.
 
-    With M = C(d,k) and J = C(j,k): J a + J (J-1) b - (J a)^2, where a = l l'/M^2 is the chance that both draw one
-    subset and b that both draw two. The text bounds it by l_k mu_jk.
+    The records agree in j attributes (`agree`), so they share J = C(j,k) of the M = C(d,k) subsets. They draw
+    l (`mine`) and l' (`theirs`) subsets. The variance is J a + J (J-1) b - (J a)^2. Here a = l l'/M^2 is the
+    probability that both draw a given subset, and b is the probability that both draw two given subsets. Deng 2007
+    bounds the variance by l_k mu_jk.
     """
     m, shared = math.comb(attributes, k), math.comb(agree, k)
     one = mine * theirs / m**2
@@ -516,9 +528,9 @@ def match_variance(attributes: int, agree: int, k: int, mine: int, theirs: int) 
 
 
 def solve(parameters: PairCountParameters, matches: Mapping[int, float], theirs: Any) -> dict[int, float]:
-    """X_k from the matches of streams k = d..s (5.1, what is subtracted already gone).
+    """Return X_k from the matches of streams k = d..s (5.1; l_k n is already subtracted).
 
-    mu_jk = l_k l'_k C(j,k)/C(d,k)^2; `theirs` gives l'_k, which differs from l_k for a search only.
+    mu_jk = l_k l'_k C(j,k)/C(d,k)^2. `theirs` returns l'_k, which differs from l_k only for a search.
     """
     d = parameters.attributes
     found: dict[int, float] = {}

@@ -1,7 +1,7 @@
-"""Asking stored sketches: load the rows of a stream's sketch over a range of dates, merge them, ask.
+"""Query stored sketches: load the rows of a stream's sketch over a range of dates, merge them, and answer queries.
 
-Rows come from the `sketches` table by whatever reads it (a store, a dictionary in a test); days merge into any range
-here, at query time, so that a backfilled day needs no other. Every answer says what it covers, and what it does not.
+The caller reads the rows from the table `sketches`. Days are merged at query time, so a backfilled day changes no other
+day. Every answer states which batches it covers, and how many batches are missing.
 
 >>> from spillway.sketches.specification import SketchSpec
 >>> spec = SketchSpec("count_min", ("origin",), ("string",))
@@ -32,7 +32,11 @@ def read_sketch(
     attributes: Sequence[str] = (),
     kinds: Iterable[Kind] | None = None,
 ) -> StoredSketch:
-    """A sketch of any kind (or of these) from its bytes; those of the library do not tell what they are of, ours do."""
+    """Read a sketch of any kind (or of `kinds`) from its bytes.
+
+    `types` and `attributes` describe the keys of a DataSketches payload, which does not state them. Payloads in
+    Spillway's own format do.
+    """
     every = [form for kind in kinds or every_kind() for form in kind.forms()]
     if not payload.startswith(binary.MAGIC):
         native = {form.family: form for form in every if issubclass(form, LibrarySketch)}
@@ -53,7 +57,7 @@ def read_sketch(
 
 
 def merged(sketches: Sequence[StoredSketch]) -> StoredSketch:
-    """One sketch of all; refused for kinds or parameters that do not merge."""
+    """Merge sketches to one; raise `Refused` if their kinds or parameters differ."""
     if not sketches:
         raise Refused("sketches", "be at least one", 0, "sketch the batches of this range first")
     for sketch in sketches[1:]:
@@ -63,7 +67,7 @@ def merged(sketches: Sequence[StoredSketch]) -> StoredSketch:
 
 
 def loaded(sketch: StoredSketch, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> Loaded:
-    """The sketch, ready to be asked what its kind can answer."""
+    """Return the sketch with the queries of its kind."""
     asking = next(kind.asking() for kind in every_kind() if isinstance(sketch, kind.forms()))
     return asking(sketch, covers, segments)
 
@@ -78,10 +82,11 @@ def load(
     batches: Sequence[int] | None = None,
     missing: int = 0,
 ) -> Loaded:
-    """The sketch `name` of `stream` over the dates from `from_date` to `to_date`, both included.
+    """Load the sketch `name` of `stream` over the dates from `from_date` to `to_date`, both included.
 
-    A row is a batch's, or a day's, which says how many `batches` it sums up. What was sketched alike becomes one; rows
-    that cannot be read count as `missing`, the number of batches that are known to have none.
+    A row is the sketch of a batch, or of a day; the latter has the number of its `batches`. Sketches with equal
+    parameters are merged. `missing`: the number of batches that are known to have no sketch; rows that cannot be read
+    are added to it.
     """
     merges = kind_of(kind).merges
     if not merges:
@@ -100,7 +105,7 @@ def load(
     if not chosen:
         raise no_such_dates([row["batch_date"] for row in of_name], from_date, to_date)
     chosen.sort(key=lambda row: (row["batch_date"], row["batch"]))
-    # what does not merge is a state, which holds all that came before, of whatever date
+    # a sketch that does not merge is a state: the newest one includes all earlier rows of any date
     needed = chosen if merges else [max(chosen, key=lambda row: int(row["batch"]))]
     held: list[tuple[Mapping[str, Any], StoredSketch]] = []
     unread: Refused | None = None
@@ -126,7 +131,7 @@ def load(
 
 
 def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> Refused:
-    """The refusal of a sketch that a stream has not, with those it has."""
+    """Return the error for a sketch that the stream does not have; it lists those that it has."""
     have = sorted({f"{row['kind']} of {row['name']}" for row in rows})
     rule = f"be one that the stream has: {', '.join(have) or 'none yet'}"
     return Refused(
@@ -137,13 +142,13 @@ def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> R
 def no_such_dates(
     dates: Sequence[datetime.date], from_date: datetime.date | None, to_date: datetime.date | None
 ) -> Refused:
-    """The refusal of dates that a sketch does not touch, with those it does."""
+    """Return the error for dates without sketches; it states the dates that have sketches."""
     got = " to ".join(str(date or "...") for date in (from_date, to_date))
     return Refused("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
 
 
 def check_no_dates(name: str, *dates: datetime.date | None) -> None:
-    """Refuse dates for what holds the last rows, whatever their dates are."""
+    """Refuse dates for a sketch of the newest rows, which does not depend on dates."""
     if any(date is not None for date in dates):
         rule = "be left out for what the newest rows of a stream are asked"
         got = " to ".join(str(date or "") for date in dates)
@@ -155,7 +160,7 @@ def _batches(row: Mapping[str, Any]) -> int:
 
 
 def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]]) -> list[Segment]:
-    """What was sketched alike as one, in the order in which each began."""
+    """Merge the sketches with equal parameters to one segment each, in the order of their first rows."""
     groups: dict[str, list[tuple[Mapping[str, Any], StoredSketch]]] = {}
     for row, sketch in held:
         groups.setdefault(repr(kind_of(kind).alike(sketch)), []).append((row, sketch))

@@ -1,4 +1,4 @@
-"""What a contract asks to be sketched, turned into an empty sketch of the right shape.
+"""The specification of a sketch in a contract, which creates an empty sketch with the right parameters.
 
 >>> spec = SketchSpec("count_min", ("origin", "dest"), ("string", "string"), memory_kib=40)
 >>> spec.name, spec.parameters["width"]
@@ -24,15 +24,19 @@ from spillway.sketches.kinds.frequencies import BY_PURPOSE
 
 @dataclass(frozen=True)
 class SketchSpec:
-    """One entry of a contract's `sketches`, with the attributes' types.
+    """One entry of a contract's `sketches`, with the types of its attributes.
 
-    `memory_kib` 0 is what the kind takes by itself. `heavy_pct` (count_min) keeps the keys above that share of the rows
-    with their values, for top-k; null: none. `at_least` (pair_count) is the similarity, default all but one attribute,
-    or all but one of the `min_hashes` that stand for a text; `rate` the share of subsets drawn, by draws that are the
-    stream's own (`side`) where it is below 1. `within`
-    (alternating_bloom) is how many rows back nothing is forgotten. `seed` is that of count_min and pair_count:
-    quantiles hash nothing, and all `distinct` hash alike, so that any two of them unite. `estimator` (count_min)
-    answers every frequency; `by_purpose` selects it by the purpose of the question.
+    - `memory_kib`: 0 is the default of the kind.
+    - `heavy_pct` (count_min): keys above this percentage of the rows are stored with their values, for top-k; None: no
+      key is stored.
+    - `at_least` (pair_count): the similarity; default: all attributes but one, or all but one of the `min_hashes` that
+      represent a text.
+    - `rate` (pair_count): the share of the subsets that are drawn. If it is below 1, `side` makes the draws of each
+      stream independent.
+    - `within` (alternating_bloom): the number of last rows of which none is forgotten.
+    - `seed`: the hash seed of count_min, pair_count and alternating_bloom. `quantiles` does not hash. All `distinct`
+      sketches use the same hash, so that any two of them can be merged.
+    - `estimator` (count_min): the estimator of all frequencies; `by_purpose` selects it by the purpose of the query.
     """
 
     kind: str
@@ -65,7 +69,7 @@ class SketchSpec:
 
     @classmethod
     def from_contract(cls, entry: Any, types: Mapping[str, str], stream: str = "") -> SketchSpec:
-        """From a contract's section (anything with its fields as attributes) and the stream's types by name."""
+        """Return the specification for a contract's section (or any object with its fields) and the types by name."""
         known = {field: getattr(entry, field) for field in cls.__dataclass_fields__ if hasattr(entry, field)}
         known["attributes"] = tuple(entry.attributes)
         known["memory_kib"] = known.get("memory_kib") or 0
@@ -74,41 +78,41 @@ class SketchSpec:
             raise Refused("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
         known["types"] = tuple(types[name] for name in entry.attributes)
         if known.get("rate", 1.0) < 1.0:
-            # two streams that are joined must draw apart, though their rows have the same numbers
+            # streams that are joined must draw independently, although their rows have the same sequence numbers
             known["side"] = xxhash64_bytes(stream.encode()) & 0xFFFFFFFF
         return cls(**known)
 
     @property
     def made_of(self) -> Kind:
-        """The kind itself."""
+        """The kind object."""
         return kind_of(self.kind)
 
     @property
     def context(self) -> dict[str, Any]:
-        """What the keys are made of; travels inside the payload."""
+        """The description of the keys, which is stored in the payload: attributes, types, seed."""
         found = {"attributes": list(self.attributes), "types": list(self.types), "seed": self.seed}
-        # only if stated: older sketches then merge with new ones
+        # only if stated, so that older sketches merge with new ones
         stated = self.kind == "count_min" and self.estimator != BY_PURPOSE
         return {**found, "estimator": self.estimator} if stated else found
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The shape of the sketch, for the table's `parameters` column."""
+        """The parameters of the sketch, for the column `parameters` of the table `sketches`."""
         return self.empty().shape
 
     @property
     def shape_text(self) -> str:
-        """`parameters` as the table has them."""
+        """`parameters` as JSON text, as stored in the table."""
         return json.dumps(self.parameters, sort_keys=True)
 
     @property
     def heavy_share(self) -> float | None:
-        """The share of the rows from which a key is kept by value; None where none is."""
+        """The least share of the rows from which a key is stored with its values; None if no key is."""
         counted = self.kind == "count_min" and self.heavy_pct is not None
         return float(self.heavy_pct or 0.0) / 100 if counted else None
 
     def empty(self) -> StoredSketch:
-        """A sketch that has seen nothing; refused when the memory is too small for what is asked."""
+        """Return an empty sketch; raise `Refused` if the memory is too small for the parameters."""
         sketch = self.made_of.empty(self)
         sketch.context = self.context
         return sketch
@@ -117,7 +121,7 @@ class SketchSpec:
         self, stream: str, batch: int, batch_date: datetime.date, rows: int, payload: bytes,
         started_from: int | None = None, started_digest: str | None = None, counters: list[int] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
-        """A row of the table `sketches`."""
+        """Return a row of the table `sketches`."""
         return {
             "stream": stream,
             "kind": self.kind,

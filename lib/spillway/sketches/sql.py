@@ -1,15 +1,15 @@
-"""What the SQL functions compute: sketches built in any GROUP BY, merged, and asked, all of Arrow's arrays.
+"""The SQL functions on Arrow arrays: build sketches in any GROUP BY, merge them, and query them.
 
     SELECT site, spillway_sketch('count_min', origin, carrier) FROM flights GROUP BY site
     SELECT spillway_frequency(spillway_merge(payload), 'JFK').value
     FROM sketches WHERE stream = 'weather' AND name = 'origin' AND batch_date BETWEEN '2013-01-01' AND '2013-01-31'
 
-There is one function for every answer of every kind; each answers value, low, high, rows and note. They work on
-payloads, so that SQL chooses what to cover and is never behind the table. Moments are instants whatever the zone of
-session or worker, because Arrow's say so. Null payloads give null.
+There is one function for every query of every kind. Each returns value, low, high, rows and note. The functions take
+payloads, so SQL selects the rows to cover and always sees the current table. Timestamps are instants, as in Arrow, so
+the time zone of the session or worker does not matter. A null payload gives null.
 
-Many keys are asked at once without a payload for each of them: `spillway_frequencies(payload, keys)` takes an array of
-keys and answers an array, in the keys' order.
+To query many keys without a payload for each, use `spillway_frequencies(payload, keys)`. It takes an array of keys and
+returns an array of answers in the same order.
 
     WITH day AS (SELECT spillway_merge(payload) AS payload FROM sketches WHERE name = 'origin'),
          asked AS (SELECT collect_set(origin) AS keys FROM flights GROUP BY pmod(hash(origin), 8))
@@ -21,7 +21,7 @@ rare, or for a sum over many keys, use the functions that end in `_for`: they ta
 
     SELECT sum(spillway_frequency_for(payload, 'sum', origin).value) FROM day CROSS JOIN wanted
 
-Whatever hands functions Arrow's arrays may register `sql_functions()`, and `sketch_of` and `merged_payload` as
+Any engine that passes Arrow arrays to functions can register `sql_functions()`, and `sketch_of` and `merged_payload` as
 aggregates.
 """
 
@@ -77,12 +77,12 @@ _KINDS = ("count_min", "quantiles", "distinct", "pair_count")
 
 @lru_cache(maxsize=8)
 def _loaded(payload: bytes) -> Loaded:
-    # a function is called with many rows; the same payload is usually asked many things
+    # cached, because a function is called with many rows that usually have the same payload
     return loaded(read_sketch(payload))
 
 
 def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
-    """Every function of rows by its name in SQL, with the type of what it returns.
+    """Return all scalar functions by their names in SQL, each with its return type.
 
     >>> sorted(name.removeprefix("spillway_") for name in sql_functions())[:4]
     ['between', 'distinct', 'frequencies', 'frequencies_for']
@@ -95,9 +95,9 @@ def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
 
 
 def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
-    """spillway_sketch(kind, value, ...), an aggregate: the sketch of all rows, a part at a time.
+    """Return the sketch of all rows, which come in parts: the aggregate spillway_sketch(kind, value, ...).
 
-    `kind` may say more, as `'count_min, memory_kib=256, heavy_pct=1'`.
+    `kind` may have options, for example `'count_min, memory_kib=256, heavy_pct=1'`.
 
     >>> parts = [[pa.array(["count_min"] * 2), pa.array(["JFK", "LGA"])], [pa.array(["count_min"]), pa.array(["JFK"])]]
     >>> loaded(read_sketch(sketch_of(parts))).frequency("JFK").estimate
@@ -128,7 +128,7 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
 
 
 def _label(sketch: Any, spec: SketchSpec, keys: Any, table: pa.Table) -> None:
-    """Keep the values of those keys that are heavy so far."""
+    """Store the values of the keys that are heavy up to now."""
     unknown = np.setdiff1d(sketch.candidates, np.fromiter(sketch.labels, np.uint64, len(sketch.labels)))
     firsts = np.flatnonzero(np.isin(keys, unknown))
     _, places = np.unique(keys[firsts], return_index=True)
@@ -138,13 +138,13 @@ def _label(sketch: Any, spec: SketchSpec, keys: Any, table: pa.Table) -> None:
 
 
 def in_parts(columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
-    """The rows of a group, some at a time, so that what is made of them on the way stays small."""
+    """Yield the rows of a group in slices, so that intermediate results stay small."""
     for start in range(0, len(columns[0]), _ROWS_AT_A_TIME):
         yield [column.slice(start, _ROWS_AT_A_TIME) for column in columns]
 
 
 def merged_payload(payloads: pa.Array) -> bytes | None:
-    """spillway_merge(payload), an aggregate."""
+    """Merge the payloads to one: the aggregate spillway_merge(payload)."""
     whole, payloads = None, _as_payloads("spillway_merge", payloads)
     for payload in payloads.drop_null():
         sketch = read_sketch(payload.as_py())
@@ -153,7 +153,7 @@ def merged_payload(payloads: pa.Array) -> bytes | None:
 
 
 def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
-    """What is asked to be built, of columns of these types."""
+    """Return the specification for the text `kind, option=value, ...` and columns of these types."""
     kind, *told = [part.strip() for part in str(text or "").split(",")]
     if kind not in _KINDS:
         raise Refused("kind", f"be one of {', '.join(_KINDS)}", kind, "name one of them")
@@ -172,7 +172,7 @@ def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
 
 
 def _kind_of(type_: pa.DataType) -> str:
-    """The type of an attribute with such values."""
+    """Return the attribute type for an Arrow type."""
     for kind, known in (
         ("string", pa.types.is_string),
         ("string", pa.types.is_large_string),
@@ -192,7 +192,7 @@ def _plain_column(column: pa.Array) -> pa.Array:
 
 
 def _typed(column: pa.Array, kind: str) -> pa.Array:
-    """A column as an attribute's type; texts are read, what loses something is refused."""
+    """Convert a column to an attribute's type. Texts are parsed. A conversion that loses information is refused."""
     wanted = _ARROW[kind]
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     try:
@@ -220,7 +220,7 @@ def _as_payloads(function: str, column: pa.Array) -> pa.Array:
 
 
 def _check_given(kind: Kind, method: str, values: Sequence[pa.Array]) -> Sequence[bool]:
-    """Which of the values may be null, and are then asked all the same; refused where they are too many or too few."""
+    """Return which of the arguments may be null; raise `Refused` if their number is wrong."""
     takes = [
         one
         for one in signature(getattr(kind.asking(), method)).parameters.values()
@@ -238,14 +238,14 @@ def _check_given(kind: Kind, method: str, values: Sequence[pa.Array]) -> Sequenc
 
 
 def _single_values(column: pa.Array) -> list[Any]:
-    """What is asked about, a value a row."""
+    """Return the arguments of a query, one value per row."""
     if not (pa.types.is_null(column.type) or pa.types.is_decimal(column.type)):
         _kind_of(column.type)
     return [_plain(value) for value in column.to_pylist()]
 
 
 def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa.Array:
-    """The answers of `method` to the sketch in each payload; null where a payload is, or what has to be told."""
+    """Return the answers of `method` for each row. The answer is null if the payload or a required argument is null."""
     may_be_null, of_two = _check_given(kind, method, values), method in kind.of_two
     distinct = _as_payloads(f"spillway_{method}", payloads).dictionary_encode()
     if method == "frequency":
@@ -308,7 +308,7 @@ def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
 def _frequency_of_each(
     payloads: pa.DictionaryArray, columns: Sequence[pa.Array], purpose: str = FREQUENT
 ) -> pa.Array:
-    """A key a row: the rows of one payload at once."""
+    """Answer one key per row; all rows with the same payload are answered together."""
     place = np.asarray(payloads.indices.fill_null(-1))
     numbers = np.zeros((3, place.size))
     rows = np.zeros(place.size, np.int64)
@@ -323,7 +323,7 @@ def _frequency_of_each(
 
 
 def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array, purpose: str = FREQUENT) -> pa.Array:
-    """An array of keys a row."""
+    """Answer an array of keys per row."""
     if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type) or pa.types.is_null(keys.type)):
         raise Refused(
             "keys", "be an array of keys", str(keys.type), "write array(key, ...), or collect_set(key)"

@@ -1,4 +1,4 @@
-"""The types that all kernels of sketches share, and the rule that only like combines with like."""
+"""Types that all sketch kernels share, and the check that two sketches can be combined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def require_same(kind: str, this: object, that: object) -> None:
-    """Sketches combine only when built alike; the refusal names both parameters.
+    """Raise `Refused` if two sketches have different parameters; the error names both.
 
     >>> require_same("bloom", "64 cells", "128 cells")
     Traceback (most recent call last):
@@ -31,7 +31,7 @@ def require_same(kind: str, this: object, that: object) -> None:
 
 @dataclass(frozen=True)
 class Estimates:
-    """Estimates of many keys at once, each with an interval that holds with the stated confidence."""
+    """Estimates for a number of keys, each with an interval that holds with the stated confidence."""
 
     estimate: Floats
     low: Floats

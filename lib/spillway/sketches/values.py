@@ -1,4 +1,4 @@
-"""Values on their way into a sketch and out of it: as SQL or a command line gives them, on an axis, as JSON."""
+"""Convert values for sketches: from SQL or the command line, to ordered numbers and back, and to JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def coerced(value: object, kind: str) -> object:
-    """A value as SQL or a command line gives it, in the attribute's type where that loses nothing.
+    """Convert a value from SQL or the command line to the attribute's type; return it unchanged if it does not fit.
 
     >>> coerced("7", "integer"), coerced("seven", "integer"), coerced(7, "double")
     (7, 'seven', 7.0)
@@ -73,7 +73,7 @@ def _parsed(text: str, kind: str) -> object:
 def read_value(
     text: str, kind: str, moment: Callable[[datetime.datetime], datetime.datetime | None]
 ) -> object:
-    """A value as somebody typed it; `moment` reads a time without an offset, None where there is none.
+    """Parse a value that a user typed. `moment` converts a time without offset; it returns None if there is none.
 
     >>> read_value("2013-01-01", "date", lambda local: local), read_value("null", "string", lambda local: local)
     (datetime.date(2013, 1, 1), None)
@@ -98,7 +98,7 @@ def read_value(
 
 
 def whole_number(name: str, value: object, least: int, remedy: str = "") -> int:
-    """A number that counts things.
+    """Return a count as an integer; raise `Refused` if it is not a whole number of at least `least`.
 
     >>> whole_number("count", 3, 1), whole_number("count", Decimal(3), 1)
     (3, 3)
@@ -114,7 +114,7 @@ def whole_number(name: str, value: object, least: int, remedy: str = "") -> int:
 
 
 def as_value(number: float, kind: str) -> object:
-    """What a number on the axis of a quantile sketch stands for.
+    """Return the value that a number of a quantile sketch represents; the inverse of `ordinal`.
 
     >>> as_value(2.0, "date"), as_value(2.5, "double"), as_value(7.0, "integer")
     (datetime.date(1970, 1, 3), 2.5, 7)
@@ -125,17 +125,17 @@ def as_value(number: float, kind: str) -> object:
         if kind == "timestamp":
             return _EPOCH + datetime.timedelta(microseconds=round(number))
     except OverflowError:
-        return number  # no calendar reaches it
+        return number  # Python's calendar does not reach it
     if kind == "boolean":
         return number >= 0.5
     return int(number) if kind == "integer" else number
 
 
 def ordinal(value: object, kind: str = "", upward: bool = False) -> int | float:
-    """A value on the axis of a quantile sketch: dates in days, timestamps in microseconds, both since 1970.
+    """Return a value as a number of a quantile sketch: dates in days, timestamps in microseconds, both since 1970.
 
-    Values of another type than `kind` are refused by name ("" takes any that has a place on an axis). What lies between
-    two places of the axis goes to the upper one (`upward`), or the lower.
+    A value of another type than `kind` is refused; "" accepts every type that has an order. A value between two
+    representable numbers is rounded up (`upward`) or down.
 
     >>> ordinal(datetime.date(1970, 1, 3)), ordinal(0.5), ordinal(0.5, "integer", upward=True), ordinal("7", "integer")
     (2, 0.5, 1, 7)
@@ -169,21 +169,21 @@ def _parsed_or_same(text: str, kind: str) -> object:
 
 
 def _whole(number: float | Decimal, upward: bool) -> int | float:
-    """The nearest whole number of 64 bits on that side; NaN stays, and has no order."""
+    """Round to the nearest 64-bit integer above or below; NaN is unchanged."""
     if number != number or abs(number) == math.inf:
         return float(number) if number != number else (_MOST if number > 0 else _LEAST)
     return max(_LEAST, min(_MOST, math.ceil(number) if upward else math.floor(number)))
 
 
 def _fraction(number: float | Decimal, upward: bool) -> int | float:
-    """The number itself where there is no axis, else as a double the nearest on that side."""
+    """Return the number if a double or a small integer holds it exactly, else the nearest double above or below."""
     if isinstance(number, int):
         return number if -_EXACT <= number <= _EXACT else rounded(number, upward)
     return number if isinstance(number, float) else rounded(number, upward)
 
 
 def rounded(number: float | Decimal, upward: bool) -> float:
-    """The nearest double that is no less (`upward`), or no greater.
+    """Return the nearest double that is not less (`upward`), or not greater, than the number.
 
     >>> rounded(2**53 + 1, True) - 2**53, rounded(2**53 + 1, False) - 2**53
     (2.0, 0.0)
@@ -200,7 +200,7 @@ def rounded(number: float | Decimal, upward: bool) -> float:
 
 
 def order_values(column: pa.ChunkedArray, kind: str) -> npt.NDArray[Any]:
-    """A column as numbers that are ordered alike, doubles as they are and all else as integers; nulls are left out.
+    """Return a column as numbers in the same order: doubles unchanged, other types as integers, without nulls.
 
     >>> order_values(pa.chunked_array([pa.array([datetime.date(1970, 1, 3), None])]), "date").tolist()
     [2]
@@ -214,7 +214,7 @@ def order_values(column: pa.ChunkedArray, kind: str) -> npt.NDArray[Any]:
 
 
 def json_values(column: pa.ChunkedArray, kind: str) -> list[object]:
-    """A column as JSON carries it: dates and moments (to the millisecond) as text, NaN and infinities by name.
+    """Return a column as JSON values: dates and timestamps (in milliseconds) as text, NaN and infinities by name.
 
     >>> json_values(pa.chunked_array([pa.array([-0.0, float("nan"), float("-inf"), None])]), "double")
     [0.0, 'NaN', '-Infinity', None]

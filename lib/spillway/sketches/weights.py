@@ -1,4 +1,4 @@
-"""Weights of keys: whole numbers, one a key, and never so large that 64-bit counters could wrap."""
+"""Weights of keys: integers, one per key, and small enough that 64-bit counters cannot overflow."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from spillway.errors import Refused
 from spillway.sketches.types import Integers
 
 WEIGHT_MAX = 1 << 62
-"""What weights may come to in size; sums in float64 cannot wrap, and 2^62 leaves room for their rounding."""
+"""The limit of the sum of absolute weights. The sum is in float64, which does not wrap; 2^62 allows for rounding."""
 
 
 def whole_weights(weights: object, keys: int, absolute: int) -> Integers:
-    """Weights as counters add them; `absolute` is the size of all that was added before.
+    """Return the weights as 64-bit integers. `absolute`: the sum of all absolute weights that were added before.
 
     >>> whole_weights([2, -1], 2, 0).tolist()
     [2, -1]

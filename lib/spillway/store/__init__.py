@@ -1,7 +1,7 @@
-"""The door to what is held: Delta tables (or tables in memory), their files, and the landing zone.
+"""Store of Spillway: Delta tables (or tables in memory), their files, and the landing zone.
 
-`Tables` hands out a table as it is now; whoever works on a step opens each table once and hands it down. Tables are
-read by what is asked for, written by replacing what a batch wrote before, and every write is a compare-and-swap: of
-two writers of the same rows one wins and the other is told. Nothing else in Spillway names a Delta library or a file
-system.
+`Tables` opens a table as it is now. A step opens each table once and passes it on. A read takes a filter by column. A
+write replaces the rows that the same batch wrote before. Every write is a compare-and-swap: if two writers write the
+same rows, one succeeds and the other gets an error. No other package of Spillway uses a Delta library or a file system
+directly.
 """

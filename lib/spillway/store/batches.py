@@ -1,14 +1,13 @@
-"""The table `batches`: load and save, each save a compare-and-swap on the revision that was read.
+"""Load and save the table `batches`; each save is a compare-and-swap on the revision that was read.
 
-Whoever loads says which batches it needs: a stream has a hundred of them a day, and years of days.
+A caller states which batches it needs, because a stream has about a hundred of them a day, for years.
 
-A batch is what decisions are made of, and they may take long: between reading a row and saving it anew others may
-have saved it. Every save counts the row's `revision` up, and is refused to whoever decided on another revision than
-the one that stands. So of two who load, decide and save, one wins and the other stops with a sentence.
+Decisions about a batch may take long. Between reading a row and saving it, other runs may save it. Every save
+increments the row's `revision`. A save is rejected if the stored revision is not the one that was read. So if two runs
+load the same batch, decide and save, the first succeeds and the second stops with `ConcurrentRun`.
 
-The table `ledger`: what a stage writes replaces what it had written for the same batches.
-
-The table `certificates`: of which revision of a batch it tells. It says nothing of another; no clock is asked.
+This module also writes the table `ledger`: a stage replaces what it wrote before for the same batches. It also reads
+the table `certificates`: a certificate is valid for one revision of a batch only. Neither uses a clock.
 """
 
 from __future__ import annotations
@@ -31,20 +30,23 @@ from spillway.store.tables import Between, Table, Tables
 from spillway.store.upkeep import compact
 
 MOST_FILES = 16
-"""Of how many small files a stream's rows may be before a run puts them together: each is opened by every step."""
+"""The number of small files of a stream at which a run compacts them, because each step opens every file.
+
+A file with fewer rows than this is small.
+"""
 RATED = Between(low=math.ulp(0.0))
-"""What `seconds_covered` of a batch is whose rate is known."""
+"""The values of `seconds_covered` of batches whose rate is known."""
 
 
 def load_batches(tables: Tables, stream: str | None = None, **where: Any) -> list[Batch]:
-    """The batches (of one stream) that match, in order: `status=DONE`, `batch_date=days`, `rows=Between(1)`."""
+    """Return the batches (of one stream) that match, in order: `status=DONE`, `batch_date=days`, `rows=Between(1)`."""
     mine = where if stream is None else {"stream": stream, **where}
     found = [Batch.from_row(row) for row in tables.at("batches").rows(**mine).to_pylist()]
     return sorted(found, key=lambda batch: (batch.stream, batch.batch))
 
 
 def newest_batch(tables: Tables, stream: str, **where: Any) -> Batch | None:
-    """The last batch of the stream that matches; none where none does."""
+    """Return the last batch of the stream that matches, or None."""
     found = tables.at("batches").newest("batch", stream=stream, **where).to_pylist()
     return Batch.from_row(found[0]) if found else None
 
@@ -56,7 +58,10 @@ def batches_of_files(
     digests: Collection[str] = (),
     statuses: Collection[str] = (),
 ) -> list[Batch]:
-    """The batches of the stream that know a landing file by one of these names, bytes, or fates; of others a column."""
+    """Return the stream's batches that know a landing file by one of these names, digests or statuses.
+
+    Of all other batches only the columns `batch` and `files` are read.
+    """
     rows = tables.at("batches").rows(["batch", "files"], stream=stream)
     files = rows["files"].combine_chunks()
     by_name, by_digest, by_status = (
@@ -69,7 +74,7 @@ def batches_of_files(
 
 
 def next_numbers(tables: Tables, stream: str) -> tuple[int, int]:
-    """The last batch's number, and the first `seq` that none has set aside."""
+    """Return the number of the last batch, and the first `seq` that no batch has reserved."""
     rows = tables.at("batches").rows(["batch", "last_seq"], stream=stream)
     if not rows.num_rows:
         return 0, 0
@@ -77,17 +82,18 @@ def next_numbers(tables: Tables, stream: str) -> tuple[int, int]:
 
 
 def last_arrival(tables: Tables, stream: str) -> datetime | None:
-    """When the last of the stream's landing files was written; None where there is none."""
+    """Return when the last of the stream's landing files was written, or None."""
     files = tables.at("batches").rows(["files"], stream=stream)["files"].combine_chunks().flatten()
     found: datetime | None = pc.max(pc.struct_field(files, "modified_at")).as_py()
     return found
 
 
 def settle_batches(tables: Tables, stream: str) -> None:
-    """Put the rows of a stream's batches together when runs have left many small files, apart by what may change.
+    """Compact the files with the rows of a stream's batches, if there are many small ones.
 
-    Batches before the first pending one are through: their rows become one file. Batches from there on become another
-    one, after the last that a run may be working on: a day of small batches may wait to be sent together.
+    The rows of batches before the first pending one do not change any more. They become one file. The rows of the
+    pending batches that come after the last batch in work become another file, because a day of small batches may wait
+    to be sent together. Other rows may change, and stay as they are.
     """
     table = tables.at("batches")
     rows = table.rows(["batch", "status"], stream=stream, status=PENDING).to_pylist()
@@ -111,7 +117,7 @@ def settle_batches(tables: Tables, stream: str) -> None:
 
 
 def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
-    """Write the rows of `batches` (of one stream) in one commit; returns them as they stand now, a revision on."""
+    """Write the rows of `batches` (of one stream) in one commit; return the batches with their new revisions."""
     if not batches:
         return []
     _refuse_overtaken(tables, batches)
@@ -122,11 +128,11 @@ def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
 
 
 def reserve(tables: Tables, batches: Sequence[Batch], written: Iterable[Table]) -> None:
-    """Before long work: have what it will write opened, and see that nobody has overtaken these batches.
+    """Open the tables that long work will write, and check that no other run has saved these batches since.
 
-    `written` are tables of `tables`, opened by being named here. Whoever takes a batch over from now on writes later
-    than they were opened, so that either's commit finds the other's. Without this a run that stood still between
-    reading a batch and opening its tables could write over what another had finished meanwhile.
+    `written` are tables of `tables`; the caller opens them by passing them. A run that takes over a batch later writes
+    after they were opened, so the commit of either run detects the other. Without this, a run that paused between
+    reading a batch and opening its tables could overwrite what another run had finished meanwhile.
     """
     assert all(table.version >= -1 for table in written)
     if batches:
@@ -151,18 +157,18 @@ def _refuse_overtaken(tables: Tables, batches: Sequence[Batch]) -> None:
 def write_ledger(
     tables: Tables, subject: str, batches: Sequence[int], stages: Sequence[str], rows: Sequence[LedgerRow]
 ) -> None:
-    """Replace what these stages had written for these batches (or windows) of the subject."""
+    """Replace the rows that these stages wrote for these batches (or windows) of the subject."""
     tables.at("ledger").replace(
         [row.to_dict() for row in rows], subject=subject, batch=list(batches), stage=list(stages)
     )
 
 
 def proven_revisions(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
-    """By batch, the one revision that all its certificates measured, none of them with violations."""
+    """Return, by batch, its revision if all its certificates measured that one and none has violations."""
     columns = ["batch", "revision", "violations"]
     found: dict[int, set[int | None]] = {}
     for row in tables.at("certificates").rows(columns, stream=stream, batch=list(batches)).to_pylist():
-        # those of before revisions were counted are of a batch that was never saved since
+        # a certificate without a revision is older than revisions; its batch was not saved since
         found.setdefault(row["batch"], set()).add(None if row["violations"] else row["revision"] or 0)
     return {
         batch: revision

@@ -1,4 +1,4 @@
-"""Bytes by path: local files, URIs of object stores, and `memory://` for what lives no longer than this process.
+"""Read, write and list bytes by path: local files, URIs of object stores, and `memory://` for the life of this process.
 
 >>> write_bytes("memory://doc/a.txt", b"hello"), read_bytes("memory://doc/a.txt")
 (None, b'hello')
@@ -84,7 +84,7 @@ class Listed:
 
 
 def plain_uri(path: str) -> str:
-    """The path as Arrow and delta-rs spell it.
+    """Return the path as Arrow and delta-rs spell it.
 
     >>> plain_uri("s3a://bucket/lake")
     's3://bucket/lake'
@@ -94,7 +94,7 @@ def plain_uri(path: str) -> str:
 
 
 def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
-    """The Arrow file system of a path or URI, and the path in it."""
+    """Return the Arrow file system of a path or URI, and the path in it."""
     if "://" not in path:
         return pafs.LocalFileSystem(), path
     with store_faults(path):
@@ -115,7 +115,9 @@ set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL must be http, or write https:// ther
     said = _S3_ANSWER.sub(r"\1: \2", said)
     _, rule, remedy = next(one for one in _ANSWERS if re.search(one[0], said))
     if len(said) > _LONGEST_ANSWER:
-        said = f"{said[: _LONGEST_ANSWER // 2]} ... {said[-_LONGEST_ANSWER // 2 :]}"  # the cause stands at the end
+        said = (
+            f"{said[: _LONGEST_ANSWER // 2]} ... {said[-_LONGEST_ANSWER // 2 :]}"  # the cause is at the end
+        )
     return StoreFault("store", rule, said, remedy, path)
 
 
@@ -151,7 +153,7 @@ def refuse_store_fault(path: str, problem: BaseException) -> None:
 
 @contextmanager
 def reading(path: str) -> Iterator[Any]:
-    """The bytes, to be read at any place."""
+    """Open a file for random access."""
     if path.startswith(MEMORY):
         held = _held.get(path)
         if held is None:
@@ -171,7 +173,7 @@ def reading(path: str) -> Iterator[Any]:
 
 @contextmanager
 def writing(path: str) -> Iterator[Any]:
-    """A sink; the folders above are made. What an error interrupts is not kept in memory."""
+    """Open a file for writing, and create the folders above it. In memory, an interrupted write stores nothing."""
     if path.startswith(MEMORY):
         sink = io.BytesIO()
         yield sink
@@ -190,20 +192,20 @@ def writing(path: str) -> Iterator[Any]:
 
 
 def read_bytes(path: str) -> bytes:
-    """All of it, as it lies there (nothing is decompressed)."""
+    """Return the whole content as stored; nothing is decompressed."""
     with reading(path) as source:
         content: bytes = source.read()
     return content
 
 
 def write_bytes(path: str, content: bytes) -> None:
-    """All of it at once."""
+    """Write the whole content at once."""
     with writing(path) as sink:
         sink.write(content)
 
 
 def remove(path: str) -> None:
-    """Gone, if it was there."""
+    """Delete a file if it exists."""
     if path.startswith(MEMORY):
         _held.pop(path, None)
         return
@@ -214,7 +216,7 @@ def remove(path: str) -> None:
 
 
 def move(path: str, to: str) -> None:
-    """To another path of the same file system; the folders above are made."""
+    """Move a file within its file system, and create the folders above the target."""
     if path.startswith(MEMORY):
         _held[to] = _held.pop(path)
         return
@@ -226,7 +228,7 @@ def move(path: str, to: str) -> None:
 
 
 def folder_exists(path: str) -> bool:
-    """Whether there is anything under the path."""
+    """Return whether a folder exists; in memory, whether there is any file below it."""
     if path.startswith(MEMORY):
         return any(name.startswith(path.rstrip("/") + "/") for name in list(_held))
     filesystem, inside = filesystem_of(path)
@@ -235,7 +237,7 @@ def folder_exists(path: str) -> bool:
 
 
 def list_files(folder: str) -> list[Listed]:
-    """Every file below the folder, by name; none where there is no such folder."""
+    """Return every file below the folder, by name; none if there is no such folder."""
     root = folder.rstrip("/")
     if root.startswith(MEMORY):
         found = [
@@ -257,7 +259,7 @@ def list_files(folder: str) -> list[Listed]:
 
 
 def list_folders(folder: str) -> list[str]:
-    """The names of the folders right below a folder; none where there is no such folder."""
+    """Return the names of the folders directly in a folder; none if there is no such folder."""
     root = folder.rstrip("/")
     if root.startswith(MEMORY):
         below = (path.removeprefix(root + "/").split("/") for path in _held if path.startswith(root + "/"))
@@ -269,6 +271,6 @@ def list_folders(folder: str) -> list[str]:
 
 
 def forget(prefix: str) -> None:
-    """Free what is held in memory below a path."""
+    """Free the memory of all files below a path."""
     for path in [path for path in list(_held) if path.startswith(prefix.rstrip("/") + "/")]:
         _held.pop(path, None)

@@ -1,30 +1,26 @@
-"""What a table's log does: say which files the table has, and take files in and out in one commit, or refuse.
+"""The log of a table: list the table's files, and add and remove files in one commit, or refuse.
 
-`DeltaLog` is Delta Lake by delta-rs's public interface; `MemoryLog` the same for tables under `memory://`. Either
-refuses a commit when anybody has written since the log was last read (`Stale`): deciding whether that matters is
-`tables`' business.
+`DeltaLog` is the log of a Delta table, by the public interface of delta-rs. `MemoryLog` is the same for tables under
+`memory://`. Both refuse a commit (`Stale`) if any other writer has committed since the log was last read. `tables`
+decides whether that commit matters.
 
-What a Delta table's protocol asks of whoever reads or writes it, and which of it Spillway knows.
+**Protocol.** Files are read and committed by what the log states of them. A table may require more of its readers and
+writers: rows that are deleted in deletion vectors, columns with other names (column mapping), or constraints that
+writers check. Without that feature the table would be misread. So a table that requires an unknown feature is refused
+by the name of the feature. From reader version 3 and writer version 7 on, a protocol lists its features one by one.
+Below that, a version includes all features up to it.
 
-Files are read, and committed, by what the log says of them alone. A table may ask for more: rows that are struck out
-beside their files (deletion vectors), columns under other names (column mapping), conditions that writers check. Read
-or written without it the table would say something else, so that one that asks for what is not known is refused by
-name. Protocols name what they ask for one by one from reader version 3 and writer version 7 on; before that a version
-stands for all up to it.
+**Broken first commits.** A table is created by a commit of its own, without a row. If the process dies meanwhile, that
+commit may be incomplete. If no other commit follows it, the table never had a row. The broken file is then renamed to a
+name that no reader of Delta reads, and the next writer creates the table again. If other commits follow, the log is
+left as it is: only a person can know what the table held.
 
-Tables that somebody died of making: a log whose only commit, the one that makes the table, is not whole.
+**Tables of other programs** are read as they are, and never repaired or moved.
 
-Tables are made by a commit of their own, without a row: where it is broken and no other follows, nothing was ever in
-the table. The broken file is put aside, under a name that no reader of Delta looks at, and whoever writes next makes
-the table anew. What others have committed to is left as it is: only a person can know what it held.
-
-Delta tables that other programs wrote: read as they are, never repaired or moved.
-
-Serialise the actions of a commit as delta-rs writes them to a table's log, and count their bytes.
-
-A commit is a file of JSON lines: `commitInfo`, an `add` for each file that the table gains, and a `remove` for each
-file that it loses. The log of a destination is sent with the rows, so a plan must know its size before the commit is
-made. The times of the commit are not known then, but they always have the same number of digits.
+**Size of a commit.** The actions of a commit are serialised as delta-rs writes them, and their bytes are counted. A
+commit is a file of JSON lines: `commitInfo`, an `add` for each file that the table gains, and a `remove` for each file
+that it loses. The log of a destination is sent with the rows, so a plan must know its size before the commit is made.
+The times of the commit are not known then, but they always have the same number of digits.
 
 >>> one = Written("day=1/part-1.parquet", {"day": "1"}, 1234, 10, 1_767_225_600_000, '{"numRecords":10}', {})
 >>> commit_bytes([one, one]) - commit_bytes([one]) == add_bytes(one)
@@ -56,7 +52,7 @@ from spillway.store.writing import INDEXED_COLUMNS, Written, stated_edges
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}
-"""What is known, of readers and of writers: nothing of it changes what files mean."""
+"""The features that Spillway supports as reader and as writer. None of them changes the meaning of files."""
 _LEGACY_READ = ((2, "columnMapping"),)
 _LEGACY_WRITE = (
     (3, "checkConstraints"),
@@ -90,7 +86,7 @@ def refuse_features(
 
 
 def refuse_unknown(path: str, problem: Exception) -> None:
-    """Refuse, in the same words, a table that delta-rs itself would not open for a feature that it does not know."""
+    """Refuse a table that delta-rs cannot open because of a feature, with the same message as `refuse_features`."""
     found = _UNSUPPORTED.findall(str(problem))
     if found:
         raise _refused(path, found, "read") from problem
@@ -112,7 +108,7 @@ def foreign_features(
     to_write: bool,
     known: frozenset[str] = READ_FEATURES,
 ) -> list[str]:
-    """What a protocol (version and listed features, of readers and of writers) asks for that is not known.
+    """Return the unknown features of a protocol (version and listed features, of readers and of writers).
 
     >>> foreign_features((3, ["deletionVectors", "timestampNtz"]), (7, ["deletionVectors", "rowTracking"]), False)
     ['deletionVectors']
@@ -139,7 +135,7 @@ _FIRST = "00000000000000000000.json"
 
 
 def put_aside(table: str) -> bool:
-    """Put the broken first commit of a table aside; False where there is none, or where others follow it."""
+    """Rename the broken first commit of a table; return False if there is none, or if other commits follow it."""
     log = f"{table}/_delta_log"
     names = {one.path.removeprefix(f"{log}/") for one in list_files(log)}
     commits = {
@@ -150,13 +146,13 @@ def put_aside(table: str) -> bool:
     aside = f"{log}/_broken_{uuid.uuid4()}.tmp"
     move(f"{log}/{_FIRST}", aside)
     if _is_whole(read_bytes(aside)):
-        # somebody else was quicker, and has made the table meanwhile
+        # another writer has created the table meanwhile
         move(aside, f"{log}/{_FIRST}")
     return True
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether it is a commit that makes a table."""
+    """Return whether the content is a complete commit that creates a table."""
     try:
         actions = [json.loads(line) for line in content.decode().splitlines() if line]
     except ValueError:
@@ -293,16 +289,16 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # every reader of Delta must be able to read every table
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
-    "delta.checkpointInterval": "20",  # commits that whoever opens a table has to read at most
-    "delta.logRetentionDuration": "interval 7 days",  # as long as files that a commit took out stay
+    "delta.checkpointInterval": "20",  # the most commits that a reader has to read when it opens a table
+    "delta.logRetentionDuration": "interval 7 days",  # as long as the files that a commit removed are kept
 }
 FORMAT_PROPERTY = "spillway.formatVersion"
 _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
-"""How a table says its version that was made before versions were a property."""
+"""The format version in the description of a table that was created before versions were a property."""
 
 
 class Stale(Exception):
-    """Somebody has written to the table since this log was read."""
+    """Another writer has committed to the table since this log was read."""
 
 
 class Log(Protocol):
@@ -310,42 +306,42 @@ class Log(Protocol):
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The table's columns; None where there is no table."""
+        """The table's columns; None if there is no table."""
 
     @property
     def version(self) -> int:
-        """Which commit was last read; -1 where there is no table."""
+        """The number of the last commit that was read; -1 if there is no table."""
 
     @property
     def format_version(self) -> int | None:
-        """Which version of its column contract the table is written by; None where it does not say."""
+        """The version of the column contract by which the table was written; None if the table does not state it."""
 
     def files(self) -> list[DataFile]:
-        """The live files, in path order."""
+        """Return the live files, in path order."""
 
     def refresh(self) -> None:
-        """Read what has been committed since."""
+        """Read the commits since the last read."""
 
     def create(self, contract: TableContract) -> None:
-        """Make the table, unless somebody else has."""
+        """Create the table, unless another writer has."""
 
     def add_columns(self, columns: pa.Schema) -> None:
-        """Add columns that may be null, and of which the table has none."""
+        """Add new columns, which may be null, and new fields of structs."""
 
     def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
-        """Let columns be null that could not, then say by which version the table is written from now on."""
+        """Let columns be null that could not be null before; then set the version by which the table is written."""
 
     def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
-        """Files in and files out, at once; `same_rows`: no reader of changes has anything to look at."""
+        """Add and remove files in one commit; `same_rows`: the commit changes no row (`dataChange` is false)."""
 
 
 def log_of(path: str) -> Log:
-    """The log of the table at a path."""
+    """Return the log of the table at a path."""
     return MemoryLog(path) if path.startswith(MEMORY) else DeltaLog(path)
 
 
 class DeltaLog:
-    """A Delta table's log."""
+    """The log of a Delta table."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -378,7 +374,7 @@ class DeltaLog:
             return self._listed[1]
         with store_faults(self.path, missing_too=True):
             actions = pa.table(self._table.get_add_actions(flatten=True))
-        # by column: a row at a time, a year of small files takes seconds to list
+        # convert by column: row by row, a year of small files takes seconds to list
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
 
         def parts(prefix: str) -> Iterator[tuple[tuple[str, Any], ...]]:
@@ -445,7 +441,7 @@ class DeltaLog:
                     raise_if_key_not_exists=False,
                 )
         except DeltaError:
-            # two may begin a table at the same time; whoever came first made it as this one would
+            # if two writers create a table at the same time, the first has created it as this one would
             self.refresh()
             if self._table is None:
                 raise
@@ -479,7 +475,10 @@ class DeltaLog:
         self.refresh()
 
     def _inside(self, file: DataFile) -> str:
-        """A file's path in the table, which the commit will spell; another spelling would take out nothing."""
+        """Return a file's path in the table, as the commit will spell it.
+
+        Refuse a file that the log spells in another way, because the commit would then remove nothing.
+        """
         inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
         if quote(inside, safe=AS_IT_IS) != listed:
             rule = f"be listed as {quote(inside, safe=AS_IT_IS)} to be taken out"
@@ -527,7 +526,7 @@ class DeltaLog:
 
 
 def open_delta(path: str) -> Any:
-    """The table opened by delta-rs, or None where there is none."""
+    """Return the table opened by delta-rs, or None if there is none."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -565,7 +564,7 @@ _one_at_a_time = threading.Lock()
 
 
 class MemoryLog:
-    """The log of a table that lives no longer than this process."""
+    """The log of a table in memory, which ends with this process."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -644,7 +643,7 @@ def forget_tables(prefix: str) -> None:
 
 
 def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
-    """A file that was written, as a log lists it."""
+    """Return a written file as a log lists it."""
     stats = json.loads(one.statistics)
 
     def typed(values: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -663,7 +662,7 @@ def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
 
 
 def _value(text: Any, kind: pa.DataType) -> Any:
-    """A value as the log spells it, as what it is."""
+    """Convert a value from the log's spelling to its type."""
     if not isinstance(text, str) or pa.types.is_string(kind):
         return text
     if pa.types.is_date(kind):

@@ -42,9 +42,9 @@ class Draft:
     table: str
     parts: tuple[tuple[Piece, Written], ...]
     counts: Mapping[int, Mapping[str, int]]
-    """By batch, what the makers counted."""
+    """The makers' counts, by batch."""
     found: tuple[Any, ...] = ()
-    """What was found of each piece's file, in the pieces' order, where that was asked for."""
+    """The result of the check of each piece's file, in the order of the pieces; empty if there is no check."""
     batch_rows: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By path of a file that several batches share, the number of rows of each batch."""
 
@@ -69,16 +69,16 @@ class Draft:
         return self.batch_rows.get(written.path, {piece.batch: written.rows})
 
     def rows(self, batch: int) -> int:
-        """How many rows of the batch were written."""
+        """Return the number of rows of the batch."""
         return sum(one.rows for one in self.of(batch))
 
     def column_bytes(self, batch: int, columns: Iterable[str]) -> dict[str, int]:
-        """Compressed bytes of the batch's columns as written."""
+        """Return the compressed bytes of the batch's columns as written."""
         files = self.of(batch)
         return {name: sum(one.column_bytes.get(name, 0) for one in files) for name in columns}
 
     def file_bytes(self, batch: int) -> int:
-        """Bytes of the batch's files, whole."""
+        """Return the bytes of the batch's files, or of its shares of them."""
         return sum(one.size for one in self.of(batch))
 
     def log_bytes(self, batch: int) -> int:
@@ -115,13 +115,13 @@ def _share(written: Written, rows: Mapping[int, int], batch: int) -> Written:
 
 
 Make = Callable[[Any, dict[str, int]], Iterable[pa.Table]]
-"""Rows of a piece, table after table; the columns may be in any order, one that is missing is null.
+"""Makes the rows of a piece, table after table. Columns may be in any order; a missing column is null.
 
-What it counts on the way goes into the second argument, and comes back with the draft.
+The maker adds its counts to the second argument. The draft returns them by batch.
 """
 
 ReadBack = Callable[[Any, tuple[DataFile, ...]], Any]
-"""What is to be found of a piece's file (none where it has no rows), read back by the task that wrote it."""
+"""The check of a piece's file (no file if it has no rows), made by the task that wrote it; returns the result."""
 
 
 def drafted(
@@ -135,10 +135,10 @@ def drafted(
     rows_in_a_group: int | None = None,
     keys: Sequence[str] = (),
 ) -> Draft:
-    """One file a piece, written by the engine's tasks; a piece without rows leaves none.
+    """Write one file per piece, by the engine's tasks; a piece without rows has no file.
 
-    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`).
-    Where one task is refused, what the others wrote is thrown away.
+    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`). If a task is refused, the
+    files of the other tasks are removed.
     """
     work = partial(
         _write_piece,
@@ -174,21 +174,21 @@ def drafted(
 
 
 def discard(folder: str, written: Iterable[Written]) -> None:
-    """Remove files that stand in no table."""
+    """Remove files that no table has."""
     for one in written:
         blobs.remove(f"{folder}/{one.path}")
 
 
 @dataclass(frozen=True)
 class _Made:
-    """What came of a piece: its file, none where it has no rows, or why it was refused."""
+    """The result of a piece: its file, None if it has no rows, or the error that refused it."""
 
     outcome: Written | SpillwayError | None
     counts: Mapping[int, Mapping[str, int]]
-    """By batch, the counts of the maker."""
+    """The counts of the maker, by batch."""
     found: Any = None
     rows: Mapping[int, int] = field(default_factory=dict)
-    """By batch, the number of rows in the file."""
+    """The number of rows in the file, by batch."""
 
 
 def _write_piece(
@@ -225,6 +225,6 @@ def _write_piece(
 
 
 def _as_listed(piece: Piece, folder: str, schema: pa.Schema, written: Written | None) -> tuple[DataFile, ...]:
-    """The file as the table's log will list it."""
+    """Return the file as the table's log will list it."""
     whole = pa.schema([*schema, *((name, pa.string()) for name in piece.partition)])
     return () if written is None else (data_file(folder, written, whole),)

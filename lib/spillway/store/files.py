@@ -1,7 +1,7 @@
-"""A table's files: what is known of each, and the few columns or rows that somebody needs of them.
+"""The Parquet files of a table: their statistics, and functions that read some of their columns or rows.
 
-Tasks and the driver read columns straight from the table's Parquet files: shipping a column through an engine's own
-rows costs about as much as writing it.
+Tasks and the driver read columns directly from the Parquet files. Sending a column through an engine's own rows costs
+about as much as writing it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CUT_BY = timedelta(microseconds=999)
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file of a table: where it is, how large, and the partition it belongs to."""
+    """One Parquet file of a table: its path, size, partition, and statistics from the log."""
 
     path: str
     size: int
@@ -39,7 +39,7 @@ class DataFile:
     nulls: tuple[tuple[str, int], ...] = field(default=(), compare=False)
     """By column, the number of nulls, as far as the log states it."""
     written_at_ms: int = field(default=0, compare=False)
-    """By the clock of whoever wrote it."""
+    """The time of writing, by the clock of the writer."""
 
     def value(self, column: str) -> Any:
         return dict(self.partition).get(column)
@@ -62,7 +62,7 @@ def _unless_nan(edge: Any) -> Any:
 
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
-    """A table's file; what is gone or damaged is told in a sentence."""
+    """Open a table's file; refuse a missing or damaged file with a message."""
     try:
         with reading(path) as source:
             yield pq.ParquetFile(source)
@@ -74,9 +74,9 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
 
 
 def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str, int]:
-    """Compressed bytes of each column as written: the one width that plan, capacity check and ledger use.
+    """Return the compressed bytes of each column as written: the only width that plan, capacity check and ledger use.
 
-    Summed over the column chunks in the files' footers; only footers are read.
+    The bytes are summed over the column chunks in the files' footers. Only footers are read.
     """
     totals = dict.fromkeys(columns, 0)
     for file in files:
@@ -89,10 +89,11 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
 
 
 def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -> tuple[dict[str, int], int]:
-    """Of one batch, compressed bytes of each column as written, and of all that lies around them in its files.
+    """Return the compressed bytes of each column of one batch, and the other bytes of the batch in its files.
 
-    Files that hold several batches have row groups of their own for each; where a program of others has mixed them in
-    one, the batch has its rows' share of it. What lies around them there is about what would in a file of its own.
+    In a file of several batches, each batch has its own row groups. If another program has mixed batches in a row
+    group, the batch gets the share of its rows. The other bytes are those of the footer and of columns that are not in
+    `columns`. Their number is about that of a file with this batch alone.
     """
     totals, around = dict.fromkeys(columns, 0), 0.0
     for file in files:
@@ -114,12 +115,12 @@ def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -
                 if name in totals:
                     totals[name] += round(size * share)
                 else:
-                    around += size * share  # a column that was not asked for crosses too
+                    around += size * share  # a column that is not in `columns` is sent, too
     return totals, round(around)
 
 
 def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
-    """How much of a row group is of the batch."""
+    """Return the share of a row group's rows that belong to the batch."""
     if not _row_groups(parquet.metadata, "batch", batch, batch, [group]):
         return 0.0
     if not _row_groups(parquet.metadata, "batch", None, batch - 1, [group]) and not _row_groups(
@@ -145,7 +146,7 @@ def _as_arrived(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> 
 
 
 def row_count(file: DataFile) -> int:
-    """How many rows a file has, by its footer."""
+    """Return the number of rows of a file, from its footer."""
     with _opened(file.path) as parquet:
         return int(parquet.metadata.num_rows)
 
@@ -175,9 +176,10 @@ def edges_of(file: DataFile, column: str) -> tuple[Any, Any] | None:
 def read_rows(
     files: Sequence[DataFile], columns: Sequence[str], from_seq: int, to_seq: int, order: str = "seq"
 ) -> pa.Table:
-    """The rows with `from_seq <= seq <= to_seq` in seq order: only files and row groups that can hold any.
+    """Return the rows with `from_seq <= seq <= to_seq` in `seq` order.
 
-    `columns` without `seq` gets it all the same. A column that an older file does not have is null there.
+    Only files and row groups that may hold such rows are read. The result always has the column `order`. A column that
+    an older file does not have is null there.
     """
     wanted = [order, *(column for column in columns if column != order)]
     parts = []
@@ -212,11 +214,11 @@ def rows_of(
     within: Sequence[tuple[str, int | None, int | None]] = (),
     needed_from: tuple[str, Callable[[], int]] | None = None,
 ) -> Iterator[pa.Table]:
-    """The rows of one file as they arrived, some at a time; a column that it does not have is null.
+    """Yield the rows of one file in the order of arrival, in tables of bounded size; a column that it lacks is null.
 
-    A row group that is stored by key is decoded whole, any other one `at_a_time` rows at a time.
+    A row group that is stored by key is decoded whole. Any other row group is decoded `at_a_time` rows at a time.
 
-    `within`: whole numbers and their ranges (None is open), to leave out the row groups that hold none of them.
+    `within`: ranges of integer columns (None is open); row groups that hold no value in them are left out.
     `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
     """
     with _opened(file.path) as parquet:
@@ -225,7 +227,7 @@ def rows_of(
         for one in (one for one in within if one[0] in parquet.schema_arrow.names):
             found = _row_groups(parquet.metadata, *one)
             groups = [group for group in found if groups is None or group in groups]
-        # one by one: of the next row group nothing is read before its rows are asked for
+        # one by one, so that a row group is read only when its rows are needed
         for group in range(parquet.num_row_groups) if groups is None else groups:
             if needed_from is not None and needed_from[0] in parquet.schema_arrow.names:
                 order, least = needed_from
@@ -241,7 +243,7 @@ def rows_of(
 
 
 def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of one file as they arrived, a row group at a time; a column that it does not have is null."""
+    """Yield the rows of one file in the order of arrival, one row group at a time; a column that it lacks is null."""
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
@@ -249,7 +251,7 @@ def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The columns in this order, nulls for those that are not there."""
+    """Return the columns in this order; a missing column is null."""
     for name in columns:
         if name not in part.column_names:
             part = part.append_column(name, pa.nulls(part.num_rows))
@@ -258,13 +260,13 @@ def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 @dataclass(frozen=True)
 class RowGroup:
-    """Rows of a file that can be read without the others, as its footer tells of them."""
+    """A row group of a file, as the file's footer describes it; its rows can be read without the others."""
 
     place: int
     records: int
     size: int
     edges: Mapping[str, tuple[Any, Any]]
-    """Of columns without nulls of which they are known, the smallest and the largest value."""
+    """The smallest and the largest value, for columns without nulls whose edges are known."""
 
 
 def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
@@ -318,13 +320,13 @@ def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Tabl
 
 
 class RowReader:
-    """`read_rows` for one stretch after the other: what lies in one row group is decoded once, not once a stretch.
+    """Read slices of rows one after the other, like `read_rows`, but decode each row group once and not once per slice.
 
-    Files and row groups between two stretches are not read.
+    Files and row groups between two slices are not read.
 
-    A stretch may begin anywhere; one that begins before the last makes the reader start over there. Memory is that of
-    the stretch and of `AT_A_TIME` rows, or of a whole row group if its rows are stored by key. If the rows of files are
-    not in order from one file to the next, use `read_rows`.
+    A slice may begin anywhere. If it begins before the last one, the reader starts again. Memory is that of the slice
+    and of `AT_A_TIME` rows, or of a whole row group if its rows are stored by key. If the rows of files are not in
+    order from one file to the next, the reader uses `read_rows`.
     """
 
     AT_A_TIME = 131_072
@@ -361,14 +363,14 @@ class RowReader:
 
 
 class _Stream:
-    """Tables of ascending rows, pulled as far as they are asked for."""
+    """Tables of ascending rows, read only as far as they are needed."""
 
     def __init__(self, tables: Iterator[pa.Table], order: str) -> None:
         self.from_seq, self._order, self._tables = -(2**63), order, tables
         self._held, self._last, self._ended = None, -(2**63), False
 
     def take(self, from_seq: int, to_seq: int) -> pa.Table | None:
-        """The rows of a stretch that begins no earlier than the last did; None when rows are not in order."""
+        """Return the rows of a slice that begins no earlier than the last one; None if rows are not in order."""
         self.from_seq = from_seq
         parts = [self._held] if self._held is not None else []
         while not self._ended and self._last < to_seq:
@@ -409,5 +411,5 @@ def _row_groups(
 
 
 def as_date(value: Any) -> date | None:
-    """A partition value as a date, however the reader spelled it."""
+    """Return a partition value as a date; the reader may have returned a date or text."""
     return value if isinstance(value, date) or value is None else date.fromisoformat(str(value)[:10])

@@ -1,6 +1,6 @@
-"""What is asked of a table: values or ranges by column, told from a file's statistics, and row by row.
+"""Filters of a table's rows: values or ranges by column, tested against a file's statistics or row by row.
 
-A question is a mapping of columns to a value, several values, or a range; a row answers it when every column does.
+A filter maps columns to a value, several values, or a range. A row matches if it matches in every column.
 
 >>> rows = pa.table({"stream": ["a", "a", "b"], "batch": [1, 2, 3]})
 >>> matching(rows, {"stream": "a", "batch": Between(2)}).to_pylist()
@@ -24,14 +24,14 @@ Filter = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Between:
-    """A range in a question to a table, both ends included; None is open."""
+    """A range in a filter, both ends included; None is open."""
 
     low: Any = None
     high: Any = None
 
 
 def may_hold(file: DataFile, where: Filter) -> bool:
-    """Whether a file may have a row that answers, as far as its partition and the log's statistics tell."""
+    """Return whether a file may have a matching row, by its partition and the log's statistics."""
     partition = dict(file.partition)
     for name, value in where.items():
         if name in partition:
@@ -50,14 +50,14 @@ def may_hold(file: DataFile, where: Filter) -> bool:
 
 
 def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool:
-    """Whether the partition and the log's statistics alone tell that every row of the file answers."""
+    """Return whether the partition and the log's statistics prove that every row of the file matches."""
     partition = dict(file.partition)
     for name, value in where.items():
         low, high = file.low(name), file.high(name)
         if name in partition:
             low = high = partition[name]
         elif name not in never_null or isinstance(low, datetime):
-            return False  # nulls answer no question; times in the log are rounded
+            return False  # a null does not match; times in the log are rounded
         if low is None or high is None:
             return False
         if isinstance(value, Between):
@@ -74,7 +74,7 @@ def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool
 
 
 def spans(where: Filter) -> list[tuple[str, int | None, int | None]]:
-    """The ranges of whole numbers that are asked for, by column.
+    """Return the ranges of integers in a filter, by column.
 
     >>> spans({"stream": "a", "batch": [7, 3], "rows": Between(1)})
     [('batch', 3, 7), ('rows', 1, None)]
@@ -96,7 +96,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
-    """Row by row, whether it answers: true or false, never null."""
+    """Return for each row whether it matches: true or false, never null."""
     mask = pa.chunked_array([pa.repeat(True, rows.num_rows)])
     for name, value in where.items():
         column = rows[name]
@@ -114,7 +114,7 @@ def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
 
 
 def in_words(where: Filter) -> str:
-    """A question as errors tell it.
+    """Return a filter as text for errors.
 
     >>> in_words({"stream": "s", "batch": [2, 1]})
     'stream s, batch 1, 2'

@@ -1,8 +1,8 @@
-"""A landing zone's files: listed without following a link, read only when they are what they were listed as.
+"""List the files of a landing zone without following links; open a file only if it is still what was listed.
 
-Whoever may drop a file there must not make us read another one. On a disk nothing but a regular file that lies below
-the folder, and is reached without a link, is ever opened; everything else is listed with what is wrong with it. In
-memory, and in an object store, there are no links, and an object is there once it is whole.
+A sender that may deliver files must not be able to make Spillway read another file. On a disk, only a regular file that
+is below the folder, and is reached without a link, is ever opened. Every other entry is listed with its problem. Memory
+and object stores have no links, and an object appears there only when it is complete.
 
 >>> from spillway.store.blobs import forget, write_bytes
 >>> write_bytes("memory://zone/s/a.json", b"{}")
@@ -40,7 +40,7 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class Landed:
-    """A file as its folder shows it; `problem` says why it is not to be opened: rule, value, remedy."""
+    """A file as its folder shows it; `problem` says why it must not be opened: rule, value, remedy."""
 
     path: str
     size: int
@@ -50,11 +50,11 @@ class Landed:
 
 
 class GoneOrChanged(SpillwayError):
-    """A file is not, or no longer, what it was listed as."""
+    """A file is gone, or has changed since it was listed."""
 
 
 def list_landed(folder: str) -> list[Landed]:
-    """Everything below the folder that is no folder, by name; none where there is no such folder."""
+    """Return every entry below the folder that is no folder, by name; none if there is no such folder."""
     root = folder.rstrip("/")
     if "://" in root:
         whole = root.partition("://")[0] not in _REMOTE_FILE_SYSTEMS
@@ -63,7 +63,7 @@ def list_landed(folder: str) -> list[Landed]:
 
 
 def leads_outside(folder: str, zone: str) -> str | None:
-    """Where a folder on a disk really is when that is not below the zone; None where it is, or is no path."""
+    """Return the real path of a folder on a disk if it is not below the zone; else None. For a URI, return None."""
     if "://" in folder or "://" in zone:
         return None
     real, within = os.path.realpath(folder), os.path.realpath(zone)
@@ -72,7 +72,10 @@ def leads_outside(folder: str, zone: str) -> str | None:
 
 @contextmanager
 def open_landed(folder: str, path: str, listed: tuple[int, datetime] | None = None) -> Iterator[Any]:
-    """A file below the folder, to be read at any place; `listed`: its size and time, which it must have all along."""
+    """Open a file below the folder for random access.
+
+    `listed`: the size and time that a file on a disk must have, before and after it is read. A URI is not checked.
+    """
     if "://" in path:
         try:
             with blobs.reading(path) as source:
@@ -84,7 +87,7 @@ def open_landed(folder: str, path: str, listed: tuple[int, datetime] | None = No
         file = _opened(folder, path)
     except FileNotFoundError as problem:
         raise GoneOrChanged("it is gone") from problem
-    # a handle of its own for the reader: what unwraps gzip closes what it is given, and the file is looked at again
+    # the reader gets its own handle: unwrapping gzip closes its source, and the file is checked again afterwards
     with file, os.fdopen(os.dup(file.fileno()), "rb") as handed:
         seen = _seen(file)
         if listed not in (None, seen):
@@ -105,7 +108,7 @@ def _seen(file: BinaryIO) -> tuple[int, datetime]:
 
 
 def _opened(folder: str, path: str) -> BinaryIO:
-    """The file, opened if it is a regular one that no link leads to."""
+    """Open a file if it is a regular file that is reached without a link."""
     real = os.path.realpath(folder)
     inside = os.path.relpath(path, folder)
     if os.path.realpath(path) != os.path.normpath(os.path.join(real, inside)) or inside.startswith(".."):
@@ -155,12 +158,12 @@ def _unreadable(problem: OSError) -> tuple[str, str, str]:
 
 
 def _printable(path: str) -> str:
-    """The path itself where it is text."""
+    """Return the path as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _moment(found: os.stat_result) -> datetime:
-    """To the microsecond, as tables keep it; whatever a disk may say, it has a date."""
+    """Return the time of the last change in microseconds, as tables store it; 1970 if Python cannot represent it."""
     try:
         return _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
     except OverflowError:

@@ -1,13 +1,13 @@
-"""The column contracts of the tables, read and checked once: the product's, and each lever's own.
+"""Column contracts of the tables: those of the product, and those of each lever; each is read and checked once.
 
-The product's are in `schemas/tables` of the checkout and travel with the package (`registry.product_folder`),
-wherever `SPILLWAY_SCHEMAS` points; a lever's in the folder `tables` of its package.
+The product's contracts are in `schemas/tables` of the checkout and are part of the package (`registry.product_folder`).
+The environment variable `SPILLWAY_SCHEMAS` does not change that. A lever's contracts are in the folder `tables` of its
+package.
 
-Format versions: what a table was written by, what its column contract says now, and what lies between the two.
-
-A table says its version in the property `spillway.formatVersion`. A newer one than this Spillway knows is refused by
-name. Columns, and fields of structs, that the contract has gained are merged by whoever writes next; a column that may
-be null now and could not is let go by `spillway migrate`. Anything else a table cannot become in place.
+Format versions: a table states the version of its contract in the property `spillway.formatVersion`. A version that is
+newer than this Spillway's is refused by name. The next writer adds the columns, and the fields of structs, that the
+contract has gained. `spillway migrate` lets a column be null that could not be null before. Any other change of a table
+is impossible in place.
 
 >>> from spillway.store.schemas import TableColumn, TableContract
 >>> columns = (TableColumn("a", "bigint", True, ""), TableColumn("b", "string", True, ""))
@@ -32,7 +32,7 @@ from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
 from spillway.errors import Refused, RefusedElsewhere, SpillwayError
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The same safe loader, compiled where that is there: every command reads the tables' contracts."""
+"""The safe YAML loader, compiled if available, because every command reads the tables' contracts."""
 
 SPARK_TYPES = {
     "string": "string",
@@ -42,7 +42,7 @@ SPARK_TYPES = {
     "timestamp": "timestamp",
     "date": "date",
 }
-"""Contract type of an attribute -> type of its column."""
+"""The type of a column, by the contract type of its attribute."""
 
 ARROW_TYPES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -67,7 +67,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableContract:
-    """What a table holds and how it lies: columns, partitions, order, root."""
+    """The contract of a table: its columns, partitions, sort order and root."""
 
     table: str
     meaning: str
@@ -79,9 +79,10 @@ class TableContract:
     sorted_by: tuple[str, ...]
     columns: tuple[TableColumn, ...]
     retain_days: int | None = None
-    """Days that a row stays: after its batch date, or when the batch came if that was later; None: whatever its age."""
+    """Days that a row is kept, after its batch date or after its batch came, whichever is later; None: no limit by age.
+    """
     kept_for: tuple[str, ...] = ()
-    """The tables that need a batch's rows here as long as they have rows of it."""
+    """The tables that need a batch's rows here as long as they have rows of the batch."""
 
     def with_attributes(
         self,
@@ -89,11 +90,11 @@ class TableContract:
         added: Sequence[tuple[str, str, str]] = (),
         own_bounds: Sequence[str] = (),
     ) -> TableContract:
-        """The table of one stream: these columns, those its levers add to rows, and the stream's attributes.
+        """Return the contract of one stream's table, with the columns of its levers and the stream's attributes.
 
-        `attributes`: (name, contract type); `added`: (name, column type, meaning); `own_bounds`: the attributes with a
-        bound in their own unit, which has a column in `recovered`. All of them may be null in the lake, whatever the
-        contract says of delivered tuples: shed ones are null in `transmitted`, and a contract may gain or lose an
+        `attributes`: (name, contract type). `added`: (name, column type, meaning). `own_bounds`: the attributes with a
+        bound in their own unit, which has a column in `recovered`. All of them may be null in the lake, even if
+        delivered tuples may not have nulls: shed values are null in `transmitted`, and a contract may gain or lose an
         attribute or a lever between batches.
         """
         extra = [TableColumn(name, kind, True, meaning) for name, kind, meaning in added]
@@ -123,14 +124,14 @@ class TableContract:
 
     @property
     def description(self) -> str:
-        """What the table says of itself, with the version of its format."""
+        """The description that the table stores, with the version of its format."""
         return f"{self.meaning} Format version {self.version}."
 
     @property
     def apart(self) -> str | None:
-        """The column of which a file's row groups hold one value each, so that what a batch weighs is known.
+        """The column that has one value per row group, so that the bytes of a batch can be counted; else None.
 
-        Only where a date's files are put together; a batch that is written is a file of its own.
+        Only compacted files of a date hold several batches. Each batch is first written to a file of its own.
         """
         if "batch_date" not in self.partitioned_by:
             return None
@@ -142,7 +143,7 @@ class TableContract:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns as Arrow has them, nullability and meaning included."""
+        """The columns as an Arrow schema, with nullability and meaning."""
         return pa.schema(
             [
                 pa.field(c.name, arrow_type(c.type), nullable=c.nullable, metadata={"comment": c.meaning})
@@ -152,14 +153,14 @@ class TableContract:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that stand in files: all but those the table is partitioned by."""
+        """The columns that are stored in files: all but the partition columns."""
         return pa.schema(
             [pa.field(f.name, f.type) for f in self.arrow_schema if f.name not in self.partitioned_by]
         )
 
 
 def arrow_type(ddl: str) -> pa.DataType:
-    """A column's Spark type as Arrow.
+    """Return the Arrow type of a column's Spark type.
 
     >>> arrow_type("array<struct<name:string,rows:bigint>>")
     ListType(list<element: struct<name: string, rows: int64>>)
@@ -181,7 +182,7 @@ def arrow_type(ddl: str) -> pa.DataType:
 
 
 def has_grown(was: pa.DataType, now: pa.DataType) -> bool:
-    """Whether a struct, or a list of structs, has only gained fields at its end; older rows have null for them.
+    """Return whether a struct, or a list of structs, has only gained fields at its end; older rows have null for them.
 
     >>> was, now = arrow_type("array<struct<a:string>>"), arrow_type("array<struct<a:string,b:bigint>>")
     >>> has_grown(was, now), has_grown(now, was)
@@ -196,7 +197,7 @@ def has_grown(was: pa.DataType, now: pa.DataType) -> bool:
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """An Arrow type as contracts of tables spell it.
+    """Return an Arrow type in the spelling of column contracts.
 
     >>> spark_type(arrow_type("array<struct<name:string,rows:bigint>>"))
     'array<struct<name:string,rows:bigint>>'
@@ -221,7 +222,7 @@ def spark_type(kind: pa.DataType) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between the commas that stand outside of any brackets."""
+    """Split at the commas that are outside of brackets."""
     parts, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         depth += (letter == "<") - (letter == ">")
@@ -257,7 +258,7 @@ _read: dict[Path, TableContract] = {}
 
 
 def read_contracts(folders: Iterable[Path]) -> dict[str, TableContract]:
-    """The tables that the YAML files of these folders define."""
+    """Return the contracts that the YAML files of these folders define."""
     found = {}
     for path in (path for folder in folders for path in sorted(folder.glob("*.yaml"))):
         if path not in _read:
@@ -267,25 +268,25 @@ def read_contracts(folders: Iterable[Path]) -> dict[str, TableContract]:
 
 
 def table_contracts() -> Mapping[str, TableContract]:
-    """Every table there is by name: the product's, and those of every registered lever."""
+    """Return every table's contract by name: those of the product and of all registered levers."""
     return read_contracts([registry.product_folder("tables"), *registry.folders("tables").values()])
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What a table lacks of its column contract."""
+    """The differences between a table and its column contract."""
 
     added: tuple[pa.Field, ...]
     grown: tuple[pa.Field, ...]
-    """Columns with the type that they grow into."""
+    """Columns with new fields, each with its new type."""
     relaxed: tuple[str, ...]
-    """Columns that may be null now."""
+    """Columns that may be null now and could not be before."""
     impossible: tuple[tuple[str, str, str], ...]
-    """Columns of another type: name, type as it is, type as it is wanted."""
+    """Columns of another type: name, type in the table, type in the contract."""
 
     @property
     def said(self) -> list[str]:
-        """Each in a few words."""
+        """The differences that can be applied, each as a short text."""
         return [
             *(f"`{one.name}` is new" for one in self.added),
             *(f"`{one.name}` has more fields" for one in self.grown),
@@ -294,7 +295,7 @@ class Differences:
 
 
 def differences(schema: pa.Schema, contract: TableContract) -> Differences:
-    """What lies between a table's columns and its contract's."""
+    """Return the differences between a table's columns and its contract."""
     have = {one.name: one for one in schema}
     added, grown, relaxed, impossible = [], [], [], []
     for one in contract.arrow_schema:
@@ -313,7 +314,7 @@ def differences(schema: pa.Schema, contract: TableContract) -> Differences:
 
 
 def refuse_newer(path: str, contract: TableContract, found: int | None) -> None:
-    """A table that a later Spillway has written says what this one would misread."""
+    """Refuse a table that a later Spillway has written, because this one would misread it."""
     if found is not None and found > contract.version:
         raise RefusedElsewhere(
             "format version",

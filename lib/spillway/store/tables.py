@@ -1,11 +1,15 @@
-"""Tables: opened once a step, read by what is asked for, written by replacing what the same work wrote before.
+"""Delta tables (or tables in memory): open them, read rows by a filter, and replace rows by compare-and-swap.
 
-`Tables.at(name)` is a table as it was when this `Tables` first looked (or last wrote); a step makes one. A write
-replaces the rows that match (`stream=..., batch=[...]`) in one commit, so that a rerun, a retry or a kill at any
-instant ends in the same rows. It is a compare-and-swap: when another writer has touched those rows since they were
-read, nothing is written and `ConcurrentRun` says so; writers of other rows of the same table never see one another.
+`Tables.at(name)` is a table as it was when this `Tables` first read it (or last wrote it). Each step makes a `Tables`
+of its own. A write replaces the rows that match a filter (`stream=..., batch=[...]`) in one commit. So a rerun, a
+retry, or a kill at any time leads to the same rows. Each write is a compare-and-swap: if another writer has changed
+these rows since they were read, nothing is written and `ConcurrentRun` is raised. Writers of other rows of the same
+table do not disturb each other.
 
-What tasks write is a *draft* first: files that are in no table. A draft can be measured, thrown away, or published.
+Tasks write *drafts* first: files that no table has yet. A draft can be measured, thrown away, or published.
+
+A read decodes only the row groups that may hold matching rows. Tasks read the files of one batch date, along an ordered
+column (`StoredFiles`).
 
 >>> from datetime import UTC, datetime
 >>> from spillway.settings import Settings
@@ -17,14 +21,6 @@ What tasks write is a *draft* first: files that are in no table. A draft can be 
 >>> tables.at("models").replace([{**fact, "value": "8"}], stream="s", lever="thin", version=1)
 >>> tables.at("models").rows(["value"], stream="s", version=[1, 2]).to_pylist()
 [{'value': '8'}]
-
-What whoever opened a table knows of it, to tell whether others have changed it since.
-
-A handful of rows as a table's contract has them, or the names of what is wrong with them.
-
-The rows of a table's files that answer a question: only row groups that may hold one are decoded.
-
-What tasks read of a table: its files of one batch date, along an ordered column.
 """
 
 from __future__ import annotations
@@ -53,7 +49,10 @@ from spillway.store.writing import Written, shaped, write_file
 
 @dataclass
 class OpenedLog:
-    """A table's log, and the files of which whoever opened it knows: those it found, and what it did since."""
+    """A table's log, and the files that are known since it was opened.
+
+    Known files are those found at the first read, with the changes of this object's own commits.
+    """
 
     log: Log
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -65,26 +64,29 @@ class OpenedLog:
         return self.known
 
     def note(self, gone: Iterable[DataFile], added: Iterable[DataFile]) -> None:
-        """Take down what a commit took out and in."""
+        """Note the files that a commit removed and added."""
         known = self.found()
         for file in gone:
             known.pop(file.path, None)
         known |= {file.path: file for file in added}
 
     def is_overtaken(self, where: Filter) -> bool:
-        """Whether others have changed rows of these since the table was opened."""
+        """Return whether another writer may have changed rows that match `where` since the table was opened."""
         known, live = self.found(), {file.path: file for file in self.log.files()}
         strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
         return any(may_hold(file, where) for file in strange)
 
 
 def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows as the contract has them: no column more, no type else, nothing null that must not be."""
+    """Return rows as an Arrow table with the contract's schema.
+
+    Raise an error if a row has an unknown column, a value of another type, or a null that the contract does not allow.
+    """
     known = set(contract.names)
     for row in rows:
         strange = sorted(set(row) - known)
         missing = [c.name for c in contract.columns if not c.nullable and row.get(c.name) is None]
-        empty = [name for name in contract.partitioned_by if row.get(name) == ""]  # Delta has null for it
+        empty = [name for name in contract.partitioned_by if row.get(name) == ""]  # Delta stores it as null
         if strange or missing or empty:
             problems = [f"`{name}` is not in the contract" for name in strange]
             problems += [f"`{name}` must not be null" for name in missing]
@@ -107,7 +109,7 @@ def _array(contract: TableContract, field: pa.Field, values: list[Any]) -> pa.Ar
 
 
 def _named(value: Any, kind: pa.DataType) -> Any:
-    """Tuples as the structs they stand for, mappings as the pairs Arrow wants."""
+    """Convert tuples to the structs that they represent, and mappings to lists of pairs, as Arrow requires."""
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, tuple):
@@ -126,7 +128,7 @@ ROWS_AT_A_TIME = 131_072
 
 
 def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
-    """The rows of a file that match, with the columns of `asked`, those it is partitioned by among them."""
+    """Return the rows of a file that match `where`, with the columns of `asked`, including partition columns."""
     partition = dict(file.partition)
     inside = pa.schema([one for one in asked if one.name not in partition])
     parts = []
@@ -140,9 +142,9 @@ def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
 
 
 def largest(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter) -> Any:
-    """The largest value of a column of whole numbers among the rows that match; None where there is none.
+    """Return the largest value of an integer column among the rows that match; None if no row matches.
 
-    Files are read from the one that may hold the largest down, until no other can.
+    Files are read in descending order of their largest possible value, until no other file can have a larger one.
     """
 
     def order(file: DataFile) -> tuple[bool, int]:
@@ -160,7 +162,7 @@ def largest(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter)
 
 def _parts(file: DataFile, inside: pa.Schema, where: Filter) -> Iterator[pa.Table]:
     if not inside.names:
-        # only partition columns are asked for: as many rows as there are
+        # only partition columns are read: return as many rows as the file has
         yield pa.table({"": pa.nulls(file.records or row_count(file))})
         return
     ranges = [one for one in spans(where) if one[0] in inside.names]
@@ -170,16 +172,16 @@ def _parts(file: DataFile, inside: pa.Schema, where: Filter) -> Iterator[pa.Tabl
 
 @dataclass(frozen=True)
 class StoredFiles:
-    """Files of a table, small enough to travel; `on` a date they are read.
+    """Files of a table, small enough to send to a task; `on` returns a reader for one date.
 
-    A reader made by `on` goes forward through the files and decodes every row group once.
+    The reader goes forward through the files and decodes every row group once.
     """
 
     files: tuple[DataFile, ...]
     order: str = "seq"
 
     def on(self, day: date) -> RowReader:
-        """The files of one batch date: a frame has no rows elsewhere."""
+        """Return a reader of the files of one batch date: a frame has no rows in other files."""
         return RowReader(
             [file for file in self.files if as_date(file.value("batch_date")) == day], self.order
         )
@@ -188,12 +190,12 @@ class StoredFiles:
 __all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
 
 ATTEMPTS = 8
-"""How often a commit is tried anew that is refused although nobody else wrote."""
+"""The number of attempts at a commit that is refused although no other writer has committed."""
 _NOTHING: Sequence[tuple[str, str, str]] = ()
 
 
 class Tables:
-    """Every table under the roots of `settings`, each opened when it is first asked for and never again."""
+    """All tables below the roots of `settings`. Each is opened when it is first used, and only once."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -202,7 +204,7 @@ class Tables:
         self._lock = threading.Lock()
 
     def now(self) -> Tables:
-        """The tables as they are now: what a step begins with."""
+        """Return the tables as they are now; a step begins with this."""
         return Tables(self.settings)
 
     def contract(self, table: str) -> TableContract:
@@ -211,7 +213,7 @@ class Tables:
         return self.contracts[table]
 
     def path(self, table: str, stream: str | None = None) -> str:
-        """Where a table lies under its root; tables of a stream have a folder a stream."""
+        """Return the path of a table below its root; a table per stream has one folder per stream."""
         contract = self.contract(table)
         root = self.settings.destination if contract.root == "destination" else self.settings.lake
         if (contract.scope == "stream") != (stream is not None):
@@ -220,7 +222,7 @@ class Tables:
         return f"{root}/{table}" + (f"/{stream}" if stream else "")
 
     def at(self, table: str, stream: str | None = None) -> Table:
-        """The table; `stream` where it is one table a stream."""
+        """Return a table; `stream` is required if the table exists once per stream."""
         with self._lock:
             if (table, stream) not in self._open:
                 path, contract = self.path(table, stream), self.contract(table)
@@ -230,15 +232,15 @@ class Tables:
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
-        """A table that somebody asked for, outside of the lake."""
+        """Return a table at any path outside the lake, for a caller that requested it."""
         return Table(path, contract, OpenedLog(log_of(path)))
 
     def forget_lake(self) -> None:
-        """Free what lies in memory under the lake's root alone."""
+        """Free the memory that is used below the lake's root alone."""
         self._forget({self.settings.lake})
 
     def forget(self) -> None:
-        """Free what these tables hold in memory; nothing to free where they lie on a disk."""
+        """Free the memory that these tables use; files on a disk stay."""
         self._forget({self.settings.lake, self.settings.destination, self.settings.landing})
 
     def _forget(self, roots: set[str]) -> None:
@@ -249,7 +251,7 @@ class Tables:
 
 
 class Table:
-    """One table as it was when it was opened; once something was written through it, as it was right after that."""
+    """A table as it was when it was opened, or directly after the last write through this object."""
 
     def __init__(self, path: str, contract: TableContract, opened: OpenedLog) -> None:
         self.path, self.contract = path, contract
@@ -262,7 +264,7 @@ class Table:
         added: Sequence[tuple[str, str, str]] = _NOTHING,
         own_bounds: Sequence[str] = (),
     ) -> Table:
-        """A stream's table with the columns that its contract and its levers want written."""
+        """Return a stream's table with the columns that its contract and its levers write."""
         return Table(self.path, self.contract.with_attributes(attributes, added, own_bounds), self._opened)
 
     @property
@@ -275,30 +277,30 @@ class Table:
 
     @property
     def format_version(self) -> int | None:
-        """Which version of its column contract it is written by; None where it does not say."""
+        """The version of the column contract by which the table was written; None if the table does not state it."""
         return self._log.format_version
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as they are, or as the contract will have them made."""
+        """The table's columns, or the columns of its contract if there is no table yet."""
         found = self._log.schema
         return self.contract.arrow_schema if found is None else found
 
     def types(self) -> dict[str, str]:
-        """Column by name with its type, as column contracts spell types."""
+        """Return the type of each column, by name, in the spelling of column contracts."""
         return {field.name: spark_type(field.type) for field in self.schema}
 
     def files(self, **where: Any) -> list[DataFile]:
-        """The live files that may hold rows of what is asked for, in path order."""
+        """Return the live files that may hold rows that match, in path order."""
         with self._lock:
             return [file for file in self._log.files() if may_hold(file, where)]
 
     def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
-        """What tasks read of it, along an ordered column."""
+        """Return what tasks read of the table, along an ordered column."""
         return StoredFiles(tuple(self.files(**where)), order)
 
     def rows(self, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """The rows of what is asked for; none where there is no table."""
+        """Return the rows that match; no rows if there is no table."""
         names = list(columns) if columns is not None else self._every_column
         asked = self._fields(dict.fromkeys([*names, *where]))
         parts = [matching_rows(file, asked, where).select(names) for file in self.files(**where)]
@@ -307,25 +309,34 @@ class Table:
     def newest(
         self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
     ) -> pa.Table:
-        """Of the rows that match, those with the largest `by` (below a number); only files that may hold it."""
+        """Return those of the matching rows that have the largest `by`, below `below` if it is given.
+
+        Only files that may hold that value are read.
+        """
         where |= {} if below is None else {by: Between(high=below - 1)}
         best = largest(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
         names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
     def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
-        """Of the rows that match, those with the so many largest `by`; of others that column alone is read."""
+        """Return those of the matching rows that have the `most` largest values of `by`.
+
+        Of other rows, only the column `by` is read.
+        """
         held = self.rows([by], **where)[by].unique().sort(order="descending")
         since = {by: Between(held[most - 1].as_py())} if len(held) > most else {}
         return self.rows(columns, **where, **since)
 
     @property
     def _every_column(self) -> list[str]:
-        """What it has, and what its contract has gained since it was last written."""
+        """The columns of the table, and those that its contract has gained since the table was last written."""
         return list(dict.fromkeys([*self.schema.names, *self.contract.names]))
 
     def _fields(self, names: Iterable[str]) -> pa.Schema:
-        """Columns by name: as the table has them, or as it will once it is written as its contract says."""
+        """Return columns by name, with the types of the table.
+
+        A column that the table lacks has the type of the contract.
+        """
         have, wanted = self.schema, self.contract.arrow_schema
         found = []
         for name in names:
@@ -346,23 +357,24 @@ class Table:
         rows_in_a_group: int | None = None,
         keys: Sequence[str] = (),
     ) -> Draft:
-        """One file a piece, written (and read back for the check) by the engine's tasks; none without rows.
+        """Write one file per piece, by the engine's tasks; a piece without rows has no file.
 
-        `keys`: columns by which a file's rows are stored if that takes fewer bytes.
+        `check`: called by the task with each file that it wrote. `keys`: columns by which a file's rows are stored if
+        that takes fewer bytes.
         """
         schema, name = self.contract.file_schema, self.contract.table
         return drafted(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
 
     def discard(self, draft: Draft) -> None:
-        """Throw a draft away: its files stand in no table and are removed."""
+        """Remove the files of a draft, which no table has."""
         discard(self.path, draft.written)
 
     def publish(self, written: Iterable[Written], **where: Any) -> list[DataFile]:
-        """Put files in the place of the rows that match, in one commit; the files that went."""
+        """Replace the rows that match by the rows of these files, in one commit; return the removed files."""
         return self._commit(list(written), where)
 
     def replace(self, rows: Iterable[Mapping[str, Any]], **where: Any) -> None:
-        """Put a handful of rows in the place of those that match, in one commit."""
+        """Replace the rows that match by a small number of rows, in one commit."""
         data = arrow_rows(self.contract, list(rows))
         if not pc.all(matching(data, where), min_count=0).as_py():
             raise SpillwayError(
@@ -372,15 +384,15 @@ class Table:
         self._commit_small(data, where)
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add a handful of rows."""
+        """Add a small number of rows."""
         self._commit_small(arrow_rows(self.contract, list(rows)), None)
 
     def delete(self, **where: Any) -> list[DataFile]:
-        """Take out the rows that match; the files that went."""
+        """Delete the rows that match; return the removed files."""
         return self._commit([], where) if self.exists else []
 
     def erase(self, files: Iterable[DataFile]) -> None:
-        """Remove files from the disk that a commit has taken out."""
+        """Remove files from the disk that are in no commit."""
         for file in files:
             blobs.remove(file.path)
 
@@ -396,18 +408,18 @@ class Table:
 
     def _commit(self, written: list[Written], where: Filter | None) -> list[DataFile]:
         with self._lock:
-            self._opened.found()  # what is known before anything is committed
+            self._opened.found()  # list the known files before anything is committed
             if not self.exists:
                 if not written:
                     return []
                 self._log.create(self.contract)
             self.fit()
             refused = 0
-            # whoever is refused for another's commit tries anew: of any number of writers one always gets through
+            # a commit that lost against another one is tried again: one of any number of writers always succeeds
             while where is None or not self._opened.is_overtaken(where):
                 gone, left = self._taken_out(where)
                 if not (gone or written):
-                    self._log.refresh()  # no commit would say that another has written here meanwhile
+                    self._log.refresh()  # only a refresh shows another writer's commit here
                     if where is None or not self._opened.is_overtaken(where):
                         return []
                     continue
@@ -415,7 +427,7 @@ class Table:
                 try:
                     self._log.commit(added, gone)
                 except StoreFault:
-                    raise  # the commit may stand
+                    raise  # the commit may have succeeded
                 except SpillwayError:
                     discard(self.path, left)
                     raise
@@ -437,9 +449,12 @@ class Table:
             )
 
     def rewrite(self, gone: Sequence[DataFile], written: Sequence[Written]) -> None:
-        """Put files that hold the same rows in the place of others, or give way to whoever has changed those since."""
+        """Replace files by others with the same rows.
+
+        Raise `ConcurrentRun` if another writer has changed the replaced files.
+        """
         with self._lock:
-            self._opened.found()  # what is known before anything is committed
+            self._opened.found()  # list the known files before anything is committed
             for _ in range(ATTEMPTS):
                 live = {file.path for file in self._log.files()}
                 if any(file.path not in live for file in gone):
@@ -459,12 +474,12 @@ class Table:
                 )
 
     def _stand(self, added: Sequence[Written]) -> bool:
-        """Whether a commit went through of which the answer was lost."""
+        """Return whether a commit succeeded although its answer was lost."""
         live = {file.path for file in self._log.files()}
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
     def _taken_out(self, where: Filter | None) -> tuple[list[DataFile], list[Written]]:
-        """The files that go, and, of those that hold other rows too, these others written anew."""
+        """Return the files to remove, and new files with those of their rows that do not match `where`."""
         gone: list[DataFile] = []
         left: list[Written] = []
         if where is None:
@@ -487,7 +502,7 @@ class Table:
                     order_stays=True,
                 )
                 if one is not None and one.rows == file.records:
-                    discard(self.path, [one])  # nothing of it matched after all
+                    discard(self.path, [one])  # no row of it matched
                     continue
                 if one is not None:
                     left.append(one)
@@ -496,12 +511,12 @@ class Table:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that stand in its files, as the table has them."""
+        """The columns that are stored in the table's files: all but the partition columns."""
         names = [name for name in self.schema.names if name not in self.contract.partitioned_by]
         return self._fields(names)
 
     def _others(self, file: DataFile, where: Filter) -> Iterator[pa.Table]:
-        """The rows of a file that do not match."""
+        """Yield the rows of a file that do not match."""
         schema = self.file_schema
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
         parts = (
@@ -516,9 +531,9 @@ class Table:
                 yield rest
 
     def fit(self, relax: bool = False) -> None:
-        """Add the columns, and fields of structs, that the contract has gained; else a type never changes.
+        """Add the columns, and the fields of structs, that the contract has gained. A type never changes otherwise.
 
-        `relax`: let columns be null that could not.
+        `relax`: also let columns be null that could not be null before.
         """
         for attempt in range(ATTEMPTS):
             lacks, version = differences(self.schema, self.contract), self._log.format_version
@@ -543,7 +558,7 @@ class Table:
                     raise
 
     def _write(self, data: pa.Table) -> list[Written]:
-        """The rows as files, one a partition."""
+        """Write the rows as files, one per partition."""
         names = list(self.contract.partitioned_by)
         if not data.num_rows:
             return []

@@ -1,12 +1,13 @@
-"""Upkeep of tables: small files put together, files that no table needs any more removed, logs kept short.
+"""Table maintenance: compact small files, remove files that no table needs, and shorten logs.
 
-Putting together changes no row: one commit puts larger files of the same rows, in the same order, in the place of small
-ones, marked as no change of data, and gives way to whoever has written to them since. Where batches lie apart, row
-groups stay what they were, so that what could be left unread before still can. Only files that the caller calls closed
-are touched, so that nobody who still writes finds what it read replaced.
+Compaction changes no row. One commit replaces small files by larger ones with the same rows, in the same order. The
+commit is marked as no change of data, and fails if another writer has changed these files since. If batches have
+separate row groups, the row groups do not change, so readers can still skip the same rows. Only files that the caller
+calls closed are compacted, so a run that still writes never finds its files replaced.
 
-A file is removed when no commit of the last week has it, and it is older than that: whoever reads an older version of
-the table, or has written files that are in no commit yet, has so long. That is Delta's own safe age; it is never less.
+A file is removed if no commit of the last week has it, and it is older than a week. A reader of an older version of the
+table has that much time, and so has a writer whose files are in no commit yet. This is the minimum retention of Delta's
+VACUUM; it is never shorter.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ from spillway.store.tables import ROWS_AT_A_TIME, Table
 from spillway.store.writing import Written, shaped, write_file
 
 SAFE_HOURS = 7 * 24
-"""How old a file must be that no table has; the least that Delta lets anybody choose without being forced."""
+"""The age at which a file that no table has is removed: the least that `enforce_retention_duration=True` permits."""
 FULL_BYTES = 128 << 20
 FULL_ROWS = 1 << 14
-"""Of a small table: a file of so many rows is large enough; more would be decoded for a handful, or written anew."""
+"""The rows of a large enough file of a small table.
+
+With more rows, reading or replacing a few rows would decode or rewrite too many others.
+"""
 ROWS_OF_A_SMALL_GROUP = 1 << 12
 
 
 @dataclass(frozen=True)
 class Upkept:
-    """What upkeep did: files before and after, and bytes that the disk has back."""
+    """The result of maintenance: files before and after, files removed, and bytes freed on the disk."""
 
     files_before: int = 0
     files_after: int = 0
@@ -52,7 +56,7 @@ class Upkept:
 
 
 def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = False) -> Upkept:
-    """Put the small files together of which all rows are closed, partition by partition."""
+    """Compact the small files whose rows are all closed, partition by partition."""
     groups: dict[tuple[tuple[str, object], ...], list[DataFile]] = {}
     for file in table.files():
         if not _is_full(table, file) and closed(file):
@@ -67,7 +71,7 @@ def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = Fa
 
 
 def sweep(table: Table, dry_run: bool = False) -> Upkept:
-    """Remove the files that no table needs any more; see the module for which."""
+    """Remove the files that no table needs any more (see the module docstring)."""
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is None:
         return Upkept()
@@ -84,7 +88,7 @@ def sweep(table: Table, dry_run: bool = False) -> Upkept:
 
 
 def shorten_log(table: Table) -> None:
-    """Write a checkpoint, and forget the commits before it that are older than a week."""
+    """Write a checkpoint, and remove the commits before it that are older than a week."""
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is not None:
         with blobs.store_faults(table.path, missing_too=True):
@@ -98,7 +102,7 @@ def _is_full(table: Table, file: DataFile) -> bool:
 
 
 def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-    """Files that follow one another, as many as make a full one; a file alone is left as it is."""
+    """Yield groups of consecutive files that together make a full file; a single file is left as it is."""
     first = _order(table)[0]
     few: list[DataFile] = []
     small = table.contract.apart is None
@@ -115,8 +119,8 @@ def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
 def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
     """Group files by the keys by which they store rows, because a file has one order and rows keep theirs.
 
-    Files of one order need not follow one another. Otherwise batches that alternate between orders stay files of
-    their own, and their number has no bound.
+    Files of one order need not be consecutive. Otherwise batches that alternate between orders would stay separate
+    files, and their number would have no bound.
     """
     if len(files) < 2 or ARRIVAL not in table.contract.sorted_by:
         return [list(files)]
@@ -127,7 +131,7 @@ def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
 
 
 def _order(table: Table) -> list[str]:
-    """The columns by which rows lie in a file: batches one after the other, within one as its contract says."""
+    """Return the columns by which rows are sorted in a file: by batch, and within a batch as the contract says."""
     apart, inside = table.contract.apart, table.file_schema.names
     names = dict.fromkeys([*([apart] if apart else []), *table.contract.sorted_by])
     return [name for name in names if name in inside]
@@ -139,10 +143,10 @@ def correct_rows(
     corrected: Callable[[pa.Table], tuple[pa.Table, int]],
     dry_run: bool = False,
 ) -> int:
-    """Write each file anew of which rows must be corrected, a commit each; returns how many rows that are.
+    """Rewrite each file with rows that must be corrected, one commit per file; return the number of corrected rows.
 
-    `columns`: those that `corrected` needs. It returns the rows as they should be, in the same order, and how many of
-    them it changed.
+    `columns`: the columns that `corrected` needs. It returns the rows as they should be, in the same order, and the
+    number of rows that it changed.
     """
     count = 0
     for file in table.files():
@@ -177,7 +181,7 @@ def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
 
 
 def _in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Table], bool]:
-    """The rows of the files in the table's order, and whether they come as row groups that stay what they were."""
+    """Return the files' rows in the table's order, and whether each table is a row group that must not change."""
     order, schema = _order(table), table.file_schema
     if table.contract.apart and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
         return (shaped(part, schema) for file in files for part in groups_of(file, schema.names)), True

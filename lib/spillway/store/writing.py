@@ -1,7 +1,7 @@
-"""Rows as Parquet files, and what a table's log says of each.
+"""Write rows as Parquet files, with the statistics of each file for the table's log.
 
-A task that makes columns writes them as columns. The file is in no table until its action is committed: one of a task
-that died, or of a draft that was thrown away, is never read.
+A task that makes columns writes them as columns. A file is in no table until its action is committed. So a file of a
+task that died, or of a draft that was thrown away, is never read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ column, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
 
 @dataclass(frozen=True)
 class Written:
-    """A file that was written: its path in the table, its partition, its size, and its log's statistics."""
+    """A file that was written: its path in the table, its partition, its size, and its statistics for the log."""
 
     path: str
     partition: Mapping[str, str]
@@ -61,15 +61,15 @@ def write_file(
     keys: Sequence[str] = (),
     order_stays: bool = False,
 ) -> Written | None:
-    """The tables as one file below `folder`; None where there is no row.
+    """Write the tables as one file below `folder`; return None if there is no row.
 
-    `schema`: the table's columns without those it is partitioned by. `apart`: a column of which rows with different
-    values, that come one after the other, share no row group. `as_they_come`: nor do rows of two of the tables.
-    `keys`: columns by which rows are stored if the first row group takes fewer bytes then (`best_layout`). With
-    `order_stays` rows are stored by them in any case, so that a compaction keeps the bytes of the rows.
+    `schema`: the table's columns without the partition columns. `apart`: consecutive rows with different values in this
+    column share no row group. `as_they_come`: rows of two of the tables share no row group, either. `keys`: columns by
+    which rows are stored if the first row group takes fewer bytes then (`best_layout`). With `order_stays`, rows are
+    stored by them in any case, so that a compaction keeps the bytes of the rows.
     """
     size = rows_in_a_group or ROWS_IN_A_GROUP
-    # spelled as Hive does, for readers that take a partition's value from the path
+    # spelled as in Hive, for readers that take a partition's value from the path
     place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
     name = "/".join([*place, f"part-{secrets.token_hex(10)}.parquet"])
     rows = (shaped(table, schema) for table in tables)
@@ -105,7 +105,10 @@ def write_file(
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
-    """The rows in tables of `size`, however few come at a time: each gets dictionaries of its own."""
+    """Yield the rows in tables of `size`, even if the input tables are smaller.
+
+    Each table becomes a row group with its own dictionaries.
+    """
     held: list[pa.Table] = []
     count, last = 0, None
     for part in (part for table in tables for part in _alike(table, apart)):
@@ -125,7 +128,7 @@ def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterato
 
 
 def _alike(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
-    """The table cut where the column's value changes."""
+    """Split the table where the column's value changes."""
     if column is None or table.num_rows < 2:
         yield table
         return
@@ -136,7 +139,7 @@ def _alike(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
 
 
 def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table's columns as the schema has them: its order, its types, null where there is none."""
+    """Return the table's columns in the order and types of the schema; a missing column is null."""
     have = set(table.column_names)
     columns = []
     for field in schema:

@@ -61,7 +61,7 @@ def waiting_batches(
     since: dict[date, datetime] = {}
     for batch in fresh:
         since[batch.batch_date] = min(batch.created_at, since.get(batch.batch_date, batch.created_at))
-    # if the clock was set back since a batch was taken in, nobody knows how long it has waited
+    # if the clock was set back since a batch was taken in, it is not known how long it has waited
     waiting = [
         batch
         for batch in fresh

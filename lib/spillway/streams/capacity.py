@@ -1,33 +1,39 @@
-"""Each stream's part of the channels it goes through (3.3): all streams of a channel are planned together.
+"""Divide channels among streams, plan all streams of a channel together, and spend quotas.
 
-First every channel is divided among its own streams; then, where channels go into another one (`into`), what they
-would send is divided again. `divide_by: proportional` is the text's: one drop rate for all. `divide_by: utility`
-chooses among all ways of all streams at once what costs least together (`levers.knapsack`), and each stream's
-part is what it would send then. Streams with nothing waiting count
-with their last known rate, so that a quiet quarter of an hour gives no place away for good. So do those that fail here,
-or whose contracts cannot be used: a fault gives no place away, and keeps no other out.
+Shares of a channel (Ahuja 2006, section 3.3): first, every channel is divided among its own streams. If channels go
+into another channel (`into`), the rates that they would send are then divided again.
 
-Planning: every stream of a room, place by place on their ways, before anything is applied.
+- `divide_by: proportional` is the rule of the thesis: one drop rate for all streams.
+- `divide_by: utility` chooses among all treatments of all streams the combination with the least loss
+  (`levers.knapsack`). The share of a stream is the rate that it would send then.
 
-Spending quotas: what each waiting batch may send, where a channel has so many bytes a day or a month.
+A stream with nothing waiting counts with its last known rate, so that a quiet quarter of an hour does not cost it its
+share. So does a stream that fails here, or whose contract cannot be used: a fault neither frees a share nor takes one
+from others.
 
-The batch date is the clock: recorded with the batch, never recomputed. A batch belongs to the period that its date lies
-in, and covers its own seconds of it; streams of one channel cover theirs at the same time. Spent is what done batches
-were counted to send, what was asked back of them, and, of batches that were pinned and are not done, all that they may
-still send. So a run that died, or one that brings several days through at once, promises no byte twice.
+Planning (`plan_all`): the levers of all streams are planned position by position, before anything is applied.
 
-For the batches at hand a channel with a quota is then a channel of a rate (`Room` with that capacity), divided and
-pinned as any other is: a rerun does what the first run did. If several batches are at hand, they get their shares one
-after another, oldest first; the later ones count as expected bytes. Batches that are sent together
-(`streams.batching`) have one share, over the seconds of all of them.
+Quotas: a channel may send a number of bytes per day or month. The batch date is the clock. It is recorded with the
+batch and never recomputed. A batch belongs to the period of its date, and covers its own seconds of it. Streams of one
+channel cover theirs at the same time. These bytes are spent:
 
-If the unspent bytes cover a batch and the bytes expected for the rest of the period, the batch is sent whole. The
-expected bytes come from the last earlier day (`Spending.expected`): today is expected to offer what that day offered
-after the same time of day, and each later day of a month as much as that day in total. So a day whose offer fits is
-sent whole, also if all of it comes in the morning or in the evening.
+- the bytes that done batches were counted to send, and what was requested back of them;
+- for batches that are pinned and not done, all bytes that they may still send.
 
-Not known is time in which nothing was delivered at all, but for whole days of a month: a day with one delivery spends
-over the day as if the rest were still to come.
+So a run that was interrupted, or one that sheds several days at once, promises no byte twice.
+
+For the waiting batches, a channel with a quota becomes a channel with a rate (`Room` with that capacity). It is divided
+and pinned like any other, so a rerun does what the first run did. If several batches wait, they get their shares one
+after another, oldest first; the later ones count as expected bytes. Batches that are sent together (`streams.batching`)
+have one share, over the seconds of all of them.
+
+If the unspent bytes cover a batch and the bytes expected for the rest of the period, the batch is sent without loss.
+The expected bytes come from the last earlier day (`Spending.expected`): today is expected to offer what that day
+offered after the same time of day, and each later day of a month as much as that day in total. So a day whose offer
+fits is sent without loss, also if all of it comes in the morning or in the evening.
+
+Limitation: time in which nothing was delivered is not known, except for whole days of a month. A day with one delivery
+spends over the day as if the rest were still to come.
 """
 
 from __future__ import annotations
@@ -61,7 +67,11 @@ from spillway.streams.stages import Down, SentColumns
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:
-    """Width and rate of one batch: compressed bytes as written (or declared bits), tuples over its seconds."""
+    """Return the width and rate of a batch.
+
+    The width is that of compressed bytes as written, or of declared bits. The rate is the number of tuples over the
+    seconds that the batch covers.
+    """
     rows = max(1, batch.rows or 0)
     if not batch.seconds_covered:
         raise SpillwayError(
@@ -79,10 +89,10 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
 
 
 def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], int]:
-    """Compressed bytes of each column of a batch in `raw`, and of all around them, with what a log says of their files.
+    """Return the compressed bytes of each column of a batch in `raw`, and the bytes outside of columns.
 
-    What lies around columns in `raw` will lie around those that are sent. It is as it was when it was written, where
-    that was kept: files that are put together later must not change a plan.
+    The bytes outside of columns are footers and log entries; the files that are sent will have about as many. If the
+    number was stored when the files were written, that number is returned: a later compaction must not change a plan.
     """
     raw = tables.at("raw", contract.stream)
     files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
@@ -93,7 +103,7 @@ def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> 
 
 
 def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
-    """Kbps of the channel for each stream; where all fits, what is free is shared out too.
+    """Return the kbps of the channel for each stream; if all streams fit, the free capacity is divided too.
 
     >>> from spillway.contracts import read_channel
     >>> divided(read_channel("up", {"capacity": "40 kbps"}), {"a": Offer(60.0), "b": Offer(20.0)})
@@ -104,7 +114,7 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
     capacity, total = channel.capacity_kbps, sum(rates.values())
     if total <= capacity:
-        # who brings nothing has a place all the same, and all places together are no more than the channel
+        # a stream without a rate has a share too, and all shares together do not exceed the channel
         each = {stream: rate / total if total else 1 / len(rates) for stream, rate in rates.items()}
         return {stream: capacity * part for stream, part in each.items()}
     if channel.divide_by == "utility":
@@ -113,7 +123,7 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
 
 
 def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
-    """One drop rate for all whose levers can give something up; the others cross as they are, as long as there is room.
+    """Apply one drop rate to all streams whose levers can shed; the others are sent as they are, while they fit.
 
     >>> _proportionally({"a": Offer(60.0), "b": Offer(20.0), "c": Offer(40.0, sheds=False)}, 80.0)
     {'a': 30.0, 'b': 10.0, 'c': 40.0}
@@ -124,7 +134,7 @@ def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[s
     whole = {stream: rate for stream, rate in rates.items() if not offers[stream].sheds}
     left = capacity_kbps - sum(whole.values())
     if left <= 0:
-        # it will not fit, whoever gives what: each is told its share, and puts on record what is too much
+        # the streams cannot fit: each gets its share, and records its shortfall
         whole, left = {}, capacity_kbps
     others = {stream: rate for stream, rate in rates.items() if stream not in whole}
     parts = dict(zip(others, proportional_capacities(list(others.values()), left), strict=True))
@@ -132,7 +142,7 @@ def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[s
 
 
 def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
-    """What each stream would send of the choice that costs least together; what that leaves is shared out too."""
+    """Return what each stream would send in the combination with the least total loss; free capacity is divided too."""
     items = [(stream, item) for stream, offer in offers.items() for item in offer.items]
     fixed = {stream: offer.fixed_kbps for stream, offer in offers.items()}
     found = least_cost([item for _, item in items], capacity_kbps - sum(fixed.values()))
@@ -140,7 +150,7 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
     for (stream, item), pick in zip(items, found.picks, strict=True):
         sent[stream] += item[pick].crosses
     total, left = sum(sent.values()), capacity_kbps - sum(sent.values())
-    if left < 0:  # nothing fits: each is told its share all the same, and puts on record what is too much
+    if left < 0:  # the streams cannot fit: each gets its share, and records its shortfall
         return {stream: kbps * capacity_kbps / total for stream, kbps in sent.items()}
     offered = sum(offer.rate_kbps for offer in offers.values())
     return {stream: kbps + left * offers[stream].rate_kbps / offered for stream, kbps in sent.items()}
@@ -153,11 +163,12 @@ def parts(
     by_rate: bool = False,
     faults: Faults | None = None,
 ) -> dict[str, Part]:
-    """The parts of every stream that is planned with the room's channel.
+    """Return the shares of every stream that is planned with the room's channel.
 
-    `by_rate`: by what they offer alone, whatever was learned of them, so that what one is trained for does not hang on
-    which of the others were trained before it. A stream whose load cannot be found out has the place of what it last
-    offered; it is noted in `faults`, or raised where these are not given.
+    `by_rate`: if true, divide by the offered rates alone and ignore what was learned. Training uses this, so that the
+    share that a stream is trained for does not depend on which other streams were trained before.
+    `faults`: records streams whose load cannot be measured; without it, the error is raised. Such a stream counts with
+    its last offered rate.
     """
     found = Faults() if faults is None else faults
     shared = _parts(tables, room, waiting, by_rate, found)
@@ -210,7 +221,10 @@ def offer(
     own_kbps: float | None = None,
     by_rate: bool = False,
 ) -> Offer:
-    """The stream's rate (after its own shedding, when `own_kbps` is given) and what it could give up."""
+    """Return the rate of the stream, and the treatments that could lower it.
+
+    `own_kbps`: if given, the rate after the stream's own shedding to this share.
+    """
     if by_rate or not isinstance(load, Load):
         return _of_rate(load, own_kbps, contract)
     found = Offer(load.rate_kbps, load, sheds=bool(contract.lever_names))
@@ -222,10 +236,10 @@ def offer(
 
 
 def _load(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Load | float:
-    """What the stream offers: the load of its densest waiting batch, for its part is to hold each of them.
+    """Return what the stream offers: the load of its densest waiting batch, because its share must hold each of them.
 
-    Batches of less than half as many tuples as the mean have no say: what files take around so few would seem to be the
-    stream's rate. Where nothing waits, its last offered rate.
+    Batches with less than half of the mean number of tuples are ignored: the fixed bytes of files would dominate their
+    rate. If nothing waits, return the last offered rate.
     """
     waiting = [(measure_load(tables, contract, b), b.rows or 0) for b in batches if b.rows]
     if not waiting:
@@ -240,7 +254,7 @@ def _of_rate(load: Load | float, own_kbps: float | None, contract: StreamContrac
 
 
 def _last_rate(tables: Tables, contract: StreamContract) -> float:
-    """What the last batch that was sent had offered; of one whose raw is gone, by what the ledger says it took."""
+    """Return what the last sent batch offered; if its raw rows are gone, as the ledger has it."""
     last = _last_sent(tables, contract.stream)
     if last is not None and last.status == DONE and last.seconds_covered:
         return measure_load(tables, contract, last).rate_kbps
@@ -248,8 +262,10 @@ def _last_rate(tables: Tables, contract: StreamContract) -> float:
 
 
 def _last_known(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> float:
-    """What a stream offers whose load cannot be found out: what it last did, by the ledger; of one that never sent, by
-    the bits that its contract declares. Never less than that for being faulty."""
+    """Return the last offered rate of a stream whose load cannot be measured, from the ledger.
+
+    If the stream never sent anything, use the bits that its contract declares. So a fault does not lower the rate.
+    """
     known = rate_on_record(tables, contract.stream)
     bits = sum(attribute.declared_bits for attribute in contract.attributes)
     rates = [(b.rows or 0) / b.seconds_covered * bits / 1000.0 for b in batches if b.seconds_covered]
@@ -261,7 +277,7 @@ def _last_sent(tables: Tables, stream: str) -> Batch | None:
 
 
 def rate_on_record(tables: Tables, stream: str) -> float:
-    """What the ledger says the last batch that was sent had offered: it needs neither contract nor raw tuples."""
+    """Return what the last sent batch offered, from the ledger; needs neither the contract nor raw tuples."""
     last = _last_sent(tables, stream)
     if last is None or not last.seconds_covered:
         return 0.0
@@ -293,18 +309,18 @@ class WayDown:
 
 @dataclass(frozen=True)
 class Again:
-    """What an earlier draft of these batches told, where they are planned again."""
+    """The measurements of an earlier draft of the same batches, for planning them again."""
 
     aims: Mapping[int, float] = field(default_factory=dict)
-    """By batch, the share of its part to aim at."""
+    """By batch, the share of its capacity to aim at."""
     tried: Mapping[int, Mapping[int, tuple[Plan, Drafted]]] = field(default_factory=dict)
-    """By ordinal of the lever and batch, its plan and what that came to."""
+    """By ordinal of the lever and batch: its plan, and what the draft of the plan measured."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
-    """By batch, what crossed beside the columns of `transmitted`."""
+    """By batch, the kbps that were sent outside of the columns of `transmitted`."""
     exact_widths: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     """By batch, the bits per row of the columns that were sent exactly, which depend on the order of the rows."""
     fits: bool = False
-    """Whether a draft that fits is at hand."""
+    """Whether a draft that fits exists already."""
 
 
 def plan_all(
@@ -313,10 +329,11 @@ def plan_all(
     again: Again | None = None,
     loads: Mapping[str, Mapping[int, Load]] | None = None,
 ) -> list[WayDown]:
-    """A way for the batches of every stream (and order of levers): all streams are planned together, place by place.
+    """Plan the batches of every stream (and order of levers) together, position by position.
 
-    A lever at the same place on the way of several streams plans for all of them at once. `loads`: by stream and batch,
-    the loads that are known already.
+    If several streams have the same lever at the same position, the lever plans for all of them at once.
+
+    `loads`: by stream and batch, the loads that are known already.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     ways: list[WayDown] = []
@@ -389,25 +406,25 @@ def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -
 
 
 LEAST_KBPS = 1e-6
-"""What a channel whose quota is spent still is planned for: nothing, but for a number that may be divided by."""
+"""The rate of a channel whose quota is spent: practically 0, but a number that may be divided by."""
 
 SPARE = 1.02
-"""A batch that is sent whole may take this many times the bytes that it took in `raw`."""
+"""A batch that is sent without loss may take this many times the bytes that it took in `raw`."""
 METADATA_BYTES = 6_000
 """Bytes that destination metadata and a file of synopses may add to a batch."""
 STEADY = 0.1
-"""Share of the earlier day that is added to both days before they are compared, so that little data says little."""
+"""The share of the earlier day that is added to both days before they are compared, so that few data weigh little."""
 
 Parts = dict[str, dict[int, Part]]
-"""By stream and batch."""
+"""The shares by stream and batch."""
 
 
 def parts_of_batches(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], faults: Faults | None = None
 ) -> Parts:
-    """The part of every waiting batch: of what the room's channels carry, or of what is left of their quotas.
+    """Return the share of every waiting batch: of the channels' rates, or of what is left of their quotas.
 
-    Streams that cannot be planned are noted in `faults`; the others are given their parts beside them.
+    Streams that cannot be planned are recorded in `faults`; the others get their shares.
     """
     channels = _channels_of(room)
     quotas = {
@@ -476,32 +493,32 @@ def assign_quota_days(
 
 @dataclass(frozen=True)
 class Spending:
-    """What the batches of a channel have spent, or may still spend since it was promised to them."""
+    """What the batches of a channel have spent, or may still spend because it was promised to them."""
 
     batches: tuple[Batch, ...]
     crossed_bytes: Mapping[tuple[str, int], int]
-    """Of done batches, by stream and batch."""
+    """The bytes that done batches sent, by stream and batch."""
     offered_bytes: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Of done batches, by stream and batch: the bytes that they would have sent without shedding."""
+    """The bytes that done batches would have sent without shedding, by stream and batch."""
 
     def spent(self, period: Period) -> int:
-        """Bytes of the period."""
+        """Return the bytes that are spent of the period."""
         return sum(self._of(batch) for batch in self.batches if batch.quota_day in period)
 
     def elapsed(self, period: Period, day: date) -> float:
-        """Seconds of the period that are over when a batch of that day begins: those covered, whole days at least."""
+        """Return the seconds of the period before a batch of that day: those covered, but at least the whole days."""
         whole = (day - period.first).days * DAY_SECONDS
         since = [batch for batch in self.batches if batch.quota_day in period and batch.quota_day >= day]
         before = [batch for batch in self.batches if batch.quota_day in period]
         return max(_covered(before), whole + _covered(since))
 
     def left(self, quota: Quota, period: Period) -> int:
-        """Bytes that the period may still send, what moved on to it included."""
+        """Return the bytes that the period may still send, including those carried over."""
         spent, after = self.spent(period), self.spent(quota.after(period))
         return quota.left(spent, self.carried(quota, period), after)
 
     def carried(self, quota: Quota, period: Period) -> int:
-        """Bytes that moved on from the period before; none where the channel was not used yet."""
+        """Return the bytes carried over from the period before; 0 if the channel was not in use then."""
         before = quota.before(period)
         if not self.batches or min(batch.quota_day for batch in self.batches) > before.last:
             return 0
@@ -565,7 +582,7 @@ class Spending:
         )
 
     def beside(self, batches: Iterable[Batch]) -> Spending:
-        """With some more batches, to which something was promised."""
+        """Return the spending with some more batches, to which bytes were promised."""
         return replace(self, batches=(*self.batches, *batches))
 
     def _of(self, batch: Batch) -> int:
@@ -575,12 +592,15 @@ class Spending:
 
 
 def spends(batch: Batch) -> bool:
-    """Whether the batch has sent something, or has been promised that it may."""
+    """Return whether the batch has sent something, or was promised that it may."""
     return batch.is_pinned or batch.status in (DONE, RETIRED)
 
 
 def last_spent(tables: Tables, stream: str) -> date | None:
-    """The last batch date of which a batch `spends`, column by column; None where none does."""
+    """Return the last batch date with a batch that spends quota (see `spends`); None if there is none.
+
+    The function reads columns, not `Batch` objects, so that it stays fast.
+    """
     held = tables.at("batches").rows(["batch_date", "status", "frame_origin"], stream=stream)
     done = pc.is_in(held["status"], value_set=pa.array([DONE, RETIRED]))
     spent = pc.max(held["batch_date"].filter(pc.or_(done, pc.is_valid(held["frame_origin"]))))
@@ -589,12 +609,12 @@ def last_spent(tables: Tables, stream: str) -> date | None:
 
 
 def spenders(contracts: Contracts, channel: str) -> tuple[str, ...]:
-    """The streams of a channel: what one has spent is spent, whether its contract can be used today or not."""
+    """Return the streams of a channel, also those with invalid contracts, because their bytes are spent too."""
     return (*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel))
 
 
 def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> Spending:
-    """What the tables say of a channel around some days: its pinned batches, and what the done ones sent."""
+    """Return what was spent of a channel around some days, by its pinned and its done batches."""
     quota = contracts.channels[channel].capacity.quota
     assert quota is not None, "only a quota is spent"
     near = {one for day in days for one in _around(quota, quota.period_of(day))}
@@ -609,7 +629,7 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
         known = {one.batch for one in found}
         found += [one for one in load_batches(tables, stream, spends_on=span) if one.batch not in known]
         pinned = [one for one in found if spends(one)]
-        # of those before, one is enough to say that the channel was in use
+        # one earlier batch is enough to show that the channel was in use
         earlier = Between(high=span.low - timedelta(days=1))
         before = newest_batch(tables, stream, batch_date=earlier, frame_origin=Between())
         pinned += [before] if before is not None else []
@@ -704,7 +724,7 @@ def _streams_of(contracts: Contracts, channel: str) -> list[str]:
 
 
 def _channels_of(room: Room) -> list[str]:
-    """The room's channel and those that go into it."""
+    """Return the room's channel and the channels that go into it."""
     return sorted({room.name} | {contract.channel for contract in room.contracts.streams_of(room.name)})
 
 
@@ -728,13 +748,13 @@ def _by_period(
 
 
 def _at_hand(contracts: Contracts, channel: str, group: Mapping[str, Sequence[Batch]]) -> float:
-    """Seconds that the batches at hand take of the channel."""
+    """Return the seconds of a channel that the waiting batches cover."""
     mine = {contract.stream for contract in contracts.streams_of(channel)}
     return _covered(batch for stream, batches in group.items() if stream in mine for batch in batches)
 
 
 def _covered(batches: Iterable[Batch]) -> float:
-    """Seconds that are covered: streams at the same time, the batches of one after one another."""
+    """Return the seconds covered: batches of one stream follow each other, streams run at the same time."""
     seconds: dict[str, float] = {}
     for batch in batches:
         seconds[batch.stream] = seconds.get(batch.stream, 0.0) + (batch.seconds_covered or 0.0)
@@ -752,7 +772,7 @@ def _promised(batch: Batch, part: Part) -> Batch:
 
 
 def _at_rates(room: Room, kbps: Mapping[str, float]) -> Room:
-    """The room, its channels with quotas carrying so much now."""
+    """Return the room with the quotas of its channels replaced by these rates."""
     channels = dict(room.contracts.channels)
     for name, rate in kbps.items():
         channels[name] = replace(

@@ -1,4 +1,4 @@
-"""Certifying: what every lever promised, measured against `raw` as it is given back, and written as certificates."""
+"""Measure what every lever promised, on recovered rows against `raw`, and write the table `certificates`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from spillway.streams.stages import AT_A_TIME, Down, EndRows, Up
 
 @dataclass(frozen=True)
 class _Certify:
-    """Measures every promise on a piece: what each lever was offered against what it gave back.
+    """Measures every promise on a slice: the rows that each lever was offered against the rows that it recovered.
 
-    What the first was offered is `raw`, and what it gave back is read from the file that was written of the piece, the
-    very one that `recovered` gets; between two levers both are made again.
+    The rows offered to the first lever are those of `raw`. The rows that it recovered are read from the file that was
+    just written for `recovered`. Between two levers, both sides are computed again.
     """
 
     down: Down
@@ -41,7 +41,7 @@ class _Certify:
     def __call__(self, parts: Sequence[FramePart], files: tuple[DataFile, ...]) -> list[tuple[str, Measured]]:
         day = parts[0].batch_date
         written = EndRows(StoredFiles(files).on(day), self.attributes)
-        # one reader for all stretches: each goes forward, and decodes a row group once
+        # one reader for all slices: it moves forward, and decodes a row group once
         stages: list[tuple[str, Decision, Rows, Rows]] = [
             (
                 name,
@@ -64,7 +64,7 @@ class _Certify:
 
 
 def _strays(part: FramePart, raw: Rows, written: Rows) -> Measured:
-    """Where nothing was promised of any value: the rows that only one side has."""
+    """Return the rows that only one side has, if no lever promised anything about values."""
     was, back = (np.asarray(rows([], part.from_seq, part.to_seq)["seq"]) for rows in (raw, written))
     violations = len(np.setxor1d(was, back))
     return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
@@ -75,7 +75,8 @@ def recover_and_certify(
 ) -> None:
     """Write `recovered` for these batches, measure what every lever promised, and write certificates of their revision.
 
-    One pass: the task that writes a file reads it back and compares it with raw, before any table has it.
+    This takes one pass: the task that writes a file reads it back and compares it with `raw` before the file is
+    published.
     """
     stream, started = contract.stream, time.monotonic()
 
@@ -106,7 +107,7 @@ def _present_said(certificates: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _stretches(parts: Sequence[FramePart]) -> Iterator[FramePart]:
-    """The parts of one batch in stretches that are read at a time; where frames begin matters not to who compares."""
+    """Yield the slices of one batch in lengths to read at a time; the comparison does not depend on frames."""
     first, end, size = parts[0], parts[-1].to_seq, 2 * AT_A_TIME
     for low in range(first.from_seq, end + 1, size):
         yield FramePart(first.batch, first.batch_date, low, low, min(low + size - 1, end))
@@ -171,12 +172,12 @@ def _certificate_rows(
 
 
 def _finite(bound: float) -> float | None:
-    """A bound, None where there is none."""
+    """Return a bound; None if it is infinite."""
     return bound if math.isfinite(bound) else None
 
 
 def _widths(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], dict[str, int]]:
-    """Compressed bytes of a batch's attributes in raw, and as transmitted."""
+    """Return the compressed bytes of a batch's attributes in `raw` and in `transmitted`."""
     where = {"batch_date": batch.batch_date, "batch": batch.batch}
     before, after = (
         batch_bytes(tables.at(table, contract.stream).files(**where), contract.names, batch.batch)[0]

@@ -1,13 +1,19 @@
-"""What the destination is told beside what is sent, where it is elsewhere: with it, recovery there needs nothing else.
+"""Write the metadata that a remote destination needs to recover what it received, and read it there.
 
-A row of `told` a batch: the batch as it will be, the facts that it was shed with (once a training, without their
-evidence), and what of the levers' records recovery reads, deflated, so that a small batch is not drowned in it. Batches
-that are sent together have one file of such rows, which is compressed as a whole. The file is written before
-`transmitted`, so that a reader that sees a transmitted row can recover it. If source and destination are one place,
-nothing is written.
+The table `told` holds the destination metadata, one row per batch. The payload of a row has three parts:
 
-`tables_there` is how whoever is at the destination opens what lies there: `batches`, `models` and the levers' tables
-are made of what was told, in memory; `transmitted` and the synopses that were sent lie there themselves.
+- the row of `batches` as it will be when the batch is done;
+- the facts that the batch was shed with, without their evidence, and once per version;
+- the rows of the levers' record tables that recovery reads.
+
+The payload is compressed with zlib, because the metadata of a small batch would otherwise take more bytes than its
+rows. Batches that are sent together share one file, which is compressed as a whole instead.
+
+The file is written before `transmitted`, so a reader that sees a transmitted row can recover it. If source and
+destination are the same place, nothing is written.
+
+`tables_there` opens the tables at the destination. It builds `batches`, `models` and the tables of the levers in memory
+from the metadata. `transmitted` and the synopses that were sent are stored at the destination.
 """
 
 from __future__ import annotations
@@ -39,7 +45,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ToldBatch:
-    """What is told of a batch."""
+    """The destination metadata of one batch."""
 
     stream: str
     batch: int
@@ -52,7 +58,7 @@ class ToldBatch:
 
 
 def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
-    """Return for each batch its share of the bytes of the one file that `tell` writes for all, and of its commit."""
+    """Return, by batch, its share of the file that `tell` writes for all batches, and of the commit of that file."""
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
@@ -64,26 +70,29 @@ def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
 
 
 def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
-    """What the destination is told of some batches of one stream; nothing where it is here."""
+    """Return the destination metadata of some batches of one stream; empty if the destination is the source's lake."""
     if tables.settings.destination == tables.settings.lake:
         return []
     known = _known_versions(tables, batches)
     found = [_told(tables, batch, levers, known) for batch in batches]
-    # rows of several batches are alike: the file's compression can use that only if the rows are not deflated
+    # rows of several batches are similar: compression of the whole file can use that only if the rows are not deflated
     level = 9 if len(batches) == 1 else 0
     payloads = [zlib.compress(json.dumps(one, default=_spelled).encode(), level) for one in found]
     return [ToldBatch(b.stream, b.batch, one) for b, one in zip(batches, payloads, strict=True)]
 
 
 def tell(tables: Tables, told: Sequence[ToldBatch]) -> None:
-    """Lay it there."""
+    """Write the destination metadata to the table `told`."""
     if told:
         rows = [{"stream": one.stream, "batch": one.batch, "payload": one.payload} for one in told]
         tables.at(TOLD).replace(rows, stream=told[0].stream, batch=[one.batch for one in told])
 
 
 def tables_there(settings: Settings) -> Tables:
-    """The tables as recovery reads them: the source's, or, at a destination elsewhere, made of what was told."""
+    """Return the tables as recovery reads them.
+
+    These are the tables of the source, or, at a remote destination, tables in memory that are built from the metadata.
+    """
     here = Tables(settings)
     if here.at("batches").exists or not here.at(TOLD).exists:
         return here
@@ -101,7 +110,7 @@ def tables_there(settings: Settings) -> Tables:
 def _told(
     tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]
 ) -> dict[str, _Rows]:
-    # who took it in, and when, is nothing recovery needs, and would make every run cross another size
+    # recovery does not need the run and its time, which would make the number of bytes differ from run to run
     day = datetime.combine(batch.batch_date, time(), UTC)
     row = {**batch.row(), "run_id": "", "created_at": day, "updated_at": day, "status": DONE, "files": []}
     for name in ("revision", "raw_leaving", "validated_revision", "event_end", "sent_with", "spends_on"):
@@ -122,10 +131,10 @@ def _told(
 
 
 def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, int]]:
-    """The facts that other batches have told already."""
+    """Return the versions of facts that the metadata of earlier batches already contains."""
     mine = {batch.batch for batch in batches}
     told = tables.at(TOLD).rows(["batch"], stream=batches[0].stream)["batch"].to_pylist()
-    # a batch that is told again tells its facts again: it may have been the first
+    # if metadata is written again, its facts are written again: this batch may have been the first one with them
     others = [number for number in told if number not in mine and number < min(mine)]
     pinned = tables.at("batches").rows(["models"], stream=batches[0].stream, batch=others)["models"]
     return {pair for models in pinned.to_pylist() for pair in models}
@@ -149,7 +158,7 @@ def _read(row: Mapping[str, Any]) -> dict[str, _Rows]:
 
 
 def _timed(row: dict[str, Any]) -> dict[str, Any]:
-    """Times as times again; structs as tuples, which tables take for structs."""
+    """Return a row with its times parsed; lists inside lists become tuples, which tables read as structs."""
     timed = {
         name: (date if name == "batch_date" else datetime).fromisoformat(value)
         if name in _TIMES and value is not None

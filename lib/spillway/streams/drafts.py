@@ -1,16 +1,16 @@
-"""Drafts: the plans of a way applied piece by piece, measured, and published in the one safe order.
+"""Apply the plans of batches as drafts, measure them, account for them, and publish them in the one safe order.
 
-Accounting: every stage's lines of the ledger for what was drafted, each offered what the one before it kept.
+A draft consists of files that no table refers to yet. `draft` writes one, `account` writes a ledger line per stage,
+each stage being offered what the stage before it kept, and `publish` commits it.
 
-Mix two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and a plan that fits.
-
-A plan treats whole attributes, so it may leave almost the bytes of one attribute unused. Take a draft that fits and one
-that does not, with measured sizes L < capacity < H. The first share
+`use_remaining_capacity` mixes two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and
+a plan that fits for the others. A plan treats whole attributes, so it may leave almost the bytes of one attribute
+unused. Let L < capacity < H be the measured sizes of a draft that fits and of one that does not. Then the first share
 
     p = (capacity - L) / (H - L)
 
 of the tuples can have the finer treatment. Bytes and loss are both interpolated linearly between the two drafts, so the
-loss grows in proportion to the shortfall. Each mixed draft is measured like every other draft, and narrows the interval
+loss grows in proportion to the shortfall. Each mixed draft is measured like any other draft, and narrows the interval
 of p.
 """
 
@@ -38,9 +38,9 @@ from spillway.streams.destination import TOLD, ToldBatch, tell, told_of, told_si
 from spillway.streams.stages import LayAside, SendDown
 
 SENT = "sent"
-"""The last stage on the way, which is the pipeline's own."""
+"""The last stage of the shed path in the ledger, which belongs to no lever."""
 SENT_BEFORE = "sent_before"
-"""Beside the way: what of a batch had crossed before it was sent again."""
+"""A ledger stage outside the shed path: what was sent of a batch before it was sent again."""
 
 
 COLLECT_MORE = "collect more per batch, for example with batching: {until_bytes: 1 MB, until_seconds: 3600}"
@@ -52,28 +52,28 @@ class Measurable(Protocol):
 
     @property
     def sent(self) -> Draft:
-        """Of `transmitted`."""
+        """The draft of `transmitted`."""
 
     @property
     def aside(self) -> Mapping[tuple[int, str], Draft]:
-        """Of what the levers laid aside, by ordinal and table."""
+        """The drafts of the levers' own tables, by ordinal and table."""
 
     @property
     def crossing(self) -> Sequence[Draft]:
-        """Of all that lies at the destination."""
+        """The drafts of all tables at the destination."""
 
     @property
     def told_bytes(self) -> Mapping[int, int]:
-        """By batch, what the destination is told beside them."""
+        """The bytes of destination metadata by batch."""
 
 
 def crossing_bytes(draft: Draft, batch: int) -> int:
-    """Bytes of a batch that cross with a table: whole files, and what the table's log will say of them."""
+    """Return the bytes that are sent for a batch in a table: whole files, and their entries in the table's log."""
     return draft.file_bytes(batch) + draft.log_bytes(batch)
 
 
 def all_crossing(drafts: Measurable, batch: int) -> int:
-    """All bytes of a batch that cross, what the destination is told of it among them."""
+    """Return all bytes that are sent for a batch, including its destination metadata."""
     return sum(crossing_bytes(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
 
 
@@ -124,7 +124,10 @@ def drafted_by(
     raw_bytes: Mapping[str, int],
     seconds: float = 0.0,
 ) -> Drafted:
-    """What was written of a batch, for the lever of this place; `raw_bytes` is what its columns took in `raw`."""
+    """Return what was written of a batch, for the lever at this position.
+
+    `offered`: by unit, what the stage before kept. `raw_bytes`: the bytes of the batch in `raw`, by column.
+    """
     columns = [*OVERHEAD, *way.contract.names]
     mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
     return Drafted(
@@ -143,13 +146,13 @@ def drafted_by(
 
 
 def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
-    """The stages after taking in that an earlier run of these batches had, and that this one may not have."""
+    """Return the stages after intake that an earlier run recorded for these batches; this run may lack some."""
     rows = tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=list(numbers)).to_pylist()
     return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
 
 
 def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) -> list[LedgerRow]:
-    """Every stage's lines for every batch: each lever is offered what the one before it kept."""
+    """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept."""
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
@@ -195,7 +198,7 @@ def seconds_of(batches: Iterable[Batch]) -> float:
 
 
 def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
-    """About how many rows there is no room for, of a batch that no lever works on; each lever counts its own."""
+    """Return about how many rows exceed the capacity, of a batch without a lever; levers count their own shortfall."""
     sent = sent_kbps(way, drafts)
     if way.plans or way.contract.mode == "observe" or sent <= batch.allowed_kbps:
         return 0
@@ -204,9 +207,9 @@ def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
 
 
 def _sent_before(tables: Tables, way: WayDown) -> list[LedgerRow]:
-    """Of batches that were shed and are sent again whole: what had crossed then, and counts still.
+    """Return lines for what was sent of batches that were shed and are now sent again without loss; it still counts.
 
-    Known from the ledger that is about to be replaced; once it has been, this line is known from itself.
+    The numbers come from the ledger lines that are about to be replaced. After that, they come from this line itself.
     """
     mine = {batch.batch: batch for batch in way.batches if batch.sent_whole and not batch.levers}
     if not mine:
@@ -240,7 +243,7 @@ def _sent_before(tables: Tables, way: WayDown) -> list[LedgerRow]:
 
 
 def _counts(drafts: Iterable[Draft], batch: int) -> dict[str, int]:
-    """What tasks counted of a batch, whichever of a lever's tables they were at."""
+    """Return what tasks counted for a batch, summed over the tables."""
     found: dict[str, int] = {}
     for draft in drafts:
         for name, count in draft.counts.get(batch, {}).items():
@@ -265,12 +268,13 @@ def _sent(
     why: str,
     fixed: int,
 ) -> list[LedgerRow]:
-    """The last stage: what it was offered against what was written to be sent, counted from what was written.
+    """Return the lines of the last stage: what it was offered, and what was written to be sent.
 
-    Bytes of either are of whole files and of what logs say of them (`whole_bytes`: in `raw`), so that what is kept
-    whole takes as much after as before, but for what the lake itself adds.
+    Bytes are those of whole files and of their log entries; `whole_bytes` are those in `raw`. So a batch that is kept
+    without loss takes as many bytes after as before, except for what the lake adds.
 
-    A row or a value that no stage accounts for does not balance, and stops the run before anything is published.
+    If a row or a value is missing from the account of every stage, the lines do not balance, and the run stops before
+    anything is published.
     """
     rows, values = drafts.sent.rows(batch.batch), drafts.sent.counts.get(batch.batch, {}).get("values", 0)
     ordinal = len(batch.levers) + 1
@@ -293,29 +297,29 @@ def _sent(
 
 @dataclass(frozen=True)
 class Drafts:
-    """What a way's batches came to: files of `transmitted` and of what the levers laid aside, in no table yet."""
+    """The drafts of some batches: files of `transmitted` and of the levers' own tables, in no table yet."""
 
     sent: Draft
     aside: Mapping[tuple[int, str], Draft]
-    """By ordinal and table."""
+    """The drafts of the levers' own tables, by ordinal and table."""
     tables: Mapping[str, Table]
     told_bytes: Mapping[int, int] = field(default_factory=dict)
-    """By batch, what the destination is told beside them, where it is elsewhere."""
+    """The bytes of destination metadata by batch; empty if the destination is the source's lake."""
 
     @property
     def crossing(self) -> tuple[Draft, ...]:
-        """What lies at the destination: `transmitted`, and what was laid aside there."""
+        """The drafts of tables at the destination: `transmitted`, and the levers' tables that are stored there."""
         aside = (one for one in self.aside.values() if self.tables[one.table].contract.root == "destination")
         return (self.sent, *aside)
 
     def discard(self) -> None:
-        """Throw all of it away."""
+        """Delete the files of all drafts."""
         for draft in [self.sent, *self.aside.values()]:
             self.tables[draft.table].discard(draft)
 
 
 def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
-    """Apply the decisions piece by piece; nothing of it is in any table yet."""
+    """Apply the decisions slice by slice and return the files; no table refers to them yet."""
     contract, stream = way.contract, way.contract.stream
     cut = shared_pieces(way.batches)
     held: dict[str, Table] = {}
@@ -339,7 +343,7 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         send = SendDown(way.down, columns)
         sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
     except BaseException:
-        # or every try of a batch that cannot be drafted would leave files behind
+        # else every attempt at a batch that cannot be drafted would leave files behind
         for found in aside.values():
             held[found.table].discard(found)
         raise
@@ -365,13 +369,13 @@ def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, 
 
 
 def levers_of_streams() -> list[str]:
-    """The registered levers that work on streams; joins and queries have levers of their own."""
+    """Return the registered levers that work on streams; joins and queries have their own."""
     return [name for name in LEVERS if isinstance(lever(name), Lever)]
 
 
 def written_tables(tables: Tables, way: WayDown) -> list[Table]:
-    """All that `publish` will write to."""
-    # what is sent whole may have been shed before, and what was laid aside of it then goes
+    """Return all tables that `publish` writes to."""
+    # a batch that is sent without loss may have been shed before; the levers' rows for it are then deleted
     whole = any(batch.sent_whole for batch in way.batches)
     levers = [lever(name) for name in (levers_of_streams() if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
@@ -381,12 +385,12 @@ def written_tables(tables: Tables, way: WayDown) -> list[Table]:
 
 
 def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:
-    """What the destination is told of a way's batches, where it is elsewhere."""
+    """Return the destination metadata of the batches; empty if the destination is the source's lake."""
     return told_of(tables, way.batches, dict(zip(way.batches[0].levers, way.plans, strict=True)))
 
 
 def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iterable[str] = ()) -> Table:
-    """A table that the stream's rows are written to: one of its own, or its part of a shared one."""
+    """Return a table that the stream's rows are written to: its own, or a shared table."""
     if tables.contract(table).scope == "shared":
         return tables.at(table)
     attributes = [(a.name, a.type) for a in contract.attributes]
@@ -395,17 +399,17 @@ def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iter
 
 
 def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple[tuple[str, str, str], ...]:
-    """The columns that levers add to rows: those of the contract, and those that batches were pinned to."""
+    """Return the columns that levers add to rows: the levers of the contract, and those that batches were pinned to."""
     names = dict.fromkeys([*contract.lever_names, *levers])
     return tuple(column for name in names for column in columns_of(name))
 
 
 Tried = Mapping[int, Mapping[int, tuple[Plan, Drafted]]]
-"""By ordinal of the lever and batch, its plan and what that came to."""
+"""By ordinal of the lever and batch: its plan, and what the draft of the plan measured."""
 
 
 def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
-    """What each plan came to in a draft."""
+    """Return what each plan came to in a draft."""
     raw_bytes = {batch.batch: bytes_as_written(tables, way.contract, batch)[0] for batch in way.batches}
     return {
         ordinal: {
@@ -417,7 +421,7 @@ def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
 
 
 def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
-    """What a draft told, for the next plan of the same batches: what each plan came to, and what lay around columns."""
+    """Return the measurements of a draft for the next plan: the result of each plan, and the bytes outside columns."""
     if way.contract.width == "declared":
         return Again(aims, tried)
     names = [*OVERHEAD, *way.contract.names]
@@ -436,9 +440,9 @@ def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float
 
 
 def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
-    """What was laid aside, the levers' records, the ledger, and `transmitted` last.
+    """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
-    Where that cannot be done, what is not published yet is thrown away.
+    If that fails, delete the files that are not published yet.
     """
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
@@ -473,7 +477,7 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
 
 
 def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
-    """Take away what levers had laid aside and recorded of batches that are sent whole now."""
+    """Delete what levers stored and recorded earlier for batches that are now sent without loss."""
     stream = way.contract.stream
     for name in sorted(set(levers_of_streams()) - set(way.batches[0].levers)):
         for table in (*lever(name).aside_tables, *lever(name).record_tables):
@@ -483,7 +487,7 @@ def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
 
 
 def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
-    """One draft into its table; where it is not known whether the commit went through, its files stay."""
+    """Publish one draft into its table; if it is not known whether the commit succeeded, its files stay."""
     left[:] = [one for one in left if one is not draft]
     try:
         drafts.tables[draft.table].publish(draft.written, **where)

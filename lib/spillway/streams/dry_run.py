@@ -1,18 +1,16 @@
-"""A dry run: what the product's own steps would make of a batch, on tables in memory.
+"""Run the steps of a batch on tables in memory, and compare its size with lossless compressors.
 
-What is needed is copied from the lake (the batch's raw files, facts, and what the levers go on from), and then
-planned, drafted, measured, published, given back and certified there: `streams.shed` and `pipeline.validate`
-themselves. Nothing of the lake is touched, for no step is handed a table of it. A stream that was never trained is
-trained in memory, on this batch; one that is merely observed is treated as if it were not.
+`dry_run` copies what is needed from the lake: the batch's raw files, the facts, and the rows that the levers continue
+from. Then it plans, drafts, measures, publishes, recovers and certifies there, with `streams.shed` and
+`streams.certify` themselves. No step gets a table of the lake, so the lake stays unchanged. A stream that was never
+trained is trained in memory, on this batch. A stream with `mode: observe` is shed like the others. If earlier tuples of
+the batch's date were shed, frames start with this batch: the bounds are the same, and the bytes almost the same.
 
-Where earlier tuples of the batch's date were shed, its frames start anew here: the same bounds, next to the same bytes.
-
-Compare the bytes that are sent of a batch, without loss and within the bounds, with files of lossless compressors.
-
-`dry_run` sends the batch alone, once without loss and once within the bounds, through a channel that has room for
-everything and is paid by the byte (`minimize: bytes`). The levers send as few bytes as they can and keep nothing at the
-source (`Lever.with_fewest_bytes`). A lever that drops rows cannot do so, and is left out. The bytes are those of the
-ledger: whole files, `seq`, footers, schemes and log entries.
+`compare_with_lossless` compares the bytes that are sent of a batch, without loss and within the bounds, with files of
+lossless compressors. It sends the batch alone, once without loss and once within the bounds, through a channel with
+capacity for everything that is paid by the byte (`minimize: bytes`). The levers send as few bytes as they can and keep
+nothing at the source (`Lever.with_fewest_bytes`). A lever that drops rows cannot do so, and is left out. The bytes are
+those of the ledger: whole files, `seq`, footers, schemes and log entries.
 
 Compressors get the same rows (`spillway.lossless`). If a batch has more than `MOST_ROWS` rows, they get the first
 `MOST_ROWS`, so that xz does not take minutes; sizes are then compared per row.
@@ -55,17 +53,17 @@ _RUNS = count(1)
 
 @dataclass(frozen=True)
 class DryRun:
-    """What came of it: tables in memory, and the batch of every stream that went through."""
+    """The result of a dry run: tables in memory, and the batch of every stream that was sent."""
 
     tables: Tables
     contracts: Contracts
     batches: Mapping[str, Batch]
     trained: tuple[str, ...]
-    """Streams that had to be trained first, in memory."""
+    """Streams that were trained first, in memory."""
     observed: tuple[str, ...]
-    """Streams of which, as their contracts are, nothing would be dropped."""
+    """Streams of which nothing would be dropped, because their contracts say `mode: observe`."""
     waiting: Mapping[str, str]
-    """Streams that could not go through, and why."""
+    """Streams that could not be sent, with the reason."""
 
 
 @contextmanager
@@ -77,12 +75,12 @@ def dry_run(
     batch: tuple[str, int] | None = None,
     say: Say = lambda _: None,
 ) -> Iterator[DryRun]:
-    """Bring the last batch of every stream of the channel through, in memory; `batch` names one stream's instead."""
+    """Run the last batch of every stream of the channel in memory; `batch` selects another one of one stream."""
     tables = tables.now()
     home = tables.settings
     root = f"memory://dry-run-{next(_RUNS)}"
     lake = f"{root}/lake"
-    # what a destination that is elsewhere needs is counted: it is elsewhere here where it is there
+    # a remote destination needs metadata, which is counted: so if the destination is remote, it is remote here too
     destination = lake if home.destination == home.lake else f"{root}/destination"
     settings: Settings = replace(home, lake=lake, destination=destination, landing=f"{root}/landing")
     memory = Tables(settings)
@@ -136,7 +134,7 @@ def _run(
 
 
 def chosen_batch(tables: Tables, stream: str, number: int | None) -> Batch | None:
-    """The batch asked for, or the last one; its raw must be there."""
+    """Return the requested batch, or else the last one; its tuples must be in `raw`."""
     if number is None:
         return newest_batch(tables, stream, status=HELD, rows=Between(1))
     for batch in load_batches(tables, stream, status=HELD, rows=Between(1), batch=number):
@@ -149,7 +147,7 @@ def chosen_batch(tables: Tables, stream: str, number: int | None) -> Batch | Non
 
 
 def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContract, batch: Batch) -> None:
-    """What a batch's way rests on: its raw files, one by one, facts, and what earlier batches left for the levers."""
+    """Copy what a batch needs: its raw files, one by one, the facts, and the levers' records of earlier batches."""
     stream = contract.stream
     files = tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
     raw = own_table(memory, contract, "raw")
@@ -183,7 +181,7 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
 
 
 def arrived(run: DryRun, stream: str, from_seq: int, to_seq: int) -> tuple[pa.Table, pa.Table]:
-    """Some tuples as they came, and as the destination has them by itself."""
+    """Return some tuples as they were taken in, and as the destination has them without the source."""
     contract, batch = run.contracts.streams[stream], run.batches[stream]
     columns = ["seq", *contract.names]
     files = run.tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
@@ -281,7 +279,7 @@ def _without(contract: StreamContract, name: str) -> StreamContract:
 
 
 def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: int) -> int:
-    """Return the bytes that a contract sends of a batch through a channel with room for everything."""
+    """Return the bytes that a contract sends of a batch through a channel with capacity for everything."""
     stream = contract.stream
     channel = read_channel(contract.channel, {"capacity": _PLENTY_KBPS, "minimize": "bytes"})
     alone = Contracts({stream: contract}, {contract.channel: channel})

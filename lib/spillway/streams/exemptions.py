@@ -1,9 +1,9 @@
-"""Exempting a stream: nothing of it is shed from the next batch on, until a moment that somebody named.
+"""Exempt a stream from shedding, from its next batch until a given time.
 
-Recorded in `exemptions`, of which the newest row of a stream holds; an earlier end replaces a later one. A batch that
-is first planned while one holds is pinned to no lever (`batches.sent_whole` says why), so that a rerun does the same,
-and it needs no training. What it sends is counted as everything is, and taken off the channel before the others share
-it; what there is no room for is a shortfall on record.
+Exemptions are rows of the table `exemptions`. The newest row of a stream is in force, so an earlier end can replace a
+later one. A batch that is first planned during an exemption is pinned to no lever, and `batches.sent_whole` stores the
+reason. So a rerun does the same, and the batch needs no training. Its bytes are counted as usual, and are subtracted
+from the channel before the other streams share it. If they do not fit, the shortfall is recorded.
 
 >>> from spillway.settings import Settings
 >>> tables, now = Tables(Settings.in_memory("exempt-example")), datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,7 +27,7 @@ MOST_LETTERS = 500
 
 @dataclass(frozen=True)
 class Exemption:
-    """What was asked for."""
+    """An exemption as it was requested."""
 
     stream: str
     until: datetime
@@ -40,7 +40,7 @@ class Exemption:
 
 
 def exempt(tables: Tables, stream: str, until: datetime, reason: str, now: datetime) -> Exemption:
-    """Record that nothing of the stream is shed from the next batch on; `until` now or earlier ends what holds."""
+    """Record that nothing of the stream is shed from the next batch on; an `until` in the past ends an exemption."""
     words = " ".join(reason.split())
     if not words or len(words) > MOST_LETTERS or not words.isprintable():
         raise Refused(
@@ -52,7 +52,7 @@ def exempt(tables: Tables, stream: str, until: datetime, reason: str, now: datet
 
 
 def exemption_of(tables: Tables, stream: str, now: datetime) -> Exemption | None:
-    """What holds now."""
+    """Return the exemption in force; None if there is none."""
     rows = tables.at("exemptions").rows(stream=stream).to_pylist()
     if not rows:
         return None
@@ -61,6 +61,6 @@ def exemption_of(tables: Tables, stream: str, now: datetime) -> Exemption | None
 
 
 def exempt_streams(tables: Tables, streams: Iterable[str], now: datetime) -> dict[str, str]:
-    """Those of the streams that are exempt now, and why."""
+    """Return the streams that are exempt now, with the reason."""
     found = {stream: exemption_of(tables, stream, now) for stream in streams}
     return {stream: one.sentence for stream, one in found.items() if one is not None}

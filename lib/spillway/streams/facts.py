@@ -1,4 +1,4 @@
-"""The table `models`: what each lever learned, a version a training, versions apart by lever."""
+"""Read and write the table `models`: the facts that each lever learned, with one version per training and lever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spillway.store.tables import Tables
 def load_facts(
     tables: Tables, stream: str, name: str, versions: Iterable[int] | None = None
 ) -> dict[int, Facts]:
-    """The lever's facts of the stream by version: all, or those asked for."""
+    """Return the lever's facts of the stream by version: all versions, or only `versions`."""
     where: dict[str, Any] = {"stream": stream, "lever": name}
     if versions is not None:
         where["version"] = sorted(set(versions))
@@ -31,13 +31,16 @@ def load_facts(
 
 
 def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
-    """The facts in force; None where the lever was never trained on the stream."""
+    """Return the facts in force: those of the newest version; None if the lever was never trained on the stream."""
     rows = tables.at("models").newest("version", stream=stream, lever=name).to_pylist()
     return _facts(stream, int(rows[0]["version"]), rows) if rows else None
 
 
 def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]) -> dict[int, Facts]:
-    """The versions that batches were shed with; one that is gone is an error, for without it nothing comes back."""
+    """Return the facts of the versions that batches were shed with.
+
+    If a version is missing, raise `LiesElsewhere`: without it, these batches cannot be recovered.
+    """
     wanted = sorted(set(versions))
     found = load_facts(tables, stream, name, wanted)
     missing = set(wanted) - set(found)
@@ -50,7 +53,7 @@ def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]
 
 
 def untrained(tables: Tables, contract: StreamContract) -> list[str]:
-    """The levers of the contract that need training and never had it."""
+    """Return the levers of the contract that need training and were never trained."""
     models = tables.at("models")
     return [
         name
@@ -61,7 +64,7 @@ def untrained(tables: Tables, contract: StreamContract) -> list[str]:
 
 
 def says_the_same(before: Facts, facts: Sequence[Fact]) -> bool:
-    """Whether a training came to what is in force already, whatever it concluded that from."""
+    """Return whether a training found the values that are in force already; the evidence may differ."""
     values = {(one.fact, one.subject): json.loads(_json(one.value)) for one in facts}
     return values == {place: one.value for place, one in before.facts.items()}
 
@@ -69,7 +72,10 @@ def says_the_same(before: Facts, facts: Sequence[Fact]) -> bool:
 def save_facts(
     tables: Tables, stream: str, name: str, version: int, span: tuple[int, int], facts: Sequence[Fact]
 ) -> None:
-    """Write the facts of one training, in the place of what the same version had."""
+    """Write the facts of one training, and replace those that were stored with the same version.
+
+    `span`: the first and the last `seq` of the rows that the lever was trained on.
+    """
     now = utc_now()
     rows = [
         {
@@ -112,7 +118,7 @@ def _read(stream: str, version: int, row: Mapping[str, Any], column: str) -> Any
 
 
 def _json(value: Any) -> str:
-    """JSON, which knows neither infinity nor NaN: null stands for what is no number."""
+    """Return a value as JSON. JSON has neither infinity nor NaN, so both are stored as null."""
     return json.dumps(_finite(value), default=_plain, allow_nan=False)
 
 

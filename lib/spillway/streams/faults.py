@@ -1,12 +1,13 @@
-"""One fault stays one fault: what goes wrong with a stream is kept, the others go on, and the run ends red.
+"""Isolate faults: if a step fails for one stream, the others go on, and the run fails at the end.
 
-Every step of a run is done stream by stream through `Faults`. What a stream's step raises, on purpose or not, is noted
-with stream, batches and remedy, and said at once; an exception that nobody foresaw also leaves its stack in the log. It
-is given up for that stream alone, and its batches wait as they are: the next run takes them up again. At the end
-`Faults.tell` raises one sentence for each.
+`Faults` runs each step of a run stream by stream. An exception in a step, expected or not, is recorded with stream,
+batches and remedy, and reported at once. An unexpected exception is also logged with its traceback. The run stops
+working on that stream only, and its batches keep their status, so the next run continues them. At the end,
+`Faults.tell` raises an error with one sentence per fault.
 
-The room of a stream that failed is neither given away nor kept from the others: it counts with what it last offered
-(`streams.capacity.parts`), so that the batches it will send later, of the same time, still fit beside theirs.
+The channel share of a failed stream is neither given to other streams nor taken from them. The stream counts with its
+last offered rate (`streams.capacity.parts`), so the batches that it sends later still fit next to the others of the
+same time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)
 
 @dataclass(frozen=True)
 class Fault:
-    """What went wrong: with which stream (none: with what all share), at which step, with which batches."""
+    """One fault: the stream (empty: all streams share the cause), the step, the exception, and the batches."""
 
     stream: str
     step: str
@@ -41,7 +42,7 @@ class Fault:
 
     @property
     def sentence(self) -> str:
-        """Stream, batches, what, remedy.
+        """One sentence with the stream, the batches, the problem and the remedy.
 
         >>> print(Fault("weather", "plan", SpillwayError("`capacity` must be positive, got 0; say it"), (3,)).sentence)
         weather, batch 3: `capacity` must be positive, got 0; say it
@@ -58,7 +59,7 @@ class Fault:
 
 
 def words(problem: BaseException) -> str:
-    """An exception in one line, what a task far away raised included.
+    """Return an exception as one line; an exception of a remote task is taken from its traceback.
 
     >>> words(KeyError("site"))
     "KeyError: 'site'"
@@ -72,7 +73,7 @@ def words(problem: BaseException) -> str:
 
 
 class Faults:
-    """What went wrong in a run so far; several streams may be at work at the same time.
+    """The faults of a run so far. Several threads may work on streams at the same time.
 
     >>> faults = Faults()
     >>> faults.each("halve", ["a", "bc"], lambda text: 1 / (2 - len(text)))
@@ -88,16 +89,16 @@ class Faults:
 
     @property
     def streams(self) -> frozenset[str]:
-        """The streams that something went wrong with."""
+        """The streams with a fault."""
         return frozenset(fault.stream for fault in self.found)
 
     @property
     def gave_way(self) -> frozenset[str]:
-        """The streams in which another run was quicker."""
+        """The streams in which another run committed first."""
         return frozenset(fault.stream for fault in self.found if isinstance(fault.problem, ConcurrentRun))
 
     def note(self, stream: str, step: str, problem: Exception, batches: Iterable[int] = ()) -> None:
-        """Keep it for the end, and say it now."""
+        """Record a fault for the end of the run, and report it now."""
         fault = Fault(stream, step, problem, tuple(batches))
         if not isinstance(problem, SpillwayError):
             logging.getLogger("spillway").error("%s: %s: %s", stream, step, words(problem), exc_info=problem)
@@ -107,21 +108,21 @@ class Faults:
         self._say(f"not done: {fault.sentence}")
 
     def keep(self, step: str, problem: SpillwayError) -> None:
-        """Keep what a run in a run has said already, one sentence each."""
+        """Record the sentences that a nested run has reported already, one fault per sentence."""
         told = problem.sentences if isinstance(problem, RunFailed) else (str(problem),)
         with self._one_at_a_time:
             known = {fault.sentence for fault in self.found}
             self.found += [Fault("", step, SpillwayError(one)) for one in told if one not in known]
 
     def add(self, others: Faults) -> None:
-        """Keep what others noted, and said."""
+        """Add the faults that another collector has recorded and reported."""
         with self._one_at_a_time:
             self.found += others.found
 
     def attempt(
         self, stream: str, step: str, work: Callable[[], Made], batches: Sequence[Batch] = ()
     ) -> Made | None:
-        """What the step makes of one stream; None where it cannot."""
+        """Return the result of a step for one stream; record the fault and return None if it fails."""
         try:
             return work()
         except Exception as problem:
@@ -135,7 +136,7 @@ class Faults:
         work: Callable[[str], Made],
         batches: Mapping[str, Sequence[Batch]] | None = None,
     ) -> dict[str, Made]:
-        """The step for every stream, a few at a time; what it made of those it could be done for."""
+        """Run a step for every stream, a few at a time; return the results of the streams for which it succeeded."""
         made: dict[str, Made] = {}
 
         def one(stream: str) -> None:
@@ -148,14 +149,14 @@ class Faults:
         return {stream: made[stream] for stream in names if stream in made}
 
     def broken(self, contracts: Contracts, channel: str | None = None) -> None:
-        """Note what contracts of a channel (or all) cannot be used: their streams wait."""
+        """Record the invalid contracts of a channel (default: of all channels); their streams wait."""
         for one in contracts.broken:
             if channel is None or one.may_go_through(channel, contracts.channels):
                 problem = SpillwayError("\n".join(map(str, one.problems)))
                 self.note("", "contract", problem)
 
     def tell(self) -> None:
-        """Raise what went wrong, a sentence each; nothing where nothing did."""
+        """Raise an error with one sentence per fault; do nothing if there is no fault."""
         if not self.found:
             return
         first, sentences = self.found[0], [fault.sentence for fault in self.found]

@@ -1,10 +1,15 @@
-"""Migrating: tables that an earlier Spillway wrote become what the column contracts of this one say.
+"""Migrate the tables of an earlier version of Spillway to the column contracts of this version.
 
-Table by table, each step a commit of its own and the version last, so that a run that dies is simply run again: columns
-and fields that contracts have gained are added, columns that may be null now are let, what a version fills from other
-tables is filled, then the table says its version. Rows are not rewritten for a column that is new: it is null in them.
-What a table cannot become in place, a column of another type or a later version, is refused by name before anything
-is written.
+Tables are migrated one by one. Each step is a commit, and the version is set last, so an interrupted migration can be
+run again. These steps are taken:
+
+1. columns and fields that the contract has gained are added;
+2. columns that may be null now are made nullable;
+3. values that a version derives from other tables are filled in;
+4. the version of the table is set.
+
+Rows are not rewritten for a new column: it is null in them. Some changes cannot be made in place: another column type,
+or a table of a later version. They are refused with the table's name before anything is written.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from spillway.streams.presence import WHOLE_ROWS, presence
 
 @dataclass(frozen=True)
 class Migration:
-    """What lies between a table and its contract."""
+    """The differences between a table and its contract."""
 
     name: str
     from_version: int
@@ -51,7 +56,7 @@ class Migration:
 
 
 def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False) -> list[Migration]:
-    """Bring every table to its contract's format; returns what was (or, dry, would be) done."""
+    """Migrate every table to its contract; return what was done, or, for a dry run, would be done."""
     tables = Tables(settings)
     found = list(_differing(tables))
     impossible = [
@@ -105,7 +110,7 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
 
 
 def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
-    """The tables that are of an earlier version, or lack anything."""
+    """Yield the tables that have an earlier version or lack something, with the differences."""
     for name, contract in sorted(tables.contracts.items()):
         streams: list[str | None] = [None]
         if contract.scope == "stream":
@@ -119,7 +124,7 @@ def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
 
 
 def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
-    """By stream, rows of `rejected` that were read again before `rejected` noted it; they are noted."""
+    """Mark rows of `rejected` that were replayed before the table had that column; yield their number by stream."""
     rejected = tables.at("rejected")
     unmarked = rejected.rows(["stream"], replayed_by=None)
     for stream in sorted(unmarked["stream"].unique().to_pylist()):
@@ -156,10 +161,10 @@ def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
 
 
 def _bounds_before(tables: Tables, dry_run: bool) -> Iterator[tuple[str, int]]:
-    """Tables of recovered rows, and how many rows of each have an infinite bound of a value that is there.
+    """Yield tables of recovered rows with the number of rows that have an infinite bound of a value that is present.
 
-    Before version 3 a value that only its bound in its own unit bounds had an infinite bound in per cent. Since then
-    infinity means absent. The bound in the own unit was not stored; `spillway.read` says it.
+    Before version 3, a value without a relative bound had an infinite bound in per cent. Since then, infinity means
+    absent. The bound in the attribute's own unit was not stored; `spillway.read` returns it.
     """
     for stream in list_folders(f"{tables.settings.destination}/recovered"):
         table = tables.at("recovered", stream)
@@ -176,7 +181,7 @@ def _bounds_before(tables: Tables, dry_run: bool) -> Iterator[tuple[str, int]]:
 
 
 def _with_nan(rows: pa.Table, pairs: Sequence[tuple[str, str]]) -> tuple[pa.Table, int]:
-    """The rows with NaN for each infinite bound of a value that is there, and how many rows that are."""
+    """Return the rows with NaN for each infinite bound of a value that is present, and the number of changed rows."""
     wrong = pa.array(np.zeros(rows.num_rows, np.bool_))
     for name, bound in pairs:
         here = pc.and_(rows[name].is_valid(), pc.fill_null(pc.is_inf(rows[bound]), False))
@@ -188,9 +193,10 @@ def _with_nan(rows: pa.Table, pairs: Sequence[tuple[str, str]]) -> tuple[pa.Tabl
 
 
 def _validated_before(tables: Tables) -> dict[str, list[Batch]]:
-    """By stream, batches that were validated before `batches` noted it, marked: certified since they last changed.
+    """Return, by stream, the batches that were validated before `batches` had that column, marked as validated.
 
-    Without it every batch there ever was would be validated again in the next night.
+    They are the batches that were certified since they last changed. Without this, the next night would validate all
+    old batches again.
     """
     unmarked = tables.at("batches").rows(["stream", "batch", "validated_revision"], status=[DONE, RETIRED])
     waiting = unmarked.filter(pc.is_null(unmarked["validated_revision"]))

@@ -1,4 +1,4 @@
-"""Which share of a stream's values is present at the destination, and which is absent.
+"""Count which values of a stream are present at the destination, and which are absent.
 
 A value is absent at the destination if its column is kept at the source (its synopsis is not sent), if its row is kept
 at the source, or if its row was dropped for good. Every other value is present, exact or within its bound. Certificates
@@ -24,7 +24,7 @@ from spillway.registry import lever
 from spillway.store.tables import Tables
 
 WHOLE_ROWS = ""
-"""In place of an attribute: the row as a whole."""
+"""Stands for whole rows, in the place of an attribute's name."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Presence:
     """Counts of values (or rows) that are present or absent at the destination."""
 
     offered: int
-    """Taken in."""
+    """Values (or rows) that were taken in."""
     held: int = 0
     """Kept at the source, available on request."""
     lost: int = 0
@@ -73,7 +73,7 @@ def _pct(share: float) -> str:
 
 
 def whole(parts: Iterable[Presence]) -> Presence:
-    """Return the sum of some counts."""
+    """Return the sum of some counts of presence."""
     return sum(parts, Presence(0))
 
 

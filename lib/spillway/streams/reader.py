@@ -1,11 +1,10 @@
-"""How most people read: one frame per stream with shed values given back, in Spark, or as Arrow anywhere else.
+"""Read streams with shed values recovered: as a Spark data frame, or as Arrow record batches anywhere else.
 
     spillway.register(spark)                                    # once a session
     spark.read.format("spillway").load("weather")               # a frame; `where` as an option reads less
     spillway.read("weather", where={"origin": "JFK"})           # an Arrow reader: .read_pandas(), polars, duckdb
 
-The columns are those of the table `recovered` (see `streams.reading` for what a bound tells), and nothing needs to
-have been written there before.
+The columns are those of the table `recovered`, which need not have been written. `streams.reading` explains the bounds.
 """
 
 from __future__ import annotations
@@ -37,11 +36,17 @@ def read(
     destination: str | None = None,
     schemas: str | None = None,
 ) -> pa.RecordBatchReader:
-    """A stream as Arrow record batches, made as they are asked for: `.read_all()`, `.read_pandas()`, or hand it on.
+    """Return a stream as a reader of Arrow record batches, which are made on demand.
 
-    `attributes`: some of them, comma-separated or as a list (default: all). `where`: of keys a value, or a list of
-    which any will do; of the order attribute, `seq` and `batch_date` a value, or the two ends of a range, both included
-    (None: open); other columns are filtered by whoever reads. Roots that are not given are those of the environment.
+    Call `.read_all()` or `.read_pandas()` on it, or pass it to another library.
+
+    `attributes`: a comma-separated text or a list (default: all).
+
+    `where`: conditions by column. For a key, a value, or a list of values of which any may match. For the order
+    attribute, `seq` and `batch_date`, a value, or a pair with both ends of a range. Both ends are included; None means
+    open. Filter by other columns after reading.
+
+    `lake`, `destination`, `schemas`: roots (default: those of the environment).
 
         spillway.read("weather", attributes="temp", where={"origin": "JFK", "time_hour": ("2013-02-01", "2013-02-02")})
     """
@@ -58,12 +63,17 @@ def read(
 
 
 def register(spark: Any) -> None:
-    """Make `spark.read.format("spillway")` read streams in this session's tasks.
+    """Make `spark.read.format("spillway")` read streams in the tasks of this session.
 
-    `load(stream)` takes the options `lake`, `destination` and `schemas` (roots; by default this process's environment
-    says which), `attributes`, comma-separated, and `where`, as JSON, both as `read` has them: Spark does not tell a
-    source written in Python which columns a query needs, nor, safely, which rows (see `engine.data_source`). Filters
-    on the frame hold all the same, but read all of it. A schema that is given names columns too.
+    `load(stream)` takes these options:
+
+    - `lake`, `destination`, `schemas`: roots (default: those of this process's environment);
+    - `attributes`: comma-separated;
+    - `where`: the conditions of `read`, as JSON.
+
+    Spark does not tell a Python data source which columns a query needs, and cannot safely tell it which rows (see
+    `engine.data_source`). Filters on the data frame are correct, but read all rows. A schema passed to Spark selects
+    columns too.
     """
     register_source(spark, "spillway", Streams(Settings.from_environment()))
 
@@ -98,7 +108,7 @@ class Streams:
 
 @dataclass(frozen=True)
 class Stretches:
-    """What one task reads."""
+    """The slices that one task reads."""
 
     stretches: tuple[FrameStretch, ...]
 
@@ -108,7 +118,7 @@ class Stretches:
 
 
 def _settings(settings: Settings, roots: Mapping[str, str | None]) -> Settings:
-    """With other roots; a lake of its own is its own destination, unless that is told too."""
+    """Return the settings with other roots; if only a lake is given, it is its own destination."""
     told = {name: value for name in ("lake", "destination", "schemas") if (value := roots.get(name))}
     if "lake" in told:
         told.setdefault("destination", told["lake"])
@@ -116,7 +126,7 @@ def _settings(settings: Settings, roots: Mapping[str, str | None]) -> Settings:
 
 
 def _columns(tables: Tables, contract: StreamContract, question: Question) -> pa.Schema:
-    """All that can be read, or, where attributes are named, what a question about these is answered with."""
+    """Return all columns that can be read; if the query names attributes, those of its answer."""
     schema = readable(tables, contract)
     if question.attributes is None:
         return schema
@@ -125,7 +135,7 @@ def _columns(tables: Tables, contract: StreamContract, question: Question) -> pa
 
 
 def _conditions(told: str | None) -> dict[str, Any] | None:
-    """The option `where`: what `read` takes, as JSON."""
+    """Return the conditions of the option `where`, which holds those of `read` as JSON."""
     if told is None:
         return None
     try:
@@ -140,7 +150,7 @@ def _conditions(told: str | None) -> dict[str, Any] | None:
 
 
 def _together(stretches: Sequence[FrameStretch]) -> Iterator[Stretches]:
-    """Short stretches in one task: starting one costs more than reading a few thousand rows."""
+    """Combine short slices into one task, because starting a task costs more than reading a few thousand rows."""
     held: list[FrameStretch] = []
     tuples = 0
     for one in stretches:

@@ -1,29 +1,28 @@
-"""Reading a stream as it was: what was shed is given back on the fly, each value with its bound, as far as it is asked.
+"""Read a stream as it was: recover shed values on the fly, each with its bound, and read only what a query needs.
 
-A `Reading` is planned here from the tables alone, and read anywhere: it is cut into stretches (some frames of one batch
-date) that pickle, and each makes its rows by the kernels that recovery runs. So a look-up in this process, a file, a
-table that Spark's tasks write, `spillway.read` and Spark's data source all give the same values. Whole batch dates,
-then batches, files, and frames that cannot hold what is asked for are left out before any value is given back; memory
-is that of some ten thousand rows, however long the range.
+A `Reading` is planned from the tables alone, and can be read anywhere. It consists of slices (`FrameStretch`: some
+frames of one batch date) that can be pickled. Each slice makes its rows with the kernels of recovery. So a look-up in
+this process, a file, a table that Spark's tasks write, `spillway.read` and Spark's data source all return the same
+values. Batch dates, batches, files and frames that cannot hold the requested rows are skipped before any value is
+recovered. Memory is limited to some ten thousand rows, however long the range is.
 
-What stands in a column tells what became of a value by its bound, in the column `<attribute>__bound_pct`:
+The column `<attribute>__bound_pct` holds the bound of each value in per cent:
 
-    value   bound      it
-    any     null       is as it was; a null was null
-    any     a number   was rounded, or shed and recovered, within that many per cent; a null was null
-    any     NaN        was rounded, or shed and recovered, within `<attribute>__bound`: no relative bound holds
-    null    infinity   was shed and is not here: lost, or kept at the source for whoever asks there
+    value   bound      meaning
+    any     null       the value is exact; a null was null
+    any     a number   rounded, or shed and recovered, within that many per cent; a null was null
+    any     NaN        rounded, or shed and recovered, within `<attribute>__bound`: no relative bound holds
+    null    infinity   shed and absent here: dropped for good, or kept at the source and available there
 
-If the contract states `error` of an attribute, the column `<attribute>__bound` says the bound in the attribute's own
-unit, null where the value is as it was or not here. A value smaller than that bound has no bound in per cent.
+If the contract states `error` for an attribute, the column `<attribute>__bound` holds the bound in the attribute's own
+unit. It is null if the value is exact or absent. A value smaller than that bound has no bound in per cent.
 
-What somebody wants given back: a stream's attributes, a key, a range; parsed here for whoever asks.
+A `Question` is a query of one stream: attributes, keys and a range, checked against the contract. The command line,
+jobs and forms create it from text (`Question.parse`); programs create it from a mapping of columns (`Question.where`).
 
-Command line, job and form ask by words (`Question.parse`), programs by a mapping of columns (`Question.where`).
-
-A time without an offset is read on the clocks of the contract's `timezone` (as records are), one with an offset is
-brought to UTC. A range includes both its ends; one end alone is a
-single value. A key attribute that is named several times may have any of the values.
+A time without an offset is local time in the contract's `timezone`, as in records. A time with an offset is converted
+to UTC. A range includes both its ends. One end alone stands for a single value. If a key attribute is given several
+times, a row may have any of the values.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ EVERYTHING = (0, 2**62)
 
 @dataclass(frozen=True)
 class Question:
-    """A question about one stream, checked against its contract.
+    """A query of one stream, checked against its contract.
 
     >>> from spillway.contracts import read_stream
     >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
@@ -79,9 +78,9 @@ class Question:
     key: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     seq: tuple[int, int] | None = None
     times: tuple[Any, Any] | None = None
-    """First and last value of the order attribute; None is open."""
+    """First and last value of the order attribute; None means open."""
     dates: tuple[date | None, date | None] | None = None
-    """First and last batch date; None is open."""
+    """First and last batch date; None means open."""
 
     @staticmethod
     def where(
@@ -89,9 +88,10 @@ class Question:
         conditions: Mapping[str, Any] | None = None,
         attributes: str | Sequence[str] | None = None,
     ) -> Question:
-        """By column: of a key a value, or a list of which any will do; of others a value, or the two ends of a range.
+        """Create a query from conditions on columns.
 
-        A range includes both its ends; None is open.
+        A condition on a key is a value, or a list of values of which a row may have any. A condition on another column
+        is a value, or a pair with both ends of a range. A range includes both its ends; None means open.
 
         >>> from spillway.contracts import read_stream
         >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
@@ -136,7 +136,10 @@ class Question:
         from_time: str | None = None,
         to_time: str | None = None,
     ) -> Question:
-        """The question as people type it; what it cannot mean is a `UsageError` that says what it can."""
+        """Create a query from the text that users type.
+
+        If the text is invalid, raise a `UsageError` that says what is allowed.
+        """
         if seq is not None and (from_seq is not None or to_seq is not None):
             raise UsageError("`seq` must stand without a first and a last seq; give one or the other")
         names = attributes.split(",") if isinstance(attributes, str) else attributes
@@ -149,17 +152,17 @@ class Question:
 
     @property
     def is_of_rows(self) -> bool:
-        """Whether it asks for some rows of a range of `seq`, and not for all of them."""
+        """Whether the query selects single rows of a range of `seq`, by key or time, and not all rows of it."""
         return bool(self.key) or self.times is not None
 
     @property
     def seq_range(self) -> tuple[int, int]:
-        """First and last `seq` that are asked for."""
+        """The first and the last `seq` that the query may select."""
         return self.seq or EVERYTHING
 
     def matching(self, rows: pa.Table, contract: StreamContract) -> pa.Table:
-        """The rows of the key and the times."""
-        if not rows.num_rows:  # whose columns have no types to compare with
+        """Return the rows that match the keys and the times."""
+        if not rows.num_rows:  # the columns of an empty table may have no types to compare with
             return rows
         for name, values in self.key.items():
             column = rows[name]
@@ -172,7 +175,7 @@ class Question:
         return rows
 
     def nothing(self, contract: StreamContract) -> str:
-        """What to say when no tuple matches."""
+        """Return the message for a query that no tuple matches."""
         asked = [f"{name} = {' or '.join(map(str, values))}" for name, values in self.key.items()]
         if self.seq:
             asked.append(f"seq {self.seq[0]}..{self.seq[1]}")
@@ -224,7 +227,7 @@ def _key(contract: StreamContract, name: str, value: Any) -> Any:
 
 
 def _ends(contract: StreamContract, name: str, condition: Any) -> tuple[Any, Any]:
-    """Both ends of a range of a column; one value is both."""
+    """Return both ends of a range of a column; a single value is both ends."""
     if isinstance(condition, list | tuple) and len(condition) != 2:
         raise UsageError(
             f"`{name}` must be a value or a pair, the ends of a range, got {condition!r}; write (first, last)"
@@ -253,13 +256,13 @@ def _time(contract: StreamContract, name: str, text: str | None) -> Any:
 
 
 def _value(contract: StreamContract, name: str, kind: str, told: Any, why: str = "") -> Any:
-    """A value of an ordered column, as somebody wrote it or as programs have it."""
+    """Return a value of an ordered column, given as text or as a Python value."""
     if told is None or (kind == "integer" and type(told) is int) or (kind == "date" and type(told) is date):
         return told
     try:
         if kind == "integer":
             return int(_text(told))
-        if isinstance(told, date):  # a moment is one too
+        if isinstance(told, date):  # a datetime is a date too
             at = told if isinstance(told, datetime) else datetime.combine(told, time())
         else:
             at = datetime.fromisoformat(_text(told))
@@ -295,7 +298,7 @@ _OWN = ("seq", "batch", "batch_date")
 
 @dataclass(frozen=True)
 class FrameStretch:
-    """Some frames of one batch date, and what is asked of them; travels to wherever it is read."""
+    """Some frames of one batch date with the query about them; it is pickled and sent to the task that reads them."""
 
     day: date
     way: Up
@@ -306,11 +309,14 @@ class FrameStretch:
 
     @property
     def tuples(self) -> int:
-        """How many `seq` numbers it spans."""
+        """The number of `seq` values that the frames span."""
         return sum(part.to_seq - part.from_seq + 1 for part in self.parts)
 
     def rows(self, counts: dict[str, int]) -> Iterator[pa.Table]:
-        """The rows that are asked for, some at a time; counts `frames` that were read, and `asked_back_bytes`."""
+        """Yield the rows that the query selects, some at a time.
+
+        Add to `counts`: `frames`, the number of frames that were read, and `asked_back_bytes`.
+        """
         rows = self.way.given_back(1, self.day)
         columns = [name for name in self.schema.names if name not in _OWN]
         held: list[pa.Table] = []
@@ -326,7 +332,7 @@ class FrameStretch:
     def _of(
         self, rows: Rows, columns: Sequence[str], parts: Sequence[FramePart], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """The rows of adjacent parts of one batch."""
+        """Yield the rows of adjacent slices of one batch."""
         batch, low, high = parts[0].batch, parts[0].from_seq, parts[-1].to_seq
         if self.question.is_of_rows:
             base = list(dict.fromkeys([*self.question.key, self.contract.order]))
@@ -346,7 +352,10 @@ class FrameStretch:
     def _given(
         rows: Rows, columns: Sequence[str], parts: Sequence[FramePart], seq: np.ndarray | None
     ) -> Iterator[tuple[pa.Table, int]]:
-        """The rows, and of how many frames; of the frames that hold one of `seq` alone where that is told."""
+        """Yield rows with the number of frames that they come from.
+
+        `seq`: if given, only these rows, and only the frames that hold one of them are read.
+        """
         if seq is None:
             yield rows(columns, parts[0].from_seq, parts[-1].to_seq), len(parts)
             return
@@ -359,24 +368,24 @@ class FrameStretch:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is asked of a stream, planned."""
+    """A planned query: the columns of the answer, and the slices to read."""
 
     schema: pa.Schema
     stretches: tuple[FrameStretch, ...]
 
     def only(self, names: Sequence[str]) -> Reading:
-        """The same rows with some of their columns."""
+        """Return the same reading with some of its columns."""
         schema = pa.schema([self.schema.field(name) for name in names])
         return Reading(schema, tuple(replace(stretch, schema=schema) for stretch in self.stretches))
 
     @property
     def bounded(self) -> frozenset[str]:
-        """The attributes of which values may come with a bound."""
+        """The attributes whose values may have a bound."""
         decisions = (one for stretch in self.stretches for one in stretch.way.decisions)
         return frozenset(name for one in decisions for name in one.bounded)
 
     def rows(self, counts: dict[str, int]) -> Iterator[pa.Table]:
-        """All of it, in `seq` order, some rows at a time."""
+        """Yield all rows in the order of `seq`, some at a time."""
         for stretch in self.stretches:
             yield from stretch.rows(counts)
 
@@ -388,7 +397,10 @@ def plan_reading(
     names: Sequence[str] | None = None,
     most: int = MOST_ROWS,
 ) -> Reading:
-    """What is asked, as stretches of about `most` tuples; `names`: the columns (default: `readable`)."""
+    """Plan a query as slices of about `most` tuples.
+
+    `names`: the columns of the answer (default: all that `readable` returns).
+    """
     schema = readable(tables, contract)
     if names is not None:
         schema = pa.schema([schema.field(name) for name in names])
@@ -403,14 +415,15 @@ def plan_reading(
 
 
 WEIGHT = "weight"
-"""The column in which rows of a stream that loses rows say how many they stand for."""
+"""The column with the number of rows that a row represents, in streams with a lever that drops rows."""
 
 
 def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
-    """The columns that a stream is read with: those of its table `recovered`; of what levers add, `weight` alone.
+    """Return the columns that a stream can be read with: those of its table `recovered`.
 
-    Nobody can count rows that does not know how many each stands for. A bound is there of every attribute that may ever
-    have been shed: keys and the order attribute never were.
+    Of the columns that levers add, only `weight` is included, because rows cannot be counted without it. Every
+    attribute that may ever have been shed has a column for its bound. Keys and the order attribute were never shed and
+    have none.
     """
     whole = recovered_table(tables, contract).contract
     added = {name for one in _levers(tables, contract) for name, _, _ in columns_of(one)} - {WEIGHT}
@@ -429,7 +442,7 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
 
 
 def asked_columns(contract: StreamContract, schema: pa.Schema, question: Question) -> list[str]:
-    """The columns that a question is answered with: what tells tuples apart, the attributes, their bounds."""
+    """Return the columns of the answer: `seq`, keys, order and weight, then the attributes and their bounds."""
     base = ["seq", *contract.keys, contract.order, *({WEIGHT} & set(schema.names) - set(contract.names))]
     known = [n for n in schema.names if n not in _OWN and not is_bound(n)]
     shown = [name for name in known if question.attributes is None or name in question.attributes]
@@ -439,7 +452,11 @@ def asked_columns(contract: StreamContract, schema: pa.Schema, question: Questio
 
 
 def recovered_table(tables: Tables, contract: StreamContract) -> Table:
-    """The table `recovered` of the stream, with what the contract has lost since it was sent: that is still owed."""
+    """Return the table `recovered` of the stream.
+
+    It includes attributes that were sent earlier and that the contract no longer has, because their rows can still be
+    read.
+    """
     kinds = {spark: kind for kind, spark in SPARK_TYPES.items()}
     sent = tables.at("transmitted", contract.stream).types()
     added = tuple(column for name in _levers(tables, contract) for column in columns_of(name))
@@ -450,7 +467,7 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
 
 
 def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
-    """The shed batches that can hold what is asked for, by their date, seq, and the edges of what was transmitted."""
+    """Return the shed batches that can hold selected rows, by date, `seq`, and the statistics of `transmitted`."""
     stream = contract.stream
     where: dict[str, Any] = {}
     if question.dates is not None:
@@ -461,7 +478,7 @@ def asked_batches(tables: Tables, contract: StreamContract, question: Question) 
         return shed_batches(tables, stream, **where)
     files = tables.at("transmitted", stream).files(**{contract.order: Between(*question.times)})
     days = {day for file in files if (day := as_date(file.value("batch_date"))) is not None}
-    # where rows were laid aside, the edges of those that were sent say nothing of them
+    # if rows were kept at the source, the statistics of the sent rows say nothing about them
     if any(lever(name).sheds_rows for name in _levers(tables, contract)):
         found = shed_batches(tables, stream, **where)
         return [b for b in found if b.batch_date in days or any(lever(n).sheds_rows for n in b.levers)]
@@ -472,7 +489,7 @@ def asked_batches(tables: Tables, contract: StreamContract, question: Question) 
 
 
 def shed_batches(tables: Tables, stream: str, **where: Any) -> list[Batch]:
-    """The stream's shed batches that have rows, of those that match, in the order of their `seq`."""
+    """Return the stream's shed batches that have rows and match `where`, in the order of their `seq`."""
     found = load_batches(tables, stream, **where, status=[DONE, RETIRED], rows=Between(1))
     return sorted(found, key=lambda batch: batch.first_seq)
 
@@ -480,7 +497,7 @@ def shed_batches(tables: Tables, stream: str, **where: Any) -> list[Batch]:
 def decided(
     tables: Tables, contract: StreamContract, levers: Sequence[str], batches: Sequence[Batch]
 ) -> tuple[Decision, ...]:
-    """What was decided by each of the levers for batches that went through them, read back."""
+    """Return the stored decision of each lever for batches that went through these levers."""
     return tuple(
         lever(name).decided(contract, batches, _facts(tables, contract.stream, name, batches), tables)
         for name in levers
@@ -494,9 +511,9 @@ def _facts(tables: Tables, stream: str, name: str, batches: Iterable[Batch]) -> 
 def _ways_up(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch]
 ) -> Iterator[tuple[Up, list[Batch]]]:
-    """Consecutive batches of one date that went through the same levers, with their way back up."""
+    """Yield consecutive batches of one date that went through the same levers, with their recovery path."""
     days = sorted({batch.batch_date for batch in batches})
-    # a frame may have begun in a batch that was not asked for
+    # a frame may have begun in a batch that the query does not select
     framed = [b for b in shed_batches(tables, contract.stream, batch_date=days) if b.is_pinned]
     ways: dict[tuple[date, tuple[str, ...]], Up] = {}
     pinned = [batch for batch in batches if batch.is_pinned]
@@ -511,7 +528,7 @@ def _ways_up(
 def _may_hold(
     tables: Tables, contract: StreamContract, question: Question, batches: Sequence[Batch]
 ) -> Callable[[FramePart], bool]:
-    """Whether a part of a frame may hold rows of the times asked for, as far as the files' edges tell."""
+    """Return a test whether a slice of a frame may hold rows of the query's times, by the statistics of the files."""
     if question.times is None or any(lever(name).sheds_rows for name in batches[0].levers):
         return lambda _: True
     files = tables.at("transmitted", contract.stream).files(
@@ -524,13 +541,13 @@ def _may_hold(
 
 
 def _levers(tables: Tables, contract: StreamContract) -> list[str]:
-    """The levers of the contract, and those that batches of the stream went through."""
+    """Return the levers of the contract, and those that earlier batches of the stream went through."""
     held = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
     return sorted({*contract.lever_names, *pc.list_flatten(held).unique().to_pylist()})
 
 
 def _about(parts: Iterable[FramePart], most: int) -> Iterator[tuple[FramePart, ...]]:
-    """Consecutive parts, in groups of about so many tuples."""
+    """Yield consecutive slices in groups of about `most` tuples."""
     held: list[FramePart] = []
     tuples = 0
     for part in parts:
@@ -544,7 +561,7 @@ def _about(parts: Iterable[FramePart], most: int) -> Iterator[tuple[FramePart, .
 
 
 def in_spans(parts: Iterable[FramePart], most: int = AT_A_TIME) -> Iterator[list[FramePart]]:
-    """Parts of one batch that follow one another, together while they are of at most so many tuples; long ones cut.
+    """Yield adjacent slices of one batch in groups of at most `most` tuples; slices longer than that are divided.
 
     >>> day = date(2026, 1, 1)
     >>> cut = [FramePart(1, day, 0, 0, 63), FramePart(1, day, 64, 64, 127), FramePart(2, day, 128, 128, 160)]

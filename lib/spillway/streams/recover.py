@@ -1,11 +1,11 @@
-"""Recovering: up the way that the rows went down, as the table `recovered`, or a few of them right here.
+"""Recover shed batches: write the table `recovered`, or return, write or publish the rows that a query asks for.
 
-The same kernels run for a range of batches in tasks and for one look-up in this process, so both agree value for value.
+`recover_batches` runs the kernels in tasks for a range of batches. `look_up` runs the same kernels in this process for
+a few rows. So both return the same values.
 
-Where rows that were given back go: a file (Parquet, CSV, or lines of JSON, as its name ends), or a Delta table.
-
-Whoever types a command may write wherever they may. A form is filled in by people who are not on the machine, so what a
-job writes stays below one folder, `SPILLWAY_OUTPUT`.
+Recovered rows can be written to a file (Parquet, CSV or JSON lines, by the suffix of its name) or to a Delta table. A
+user of the command line may write anywhere. A form is filled in by users who have no account on the machine, so a job
+writes below one folder only, `SPILLWAY_OUTPUT` (`output_within`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ASKED_BACK = "asked_back"
 
 @dataclass(frozen=True)
 class WayBack:
-    """How some batches of one order of levers went down, read back from the tables."""
+    """The shed path and the recovery path of batches with the same order of levers, read back from the tables."""
 
     batches: tuple[Batch, ...]
     levers: tuple[str, ...]
@@ -61,13 +61,16 @@ class WayBack:
     up: Up
     down: Down
     found: tuple[Any, ...] = ()
-    """What was found of each file of `recovered` that was made on this way, where that was asked for."""
+    """The results of `check` for each file of `recovered` written on this path; empty without `check`."""
 
 
 def ways_back(
     tables: Tables, contract: StreamContract, batches: Iterable[Batch] | None = None
 ) -> list[WayBack]:
-    """The ways of the stream's shed batches (those given, with whatever shares a frame with them)."""
+    """Return the paths of the stream's shed batches (default: all of them), one for each order of levers.
+
+    The decisions also cover the batches that share a frame with the given ones.
+    """
     stream = contract.stream
     chosen = shed_batches(tables, stream) if batches is None else list(batches)
     days = sorted({batch.batch_date for batch in chosen})
@@ -99,10 +102,11 @@ def recover_batches(
     asked: bool = False,
     check: Callable[[WayBack], ReadBack] | None = None,
 ) -> list[WayBack]:
-    """Write `recovered` for these batches, replacing what was there for them; each file is checked before it counts.
+    """Write `recovered` for these batches and replace their earlier rows.
 
-    What was `asked` for crosses: the bytes of it go into the ledger. Validation, which sits where they lie, asks for
-    nothing.
+    `asked`: if true, a user requested the rows. They are then sent from the source, and the ledger counts their bytes.
+    Validation runs at the source and leaves it false.
+    `check`: checks each file before it is published. Its results are in `WayBack.found`.
     """
     table = recovered_table(tables, contract)
     ways: list[WayBack] = []
@@ -146,7 +150,7 @@ def _asked_back(batch: Batch, draft: Draft) -> LedgerRow:
 
 @dataclass(frozen=True)
 class Found:
-    """The rows that were asked for, with bounds, and what was read to give them back."""
+    """The recovered rows that answer a query, with bounds, and what was read for them."""
 
     rows: pa.Table
     synopsis_bytes_read: int
@@ -154,21 +158,21 @@ class Found:
 
 
 def look_up(tables: Tables, contract: StreamContract, question: Question) -> Found:
-    """Shed values of a few rows, read from the few files that hold them; no engine is started."""
+    """Recover a few rows from the few files that hold them, without an engine."""
     asked, counts = answer(tables, contract, question), dict[str, int]()
     found = pa.concat_tables(found_rows(asked, contract, question, counts))
     return Found(found, counts["asked_back_bytes"], counts["frames"])
 
 
 def answer(tables: Tables, contract: StreamContract, question: Question, own: Sequence[str] = ()) -> Reading:
-    """The rows that answer a question, to be read some at a time, from the tables as they are now.
+    """Plan the reading that answers a query on the tables as they are now; its rows are read some at a time.
 
-    `own`: columns that are wanted beside what a question is answered with.
+    `own`: columns to add to those that the query returns.
     """
     tables = tables.now()
     names = [*asked_columns(contract, readable(tables, contract), question), *own]
     asked = plan_reading(tables, contract, question, names)
-    # what may not be shed any more may have been
+    # an attribute that must not be shed any more may have been shed before
     bounded = {*contract.sheddable, *asked.bounded}
     return asked.only([name for name in names if not is_bound(name) or bounded_attribute(name) in bounded])
 
@@ -176,7 +180,7 @@ def answer(tables: Tables, contract: StreamContract, question: Question, own: Se
 def found_rows(
     asked: Reading, contract: StreamContract, question: Question, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
-    """The rows some at a time; where there are none, that is an error."""
+    """Yield the rows of the answer some at a time; raise an error if there are none."""
     rows = asked.rows(counts)
     first = next(rows, None)
     if first is None:
@@ -188,9 +192,9 @@ def found_rows(
 def answer_as_table(
     tables: Tables, engine: Engine, contract: StreamContract, question: Question, path: str
 ) -> Mapping[str, int]:
-    """Write the answer as a Delta table of its own, by the engine's tasks; what was there of its name is replaced.
+    """Write the answer as a Delta table at `path`, with tasks of the engine, and replace the table that was there.
 
-    Returns what was counted: `rows`, `frames`, `asked_back_bytes`.
+    Return the counts `rows`, `frames` and `asked_back_bytes`.
     """
     asked = answer(tables, contract, question, own=("batch", "batch_date"))
     if not asked.stretches:
@@ -227,7 +231,7 @@ class Output:
 
 
 def output_path(text: str) -> Path:
-    """The file that rows are asked to be written to; a name that tells no format is refused before any work is done.
+    """Return the path of the file to write; refuse a suffix that names no format before any work is done.
 
     >>> output_path("out/temps.csv").suffix
     '.csv'
@@ -243,7 +247,9 @@ def output_path(text: str) -> Path:
 
 
 def output_within(root: str, text: str) -> Output:
-    """What a name means below the root: a file, or, without an ending, a Delta table; what leads out is refused.
+    """Return the output below `root` that a name stands for: a file, or a Delta table if the name has no suffix.
+
+    A name that leads out of `root` is refused.
 
     >>> output_within("/srv/out", "storms").is_table, output_within("/srv/out", "a/b.csv").path.as_posix()
     (True, '/srv/out/a/b.csv')
@@ -253,7 +259,7 @@ def output_within(root: str, text: str) -> Output:
     spillway.errors.UsageError: `output` must lie below SPILLWAY_OUTPUT (/srv/out), got '../b.csv'; write e.g. b.csv
     """
     inside = Path(root).resolve()
-    # links are followed: where it would be written is what counts
+    # follow links: the folder that is written to must be below the root
     path = inside if "\0" in text else (inside / text).resolve()
     if path == inside or not path.is_relative_to(inside):
         raise UsageError(
@@ -267,9 +273,10 @@ def output_within(root: str, text: str) -> Output:
 
 
 def write_output(rows: Iterable[pa.Table], path: Path) -> int:
-    """Write the rows in the format that the name asks for, and say how many; folders above are made.
+    """Write the rows in the format of the path's suffix and return their number; create the folders above it.
 
-    They are written some at a time, beside the file, which is only there once it is whole.
+    The rows are written some at a time to a temporary file in the same folder. The temporary file is renamed when it is
+    complete.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -288,7 +295,7 @@ def _formats() -> str:
 
 
 def _by(writer: Callable[[Path, pa.Schema], Any]) -> Callable[[Iterable[pa.Table], Path], int]:
-    """Writes by one of Arrow's writers, opened for the columns of the first rows."""
+    """Return a function that writes rows with one of Arrow's writers, opened with the schema of the first rows."""
 
     def write(rows: Iterable[pa.Table], path: Path) -> int:
         parts = iter(rows)
@@ -316,7 +323,7 @@ def _write_json(rows: Iterable[pa.Table], path: Path) -> int:
 
 
 def _said(value: Any) -> str:
-    """A date or a time, as text that sorts."""
+    """Return a date or a time as text that sorts in the order of time."""
     text: str = value.isoformat()
     return text
 

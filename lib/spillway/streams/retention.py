@@ -1,18 +1,26 @@
-"""Keeping a lake fit: rows past their time go, delivered files as the contract says, small files are put together.
+"""Maintain a lake: delete old rows, put delivered files away, compact small files, delete unused files, shorten logs.
 
-In this order: what has outlived its retention is taken out; files in the landing zone whose batch is done are archived
-or removed where the contract asks for it; closed dates and small tables are compacted; then files that no table has
-needed for a week leave the disk, and logs are shortened. Each table is looked at by itself: one that another run writes
-to is left as that run left it, and what goes wrong with one keeps no other back. A dry run says the same and does none.
+The steps run in this order:
 
-Retention: rows that are older than their table keeps them go, unless somebody still needs them.
+1. rows past their retention are deleted;
+2. files in the landing zone whose batch is done are archived or removed, if the contract says so;
+3. closed dates and small tables are compacted;
+4. files that no table has needed for a week are deleted, and logs are shortened.
 
-How long stands in each table's column contract (`retain_days`), for some tables in a stream's (`retain`), for results
-in that of their join or query. It counts from the data's date, or from when a batch was taken in or a window worked out
-where that is later: of a backlog nothing goes at once. Whatever its age, a batch's row stays as long as the tables that
-its contract names (`kept_for`) have rows of that batch: what gives transmitted rows back stays with them, transmitted
-rows stay with the raw ones they are validated against, and a row of `batches` is the last to go. That stays too while a
-file of it lies in the landing folder, or it would be taken in anew.
+Each table is handled alone. If another run writes to a table, the table stays as that run left it. A failure in one
+table does not stop the others. A dry run reports the same and changes nothing.
+
+Retention: rows that are older than the retention of their table are deleted, unless they are still needed.
+
+- The retention is stated in the table's column contract (`retain_days`). A stream's contract can replace it for some
+  tables (`retain`), and the contract of a join or query states it for its results.
+- It counts from the date of the data, or from the time when the batch was taken in or the window computed if that is
+  later. So a backlog is not deleted at once.
+- A row of a batch stays as long as the tables that its table's contract names (`kept_for`) have rows of that batch.
+  What recovery needs stays with the transmitted rows, and transmitted rows stay with the raw rows that validate them. A
+  row of `batches` is deleted last.
+- A row of `batches` also stays while one of the batch's files is in the landing folder, because the file would
+  otherwise be taken in again.
 """
 
 from __future__ import annotations
@@ -45,7 +53,7 @@ ALERTS, LEDGER = "alerts", "ledger"
 
 @dataclass(frozen=True)
 class Outlived:
-    """Rows of a table that may go: how many, and which."""
+    """Rows of a table that may be deleted: their number, and the filter that selects them."""
 
     table: Table
     rows: int
@@ -54,16 +62,16 @@ class Outlived:
 
 @dataclass
 class Retention:
-    """What may go of all tables now."""
+    """Finds the rows of all tables that may be deleted now."""
 
     tables: Tables
     contracts: Contracts
     now: datetime
     shared: bool = True
-    """Also of what is no stream's."""
+    """Whether tables that belong to no stream are included."""
 
     def outlived(self, take_out: Callable[[Outlived], None]) -> None:
-        """Hand over whatever may go, table by table, those first for which others are kept."""
+        """Pass the rows that may be deleted to `take_out`, table by table: first those that others are kept for."""
         for contract in self.contracts.streams.values():
             for table in _in_turn(self.tables.contracts):
                 for found in self._of_stream(table, contract):
@@ -79,7 +87,7 @@ class Retention:
                 take_out(found)
 
     def _limit(self, table: TableContract, stream: StreamContract | None = None) -> date | None:
-        """The first date that stays."""
+        """Return the first date that stays; None if the table has no retention."""
         stated = stream.retain.days_of(table.table) if stream is not None else None
         days = table.retain_days if stated is None else stated
         return None if days is None else self.now.date() - timedelta(days=days)
@@ -110,14 +118,14 @@ class Retention:
             yield Outlived(table, table.rows(["batch"], **where).num_rows, where)
 
     def _closed(self, stream: str, limit: date) -> dict[int, date]:
-        """The batches before a date that nobody works on any more, with their dates; what came late, from then on."""
+        """Return the finished batches before a date, with their dates; a late batch counts from its intake."""
         where = {"status": [DONE, RETIRED, SET_ASIDE], "batch_date": Between(high=limit - timedelta(days=1))}
         where["created_at"] = Between(high=_eve(limit, self.now))
         rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, **where)
         return dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
 
     def _held_by(self, name: str, stream: str, dates: Mapping[int, date]) -> set[int]:
-        """Which of these batches have rows in a table; where dates have files of their own, which may have."""
+        """Return which of these batches have rows in a table, or may have, if the table is partitioned by date."""
         contract = self.tables.contract(name)
         own = contract.scope == "stream"
         subject = "subject" if "subject" in contract.names else "stream"
@@ -138,7 +146,7 @@ class Retention:
         return found
 
     def _last_or_delivered(self, stream: StreamContract, numbers: Collection[int]) -> set[int]:
-        """The last batch, from which the next one counts on, and those of which a file lies there to be seen again."""
+        """Return the last batch, which the next batch number follows, and those with a file that is still delivered."""
         table = self.tables.at(BATCHES)
         last = set(table.newest("batch", ["batch"], stream=stream.stream)["batch"].to_pylist())
         there = {one.name for one in delivered(stream, self.tables.settings)}
@@ -149,12 +157,12 @@ class Retention:
         }
 
     def _waited_for(self, stream: str) -> set[int]:
-        """The batches that a window which is pinned and not yet worked out is going to read."""
+        """Return the batches that a pinned window is going to read."""
         rows = self.tables.at(WINDOWS).rows(["inputs"], status=PLANNED).to_pylist()
         return {one["batch"] for row in rows for one in row["inputs"] if one["stream"] == stream}
 
     def _models(self, stream: str) -> Iterator[Outlived]:
-        """Old versions of facts that no batch that is left was shed with; the newest stays."""
+        """Yield old versions of facts that no remaining batch was shed with; the newest version stays."""
         table, limit = self.tables.at(MODELS), self._limit(self.tables.contract(MODELS))
         if limit is None or not table.exists:
             return
@@ -183,7 +191,7 @@ class Retention:
             yield from _before(table, column, limit, self.now)
 
     def _of_workload(self, workload: Workload) -> Iterator[Outlived]:
-        """What old windows of a join or a query left; what the last one left stays, for the next begins with it."""
+        """Yield the rows of old windows of a join or query; those of the last window stay for the next one."""
         for name, contract in sorted(self.tables.contracts.items()):
             own = contract.scope == "stream"
             if name == WINDOWS or not ("window" in contract.names or name == LEDGER):
@@ -205,19 +213,19 @@ class Retention:
                 yield Outlived(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
 
     def _worked_out_since(self, limit: date, subject: str) -> set[int]:
-        """The windows of a join or a query that were worked out on this date or later."""
+        """Return the windows of a join or query that changed on this date or later."""
         changed = Between(_eve(limit, self.now) + timedelta(microseconds=1))
         found = self.tables.at(WINDOWS).rows(["window"], subject=subject, updated_at=changed)["window"]
         return set(found.to_pylist())
 
     def _still_sent(self, stream: str, numbers: Collection[int]) -> set[int]:
-        """Which of these batches have transmitted rows; one that `batches` does not know any more has none."""
+        """Return which of these batches have transmitted rows; a batch without a row in `batches` has none."""
         rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, batch=list(numbers))
         dates = dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
         return self._held_by("transmitted", stream, dates)
 
     def _windows(self) -> Iterator[Outlived]:
-        """Old windows of which no input is left: one that is not known would be worked out anew."""
+        """Yield old windows whose inputs are all gone; a deleted window with inputs would be computed again."""
         table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
         if limit is None or not table.exists:
             return
@@ -239,7 +247,7 @@ class Retention:
 
 
 def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
-    """Tables in an order in which those for which others are kept come first."""
+    """Return the tables in an order in which those that others are kept for come first."""
     found: dict[str, TableContract] = {}
     while len(found) < len(contracts):
         ready = [
@@ -247,14 +255,14 @@ def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
             for name, one in sorted(contracts.items())
             if name not in found and all(other in found or other not in contracts for other in one.kept_for)
         ]
-        # tables that are kept for one another: none of them can come first, so none waits
+        # if tables are kept for one another, none of them can come first, so none waits
         for one in ready or [one for name, one in sorted(contracts.items()) if name not in found]:
             found[one.table] = one
     return list(found.values())
 
 
 def _eve(day: date, now: datetime) -> datetime:
-    """The last moment before a day."""
+    """Return the last moment before a day."""
     return datetime(day.year, day.month, day.day, tzinfo=now.tzinfo) - timedelta(microseconds=1)
 
 
@@ -266,7 +274,7 @@ def _before(table: Table, column: str, limit: date, now: datetime) -> Iterator[O
 
 
 def first_open(tables: Tables, stream: str, today: date) -> int | None:
-    """The first batch of a stream that somebody may still work on; None where there is none."""
+    """Return the first batch of a stream that a run may still work on; None if there is none."""
     batches = tables.at(BATCHES)
     waiting = batches.rows(["batch"], stream=stream, status=list(PENDING))["batch"].to_pylist()
     fresh = batches.rows(["batch"], stream=stream, batch_date=Between(today))["batch"].to_pylist()
@@ -274,28 +282,28 @@ def first_open(tables: Tables, stream: str, today: date) -> int | None:
 
 
 ARCHIVED = ".archived"
-"""Below a landing folder; hidden, so that nothing in it counts as delivered."""
+"""A folder below a landing folder; its name is hidden, so nothing in it counts as delivered."""
 _AT_A_TIME = 1 << 20
 
 
 @dataclass
 class Kept:
-    """What a run did, or, dry, would do."""
+    """What a run did, or, for a dry run, would do."""
 
     dry_run: bool
     rows_removed: dict[str, int] = field(default_factory=dict)
-    """By table."""
+    """The number of deleted rows by table."""
     files_archived: int = 0
     files_removed: int = 0
     landing_bytes: int = 0
-    """Of the files in the landing zone that were archived or removed."""
+    """The bytes of the files in the landing zone that were archived or removed."""
     tables: Upkept = field(default_factory=Upkept)
     gave_way: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     @property
     def said(self) -> str:
-        """All of it in a sentence."""
+        """All figures in one sentence."""
         rows, found = sum(self.rows_removed.values()), self.tables
         would = "would be " if self.dry_run else ""
         parts = [
@@ -317,9 +325,9 @@ def keep(
     streams: Collection[str] | None = None,
     shared: bool = True,
 ) -> Kept:
-    """Keep the lake; `now` is the clock that retention goes by. What failed is raised after all is tried.
+    """Maintain the lake; after all steps were tried, raise the errors of those that failed.
 
-    Of the whole lake, or of what belongs to some `streams`, and of what all share where `shared` is said.
+    `now`: the time for retention. `streams`: if given, only tables of these streams. `shared`: also the shared tables.
     """
     tables, now = tables.now(), now or utc_now()
     if streams is not None:
@@ -369,7 +377,7 @@ def keep(
 
 
 def _attempts(done: Kept, say: Say) -> Callable[[str, Callable[[], None]], None]:
-    """Tries a step; another run comes first, and what fails is told at the end."""
+    """Return a function that tries a step: it gives way to another run, and collects failures for the end."""
 
     def attempt(name: str, step: Callable[[], None]) -> None:
         try:
@@ -385,7 +393,7 @@ def _attempts(done: Kept, say: Say) -> Callable[[str, Callable[[], None]], None]
 
 
 def _every_table(tables: Tables, contracts: Contracts, shared: bool) -> Iterator[tuple[str, Table]]:
-    """Every table there is of these subjects, and those that all share."""
+    """Yield every existing table of the streams, joins and queries, and the shared tables."""
     subjects = [*contracts.streams, *contracts.joins, *contracts.queries]
     for name, contract in sorted(tables.contracts.items()):
         for subject in subjects if contract.scope == "stream" else [None] * shared:
@@ -395,7 +403,7 @@ def _every_table(tables: Tables, contracts: Contracts, shared: bool) -> Iterator
 
 
 def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFile], bool]]:
-    """By table, which files hold nothing that anybody still works on: dates before today, batches that are done."""
+    """Return, by table, a test whether no run works on a file any more: earlier dates, and batches that are done."""
     today = now.date()
     midnight = datetime(today.year, today.month, today.day, tzinfo=now.tzinfo)
     opened: dict[str, int | None] = {}
@@ -425,7 +433,7 @@ def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFi
 
 
 def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) -> None:
-    """Archive or remove the delivered files whose batch is done: same name, same size, same bytes."""
+    """Archive or remove the delivered files whose batch is done; name, size and digest must be the same."""
     landing = tables.settings.landing
     known = _done_files(tables, contract.stream)
     root = landing_root(contract, landing).rstrip("/")
@@ -451,7 +459,7 @@ def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) ->
 
 
 def _done_files(tables: Tables, stream: str) -> dict[str, list[LandingFile]]:
-    """The files of batches that are through, by name."""
+    """Return the files of finished batches by name."""
     rows = tables.at("batches").rows(["files"], stream=stream, status=[DONE, RETIRED])["files"]
     found: dict[str, list[LandingFile]] = {}
     for files in rows.to_pylist():
@@ -462,7 +470,7 @@ def _done_files(tables: Tables, stream: str) -> dict[str, list[LandingFile]]:
 
 
 def _is_same(one: Delivered, file: LandingFile) -> bool:
-    """Whether the file that lies there is the one that was taken in."""
+    """Return whether the delivered file is the one that was taken in, by size and SHA-256 digest."""
     if one.size != file.size:
         return False
     found = hashlib.sha256()

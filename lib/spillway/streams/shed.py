@@ -1,24 +1,32 @@
-"""Shedding a channel: pin, plan, draft, measure, publish, account, for all streams that share it.
+"""Shed the batches of a channel: pin, plan, draft, measure, publish and account, for all streams that share it.
 
-All streams are planned together before anything is applied. Then each stream's batches go down through its levers
-into drafts, files that no table has yet. All that would cross is measured, whole files and what logs say of them; a
-batch above its part of the channel, or one that would lose less by what its draft told, is planned again. The last
-draft that fits is published in this order, each replacing its own (stream, batch): what levers laid aside, their
-records, the ledger, `transmitted` last; then the batch turns done. Whoever sees a transmitted row can recover it.
+All streams are planned together before anything is applied. Then the batches of each stream go through its levers into
+drafts: files that no table refers to yet. All bytes that would be sent are measured: whole files and their log entries.
+A batch is planned again if its draft exceeds its share of the channel, or if the measured sizes show that it could lose
+less. The last draft that fits is published in this order, and each commit replaces the earlier rows of its (stream,
+batch):
+
+1. the levers' own tables, such as synopses and rows kept at the source;
+2. the record tables of the levers;
+3. the ledger;
+4. `transmitted`.
+
+Then the batch becomes `done`. A reader that sees a transmitted row can recover it.
 
 Small batches of one date that waited for each other (`streams.batching`) are sent as one group: one plan, one file per
 table, one commit. The group must fit the sum of the shares of its batches. Each batch keeps its own row, ledger lines
-and certificates, and can be sent again alone. If a group fails, it is divided, so that the batch at fault is found and
+and certificates, and can be sent again alone. If a group fails, it is divided, so that the faulty batch is found and
 the others are sent.
 
-Setting aside: a batch that fails twice while it is shed is put out of the way by name, and its stream goes on.
+Quarantine: a batch that fails twice while it is shed gets the status `set_aside`, and its stream goes on without it.
 
-Counted is what is the batch's own: not a full disk, not Spark that is gone, not a table or a model that cannot be read
-(`errors.is_its_own`). And where a batch of the stream was set aside and none has gone through since, the next one is
-not: two in a row are no longer the fault of a batch, and what waits goes through by itself once that is mended.
-
-What was to go on from the batch is pinned anew: no frame goes over rows that are not sent. `spillway replay` takes the
-batch up again where it was, and what came after it on its date with it.
+- Only faults of the batch itself count. A full disk, a lost Spark session, or a table or model that cannot be read does
+  not (`errors.is_its_own`).
+- A batch is not quarantined if an earlier batch of the stream was, and none has been shed since. Two failures in a row
+  are not the fault of one batch. The waiting batches go through when the cause is fixed.
+- Batches that were pinned to continue a frame of the quarantined batch are unpinned, because no frame may span rows
+  that are not sent.
+- `spillway replay` continues the batch where it was, together with the later batches of its date.
 """
 
 from __future__ import annotations
@@ -76,9 +84,11 @@ from spillway.streams.faults import Fault, Faults, words
 def count_failures(
     tables: Tables, batches: Mapping[str, Batch], faults: Faults, told: int, say: Say
 ) -> set[str]:
-    """Count what went wrong with these batches since `told` faults were known; the streams one was set aside of.
+    """Count the failures of these batches, quarantine those that failed too often, and return the streams of these.
 
-    In the place of its fault stands that it was set aside, and what to do.
+    `told`: the number of faults that were known before; only later faults count.
+
+    The fault of a quarantined batch is replaced by a sentence that says so, with the remedy.
     """
     aside: set[str] = set()
     for at, fault in enumerate(faults.found[told:], start=told):
@@ -95,7 +105,7 @@ def count_failures(
 
 
 def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
-    """The batch after one more failure; those that were to go on from it, where it is set aside, are pinned anew."""
+    """Return the batch after one more failure; if it is quarantined, unpin the batches that continue its frames."""
     now = utc_now()
     told = str(fault.problem) if isinstance(fault.problem, SpillwayError) else words(fault.problem)
     after = batch.failed(now, told)
@@ -122,7 +132,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
 
 
 def _none_went_through_since(tables: Tables, stream: str) -> bool:
-    """Whether a batch that had rows was set aside, and no later one was shed after that."""
+    """Return whether a batch with rows was quarantined, and no later batch has been shed since then."""
     last = newest_batch(tables, stream, status=SET_ASIDE, rows=Between(1))
     if last is None:
         return False
@@ -132,14 +142,14 @@ def _none_went_through_since(tables: Tables, stream: str) -> bool:
 
 WhichBatches = Callable[[Batch], bool]
 ENOUGH_DRAFTS, MOST_DRAFTS = 3, 5
-"""Of a batch that fits and could lose less; and of one that does not fit though it could, or leaves much unused."""
+"""After `ENOUGH_DRAFTS` drafts, a draft that fits and uses its share is good enough; `MOST_DRAFTS` is the limit."""
 WELL_USED = 0.9
-"""Who could lose less with what is left is asked again while it uses less of its part than this."""
+"""Re-plan a batch that could lose less while it uses less than 90 % of its share."""
 FIRST_AIM, LOWER, LEAST_AIM = 0.995, 0.005, 0.7
-"""What the next plan of a batch aims at that came out too large, how much lower every further one, and the lowest."""
+"""The share of its capacity that an oversized batch aims at next, the least decrease per plan, and the minimum."""
 
 MOST_SAVED_BY_KEY = 0.3
-"""The largest share of a batch's bytes that sending its rows by key is expected to save."""
+"""The largest share of a batch's bytes that storing its rows by key is expected to save."""
 
 
 def shed_channel(
@@ -153,11 +163,12 @@ def shed_channel(
     only: WhichBatches = lambda _: True,
     at_once: bool = False,
 ) -> list[Batch]:
-    """Bring the channel's pending batches (or those of the dates `from..to`) through; returns the ones done.
+    """Shed the pending batches of a channel, or those of the dates `from..to`; return the batches that are done.
 
-    A stream that fails keeps no other back: what went wrong is raised at the end, or left in `faults` where these are
-    given. `only`: of these batches those for which it holds. `at_once`: no batch waits for later ones (`batching:` of
-    its contract); batches of given dates never wait.
+    A failure of one stream does not stop the others. It is raised at the end, or recorded in `faults` if that is given.
+
+    `only`: a test that selects batches.
+    `at_once`: if true, no batch waits for later ones (`batching:` of its contract). Batches of given dates never wait.
     """
     if channel not in contracts.channels:
         raise SpillwayError(
@@ -183,7 +194,7 @@ def _shed(
 ) -> list[Batch]:
     room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
     whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
-    # what is first planned now is planned as if its contract listed no lever
+    # a batch of an exempt stream that is first planned now is planned as if its contract listed no lever
     now = replace(contracts, streams=_without_levers(contracts.streams, whole))
     waiting: dict[str, list[Batch]] = {}
     for contract in now.streams_of(channel):
@@ -241,7 +252,7 @@ def _shed(
         went = [stream for stream, found in through.items() if found]
         queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
     if aside:
-        # what waited behind a batch that is set aside now goes on without it
+        # the batches that waited behind a quarantined batch are now shed without it
         behind = lambda batch: (  # noqa: E731
             batch.stream in aside
             and only(batch)
@@ -252,10 +263,10 @@ def _shed(
 
 
 def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
-    """Return the load of batches as they are sent: for each batch, the mean of the group.
+    """Return the load of batches that are sent together: for each batch, the mean of the group.
 
-    Their columns take fewer bytes in one file and by key than in the files of `raw`, and share a footer. So a draft
-    without shedding is made and measured.
+    In one file, and by key, their columns take fewer bytes than in the files of `raw`, and they share a footer. So the
+    function makes and measures a draft without shedding.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     contract = room.contracts.streams[batches[0].stream]
@@ -282,9 +293,11 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
 def _split_failed_groups(
     tables: Tables, groups: Mapping[str, tuple[Batch, ...]], faults: Faults, told: int
 ) -> dict[str, list[tuple[Batch, ...]]]:
-    """Return the two halves of each group that failed for a reason of its own, by the faults after the first `told`.
+    """Return the two halves of each group that failed for a reason of its own.
 
-    So a batch that cannot be sent does not block the others. The fault is removed: the half at fault raises it again.
+    So a faulty batch does not block the others. The fault of the group is removed: the faulty half raises it again.
+
+    `told`: the number of faults that were known before; only later faults count.
     """
     halves: dict[str, list[tuple[Batch, ...]]] = {}
     for fault in list(faults.found[told:]):
@@ -310,7 +323,7 @@ def _ready(
     only: WhichBatches,
     at_once: bool,
 ) -> list[Batch]:
-    """Return the stream's batches that can go on."""
+    """Return the batches of a stream that can be shed now."""
     able = _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
     together = None if at_once or dates else waiting_batches(tables, contract, able, utc_now())
     if together is None:
@@ -326,7 +339,7 @@ def _without_levers(
 
 
 def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] | None) -> list[Batch]:
-    """The batches to bring through, oldest first."""
+    """Return the batches to shed, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
         return complete_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
@@ -342,7 +355,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
 
 
 def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch], say: Say) -> list[Batch]:
-    """The batches that can go on: those pinned, and the others unless a lever of theirs was never trained."""
+    """Return the batches that can be shed: those that are pinned, and the others unless a lever was never trained."""
     ready = [batch for batch in batches if batch.is_pinned]
     fresh = [batch for batch in batches if not batch.is_pinned]
     missing = untrained(tables, contract) if fresh else []
@@ -362,7 +375,10 @@ def _planned(
     faults: Faults,
     loads: Mapping[str, Mapping[int, Load] | None],
 ) -> list[WayDown]:
-    """All planned together; where that fails, each alone: parts are pinned, so that one's fault keeps no other back."""
+    """Plan all streams together; if that fails, plan each alone, so that one faulty stream does not stop others.
+
+    Planning alone gives the same shares, because shares are pinned.
+    """
     known = {stream: one for stream, one in loads.items() if one is not None}
     try:
         return plan_all(room, runs, loads=known)
@@ -381,7 +397,7 @@ def _pinned(
     shares: Mapping[int, Part],
     sent_whole: str | None,
 ) -> list[Batch]:
-    """The batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
+    """Return the batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
     length, levers = contract.frame.tuples, contract.lever_names
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
     versions = {name: facts.version for name, facts in newest.items() if facts is not None}
@@ -399,8 +415,8 @@ def _pinned(
     }
     for batch in batches:
         if not batch.is_pinned:
-            # frames never leave a batch date, a version of the facts or what was retired, and go over nothing that was
-            # set aside, which is not sent; else they go on from the batch before. Later ones may have been pinned first
+            # a frame continues from the batch before, except across a batch date, a version of the facts, a retired
+            # batch, or a quarantined batch, which is not sent; later batches may have been pinned first
             earlier = [number for number in framed[batch.batch_date] if number < batch.batch]
             before = framed[batch.batch_date][max(earlier)] if earlier else None
             alive = before is not None and before.status != SET_ASIDE
@@ -428,8 +444,8 @@ def _pinned(
             )
             framed[batch.batch_date][batch.batch] = batch
         elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
-            # a backfill that dies is pending, so that the next run finishes what is half rewritten; a batch that is
-            # sent again without its group is sent alone from now on
+            # a backfill that was interrupted is pending, so the next run completes what is half rewritten; a batch that
+            # is sent again without its group is sent alone from then on
             batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
@@ -438,7 +454,7 @@ def _pinned(
 
 
 def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
-    """Draft, measure and publish one stream's batches; plan again what came out above its part."""
+    """Draft, measure and publish the batches of one stream; plan again while they exceed their share."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
     reserve(tables, way.batches, written_tables(tables, way))
@@ -470,13 +486,13 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
 
 
 def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:
-    """Return whether some of the batches were sent before: then they are sent again, and never queued."""
+    """Return whether some of the batches were sent before. Such batches are sent again, and never queued."""
     numbers = [batch.batch for batch in batches]
     return bool(tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=SENT).num_rows)
 
 
 def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Batch]:
-    """Unpin batches of which nothing was sent: a later run decides again how to shed them; their share is free."""
+    """Unpin batches of which nothing was sent: a later run decides again how to shed them, and their share is free."""
     return save_batches(
         tables,
         [
@@ -508,9 +524,9 @@ def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Bat
 
 
 def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
-    """Return a plan without loss if a batch fits as it is sent, and exceeds its share only by the bytes of `raw`.
+    """Return a plan without loss if the batch fits as it is sent, and exceeds its share only by the size of `raw`.
 
-    Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored as they arrived.
+    Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored in the order of arrival.
     """
     (batch, *others), contract = way.batches, way.contract
     if others or not _losing(way, {}) or not contract.keys or contract.width == "declared":
@@ -526,7 +542,7 @@ def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
 
 
 def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
-    """The draft to publish, and its plans; of the others no file is left, whatever comes in between."""
+    """Return the draft to publish, and its plans; delete the files of all other drafts, also after an error."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
@@ -578,7 +594,7 @@ def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
 
 
 def _leaves_values_absent(way: WayDown) -> bool:
-    """Return whether the plan leaves values absent at the destination: then more drafts are made to have fewer."""
+    """Return whether the plan leaves values absent at the destination; if so, more drafts are made to have fewer."""
     return any(plan.leaves_values_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
@@ -590,16 +606,17 @@ def _well_used(way: WayDown, drafts: Drafts) -> bool:
 def _next_aims(
     way: WayDown, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
 ) -> dict[int, float]:
-    """What the next plan aims at: sizes are known then, and every time a little better.
+    """Return, by batch, the share of its capacity that the next plan aims at.
 
-    Lower for what came out too large. What fits may aim high again: if that comes out too large, this is at hand.
+    If a batch does not fit, the aim is lowered. If it fits, the next plan may aim high again, because a draft that fits
+    already exists.
     """
     found = {one.batch: max(aims[one.batch], FIRST_AIM) for one in way.batches if one.batch not in over}
     sent = sent_kbps(way, drafts)
     for batch in (one for one in way.batches if one.batch in over):
         before = aims[batch.batch]
         if sent <= batch.allowed_kbps:
-            continue  # a limit of a lever's own, which it knows
+            continue  # the draft exceeds a limit of a lever, which the lever knows
         excess = sent / batch.allowed_kbps - 1.0
         lower = max(LEAST_AIM, before - max(LOWER, 1.5 * excess))
         found[batch.batch] = FIRST_AIM if before == 1.0 else lower
@@ -607,7 +624,7 @@ def _next_aims(
 
 
 def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
-    """Batches that came out above their part, or a limit of a lever's own, though they could shed more."""
+    """Return the batches that exceed their share, or a limit of a lever, although they could shed more."""
     if way.contract.mode == "observe":
         return []
     above = {
@@ -620,7 +637,7 @@ def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
 
 
 def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
-    """Return the batches that are above their share; of batches that are sent together, all or none."""
+    """Return the batches that exceed their share; of batches that are sent together, all or none."""
     sent = sent_kbps(way, drafts)
     return [batch for batch in way.batches if sent > batch.allowed_kbps]
 

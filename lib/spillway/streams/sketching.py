@@ -1,15 +1,13 @@
-"""Sketching: what a contract's `sketches` name is summarised once per batch, beside all else that happens to it.
+"""Sketch streams: summarise each batch as the contract's `sketches` say, and load sketches of ranges of dates.
 
-A batch has one row a sketch in `sketches`; a batch that is brought through again replaces its own and no other. A
-sketch that a contract gains later, or changes, is made of every batch whose raw tuples are still there. Days merge into
-any range when they are asked for (`spillway ask`, `spillway.sketches.query`).
+A batch has one row per sketch in the table `sketches`. If a batch is shed again, its own rows are replaced, and no
+others. If a contract gains or changes a sketch, it is made for every batch whose tuples are still in `raw`. The
+sketches of days are merged into any range on request (`spillway ask`, `spillway.sketches.query`).
 
-Pieces of the stream's files are read by the engine's tasks, only the columns that the sketches need, and come back as
-one small payload a batch and sketch; in the result, the number of files and pieces shows nowhere.
+Tasks of the engine read slices of the stream's files, only the columns that the sketches need. They return one small
+payload per batch and sketch. The number of files or slices is not visible in the result.
 
-Stored sketches as they are asked: what a stream has, and a sketch over a range of dates.
-
-No compiler and no engine is loaded here: a question is answered in less time than either takes to begin.
+`load_sketch` loads no compiler and no engine, so a query is answered in less time than either needs to start.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ PAYLOAD = (
     *("rows", "payload"),
 )
 _OF_DAY = ("batches", "made_of")
-"""What answers need; not the counters that others read."""
+"""The columns of a daily row that answers need, without the counters that other readers use."""
 
 
 def load_sketch(
@@ -56,9 +54,9 @@ def load_sketch(
     from_date: date | None = None,
     to_date: date | None = None,
 ) -> Loaded:
-    """A stored sketch over a range of dates, ready to be asked.
+    """Return the stored sketch of a range of dates, ready for queries.
 
-    A day that has been summed up is read as one row, where that is of the very sketches that its batches have now.
+    A summarised day is read as one row if it was made of the very sketches that its batches have now.
     """
     tables = tables.now()
     if not kind_of(kind).merges:
@@ -72,7 +70,7 @@ def load_sketch(
     summed = {row["batch_date"] for row in days}
     of_days = {row["batch"] for day in summed for row in known[day]}
     single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
-    # where no day is summed up yet, a file is opened once: for what it holds
+    # if no day is summarised yet, a file is opened once
     asked = dates if not daily else {"batch": single}
     rows = table.rows(PAYLOAD, **where, **asked).to_pylist() if single or not daily else []
     if not days and not rows:
@@ -85,7 +83,7 @@ def load_sketch(
 def _load_state(
     tables: Tables, stream: str, name: str, kind: str, from_date: date | None, to_date: date | None
 ) -> Loaded:
-    """The newest state, and how many batches with rows came after it."""
+    """Return the newest state, with the number of later batches with rows."""
     check_no_dates(name, from_date, to_date)
     where = {"stream": stream, "kind": kind, "name": name}
     newest = max(tables.at("sketches").rows(["batch"], **where)["batch"].to_pylist(), default=None)
@@ -106,7 +104,7 @@ def _nothing_there(
 
 @dataclass(frozen=True)
 class Sketched:
-    """A sketch that a stream has, and what of the stream it covers."""
+    """A sketch of a stream, and what it covers."""
 
     kind: str
     name: str
@@ -117,7 +115,7 @@ class Sketched:
 
 
 def sketched(tables: Tables, stream: str) -> list[Sketched]:
-    """The sketches of a stream, by name."""
+    """Return the sketches of a stream, by name."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in tables.at("sketches").rows(["kind", "name", "batch_date", "rows"], stream=stream).to_pylist():
         found.setdefault((row["name"], row["kind"]), []).append(row)
@@ -135,7 +133,7 @@ def sketched(tables: Tables, stream: str) -> list[Sketched]:
 
 
 def known_by_date(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
-    """What is sketched, by date and in order, without the sketches themselves."""
+    """Return the stored sketches without their payload, by date and in order."""
     columns = ["batch", "batch_date", "digest", "parameters", "seed"]
     rows = tables.at("sketches").rows(columns, **where).to_pylist()
     found: dict[date, list[dict[str, Any]]] = {}
@@ -145,25 +143,30 @@ def known_by_date(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any
 
 
 def made_of_sketches(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Names the sketches of a day; those of several seeds by these too, for some were summed up that do not unite."""
+    """Return a digest of the sketches of a day, by which a summarised day is compared with them.
+
+    If the seeds differ, they are part of it, because older versions summarised such sketches, which cannot be merged.
+    """
     told = [f"{row['batch']} {row['digest']} {row['parameters']}" for row in rows]
     seeds = {row["seed"] for row in rows}
     return digest("|".join([*told, *map(str, sorted(seeds) if len(seeds) > 1 else ())]).encode())
 
 
 PIECE_ROWS = 1_000_000
-"""About what a task reads. Never a matter of how many cores there are: a sketch of ordered values keeps other items
-when its pieces are others."""
+"""The approximate number of rows that a task reads.
+
+It must not depend on the number of cores: a sketch of ordered values keeps other items if its slices differ.
+"""
 _ROWS_AT_A_TIME = 262_144
 _SHAPE = ("batch", "kind", "name", "parameters", "seed")
-"""What tells whether a batch has a sketch already."""
+"""The columns that identify the sketch that a batch has."""
 
 Buckets = dict[int, dict[int, Integers]]
-"""Where heavy keys lie: by the spec's place, by batch."""
+"""The buckets that hold heavy keys, by position of the specification and by batch."""
 
 
 def specs_of(contract: StreamContract) -> list[SketchSpec]:
-    """What the contract asks to be summarised."""
+    """Return the sketches that the contract specifies."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     return [SketchSpec.from_contract(entry, types, contract.stream) for entry in contract.sketches]
 
@@ -175,7 +178,7 @@ def sketch_stream(
     say: Callable[[str], None] = lambda _: None,
     dates: tuple[date, date] | None = None,
 ) -> int:
-    """Build what is missing, or everything of the dates `from..to`; returns how many sketches were written."""
+    """Make the missing sketches, or all of the dates `from..to`; return the number of sketches written."""
     specs = specs_of(contract)
     if not specs:
         return 0
@@ -197,7 +200,7 @@ def sketch_stream(
 
 
 def unsketched(tables: Tables, contract: StreamContract) -> set[int]:
-    """The batches that a sketch the contract asks for is still to be made of: their raw tuples are needed."""
+    """Return the batches that a sketch of the contract is still missing for; their raw tuples are needed."""
     specs = [spec for spec in specs_of(contract) if spec.made_of.merges]
     if not specs:
         return set()
@@ -211,7 +214,7 @@ def build(
     stream: str,
     specs: Sequence[SketchSpec],
 ) -> list[dict[str, Any]]:
-    """Rows of `sketches` for every one of the batches that has rows in the files, and every sketch that merges."""
+    """Return rows of `sketches` for each batch with rows in the files, and each sketch that can be merged."""
     specs = [spec for spec in specs if spec.made_of.merges]
     if not specs or not files:
         return []
@@ -241,10 +244,10 @@ def build(
 def sum_up_days(
     tables: Tables, stream: str, specs: Sequence[SketchSpec], touched: Collection[date] = ()
 ) -> int:
-    """One row for each closed date, of every sketch that merges, where its batches were sketched alike.
+    """Write one row for each closed date and each mergeable sketch, if its batches have the same parameters.
 
-    A date is closed when a later one has begun. Those since the last that was summed up are looked at, and those
-    `touched`, whose batches may have other sketches now. Returns how many were written.
+    A date is closed when a later one has begun. The dates since the last summarised one are examined, and those in
+    `touched`, whose batches may have new sketches. Return the number of rows written.
     """
     tables = tables.now()
     written = 0
@@ -266,7 +269,7 @@ def sum_up_days(
                 whole = load(sketched, stream, spec.name, spec.kind)
                 of_day = spec.made_of.of_day(spec, whole.sketch)
             except Refused:
-                continue  # what cannot be read is read, and told, batch by batch
+                continue  # if a sketch cannot be read, the error is reported when its batch is read
             last = sketched[-1]
             one = {
                 name: last[name] for name in ("attributes", "parameters", "seed", "format_version", "batch")
@@ -300,7 +303,7 @@ def _rows(files: Sequence[DataFile], specs: Sequence[SketchSpec]) -> Iterator[pa
 def _unsketched(
     tables: Tables, stream: str, specs: Sequence[SketchSpec]
 ) -> tuple[list[int], frozenset[tuple[Any, ...]]]:
-    """The batches that lack a sketch, and which they have."""
+    """Return the batches that lack a sketch, and the sketches that they have."""
     held = tables.at("batches").rows(["batch"], stream=stream, status=HELD, rows=Between(1))["batch"]
     rows = tables.at("sketches").rows(_SHAPE, stream=stream)
     lacking: set[int] = set()
@@ -315,7 +318,7 @@ def _unsketched(
 def _grouped(
     specs: Sequence[SketchSpec], batches: Sequence[Batch], have: Collection[tuple[Any, ...]]
 ) -> Iterable[tuple[list[SketchSpec], list[Batch]]]:
-    """The batches that lack the same sketches, so that each is read once."""
+    """Return the batches in groups that lack the same sketches, so that each batch is read once."""
     shapes = [(spec.kind, spec.name, spec.shape_text, spec.seed) for spec in specs]
     groups: dict[tuple[int, ...], list[Batch]] = {}
     for batch in batches:

@@ -1,9 +1,10 @@
-"""The way of a stream's rows: from `raw` through the decisions of its levers, and back.
+"""Chain the decisions of a stream's levers: the shed path from `raw` to `transmitted`, and the recovery path back.
 
-    raw -> lever 1 -> ... -> lever n -> transmitted        (down: `before`, `kept`)
-    raw <- lever 1 <- ... <- lever n <- transmitted        (up: `given_back`)
+    raw -> lever 1 -> ... -> lever n -> transmitted        (`Down`: `before`, `kept`)
+    raw <- lever 1 <- ... <- lever n <- transmitted        (`Up`: `given_back`)
 
-Nothing is written between two levers: a stage is a view of the rows of the one before, read piece by piece in tasks.
+Nothing is written between two levers. A stage is a view of the rows of the stage before it, and tasks read it slice by
+slice.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ import pyarrow.compute as pc
 from spillway.levers.protocol import Decision, FramePart, Rows, Stored
 
 AT_A_TIME = 131_072
-"""Rows that go down or up at a time."""
+"""The number of rows that are shed or recovered at a time."""
 
 
 @dataclass(frozen=True)
 class SentColumns:
-    """The columns that are sent of some stretches of `seq`: all others are null there, to every stage.
+    """The columns that are sent for some ranges of `seq`; every stage sees nulls in all other columns.
 
-    A contract may lose an attribute that `raw` has: what the destination will not have, no prediction may rest on.
+    An attribute that the contract no longer has may still be in `raw`. The destination will not receive it, so no
+    prediction may use it.
     """
 
     columns: frozenset[str]
     stretches: tuple[tuple[int, int], ...]
 
     def of(self, rows: pa.Table) -> pa.Table:
-        """The rows with what is not sent hidden."""
+        """Return the rows with nulls in the columns that are not sent."""
         unsent = [name for name in rows.column_names if name not in self.columns]
         if not unsent:
             return rows
@@ -47,7 +49,7 @@ class SentColumns:
 
 @dataclass(frozen=True)
 class EndRows:
-    """The rows of a table as the first or last stage of a way."""
+    """The rows of a table as the first or last stage of a path."""
 
     read: Callable[[Sequence[str], int, int], pa.Table]
     attributes: int
@@ -64,7 +66,7 @@ class EndRows:
 
 @dataclass(frozen=True)
 class Down:
-    """From what came in to what goes out: `decisions` in the order of the levers."""
+    """The shed path of some batches, from `raw` to `transmitted`; `decisions` are in the order of the levers."""
 
     raw: Stored
     decisions: tuple[Decision, ...]
@@ -72,27 +74,27 @@ class Down:
     sent_columns: SentColumns | None = None
 
     def before(self, ordinal: int, day: date) -> Rows:
-        """What the stage of this ordinal (from 1) is offered."""
+        """Return the rows that the lever at this position (from 1) receives."""
         rows: Rows = EndRows(self.raw.on(day), self.attributes, sent_columns=self.sent_columns)
         for decision in self.decisions[: ordinal - 1]:
             rows = decision.kept(rows, day)
         return rows
 
     def kept(self, day: date) -> Rows:
-        """What the last stage hands on."""
+        """Return the rows that the last lever hands on."""
         return self.before(len(self.decisions) + 1, day)
 
 
 @dataclass(frozen=True)
 class Up:
-    """From what went out back to what came in."""
+    """The recovery path of some batches, from `transmitted` to the rows as they were in `raw`."""
 
     transmitted: Stored
     decisions: tuple[Decision, ...]
     attributes: int
 
     def given_back(self, ordinal: int, day: date) -> Rows:
-        """What came to the stage of this ordinal (from 1), as far as it can be given back."""
+        """Return the rows that the lever at this position (from 1) received, as far as they can be recovered."""
         rows: Rows = EndRows(self.transmitted.on(day), self.attributes)
         for decision in reversed(self.decisions[ordinal - 1 :]):
             rows = decision.given_back(rows, day)
@@ -100,7 +102,7 @@ class Up:
 
 
 def through(rows: Rows, parts: Sequence[FramePart], columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of stretches of a batch, some at a time, with the batch's number."""
+    """Yield the rows of slices of batches, at most `AT_A_TIME` at a time, with the number of the batch as a column."""
     for part in parts:
         for low in range(part.from_seq, part.to_seq + 1, AT_A_TIME):
             found = rows(columns, low, min(part.to_seq, low + AT_A_TIME - 1))
@@ -110,7 +112,7 @@ def through(rows: Rows, parts: Sequence[FramePart], columns: Sequence[str]) -> I
 
 @dataclass(frozen=True)
 class SendDown:
-    """Makes a piece of `transmitted`; counts the values that its rows carry."""
+    """A task that writes a file of `transmitted` and counts the values that its rows carry."""
 
     way: Down
     columns: tuple[str, ...]
@@ -125,7 +127,7 @@ class SendDown:
 
 @dataclass(frozen=True)
 class LayAside:
-    """Makes a piece of a lever's own table, of what came to its stage."""
+    """A task that writes a file of a lever's own table, such as synopses, from the rows that reach the lever."""
 
     way: Down
     ordinal: int
@@ -139,7 +141,7 @@ class LayAside:
 
 @dataclass(frozen=True)
 class GiveBack:
-    """Makes a piece of `recovered`."""
+    """A task that writes a file of `recovered`."""
 
     way: Up
     columns: tuple[str, ...]

@@ -1,9 +1,9 @@
-"""What a channel trades: error against capacity, as its streams are now, and what a little more would buy.
+"""Show what a channel trades: loss against capacity, and what a little more capacity would gain.
 
-Nothing is written. The loads are those of each stream's last batch whose raw is there (one whose raw is gone takes what
-it sent last, and has no choice), what could cross in other ways is told by the levers (`Lever.offered`), and the
-choice at every capacity is the plan's own (`levers.loss_curve`). What a plan makes of a batch differs a little: it
-ranks window by window, and goes by what drafts came to.
+Nothing is written. The loads are those of each stream's last batch with rows in `raw`. If a stream has none, it counts
+with the rate that it sent last, without a choice. The levers say which other treatments are possible (`Lever.offered`).
+The choice at each capacity is made as in a plan (`levers.loss_curve`). The plan of a batch differs a little: it ranks
+window by window, and uses measured drafts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spillway.streams.capacity import measure_load, offer
 
 @dataclass(frozen=True)
 class Trade:
-    """A channel: what is offered to it, the curve, the point in use, and what comes next."""
+    """A channel: the offered rate, the curve, the point in use, and the next gain."""
 
     channel: str
     streams: tuple[str, ...]
@@ -43,12 +43,15 @@ class Trade:
 
     @property
     def dropping_rows_pct(self) -> float:
-        """What dropping rows at random would lose of every value instead."""
+        """What dropping rows at random would lose of every value instead, in per cent."""
         return dropping_rows_pct(self.offered_kbps, self.in_use.capacity_kbps)
 
 
 def trade(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> Trade | None:
-    """The channel's trade; None where nothing is at hand to measure. `points` 0: no curve."""
+    """Return the channel's trade-off; None if there is nothing to measure.
+
+    `points`: the number of points of the curve; 0 for no curve.
+    """
     offers = channel_offers(tables, contracts, channel)
     offered = sum(one.rate_kbps for one in offers.values())
     if not offered:
@@ -69,7 +72,7 @@ def trade(tables: Tables, contracts: Contracts, channel: str, points: int = 12) 
 
 
 def channel_offers(tables: Tables, contracts: Contracts, channel: str) -> dict[str, Offer]:
-    """What the streams of a channel offer, each by its last batch whose raw is at hand."""
+    """Return what the streams of a channel offer, each by its last batch with rows in `raw`."""
     room = Room(channel, contracts, tables)
     found: dict[str, Offer] = {}
     for contract in contracts.streams_of(channel):
@@ -82,12 +85,12 @@ def channel_offers(tables: Tables, contracts: Contracts, channel: str) -> dict[s
 
 
 def last_batch(tables: Tables, stream: str) -> Batch | None:
-    """The stream's last batch whose raw tuples and rate are there."""
+    """Return the stream's last batch with a known rate whose tuples are in `raw`."""
     return newest_batch(tables, stream, status=HELD, rows=Between(1), seconds_covered=RATED)
 
 
 def _last_sent(tables: Tables, stream: str) -> float:
-    """The rate at which the stream's last batch crossed, as the ledger has it."""
+    """Return the rate at which the stream's last batch was sent, from the ledger."""
     sent = newest_batch(tables, stream, status=[DONE, RETIRED], seconds_covered=RATED)
     if sent is None:
         return 0.0

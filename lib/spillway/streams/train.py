@@ -1,4 +1,4 @@
-"""Training: each lever of a stream learns from what has been taken in, each training a version of its own."""
+"""Train the levers of streams on the tuples in `raw`; each training stores a version of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spillway.streams.facts import newest_facts, save_facts, says_the_same, untr
 from spillway.streams.faults import Faults
 
 RECENT = 1000
-"""Of how many of its last batches a stream's densest says what part of its channel it is trained for."""
+"""The number of last batches of a stream among which the densest one determines its channel share for training."""
 
 
 def train_streams(
@@ -34,11 +34,14 @@ def train_streams(
     run_id: str,
     say: Say = lambda _: None,
 ) -> None:
-    """Train streams; those that were never trained take in what has landed first. One's error keeps no other back."""
+    """Train streams; first take in new files of streams that were never trained.
+
+    A failure of one stream does not stop the others.
+    """
     now, faults = tables.now(), Faults(say)
     for name in names:
         contracts.stream(name)
-    # every stream is taken in before any is trained: a channel's parts follow from all of its streams
+    # take in every stream before any is trained: the shares of a channel depend on all of its streams
     fresh = faults.each("train", names, lambda name: untrained(now, contracts.stream(name)))
     new = [name for name, levers in fresh.items() if levers]
     faults.each("take in", new, lambda name: take_in(tables, engine, contracts.stream(name), run_id, say))
@@ -50,12 +53,12 @@ def train_streams(
 def train_stream(
     tables: Tables, contracts: Contracts, stream: str, say: Say = lambda _: None
 ) -> Mapping[str, int]:
-    """Train every lever of the stream; returns the versions that are in force now."""
+    """Train every lever of the stream; return the versions that are in force now."""
     tables = tables.now()
     contract = contracts.stream(stream)
     held = _held(tables, stream)
     if not held and len(untrained(tables, contract)) == len(contract.lever_names) > 0:
-        # a contract is often there before its data; that is no fault of tonight's run
+        # a contract often exists before its data; that is not a fault of this run
         say(f"{stream}: nothing to train on yet, no tuple has been taken in")
         return {}
     files = _files(tables, stream, held)
@@ -94,7 +97,7 @@ def damaged_tuples(tables: Tables, stream: str, from_seq: int, to_seq: int) -> i
 
 
 def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, last: bool) -> pa.Table:
-    """The first (or last) `count` rows of the files, in seq order."""
+    """Return the first (or last) `count` rows of the files, in the order of `seq`."""
     spans = {file.path: span for file in files if (span := edges_of(file, "seq")) is not None}
     ordered = sorted(
         (file for file in files if file.path in spans), key=lambda file: spans[file.path], reverse=last
@@ -116,18 +119,18 @@ def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, las
 def edge_of(
     tables: Tables, stream: str, batches: Sequence[Batch]
 ) -> Callable[[Sequence[str], int], pa.Table]:
-    """(columns, count): the last tuples of some batches."""
+    """Return a function of (columns, count) that reads the last tuples of some batches."""
     return partial(edge_rows, _files(tables, stream, {b.batch: b.batch_date for b in batches}), last=True)
 
 
 def _held(tables: Tables, stream: str) -> dict[int, date]:
-    """The batches whose raw tuples are there, with their dates."""
+    """Return the batches whose tuples are in `raw`, with their dates."""
     found = tables.at("batches").rows(["batch", "batch_date"], stream=stream, status=HELD, rows=Between(1))
     return dict(zip(found["batch"].to_pylist(), found["batch_date"].to_pylist(), strict=True))
 
 
 def _recent(tables: Tables, stream: str) -> list[Batch]:
-    """The last of them."""
+    """Return the last `RECENT` of the batches whose tuples are in `raw`."""
     last = newest_batch(tables, stream, status=HELD, rows=Between(1))
     if last is None:
         return []
@@ -147,12 +150,12 @@ def _span(files: Sequence[DataFile]) -> tuple[int, int]:
 
 
 def _today(tables: Tables, contracts: Contracts, contract: StreamContract) -> tuple[Load | None, Part | None]:
-    """The load of the stream's last batch, and its part of the channel beside what the others have taken in."""
+    """Return the load of the stream's last batch, and the stream's share of the channel next to the others."""
     rated = newest_batch(tables, contract.stream, status=HELD, rows=Between(1), seconds_covered=RATED)
     if rated is None:
         return None, None
     room = Room(contracts.planned_with(contract.channel), contracts, tables)
     waiting = {other.stream: _recent(tables, other.stream) for other in contracts.streams_of(room.name)}
-    # what is wrong with another stream is told where that one is trained, planned or shed
+    # a fault of another stream is reported when that stream is trained, planned or shed
     shares = parts(tables, room, waiting, by_rate=True, faults=Faults())
     return measure_load(tables, contract, rated), shares[contract.stream]

@@ -1,1 +1,1 @@
-"""Query windows over streams: their inputs, runs, losses, and what-if."""
+"""Compute joins and queries over windows of streams: inputs, runs, losses, what-if and advice."""

@@ -1,9 +1,9 @@
-"""Which windows of joins and queries are to be judged, and what suites read of them.
+"""Select the windows of joins and queries to validate, and read the tables that expectation suites need for them.
 
-A window is judged with the streams that it reads, once it has been worked out since its join or query was last judged;
-those of the last minutes before that are looked at again, for whoever worked them out may have a clock of his own. What
-failed is judged again for a day, so that a task that is tried again stays red, and what nobody can mend (an answer that
-rested on too little) does not redden every night.
+A window is validated together with the streams that it reads, if it was computed since its join or query was last
+validated. Windows of the last minutes before that are validated again, because the clocks of two machines may differ. A
+failed window is validated again for a day, so that a retried task stays red. After a day it is not, because some
+failures cannot be fixed, such as an answer from too little data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FAILED_FOR = timedelta(days=1)
 def unjudged_windows(
     tables: Tables, contracts: Contracts, streams: Collection[str]
 ) -> dict[str, list[Window]]:
-    """By join and query that reads one of these streams, the windows that changed since they were judged."""
+    """Return, by join and query that reads one of these streams, the windows that changed since the last validation."""
     reading = {
         name: one
         for name, one in {**contracts.joins, **contracts.queries}.items()
@@ -53,7 +53,7 @@ def unjudged_windows(
 
 
 def _last_judged(tables: Tables, names: Sequence[str], now: datetime) -> dict[str, datetime]:
-    """By join and query, when nothing failed that was said of it, or has been failing for long enough."""
+    """Return, by join and query, when it last passed validation, or failed longer than `FAILED_FOR` ago."""
     rows = tables.at("validations").rows(["run_id", "stream", "success", "validated_at"], stream=names)
     runs = rows.group_by(["stream", "run_id", "validated_at"]).aggregate([("success", "all")])
     found: dict[str, datetime] = {}
@@ -67,8 +67,10 @@ def _last_judged(tables: Tables, names: Sequence[str], now: datetime) -> dict[st
 def tables_of_windows(
     tables: Tables, contracts: Contracts, subject: str, windows: Sequence[Window]
 ) -> dict[str, Any]:
-    """What suites may read of these windows of a join or a query: its rows in the tables that all share, the ledger
-    among them, and its results as its lever examined them."""
+    """Return the tables that suites may read for these windows of a join or query.
+
+    These are its rows of the shared tables, including the ledger, and its results as its lever examined them.
+    """
     contract = {**contracts.joins, **contracts.queries}[subject]
     of: WindowLever = lever(contract.lever_names[0])
     done = [one for one in windows if one.status == DONE]
@@ -126,7 +128,7 @@ def _with_inputs(
 
 
 def _as_they_were(tables: Tables, windows: Sequence[Window]) -> dict[int, bool]:
-    """By window, whether what it reads is what it was worked out of: none of it was shed again since."""
+    """Return, by window, whether its inputs are unchanged since it was computed: none of its batches was shed again."""
     pairs = {pair for window in windows for pair in window.inputs}
     where = {"stream": sorted({s for s, _ in pairs}), "batch": sorted({b for _, b in pairs})}
     rows = tables.at("batches").rows(["stream", "batch", "updated_at"], **where).to_pylist()

@@ -1,7 +1,8 @@
-"""The grid of a join's or a query's windows: which one a moment lies in, and from when to when each of them is.
+"""Divide the time axis into the windows of a join or query.
 
-Window n is the moments t with n s <= t < (n + 1) s, t and s in whole microseconds since 1970. Everything that asks
-where a moment lies asks here, so that no row falls between two answers.
+Window n is the moments t with n s <= t < (n + 1) s, with t and s in whole microseconds since 1970. If windows slide, s
+is the step, and a window consists of several cells of that length. All code that assigns a moment to a window uses this
+module, so that no row falls between two windows.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class WindowGrid:
 
     @staticmethod
     def of(contract: Workload) -> WindowGrid:
-        """The grid of a contract; a length of a fraction of a microsecond is rounded, once and for all.
+        """Return the grid of a contract; a fraction of a microsecond is rounded in the contract.
 
         >>> WindowGrid(3_600_000_000).at(datetime(1970, 1, 3, 12, tzinfo=UTC)), WindowGrid(300_000).at(date(1970, 1, 1))
         (60, 0)
@@ -48,7 +49,7 @@ class WindowGrid:
         return micros_of(edge) // self.step
 
     def span(self, number: int) -> tuple[datetime, datetime]:
-        """The first moment of a window, and the one after its last, as far as there are any."""
+        """Return the first moment of a window, and the one after its last, within the range of datetimes."""
         return moment_of(number * self.step), moment_of((number + self.cells) * self.step)
 
     def cell(self, number: int) -> tuple[datetime, datetime]:
@@ -110,7 +111,7 @@ def _in_utc(edge: date) -> date:
 
 
 def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
-    """The attribute by which an input stream is cut into windows."""
+    """Return the attribute by which an input stream is divided into windows."""
     order = contracts.stream(stream).order
     kind = contracts.stream(stream).attribute(order).type
     if kind not in ("timestamp", "date"):
@@ -125,16 +126,16 @@ def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
 
 
 def times_within(kind: str, begin: datetime, end: datetime) -> tuple[date, date]:
-    """The first and the last value that an order attribute has from one moment until right before another.
+    """Return the first and the last value of an order attribute from `begin` until just before `end`.
 
-    A date stands for its midnight; where none lies between the two, the first is after the last.
+    A date stands for its midnight. If there is no midnight between the two, the first value is after the last.
 
     >>> noon, evening = (datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (12, 20))
     >>> first, last = times_within("date", noon, evening)
     >>> first.isoformat(), last.isoformat()
     ('2026-01-02', '2026-01-01')
     """
-    last = moment_of(micros_of(end) - 1)  # the moment after the last belongs to the next window
+    last = moment_of(micros_of(end) - 1)  # `end` belongs to the next window
     if kind != "date":
         return begin, last
     midnight = begin == datetime(begin.year, begin.month, begin.day, tzinfo=UTC)

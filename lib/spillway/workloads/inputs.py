@@ -1,8 +1,8 @@
-"""What a window reads of its input streams: the rows as they were, what was shed given back with its bound.
+"""Read the input streams of windows as they were: shed values are recovered, each with its bound.
 
-Reading is planned once for a *stretch* of windows that follow one another. A window's own cut of it travels to the task
-that works it out; for a lever whose windows are worked out in turn, the stretch is read here, once, and each window is
-handed its rows, with those that it looks back at.
+Reading is planned once for a range of consecutive windows. The rows of one window are a task input. If a lever computes
+windows in turn, the rows of the whole range are read here at once, and each window gets its rows and those that it
+looks back at.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from spillway.streams.reading import WEIGHT, FrameStretch, Question, Reading, pl
 from spillway.workloads.grid import times_within, window_order
 
 MOST_WINDOWS = 64
-"""As many windows are read, worked out and published at a time: a death in between costs no more."""
+"""The most windows that are read, computed and published at a time, which is the most that an interrupted run loses."""
 
 
 class _TooManyRows(Exception):
-    """More rows than may be held."""
+    """There are more rows than may be held in memory."""
 
 
 def stretches_of(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Iterator[list[Window]]:
-    """Windows that lie close to one another, in their order, at most so many at a time.
+    """Yield groups of at most `together` windows that are close to each other, in order.
 
-    A clock that says 1970 makes a window far from all others, and nothing in between is to be read for it.
+    A wrong clock, such as one that shows 1970, makes a window far from all others. Nothing in between is read for it.
     """
     held: list[Window] = []
     for window in windows:
@@ -51,7 +51,7 @@ def stretches_of(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Ite
 
 @dataclass(frozen=True)
 class WindowRows:
-    """The rows of one input in a window, where they lie; travels to the task that reads them."""
+    """The rows of one input in a window, not read yet; sent to the task that reads them."""
 
     stream: str
     stretches: tuple[FrameStretch, ...]
@@ -80,12 +80,12 @@ class WindowRows:
 
     @property
     def inexact(self) -> frozenset[str]:
-        """The attributes of which levers shed or rounded any value in its batches."""
+        """The attributes of which a lever shed or rounded any value in these batches."""
         mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
         return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded)
 
     def only(self, portion: Portion) -> WindowRows:
-        """The rows of one portion: no other stretch is opened."""
+        """Return the rows of one portion, without opening other slices."""
         low, high = portion.from_seq, portion.to_seq
         mine = []
         for stretch in self.stretches:
@@ -111,7 +111,7 @@ class WindowRows:
 
 @dataclass(frozen=True)
 class HeldRows:
-    """The rows of one input that a window is handed, already read."""
+    """The rows of one input of a window, already read."""
 
     rows: pa.Table
 
@@ -122,7 +122,10 @@ class HeldRows:
 def planned_inputs(
     tables: Tables, room: Room, contract: Workload, windows: Sequence[Window], back_seconds: float
 ) -> dict[int, dict[str, WindowRows]]:
-    """By window and input stream, what it reads, from so many seconds before its begin."""
+    """Return, by window and input stream, the rows that the window reads.
+
+    `back_seconds`: how long before its start a window begins to read.
+    """
     begin, end = _begin(windows[0], back_seconds), windows[-1].to_time
     found: dict[int, dict[str, WindowRows]] = {window.window: {} for window in windows}
     for stream in dict.fromkeys(contract.inputs):
@@ -146,9 +149,9 @@ def held_inputs(
     back_seconds: float,
     most: int,
 ) -> Iterator[tuple[list[Window], dict[int, dict[str, ReadColumns]]]]:
-    """Some windows at a time, with their rows read; as many as hold no more rows of an input than `most`.
+    """Yield groups of windows with their rows in memory; a group holds at most `most` rows of an input.
 
-    Of one window alone, more than that is refused.
+    If a single window has more rows, raise.
     """
     try:
         yield list(windows), _held(windows, inputs, columns, back_seconds, most)
@@ -167,7 +170,7 @@ def held_inputs(
 
 
 def _begin(window: Window, back_seconds: float) -> datetime:
-    """The first moment of what a window reads."""
+    """Return the first moment of the rows that a window reads."""
     return moment_of(micros_of(window.from_time) - round(back_seconds * 1e6))
 
 

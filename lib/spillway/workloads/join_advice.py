@@ -1,7 +1,7 @@
-"""Advice on a join that nobody runs yet, or that people run elsewhere: from sketches where there are any, and a sample.
+"""Advise on a join that is not run here yet, from stored sketches, if there are any, and from a sample.
 
-Sketches know all rows that were ever taken in, and so the size of the whole join by equal values and its heavy values;
-what windows, predicates and budgets make of it is seen on the last rows of both streams.
+Sketches summarise all rows that were ever taken in. They give the size of the whole join on equal values, and its heavy
+values. The last rows of both streams show the effect of windows, predicates and budgets.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from spillway.streams.sketching import load_sketch
 from spillway.workloads.inputs import HeldRows
 
 MOST_ROWS_READ = 100_000
-"""Of each stream, the last."""
+"""The number of last rows that are read of each stream."""
 HEAVY = 5
 
 
 @dataclass(frozen=True)
 class JoinAsked:
-    """A join as somebody asks about it."""
+    """A join to advise on."""
 
     left: str
     right: str
     settings: Mapping[str, Any]
-    """As the lever `joins` has them in a contract."""
+    """The settings of the lever `joins`, as in a contract."""
 
     def contract(self) -> Workload:
-        """The contract that it would have; what it cannot say is refused by name."""
+        """Return the contract that the join would have; raise if the settings are invalid."""
         return read_workload(
             {
                 "name": "advice",
@@ -60,7 +60,7 @@ class JoinAsked:
 
 @dataclass(frozen=True)
 class JoinAdvice:
-    """What is said, and of which rows."""
+    """The advice, and the number of rows that it is based on."""
 
     left_rows: int
     right_rows: int
@@ -68,7 +68,7 @@ class JoinAdvice:
 
 
 def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = MOST_ROWS_READ) -> JoinAdvice:
-    """Everything there is to say of the join."""
+    """Return all advice on the join, from sketches and from the last `most` rows of each stream."""
     if most < 1:
         raise UsageError(
             f"`rows` must be at least 1, got {most}; leave it out to look at the last {MOST_ROWS_READ:,}"
@@ -130,7 +130,10 @@ def _last_rows(
 
 
 def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterator[tuple[str, Answer]]:
-    """The whole join, without windows, of all rows that were ever sketched: equal values, or rows alike in several."""
+    """Yield the size of the whole join, without windows, over all rows ever sketched, and its most frequent values.
+
+    Rows match by equal values, or by agreement in several attributes.
+    """
     if settings.sets is not None:
         return
     sides = [
@@ -145,19 +148,19 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
     sketches = [_sketch(tables, *side, "count_min") for side in sides]
     left, right = (cast(Frequencies | None, one) for one in sketches)
     if left is not None and right is not None:
-        with suppress(SpillwayError):  # of other shapes or seeds: the sample says what can be said
+        with suppress(SpillwayError):  # the sketches have other shapes or seeds: only the sample is used
             yield "pairs of the whole join, without windows", _whole_join(left, right, alike)
     for (stream, _), sketch in {sides[0]: left, sides[1]: right}.items():
         if sketch is None:
             continue
         yield f"equally frequent values that would be as skewed as {stream}'s", sketch.skew()
-        with suppress(SpillwayError):  # one that keeps no keys
+        with suppress(SpillwayError):  # the sketch keeps no keys
             for heavy in sketch.top(HEAVY):
                 yield f"rows of {stream} with {', '.join(map(str, heavy.key or ('?',)))}", heavy.answer
 
 
 def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
-    """A sketch of these attributes, where the stream's contract has one kept."""
+    """Return a sketch of these attributes; None if the stream has none."""
     try:
         return load_sketch(tables, stream, name, kind)
     except SpillwayError:
@@ -167,13 +170,13 @@ def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
 def _alike(
     tables: Tables, sides: Sequence[tuple[str, str]], alike: bool, threshold: float
 ) -> Iterator[tuple[str, Answer]]:
-    """Rows that agree in so many attributes, of those that both streams count pairs by (PairCount)."""
+    """Yield how many pairs agree in at least `threshold` attributes, if both streams have PairCount sketches."""
     sketches = [_sketch(tables, *side, "pair_count") for side in sides]
     left, right = (cast(NearDuplicates | None, one) for one in sketches)
     if left is None or right is None:
         return
     least = math.ceil(threshold)
-    with suppress(SpillwayError):  # of other shapes or seeds, or it counts none that agree in so few
+    with suppress(SpillwayError):  # the sketches differ in shape or seed, or count no such pairs
         if alike:
             size = left.near_duplicate_pairs(least)
             # a join has either row of a pair on either side
@@ -186,9 +189,10 @@ def _alike(
 
 
 def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
-    """Sizes of joins as sketches have them, less the pairs that a join has not: of nulls, and of a row with itself.
+    """Return the join size by the sketches, without pairs that a join does not have.
 
-    |L x R| - L(null) R(null),    of a stream with itself: F_2 - N - (N(null)^2 - N(null))
+    These are pairs of nulls, and of a row with itself: |L x R| - L(null) R(null). For a stream joined with itself: F_2
+    - N - (N(null)^2 - N(null)).
     """
     size = left.self_join_size() if alike else left.join_size(right)
     none = [one.frequency(None) for one in (left, right)]
@@ -206,7 +210,7 @@ def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
 def _heavy(
     rows: Mapping[str, pa.Table], contract: Workload, settings: Any, sketched: bool
 ) -> Iterator[tuple[str, Answer]]:
-    """The items that most pairs would have in common, counted in the rows at hand."""
+    """Yield the items that most pairs would have in common, counted in the rows at hand."""
     counts, with_itself = [], len(set(contract.inputs)) == 1
     for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True):
         mine: Counter[Any] = Counter()

@@ -1,6 +1,7 @@
-"""Count rows of an input that were produced in a window but cannot be read: dropped by a lever, or refused at intake.
+"""Find the data of an input that a window can read (portions), and count the produced rows that it cannot read.
 
-Dropped rows are counted by event time, if the lever records it (`Lever.dropped_rows`). Otherwise:
+Lost rows: rows that were produced in a window, but were dropped by a lever or refused at intake. Dropped rows are
+counted by event time, if the lever records it (`Lever.dropped_rows`). Otherwise:
 
 - if all rows of a batch lie in one window, all dropped rows of the batch count there;
 - else the weights of the kept rows give the dropped rows of each window. No weight represents rows of a region of which
@@ -10,16 +11,14 @@ Refused rows have no reliable event time. They count in the windows of their bat
 If no row of a batch was accepted, its rows count in the windows from the previous batch to the next. Refused rows that
 a replay has read belong to a later batch and do not count twice.
 
-What the inputs of a window come in: portions, known by what tables say of their files.
+Portions: a portion is the smallest unit of an input that can be skipped. It is a file of one batch that lies in one
+window, which is then not opened; else a row group, by the statistics in the footer. So shed data is not read, also
+after files were compacted (`store.upkeep` keeps row groups as they are). A row group is divided if it holds more tuples
+than a portion may, or if it lies in several windows or batches. Then only the column of its times is read, and its shed
+rows are read together with the kept ones. The portions of a batch are adjacent in `seq`, so that rows that an earlier
+lever keeps at the source belong to one of them.
 
-A portion is what can be left unread by itself: a file of one batch that lies in one window, which is not even opened;
-else a row group, of which the footer tells. So what is shed is not read, also where files were put together
-(`store.upkeep` leaves row groups as they are). A row group is cut where it holds more tuples than a portion may, and
-where it lies in several windows or batches: then its times are read, and no other column, and what is shed of it is
-read with what is kept. The portions of a batch touch one another in `seq`, so that rows which an earlier lever laid
-aside belong to one of them.
-
-`window_losses` counts the rows that were produced in a window but dropped by an earlier lever, or refused.
+`input_losses` counts the lost rows. `window_offers` returns them with the portions of each window.
 """
 
 from __future__ import annotations
@@ -55,8 +54,10 @@ class Losses:
 
     lost: Mapping[int, InputLoss] = field(default_factory=dict)
     aside: Mapping[tuple[int, int], InputLoss] = field(default_factory=dict)
-    """By batch and cell, dropped rows that are stored at the source: they are recovered if the batch is read in that
-    cell."""
+    """By batch and cell, dropped rows that are stored at the source.
+
+    They are recovered if the batch is read in that cell.
+    """
 
     def of_window(self, cells: Iterable[int], batches: Iterable[int]) -> tuple[InputLoss, dict[int, int]]:
         """Return the lost rows of a window's cells, and the recovered rows of each batch that is read there."""
@@ -291,11 +292,7 @@ def held_losses(
     inputs: Mapping[int, Mapping[str, ReadColumns]],
     back_seconds: float,
 ) -> dict[int, dict[str, InputLoss]]:
-    """Return the lost rows by window and input stream.
-
-    Rows lost in the windows that a window looks back at are included.
-
-    """
+    """Return the lost rows by window and input stream, including those of windows that a window looks back at."""
     grid = WindowGrid.of(contract)
     back = -(-round(back_seconds * 1e6) // grid.step)
     numbers = sorted({one.window - behind for one in windows for behind in range(back + 1)})
@@ -333,7 +330,7 @@ class WindowOffers:
 def window_portions(
     tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
 ) -> dict[int, tuple[Portion, ...]]:
-    """By window, its portions, of at most so many tuples each; in the order of streams, batches and `seq`."""
+    """Return the portions by window, of at most `most` tuples each, in the order of streams, batches and `seq`."""
     return dict(window_offers(tables, contracts, contract, windows, most).portions)
 
 
@@ -394,8 +391,7 @@ def window_offers(
 
 
 def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
-    """Add the rows of a window that are recovered from the source to the portions of a batch, in proportion to their
-    size.
+    """Add a window's rows that are recovered from the source to the portions of a batch, in proportion to size.
 
     These rows may lie before the first row that was sent, or after the last.
     """
@@ -421,7 +417,7 @@ def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Por
 
 
 def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Iterator[tuple[int, Portion]]:
-    """The portions of a batch in a file, each with its window."""
+    """Yield the portions of a batch in a file, each with its window."""
     file, stream = of.file, of.stream
     inside = grid.holding(file, of.order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
@@ -458,13 +454,13 @@ def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Ite
 
 @dataclass(frozen=True)
 class _InFile:
-    """A file of a stream, opened for its footer when somebody asks."""
+    """A file of a stream; its footer is read on demand."""
 
     stream: str
     order: str
     file: DataFile
     alone: int | None
-    """Of so many rows it is one row group, and one portion, without a look; None: however many."""
+    """A file of at most this many rows is one row group and one portion, so its footer is not read; None: no limit."""
 
     @cached_property
     def groups(self) -> list[RowGroup]:
@@ -472,7 +468,7 @@ class _InFile:
 
 
 def _window_alone(grid: WindowGrid, of: _InFile, group: RowGroup, batch: int) -> int | None:
-    """The one window that a row group of this batch alone lies in, by its footer; None: it is to be read."""
+    """Return the only window of a row group with rows of only this batch, by the footer; None: it must be read."""
     told = group.edges.get("batch") == (batch, batch) and "seq" in group.edges
     return grid.of_group(group, of.order) if told else None
 
@@ -480,7 +476,7 @@ def _window_alone(grid: WindowGrid, of: _InFile, group: RowGroup, batch: int) ->
 def _seq_by_window(
     grid: WindowGrid, of: _InFile, group: RowGroup, batch: int, alone: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Of a batch's rows in a row group, by window, the `seq` of each; read where the footer does not tell."""
+    """Yield the `seq` of a batch's rows in a row group by window; rows are read only if the footer does not suffice."""
     first, last = group.edges.get("seq", (0, -1))
     if alone is not None and last - first + 1 == group.records:
         yield alone, np.arange(first, last + 1)
@@ -494,7 +490,7 @@ def _seq_by_window(
 
 
 def _touching(portions: list[Portion]) -> list[Portion]:
-    """A batch's portions in a window without a gap between them, and without a row that two of them have."""
+    """Return a batch's portions in a window without gaps between them and without overlaps."""
     found: list[Portion] = []
     for one in sorted(portions, key=lambda one: (one.from_seq, one.to_seq)):
         if found and one.to_seq <= found[-1].to_seq:

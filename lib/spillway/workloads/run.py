@@ -1,21 +1,21 @@
-"""Joins and queries: the windows that their inputs have closed are planned together, worked out, accounted for.
+"""Compute the closed windows of joins and queries: plan them together, compute their results, and account for them.
 
-A window is claimed, results replace those of the same window, then the lever's own rows of it, then the ledger, then
-the window turns done; so a rerun, or a death in between, ends in the same tables, and so do two runs at once
-(`window_pins.claim_windows`). What goes wrong with one of them keeps no other back: those that share a room are all
-worked out before anything is published, and where one fails the room is divided anew among the others.
+Windows of one run are published in this order: the claim, the results, the lever's own rows, the ledger, and the status
+`done`. Each step replaces the earlier rows of the same windows. So a rerun, or a run that is interrupted in between,
+ends with the same tables, and so do two runs at the same time (`workloads.windows.claim_windows`).
 
-Results that are answers in SQL: each window's questions are asked of the engine, over the portions that are kept.
+Queries that share a capacity group are all computed before any of them is published. If one fails, the capacity of the
+group is divided again among the others.
 
-A portion that is not kept is not among what the engine is given to read: its file is never opened. What comes back is
-small; it is written here, in columns that the question has, behind those of the table's contract.
+Results that are answers in SQL: the engine runs the queries of each window on the portions that are kept. The file of a
+portion that is not kept is never opened. The answer is small and is written here. Its columns follow those of the
+table's contract.
 
-Windows of a query that could not be worked out: they are told, and kept in mind until what is asked is another.
-
-Such a window stays planned and leaves its room to the others, for good. So the next run may have none for it: nothing
-of it would be asked, nothing would fail, and an empty answer would be published in the place of a fault. That is why
-the window keeps the sentence that it failed with and what was asked then (`failed`, `failed_by`): asked the same, with
-no room for any portion, it waits and is told again; asked otherwise, it is worked out as any other.
+A window of a query that could not be computed is reported and stays `planned`. It leaves its capacity to the others
+from then on. So the next run may have no capacity for it, would ask nothing, and would publish an empty answer instead
+of a fault. To prevent this, the window stores the sentence that it failed with (`failed`) and the query of that time
+(`failed_by`). If the query is the same and there is no capacity for any portion, the window waits and is reported
+again. If the query has changed, the window is computed like any other.
 """
 
 from __future__ import annotations
@@ -72,20 +72,20 @@ from spillway.workloads.windows import (
 )
 
 MOST_TOLD = 3
-"""Windows of a query that are told one by one where they fail."""
+"""The most failed windows of a query that are reported one by one."""
 MOST_TOO_LONG = 3
-"""Windows of a query that a run waits for in vain: as many as are asked at a time."""
+"""The most windows of a query that may time out in a run; this many are computed at the same time."""
 _Work = TypeVar("_Work")
 
 
 def refuse_unasked(decision: AskingDecision, window: Window, questions: Sequence[SqlQuestion]) -> None:
-    """Refuse to call a window empty that failed on its rows, and of which nothing is asked now."""
+    """Raise if the window failed on its rows before and has no query to run now; it must not be published as empty."""
     if window.failed is not None and window.failed_by == decision.asks and not questions:
         raise _Waits(window.failed, "no room is left in its slice")
 
 
 class _Waits(SpillwayError):
-    """A window that failed before is asked nothing now; `problem` is what it failed by."""
+    """A window that failed before and is not computed now; `problem` is the sentence that it failed with."""
 
     def __init__(self, problem: str, why: str) -> None:
         super().__init__(
@@ -95,10 +95,11 @@ class _Waits(SpillwayError):
 
 
 class Patience:
-    """Which windows of a query are still asked in a run once some take too long.
+    """Decides which windows of a query are still computed in a run after some of them timed out.
 
-    Each may take its `most_seconds`, and all other queries and joins wait: behind one without end for every window of
-    it, in every run. So a run waits for a few at most; and for one of those that took too long in a run before.
+    Each window may take `most_seconds`, and all other queries and joins wait for it. A query without end would block
+    them once per window in every run. So a run waits for at most `MOST_TOO_LONG` windows, and for one of those that
+    timed out in an earlier run.
     """
 
     def __init__(self, asks: str, windows: Sequence[Window]) -> None:
@@ -111,7 +112,7 @@ class Patience:
         self._late: list[int] = []
 
     def ask(self, window: Window, work: Callable[[], _Work]) -> _Work:
-        """Do the work on a window, or refuse to begin it."""
+        """Do the work for a window, or raise without starting it."""
         if window.window in self._later:
             raise _Waits(str(window.failed), "another of its query did before it")
         if len(self._late) >= MOST_TOO_LONG:
@@ -129,7 +130,7 @@ class Patience:
 def mark_failed(
     tables: Tables, windows: Sequence[Window], failed: Mapping[int, Exception], asks: str
 ) -> None:
-    """Keep what windows failed by, and what was asked; before anything of their room is published to others."""
+    """Store what windows failed with, and the query, before others of their capacity group are published."""
     changed = []
     for window in windows:
         problem = failed.get(window.window)
@@ -145,7 +146,7 @@ def mark_failed(
 def tell_failed(
     faults: Faults, subject: str, windows: Sequence[Window], failed: Mapping[int, Exception]
 ) -> None:
-    """Tell of windows that failed: of all in one sentence where they failed alike, else of a few by their time."""
+    """Report failed windows: one sentence if all failed alike, else one for each of the first windows, and a count."""
     problems = [(window, failed[window.window]) for window in windows if window.window in failed]
     alike = {str(problem) for _, problem in problems}
     if len(alike) == 1 and len(problems) == len(windows):
@@ -161,7 +162,7 @@ def tell_failed(
 
 @dataclass(frozen=True)
 class PortionCut:
-    """The rows of one portion; travels to the task that reads them."""
+    """The rows of one portion; sent to the task that reads them."""
 
     rows: WindowRows
     place: int
@@ -182,7 +183,10 @@ def asked_of(
     counts: dict[str, int],
     this_run: Callable[[], Mapping[int, Mapping[str, int]]],
 ) -> pa.Table | None:
-    """A window's results; `this_run`: what was counted of the windows before it, once they are answered."""
+    """Return the results of a window; None if it has none.
+
+    `this_run`: returns what was counted for the windows before this one, after they are answered.
+    """
     began = time.perf_counter()
     inexact = {name: rows.inexact for name, rows in inputs.items()}
     questions = decision.questions(window, inexact)
@@ -206,7 +210,7 @@ def _view(read: SqlRead, rows: WindowRows) -> SqlView:
 
 @dataclass(frozen=True)
 class _AnswerRows:
-    """Rows that are here."""
+    """Yields answers that are in memory."""
 
     rows: Mapping[int, pa.Table]
 
@@ -223,7 +227,10 @@ def answered(
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
 ) -> tuple[Table, Draft, dict[int, SpillwayError]]:
-    """The table with the columns of the answers, the draft of all windows that have one, and what others failed by."""
+    """Run the queries of windows; return the table with the columns of the answers, a draft, and the errors by window.
+
+    The draft holds all windows that have an answer.
+    """
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
     ended = [threading.Event() for _ in windows]
     good: dict[int, dict[str, int]] = {}
@@ -233,7 +240,7 @@ def answered(
         window = windows[place]
 
         def this_run() -> Mapping[int, Mapping[str, int]]:
-            for before in ended[:place]:  # begun in their order, so that nobody waits for who waits for him
+            for before in ended[:place]:  # windows begin in their order, so a wait cannot be circular
                 before.wait()
             return good
 
@@ -246,11 +253,11 @@ def answered(
             good[window.window] = mine
             return found
         except SpillwayError as problem:
-            return problem  # of its rows: other windows have others
+            return problem  # caused by the rows of this window: other windows have other rows
         finally:
             ended[place].set()
 
-    # most of a small question is waiting for whoever answers it
+    # most of the time of a small query is spent waiting for the engine
     tried = list(zip(windows, side_by_side(ask, range(len(windows))), strict=True))
     failed = {window.window: made for window, made in tried if isinstance(made, SpillwayError)}
     answers = [(window, made) for window, made in tried if not isinstance(made, SpillwayError)]
@@ -278,7 +285,7 @@ Inputs = Mapping[str, ReadColumns]
 
 
 def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
-    """The joins and queries with these names, or all there are."""
+    """Return the joins and queries with these names (default: all)."""
     known = {**contracts.joins, **contracts.queries}
     for name in names or ():
         if name not in known:
@@ -287,7 +294,7 @@ def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -
 
 
 def results_tables(contracts: Contracts) -> dict[str, str]:
-    """By join and query, the table that its results go to."""
+    """Return the table of results by join and query."""
     found: dict[str, str] = {}
     for one in chosen_workloads(contracts):
         if len(one.lever_names) == 1:
@@ -297,7 +304,7 @@ def results_tables(contracts: Contracts) -> dict[str, str]:
 
 
 def waits(tables: Tables, contracts: Contracts, contract: Workload) -> bool:
-    """Whether it has a window that is closed and not worked out."""
+    """Return whether a join or query has a closed window that is not computed."""
     return find_windows(tables, contracts, contract).finds_work
 
 
@@ -308,7 +315,7 @@ def run_workloads(
     names: Sequence[str] | None = None,
     say: Say = lambda _: None,
 ) -> list[Window]:
-    """Work out every closed window of the joins and queries (all, or those named); returns the ones done."""
+    """Compute every closed window of the joins and queries (default: all); return the windows that are done."""
     tables, faults = tables.now(), Faults(say)
     chosen = {one.subject: one for one in chosen_workloads(contracts, names)}
     pinned = faults.each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
@@ -329,7 +336,7 @@ def run_workloads(
 
 @dataclass(frozen=True)
 class _Run:
-    """What a run works with."""
+    """The tables, engine, capacity group and reporter of a run."""
 
     tables: Tables
     engine: Engine
@@ -340,7 +347,7 @@ class _Run:
 def _bring_through(
     run: _Run, faults: Faults, contracts: Mapping[str, Workload], waiting: Mapping[str, Sequence[Window]]
 ) -> list[Window]:
-    """Plan the windows of all that share the room together, then work them out."""
+    """Plan the windows of all members of a capacity group together, then compute and publish them."""
     done: list[Window] = []
     by_lever: dict[str, list[Workload]] = {}
     for contract in contracts.values():
@@ -368,7 +375,7 @@ def _worked_out(
     found: WindowLever,
     ready: Mapping[str, WindowWork],
 ) -> dict[str, _Made]:
-    """By subject, what is to be published: planned together, and again without those that fail."""
+    """Return the results to publish by join or query; if some fail, plan the others again without them."""
     made: dict[str, _Made] = {}
     while ready:
         room = replace(run.room, failed=faults.streams)
@@ -395,7 +402,7 @@ def _worked_out(
 
 
 def _without_failed(tables: Tables, faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
-    """What is left to work out: the windows that did not fail; those that did are marked, and told."""
+    """Return the work without the windows that failed; these are marked and reported."""
     failed = made.failed if made is not None else {}
     if made is None or not failed:
         return work if made is not None else replace(work, windows=())
@@ -414,7 +421,10 @@ def _looked_at(
     waiting: Mapping[str, Sequence[Window]],
     subject: str,
 ) -> WindowWork:
-    """What is planned of it, once it is known that it can be worked out: what fails leaves its room to the others."""
+    """Return the work of a join or query after checking that it can be computed.
+
+    If the check fails, its capacity goes to the others.
+    """
     contract = contracts[subject]
     work = _work(run, contract, found, waiting[subject])
     schemas = {
@@ -446,7 +456,7 @@ def window_work(
     before: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     inputs: Inputs | None = None,
 ) -> WindowWork:
-    """What a lever is handed to plan some windows of a join or a query."""
+    """Return what a lever needs to plan some windows of a join or a query."""
     name = found.name
     versions = {window.models[name] for window in windows if name in window.models}
     facts = needed_facts(tables, contract.subject, name, versions) if versions else {}
@@ -462,7 +472,7 @@ def window_work(
 
 @dataclass(frozen=True)
 class _Made:
-    """The results of some windows in drafts, and what is said of them."""
+    """The results of some windows in drafts, with their ledger lines and records."""
 
     plan: WindowPlan
     table: Table
@@ -471,17 +481,17 @@ class _Made:
     lines: Sequence[LedgerRow]
     records: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]
     failed: Mapping[int, SpillwayError] = field(default_factory=dict)
-    """What windows failed by that could not be worked out."""
+    """The errors of windows that could not be computed."""
 
     def discard(self) -> None:
-        """Throw it away."""
+        """Delete the files of the drafts."""
         for draft in self.drafts:
             self.table.discard(draft)
 
 
 @dataclass(frozen=True)
 class _Results:
-    """Makes the results of one window, or of a part of it."""
+    """A task that computes the results of one window, or of a slice of it."""
 
     decision: WindowDecision
 
@@ -494,7 +504,7 @@ class _Results:
 def _side_by_side(
     run: _Run, contract: Workload, found: WindowLever, plan: WindowPlan, windows: Sequence[Window]
 ) -> _Made:
-    """Windows that know nothing of one another, all at a time."""
+    """Compute windows that do not depend on one another, all at the same time."""
     table = run.tables.at(found.results_table, contract.subject)
     back = found.looks_back_seconds(contract)
     inputs: dict[int, dict[str, WindowRows]] = {}
@@ -515,7 +525,7 @@ def _side_by_side(
 
 
 def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:
-    """Windows one after the other, each planned by what the one before it came to."""
+    """Compute windows one after another; each is planned with the records of the window before it."""
     table = run.tables.at(found.results_table, contract.subject)
     back, columns = found.looks_back_seconds(contract), found.columns(contract)
     done: list[Window] = []
@@ -557,12 +567,15 @@ def _drafted(
         for window in windows
         for part in decision.parts(window, inputs[window.window], engine)
     ]
-    # one part alone is done here as soon as a task would have begun
+    # a single slice is computed in this process, which takes less time than starting a task
     return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
 
 
 def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_go: int = 0) -> list[Window]:
-    """A claim, results, then the lever's own rows, then the ledger, then done; each replaces its own."""
+    """Publish the claim, the results, the lever's rows, the ledger and the status `done`, in this order.
+
+    Each replaces the earlier rows of the same windows. `to_go`: the number of windows that are left, for the message.
+    """
     subject, numbers = contract.subject, [window.window for window in made.windows]
     written_too = [run.tables.at(name) for name in (*found.record_tables, "ledger")]
     days = sorted({window.day for window in made.windows})
@@ -582,7 +595,7 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_
         done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
         save_windows(run.tables, done)
     except ConcurrentRun:
-        # the other run has no result of these windows, or its commit would have kept ours from their place
+        # the other run has no result of these windows: if it had, its commit would have prevented ours
         with suppress(SpillwayError):
             made.table.delete(batch_date=days, window=numbers)
         raise

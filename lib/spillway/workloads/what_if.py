@@ -1,9 +1,9 @@
-"""What a room of queries would have come to under other rules: windows that were worked out, again, and not kept.
+"""Replay computed windows of a capacity group of queries under other rules, without storing anything.
 
-The load is the one that was offered: the windows that are pinned, with the batches they read. It is planned and asked
-by the very steps that a run takes, three times: by the contracts as they are, by the contracts as they would be, and
-with room for everything, which is what answers are compared with. What was reached before the first window is as the
-tables have it. Nothing is written: no result, no coverage, no window.
+The load is the one that was offered: the pinned windows with the batches that they read. The steps of a normal run plan
+and compute it three times: with the contracts as they are, with the changed contracts, and with capacity for
+everything. The answers of the last are the truth that the others are compared with. The coverage before the first
+window comes from the tables. No result, coverage or window is written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BOUNDS = ("__low", "__high", "__estimate", "__no_interval")
 
 @dataclass(frozen=True)
 class RoomChanges:
-    """Rules to be tried; None leaves what is."""
+    """Rules to try; None keeps the present one."""
 
     capacity: float | None = None
     policy: str | None = None
@@ -44,19 +44,19 @@ class RoomChanges:
 
 @dataclass(frozen=True)
 class QueryOutcome:
-    """What one query came to under some rules, over all of its windows."""
+    """The results of one query under some rules, over all of its windows."""
 
     coverage: float
     lowest: float
     error_pct: float
-    """Of an answered value, compared with the answer to everything; what is missing, or off by itself, counts 100 %."""
+    """The mean error of a value relative to the answer from all rows; 100 % if it is missing, and at most 100 %."""
     tuples: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Every query of the room as it is and as it would be."""
+    """The outcomes of every query of the group as it is and as it would be."""
 
     room: str
     first: date
@@ -66,7 +66,7 @@ class WhatIf:
     as_is: Mapping[str, QueryOutcome]
     as_would_be: Mapping[str, QueryOutcome]
     left_out: int = 0
-    """Windows that were worked out and could not be replayed, since rows of them are not there any more."""
+    """The number of computed windows that cannot be replayed, because some of their rows have been deleted."""
 
 
 def what_if(
@@ -77,7 +77,7 @@ def what_if(
     changes: RoomChanges,
     dates: tuple[date, date] | None = None,
 ) -> WhatIf:
-    """Replay the room's last day, or some dates, by other rules."""
+    """Replay the group's last day, or some dates, under other rules."""
     replay, members, left_out = _replayed(tables, engine, contracts, room, dates)
     changed = _all_changed(members, changes)
     truth = replay.by({name: _changed(one, None) for name, one in members.items()})
@@ -99,9 +99,9 @@ def crowded(
     capacity: float | None = None,
     dates: tuple[date, date] | None = None,
 ) -> dict[int, dict[str, QueryOutcome]]:
-    """What queries would come to if so many times as many like them shared the room: each is left that part of it.
+    """Return the outcomes if `times` as many similar queries shared the group, each with its fraction of the capacity.
 
-    The load, and what each weighs against the others, stay as they are; what they remember of fuller times does too.
+    The load and the relative weights of the queries stay as they are. So does the stored coverage of earlier windows.
     """
     replay, members, _ = _replayed(tables, engine, contracts, room, dates)
     whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
@@ -127,7 +127,7 @@ def _capacity(contract: Workload) -> float | None:
 def _replayed(
     tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
 ) -> tuple[RoomReplay, dict[str, Workload], int]:
-    """The windows of a room's last day, or of some dates, its queries, and how many windows cannot be replayed."""
+    """Return the windows of the group's last day, or of some dates, its queries, and how many cannot be replayed."""
     tables = tables.now()
     members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
     if not members:
@@ -164,7 +164,7 @@ def _replayed(
 
 
 def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[str, Workload]:
-    """The contracts of a room with other rules; a capacity is in the unit, and of the slices, that any of them says."""
+    """Return the contracts of a group with other rules; the unit and slices of the capacity are those of any member."""
     said = [plain(one)["levers"][0]["capacity"] for one in members.values()]
     capacity = next(filter(None, said), {"tuples": None})
     if changes.capacity is not None:
@@ -176,7 +176,7 @@ def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[
 def _changed(
     contract: Workload, changes: RoomChanges | None, capacity: Mapping[str, Any] | None = None
 ) -> Workload:
-    """The contract with other rules; without any its room has no capacity."""
+    """Return the contract with other rules; without `changes`, its capacity is unlimited."""
     said = plain(contract)
     (entry,) = said["levers"]
     if changes is None:
@@ -193,12 +193,12 @@ def _changed(
 
 
 AnsweredWindows = dict[int, tuple[pa.Table | None, Mapping[str, Any]]]
-"""By window, the answer, and the row that the lever keeps of it."""
+"""By window: the answer, and the row that the lever records about it."""
 
 
 @dataclass(frozen=True)
 class RoomReplay:
-    """Windows that are worked out again."""
+    """Windows that are computed again."""
 
     tables: Tables
     engine: Engine
@@ -207,7 +207,7 @@ class RoomReplay:
     windows: Mapping[str, Sequence[Window]]
 
     def by(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
-        """Plan all of them together by these contracts, then ask."""
+        """Plan all queries together by these contracts, then compute the answers."""
         contracts = replace(self.contracts, queries={**self.contracts.queries, **queries})
         room = Room(self.room, contracts, self.tables)
         mine = {name: queries[name] for name, windows in self.windows.items() if windows}
@@ -247,10 +247,10 @@ def _outcome(found: AnsweredWindows, truth: AnsweredWindows) -> QueryOutcome:
 
 
 def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
-    """How far the values of an answer are from those of the answer to everything, on average, each at most 1.
+    """Return the mean relative error of an answer's values against the answer from all rows, each limited to 1.
 
-    Rows are matched by what is no number; where there is nothing else, by their place. Estimates are compared where
-    there are any: over a sifted stream they cover the rows that it dropped, also in the answer to everything.
+    Rows are matched by their non-numeric columns, or by position if there are none. If the answers have estimates,
+    these are compared: for a sifted stream they represent the dropped rows too, also in the answer from all rows.
 
     >>> truth = pa.table({"site": ["a", "b"], "n": [10, 20]})
     >>> answer_error(pa.table({"site": ["b"], "n": [15]}), truth)
@@ -272,7 +272,7 @@ def answer_error(found: pa.Table | None, truth: pa.Table | None) -> float:
 
 
 def _best(row: Mapping[str, Any], name: str) -> Any:
-    """What the answer says of a value: scaled up where that is honest."""
+    """Return the estimate of a value if there is one, else the value."""
     estimate = row.get(f"{name}__estimate")
     return row.get(name) if estimate is None else estimate
 

@@ -1,23 +1,21 @@
-"""What came for the windows of a join or a query since somebody last looked, and which of them are closed by it.
+"""Find the windows of joins and queries, refuse those that cannot run, and pin the windows to compute.
 
-Every batch is looked at once: the windows that it has rows in are kept in `windows`, open as long as an input stream
-has transmitted nothing later, or has nothing there where all have to. So a batch that stands in any window is known,
-and no look grows with the history. What came late is told apart: a window that can still be worked out with all of its
-rows is opened again, one of whose rows retention has removed stays as it is, and says what came too late.
+Find (`find_windows`): every batch of an input is examined once. The table `windows` stores the windows that it has rows
+in. A window is open until all input streams have sent later rows. If the contract says `rows_of: all`, it is also open
+until all input streams have rows in it. If the contract says `waits_seconds`, a slow stream does not hold it open for
+longer than that. A batch that is stored with a window is known, so the cost of a search does not grow with the history.
 
-What every run refuses of a join or a query, whatever its inputs send: seen from the contracts alone, before any run.
+Refuse (`refuse_always`): some joins and queries fail on every run, whatever their inputs send. This is known from the
+contracts alone: attributes that an input stream does not have, types that the lever cannot work on, streams that cannot
+be divided into windows, a wrong list of levers, or slices larger than the capacity of the group. A window length that
+differs from that of the stored windows is refused when windows are looked for.
 
-Attributes that its input streams do not have, or of types that its lever cannot work on, streams that cannot be cut
-into windows, a list of levers that no run takes, slices that are larger than the capacity of the room. What only its
-windows can show (another length than theirs) is refused where they are looked for.
+Pin (`pinned_windows`): a closed window is pinned with the batches that it reads before anything is computed, so that a
+rerun reads what the first run read. A window exists if an input has rows in it.
 
-Which windows of a join or a query are to be worked out, and what each of them reads.
-
-A window is closed when every input stream has transmitted something later, and it is there where an input has rows. It
-is pinned with the batches it reads before anything is worked out, so that a rerun reads what the first run read. What
-comes when a window was worked out opens it again, and those that look back at it: they are worked out anew with all of
-their rows, so that nothing that is late is lost. Where not all of its rows are there any more, because retention has
-removed them, a window that was worked out stays as it is and names what came too late; one that never was is given up.
+Late rows: rows that arrive after a window was computed open it again, together with the windows that look back at it.
+They are computed again with all of their rows, so that no late row is lost. If retention has removed some of the rows,
+a computed window stays as it is and stores which batches came too late; a window that was never computed is given up.
 """
 
 from __future__ import annotations
@@ -69,11 +67,11 @@ from spillway.workloads.grid import WindowGrid, window_order
 from spillway.workloads.losses import dropped_cells
 
 _READ_BESIDE = {**dict(zip(OWN[:3], ("integer", "integer", "date"), strict=True)), WEIGHT: "double"}
-"""Columns that the rows of an input have beside its attributes, and their types."""
+"""Columns that the rows of an input have in addition to its attributes, with their types."""
 
 
 def refuse_always(contracts: Contracts, contract: Workload) -> None:
-    """Refuse a join or a query that no run works out."""
+    """Raise if no run can compute the join or query."""
     for problem in _problems_of(contracts, contract):
         raise Refused(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
 
@@ -103,8 +101,7 @@ def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[st
 
 
 def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list[Problem]:
-    """Return the problems of a query's statements, which are analysed over empty tables with the columns of the
-    inputs."""
+    """Return the problems of a query's statements, analysed over empty tables with the columns of the inputs."""
     found = lever(contract.lever_names[0])
     assert isinstance(found, WindowLever)
     streams = dict.fromkeys(contract.inputs)
@@ -147,7 +144,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     absent = False
     for stream, columns in read.items():
         names = contracts.stream(stream).names
-        # a bound is there of every attribute, and is not what the contract names
+        # every attribute has a column for its bound, which the contract does not list
         for column in dict.fromkeys(map(bounded_attribute, columns)):
             if column not in (*names, *_READ_BESIDE):
                 absent = True
@@ -189,32 +186,32 @@ _ROUNDED = timedelta(microseconds=2)
 
 
 class KnownWindows:
-    """The windows of a join or a query that have a row; only those that somebody asks for are taken out of it."""
+    """The stored windows of a join or query; a row becomes a `Window` only on request."""
 
     def __init__(self, tables: Tables, contract: Workload) -> None:
         self._rows = tables.at("windows").rows(subject=contract.subject)
         self._numbers = np.asarray(self._rows["window"])
 
     def numbered(self, numbers: Collection[int]) -> dict[int, Window]:
-        """Those with these numbers."""
+        """Return the windows with these numbers."""
         return self._taken(np.isin(self._numbers, list(numbers)))
 
     def between(self, low: int, high: int) -> dict[int, Window]:
-        """Those from one number to another, both included."""
+        """Return the windows from `low` to `high`, both included."""
         return self._taken((self._numbers >= low) & (self._numbers <= high))
 
     def with_status(self, *status: str) -> dict[int, Window]:
-        """Those that have come so far."""
+        """Return the windows with one of these statuses."""
         return self._taken(np.asarray(pc.is_in(self._rows["status"], pa.array(status))))
 
     def last(self) -> Window | None:
-        """The one with the largest number."""
+        """Return the window with the largest number."""
         largest = self._numbers.max() if len(self._numbers) else 0
         return next(iter(self._taken(self._numbers == largest).values()), None)
 
     @cached_property
     def inputs(self) -> set[Input]:
-        """Every batch that was looked at."""
+        """Every batch that was examined."""
         found: set[Input] = set()
         for name in ("inputs", "too_late"):
             pairs = pc.list_flatten(self._rows[name]).combine_chunks()
@@ -232,18 +229,17 @@ class KnownWindows:
 
 @dataclass(frozen=True)
 class WindowsFound:
-    """What a look found, by window."""
+    """What a search for windows found, by window."""
 
     known: KnownWindows
     came: Mapping[int, set[Input]] = field(default_factory=dict)
-    """The batches with rows of it that it has not."""
+    """The batches with rows of the window that are not stored with it yet."""
     closed: Mapping[int, set[Input]] = field(default_factory=dict)
-    """Of windows that are open or new and are closed now: all batches with rows of it."""
+    """For windows that were open or new and are closed now: all batches with rows of the window."""
     again: Mapping[int, set[Input]] = field(default_factory=dict)
-    """Of windows that were planned or worked out: what came for them, or for those that they look back at."""
+    """For windows that were planned or computed: late batches, for them or for windows that they look back at."""
     held_by: Mapping[str, int | None] = field(default_factory=dict)
-    """By input stream that is behind the fastest one, how many windows would be closed if it had come as far; None: all
-    of them wait, for it has sent nothing."""
+    """For each input stream behind the fastest one: how many windows it keeps open. None: it has sent nothing."""
 
     @property
     def finds_work(self) -> bool:
@@ -251,12 +247,12 @@ class WindowsFound:
 
 
 def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
-    """What its inputs have transmitted that it has not looked at, and what that makes of its windows."""
+    """Find the batches that the inputs have sent and that were not examined yet, and the windows that they close."""
     refuse_always(contracts, contract)
     known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
     refuse_other_length(known, contract)
     open_ones = known.with_status(OPEN)
-    # a lake of before windows were kept open is looked through once more
+    # a lake from before windows were kept open is searched once more from its beginning
     seen = known.inputs if open_ones else set()
     sent = {stream: _sent(tables, stream) for stream in dict.fromkeys(contract.inputs)}
     if not all(sent.values()) and contract.window.waits_seconds is None:
@@ -295,8 +291,7 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
 
 
 def _end(ends: Collection[int | None], contract: Workload) -> int | None:
-    """Return the first open cell: the cell of the slowest input, but at most the waiting time before that of the
-    fastest."""
+    """Return the first open cell: that of the slowest input, but at most the waiting time before the fastest."""
     sent = [one for one in ends if one is not None]
     if not sent:
         return None
@@ -310,7 +305,7 @@ def _end(ends: Collection[int | None], contract: Workload) -> int | None:
 def _again(
     known: KnownWindows, touched: Mapping[int, Window], came: Mapping[int, set[Input]], back: int
 ) -> dict[int, set[Input]]:
-    """What came for windows that were planned before: for themselves, and for those that they look back at."""
+    """Return, by window that was planned before, late batches for it or for windows that it looks back at."""
     found: dict[int, set[Input]] = {}
     for number, inputs in came.items():
         later = known.between(number + 1, number + back) if back else {}
@@ -322,18 +317,18 @@ def _again(
 
 
 def windows_back(contract: Workload) -> int:
-    """How many windows before its own a window may need rows of."""
+    """Return how many windows before its own a window may need rows of."""
     (name, *_) = contract.lever_names
     return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
 
 
 def looked_back_at(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
-    """The batches with rows of the windows before one that it looks back at."""
+    """Return the batches with rows of the `back` windows before a window."""
     return {one for n in range(number - back, number) for one in known.get(n, ())}
 
 
 def gone(tables: Tables, inputs: Iterable[Input]) -> set[Input]:
-    """Which of these batches have no transmitted rows any more."""
+    """Return which of these batches have no transmitted rows any more."""
     of: dict[str, set[int]] = {}
     for stream, batch in inputs:
         of.setdefault(stream, set()).add(batch)
@@ -358,7 +353,7 @@ def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
 
 
 def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
-    """Windows of another length would stand beside those that are there, with the same rows."""
+    """Raise if the length of windows has changed: new windows would overlap the stored ones and hold the same rows."""
     last, grid = known.last(), WindowGrid.of(contract)
     if last is None:
         return
@@ -382,7 +377,7 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
 
 
 def refused_by_windows(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
-    """Why no window of it can be looked for, whatever its inputs send; None: they can."""
+    """Return why no window can be searched for, whatever the inputs send; None if there is no such reason."""
     try:
         refuse_always(contracts, contract)
         refuse_other_length(KnownWindows(tables, contract), contract)
@@ -400,7 +395,7 @@ def _has(inputs: Iterable[Input], stream: str) -> bool:
 
 
 def _sent(tables: Tables, stream: str) -> list[int]:
-    """The batches that the stream has sent rows of."""
+    """Return the batches of which the stream has sent rows."""
     where: dict[str, Any] = {"stream": stream, "status": [SENT, RETIRED], "rows": Between(1)}
     return sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
 
@@ -421,7 +416,7 @@ def _cells_of(
 def pinned_windows(
     tables: Tables, contracts: Contracts, contract: Workload, say: Say = lambda _: None
 ) -> list[Window]:
-    """The windows that are closed and not worked out, in their order; new ones are pinned here."""
+    """Pin new closed windows, and return all windows that are closed and not computed, in order."""
     found = find_windows(tables, contracts, contract)
     pins = _Pins(tables, contracts, contract, found, utc_now())
     changed = {window.window: window for window in [*pins.opened(), *pins.closed(), *pins.opened_again()]}
@@ -435,18 +430,19 @@ def pinned_windows(
 
 
 def save_windows(tables: Tables, windows: Sequence[Window]) -> None:
-    """Write the rows of windows of one subject, replacing what they were."""
+    """Write the rows of windows of one join or query, and replace the earlier ones."""
     replace = partial(tables.at("windows").replace, subject=windows[0].subject)
     replace([window.row() for window in windows], window=[window.window for window in windows])
 
 
 def claim_windows(tables: Tables, windows: Sequence[Window], written: Iterable[Table]) -> None:
-    """Before anything is published of these windows: refused where another run has pinned or claimed them since.
+    """Claim windows before their results are published; raise if another run has pinned or claimed them since.
 
-    `written`: the tables that are published to, opened by being named here. Of two runs one claims last, and it has
-    read the windows as they stand: whoever claimed before had opened these tables before the last one wrote to them,
-    so that either finds the other's commit, and cannot turn the windows done. So an older answer never stays in the
-    place of a newer one: what is refused stays planned.
+    `written`: the tables to publish to. Passing them opens them, which fixes the versions that their commits rely on.
+
+    Of two runs, one claims last, and it has read the windows as they stand. The other run opened its tables before the
+    last one wrote to them. So each run detects the other's commit, and only one can set the windows to `done`. An older
+    answer never replaces a newer one: the windows of the refused run stay planned.
     """
     assert all(table.version >= -1 for table in written)
     now = utc_now()
@@ -454,7 +450,7 @@ def claim_windows(tables: Tables, windows: Sequence[Window], written: Iterable[T
 
 
 class _Pins:
-    """The rows that a look makes of windows."""
+    """Makes the rows of `windows` that follow from a search."""
 
     def __init__(
         self, tables: Tables, contracts: Contracts, contract: Workload, found: WindowsFound, now: datetime
@@ -464,14 +460,14 @@ class _Pins:
         self._touched = found.known.numbered(found.came)
 
     def opened(self) -> Iterable[Window]:
-        """Windows that have begun, with the batches that have rows of them so far."""
+        """Yield the windows that have begun, with the batches that have rows in them so far."""
         for number, inputs in self._found.came.items():
             window = self._touched.get(number) or self._begun(number)
             if window.status == OPEN and number not in self._found.closed:
                 yield window.becomes(self._now, inputs=_merged(window.inputs, inputs))
 
     def closed(self) -> Iterable[Window]:
-        """Windows that have ended: pinned with what they read and are worked out by."""
+        """Yield the windows that have closed, pinned with the batches, levers and facts that they are computed from."""
         closed, back = self._found.closed, windows_back(self._contract)
         if not closed:
             return
@@ -500,7 +496,7 @@ class _Pins:
             )
 
     def opened_again(self) -> Iterable[Window]:
-        """Windows that something came late for."""
+        """Yield the windows for which batches arrived late."""
         again = self._found.again
         known = self._found.known.numbered(again)
         lost = gone(self._tables, {one for number in again for one in known[number].inputs})
@@ -533,7 +529,7 @@ def _merged(*inputs: Collection[Input]) -> tuple[Input, ...]:
 
 
 def _tell(window: Window, found: WindowsFound, say: Say) -> None:
-    """What cannot be worked out with all of its rows is said."""
+    """Report a window that cannot be computed with all of its rows."""
     late = found.again.get(window.window, set()) & set(window.too_late)
     batches = ", ".join(f"batch {batch} of {stream}" for stream, batch in sorted(late))
     if late:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from spillway.levers.quality.admission import Batches, Entitlements, chosen, own_room
-from spillway.levers.quality.charts import _mixed, _seed
 from spillway.levers.quality.overload import RoomHistory
+from spillway.levers.quality.random_order import _mixed, _seed
 from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _overloaded, _taken, beginnings
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork
 

@@ -13,10 +13,10 @@ import pytest
 from spillway.errors import Refused
 from spillway.levers.loss_curve import tipping_point, trade_off
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, spread_of
-from spillway.levers.quality.charts import Offer, chance_order, drawn_by_chance
 from spillway.levers.quality.federation import Deployment, Setting, simulate
 from spillway.levers.quality.intervals import BEYOND, FEW_READ, Clusters, PartlyRead, Reach, are_even
 from spillway.levers.quality.overload import Overload, TupleCost
+from spillway.levers.quality.random_order import Offer, chance_order, drawn_by_chance
 from spillway.levers.quality.scaled_answer import PART, answer_of_parts
 from spillway.levers.quality.sql_text import plain_aggregate
 from spillway.levers.windows import PORTION, Portion

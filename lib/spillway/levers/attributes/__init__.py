@@ -1,1 +1,1 @@
-"""Sheds columns: the channel is too narrow (Ahuja 2006, better)."""
+"""The attribute lever: shed and round columns if the channel is too narrow (after Ahuja 2006, with extensions)."""

@@ -1,10 +1,10 @@
-"""The decision about attributes as tasks apply it: what is sent, what is stored of what is shed, and the way back.
+"""Apply a decision about attributes: the rows that are sent, the synopses that are stored, and the recovered rows.
 
-`Shedding` holds what both ends need: which attribute travels how at every `seq` (`Runs`), and the models. Rows are
-views: asked for some columns of a range, they read no more of the stage before than that takes. A column that only
-nulls take the place of is not read, and what is merely kept goes past the kernels.
+`Shedding` holds what both ends need: the treatment of every attribute at every `seq` (`Runs`), and the models. Rows are
+views. A call for some columns of a range reads only what it needs from the previous stage. It does not read a column
+that is replaced by nulls, and columns that are kept do not pass the kernels.
 
-The columns `<attribute>__bound_pct` and `<attribute>__bound`: the bound of each value.
+The columns `<attribute>__bound_pct` and `<attribute>__bound` have the bound of each value.
 
 Null: the value is exact. It equals the one at the source; of a value that was shed, -0.0 comes back as 0.0, and every
 NaN as one NaN. A number: the value was rounded, or shed and recovered. It is within that many per cent of the truth
@@ -46,9 +46,9 @@ from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
 
 
 def bounds_of_shed(back: Recovered, gone: np.ndarray) -> tuple[pa.Array, pa.Array]:
-    """Return the bounds of shed values, in per cent and in their own unit; `gone`: which rows they are."""
+    """Return the bounds of shed values, in per cent and in their own unit; `gone` masks their rows."""
     absent = gone & np.isnan(back.bound_pct)
-    # a null that is given back is exact, in whatever unit its bound is stated
+    # a recovered null is exact, in every unit
     null = gone & ~absent & ~back.values.valid & np.isinf(back.bound_pct)
     pct = np.where(null, 0.0, back.bound_pct)
     told = np.where(absent, np.inf, np.where(np.isinf(pct), np.nan, pct))
@@ -65,8 +65,10 @@ def with_rounded(
     seq: np.ndarray,
     spans: Iterable[tuple[Mapping[str, AttributeModel], int, int]],
 ) -> tuple[pa.Array, pa.Array]:
-    """`bounds` (in per cent) and `errors` (in the own unit) with those of rounded values, which are there as they were
-    `sent`; `spans`: whose models hold where."""
+    """Return `bounds` (in per cent) and `errors` (in the attribute's own unit) with those of the rounded values added.
+
+    `sent` has the values as they were sent. `spans` has the models of each range, as (models, first seq, last seq).
+    """
     told, error = (np.array(one.to_numpy(zero_copy_only=False), np.float64) for one in (bounds, errors))
     as_it_was = np.array(bounds.is_null())
     for models, low, high in spans:
@@ -88,9 +90,9 @@ def _stated(errors: np.ndarray) -> pa.Array:
 
 
 FRAMES_READ_AHEAD = 64
-"""Frames whose corrections are read at a time: they lie together in a file, and are read forward."""
+"""Number of frames whose synopses are read at once; they are stored next to each other and read in order."""
 SYNOPSIS, SENT_SYNOPSIS = "synopsis", "sent_synopsis"
-"""Where packed corrections lie: at the source, or at the destination."""
+"""The tables of packed synopses: at the source, and at the destination."""
 
 Models = Mapping[str, AttributeModel]
 Columns = dict[str, Any]
@@ -98,33 +100,33 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True)
 class Shedding(Decision):
-    """How a stream's attributes travel over some batches, and whatever shares a frame with them."""
+    """The treatments of a stream's attributes in some batches, and in the batches that share a frame with them."""
 
     keys: Mapping[int, tuple[str, ...]]
-    """By version of the facts, what identifies a tuple's sender: the next training may find another identifier."""
+    """By version of the facts, the attributes that identify a tuple's sender; each training may find others."""
     attributes: tuple[str, ...]
     runs: Runs
     models: Mapping[int, Models]
-    """By version of the facts."""
+    """The models by version of the facts and attribute."""
     versions: Mapping[int, int]
-    """By batch, the version it was pinned to."""
+    """By batch, the version of the facts that it uses."""
     parts: tuple[FramePart, ...]
-    """Every part of a frame, in `seq` order."""
+    """The slices of all frames, in `seq` order."""
     synopses: tuple[Stored, ...] = ()
-    """Where corrections are read back from: those that are held, and those that were sent."""
+    """The synopses to recover from: those that stay at the source, then those that were sent."""
     held_here: bool = True
-    """Whether those that are held are at hand; elsewhere what they stand for stays absent."""
+    """Whether the held synopses can be read here; if not, their values stay absent."""
     endless: bool = False
-    """Whether a frame has no end: it is worked through once and kept, instead of as far as is asked."""
+    """Whether frames have no end; such a frame is processed once to its end and cached, not up to the requested row."""
     bounds: Mapping[int, Mapping[str, ErrorBound]] = field(default_factory=dict)
-    """By version of the facts, what its promises are judged by: the tighter of trained and stated now."""
+    """By version of the facts, the bounds that certificates check: the tighter of trained and currently stated."""
 
     @cached_property
     def _starts(self) -> list[int]:
         return [part.from_seq for part in self.parts]
 
     def parts_of(self, from_seq: int, to_seq: int) -> Iterator[FramePart]:
-        """The parts of frames that touch a range."""
+        """Yield the frame slices that overlap a range."""
         at = max(0, bisect_right(self._starts, from_seq) - 1)
         while at < len(self.parts) and self.parts[at].from_seq <= to_seq:
             if self.parts[at].to_seq >= from_seq:
@@ -132,7 +134,7 @@ class Shedding(Decision):
             at += 1
 
     def models_within(self, from_seq: int, to_seq: int) -> Iterator[tuple[Models, int, int]]:
-        """The models of a range, each with the stretch of it that was shed with them."""
+        """Yield the models used in a range, each with the first and last `seq` of its rows."""
         for version, parts in groupby(
             self.parts_of(from_seq, to_seq), key=lambda part: self.versions[part.batch]
         ):
@@ -140,11 +142,11 @@ class Shedding(Decision):
             yield self.models[version], here[0].from_seq, here[-1].to_seq
 
     def models_of(self, part: FramePart) -> Models:
-        """The models that a part of a frame was shed with."""
+        """Return the models with which a frame slice was shed."""
         return self.models[self.versions[part.batch]]
 
     def key_of(self, part: FramePart) -> tuple[str, ...]:
-        """What identified a tuple's sender when a part of a frame was shed."""
+        """Return the attributes that identified a tuple's sender when a frame slice was shed."""
         return self.keys[self.versions[part.batch]]
 
     @property
@@ -164,12 +166,12 @@ class Shedding(Decision):
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """The blocks of a piece, frame by frame: those that are sent, or those that are held."""
+        """Yield the synopsis blocks of a slice, frame by frame; `table` says whether those sent or those held."""
         sent = table == SENT_SYNOPSIS
         runs = self.runs.within(parts[0].frame, parts[-1].to_seq)
         models = self.models_of(parts[0])
         key = self.key_of(parts[0])
-        # an attribute of the cycle is never shed, but may foretell others
+        # an attribute of the cycle is never shed, but may predict others
         columns = list(dict.fromkeys([*key, *needed_columns(models, runs.shed(sent))]))
         blocks: list[dict[str, Any]] = []
         for part in parts:
@@ -190,10 +192,10 @@ class Shedding(Decision):
             yield pa.Table.from_pylist(blocks)
 
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
-        """Errors of recovered and rounded values against the truth, kept ones that are others, and rows that only one
-        side has.
+        """Measure the errors of recovered and rounded values, and count violations.
 
-        What no run of the batch touched is not read here: the pipeline compares its checksums.
+        A kept value that differs, and a row that only one side has, are violations. Attributes that no run of the batch
+        rounded or shed are not read here: the pipeline compares their checksums.
         """
         version = self.versions[part.batch]
         bounds = self.bounds.get(version) or {name: one.bound for name, one in self.models[version].items()}
@@ -220,14 +222,14 @@ class Shedding(Decision):
                 ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
                 others = changed(left_column, right_column) & ~(shed | rounded)
                 one = one.with_violations(one.violations + int(others.sum()))
-            # a row that only one side has is a violation of every attribute's promise
+            # a row that only one side has is a violation of every attribute's bound
             certificate = one.with_violations(one.violations + strays)
             found.append(Measured(part.batch, name, frozenset(ways), certificate))
         return found
 
 
 class _ByFrame:
-    """Columns made frame by frame: the last frame is kept, for the next stretch mostly goes on in it."""
+    """Compute columns frame by frame, and cache the last frame, in which the next range usually continues."""
 
     def __init__(self, plan: Shedding) -> None:
         self.plan = plan
@@ -241,7 +243,7 @@ class _ByFrame:
         to_seq: int,
         make: Callable[[FramePart, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
     ) -> Columns:
-        """The columns at the rows `seq` of a range; `make` works a frame through to a `seq`."""
+        """Return the columns at the rows of a range; `make` processes a frame up to a `seq`."""
         found: dict[str, list[Any]] = {name: [] for name in names}
         for part in self.plan.parts_of(from_seq, to_seq):
             low, high = max(from_seq, part.from_seq), min(to_seq, part.to_seq)
@@ -279,7 +281,7 @@ def _chunk(values: Any) -> Any:
 
 
 class SentRows:
-    """The rows as the destination sees them: shed values null, rounded ones rounded, each with its scheme's number."""
+    """The rows as the destination sees them: shed values null, rounded values rounded, and the number of the scheme."""
 
     def __init__(self, plan: Shedding, before: Rows) -> None:
         self.plan, self.before = plan, before
@@ -334,8 +336,11 @@ class SentRows:
 
 
 class GivenBackRows:
-    """Return the rows with shed values recovered. The columns `<attribute>__bound_pct` and `<attribute>__bound` have
-    the bounds of inexact values (see `inexact`)."""
+    """The rows with shed values recovered.
+
+    The columns `<attribute>__bound_pct` and `<attribute>__bound` have the bounds of inexact values (see the docstring
+    of the module).
+    """
 
     def __init__(
         self,
@@ -368,7 +373,7 @@ class GivenBackRows:
         seq = np.asarray(rows["seq"])
         found: Columns = {}
         if len(seq):
-            runs.index(seq)  # a row under no run may have lost values that nobody knows of
+            runs.index(seq)  # raises if a row has no run: it may have lost values without a trace
         made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
         if back and len(seq):
             names = [name for one in back for name in (one, one + BOUND_SUFFIX, one + OWN_BOUND_SUFFIX)]
@@ -411,7 +416,7 @@ class GivenBackRows:
         return np.asarray(rows["seq"]), made
 
     def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:
-        """Of each block of the part's frame its attribute, whether it was sent, its first seq, and its payload."""
+        """Return the blocks of the frame: attribute, whether it was sent, first `seq`, payload."""
         if part.frame not in self._blocks_of:
             ahead = 0 if self.plan.endless else FRAMES_READ_AHEAD * max(1, part.to_seq - part.frame + 1)
             self._blocks_of = range(part.frame, part.frame + ahead + 1)
@@ -425,7 +430,7 @@ class GivenBackRows:
 
 
 def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:
-    """`seq` and the columns, those that were made in the place of those that were read."""
+    """Return `seq` and the columns; a column in `made` replaces the one that was read."""
     names = ["seq", *(name for name in columns if name != "seq")]
     have = set(rows.column_names)
     arrays = [
@@ -436,13 +441,13 @@ def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa
 
 
 def _kind(rows: pa.Table, name: str) -> pa.DataType | None:
-    """The column's type; None where the files have no such column."""
+    """Return the type of the column; None if the files do not have it."""
     kind = rows.schema.field(name).type
     return None if pa.types.is_null(kind) else kind
 
 
 def _shed_values(runs: Runs, seq: np.ndarray) -> np.ndarray:
-    """How many values of each row are shed."""
+    """Return the number of shed values of each row."""
     if not len(seq):
         return np.zeros(0, np.int64)
     counts = np.array([len(run.of("shed")) for run in runs], np.int64)

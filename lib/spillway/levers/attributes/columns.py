@@ -1,15 +1,15 @@
 """Columns and frames: the arrays that the synopsis kernels work on.
 
-An attribute's values over the rows of a frame are a `Column`: one numpy array and a validity mask. Three
-kinds are enough for every type of a contract: ``real`` (float64), ``integer`` (int64; booleans, dates and
-timestamps are integers in their stored unit) and ``text`` (int64 codes into a dictionary of its own).
-Values under a null are zero, so that equal columns are equal arrays.
+A `Column` has the values of one attribute over the rows of a frame: one numpy array and a validity mask. Three kinds
+cover every type of a contract: ``real`` (float64), ``integer`` (int64; booleans, dates and timestamps are integers in
+their stored unit) and ``text`` (int64 codes into a dictionary of its own). The value of a null is zero, so that equal
+columns are equal arrays.
 
-A `Frame` is the unit of recovery (specs/attributes.md section 6, *key frames*): rows in strictly increasing
-`seq`, a key code per row, and the columns *as the destination sees them*. At rows where the attribute being
-shed is shed, its own column holds the truth at the source and null at the destination; every other column
-must be the same on both sides, nulls where shed and rounded where rounded, or the two ends would predict
-differently. `Frame.as_transmitted` makes such a frame.
+A `Frame` is the unit of recovery (specs/attributes.md section 6, *key frames*): rows in strictly increasing `seq`, a
+key code per row, and the columns *as the destination sees them*. At the rows where an attribute is shed, its own column
+has the true values at the source and nulls at the destination. Every other column must be the same on both sides, with
+nulls where it is shed and rounded values where it is rounded. Otherwise the two ends would predict differently.
+`Frame.as_transmitted` makes such a frame.
 
 >>> column = Column.real([29.91, None, 30.08])
 >>> column.valid.tolist(), column.values.tolist()
@@ -39,7 +39,7 @@ def _zero_under_null(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One attribute's values over rows in `seq` order; `dictionary` belongs to kind text alone."""
+    """The values of one attribute over rows in `seq` order; only kind text has a `dictionary`."""
 
     kind: str
     values: np.ndarray
@@ -64,7 +64,7 @@ class Column:
 
     @staticmethod
     def real(values: Sequence[float | None] | np.ndarray) -> Column:
-        """From floats; None is null, NaN stays NaN."""
+        """Return a column of floats; None is null, NaN stays NaN."""
         if isinstance(values, np.ndarray) and values.dtype != object:
             return Column("real", values, np.ones(len(values), np.bool_))
         valid = np.array([value is not None for value in values], np.bool_)
@@ -72,7 +72,7 @@ class Column:
 
     @staticmethod
     def integer(values: Sequence[int | None] | np.ndarray) -> Column:
-        """From integers; None is null."""
+        """Return a column of integers; None is null."""
         if isinstance(values, np.ndarray) and values.dtype != object:
             return Column("integer", values, np.ones(len(values), np.bool_))
         valid = np.array([value is not None for value in values], np.bool_)
@@ -80,7 +80,7 @@ class Column:
 
     @staticmethod
     def text(values: Sequence[str | None]) -> Column:
-        """From strings; None is null."""
+        """Return a column of strings; None is null."""
         codes: dict[str, int] = {}
         numbered = [0 if v is None else codes.setdefault(v, len(codes)) for v in values]
         valid = np.array([value is not None for value in values], np.bool_)
@@ -88,13 +88,14 @@ class Column:
 
     @staticmethod
     def nulls(kind: str, rows: int) -> Column:
-        """A column of nothing but nulls."""
+        """Return a column of only nulls."""
         dtype = np.float64 if kind == "real" else np.int64
         return Column(kind, np.zeros(rows, dtype), np.zeros(rows, np.bool_))
 
     @staticmethod
     def from_arrow(array: pa.Array | pa.ChunkedArray) -> Column:
-        """From Arrow: floats are real; integers, booleans, dates, timestamps integer; strings text."""
+        """Return an Arrow array as a column: floats are real; integers, booleans, dates, timestamps integer; strings
+        text."""
         if isinstance(array, pa.ChunkedArray):
             array = array.combine_chunks()
             if isinstance(array, pa.ChunkedArray):
@@ -119,7 +120,7 @@ class Column:
         return Column(kind, np.asarray(array), valid)
 
     def to_arrow(self, type: pa.DataType | None = None) -> pa.Array:
-        """As Arrow, of the contract's `type` (double, int64 or string when it is not given)."""
+        """Return an Arrow array of `type` (default: double, int64 or string)."""
         missing = None if bool(self.valid.all()) else ~self.valid
         if self.kind == "text":
             words = pa.array(self.dictionary or ("",), pa.string())
@@ -133,21 +134,21 @@ class Column:
         return array.cast(pa.int32()).cast(type) if pa.types.is_date32(type) else array.cast(type)
 
     def to_list(self) -> list[Any]:
-        """As Python values, None for null."""
+        """Return Python values, None for null."""
         if self.kind == "text":
             return [self.dictionary[v] if ok else None for v, ok in zip(self.values, self.valid, strict=True)]
         return [v if ok else None for v, ok in zip(self.values.tolist(), self.valid.tolist(), strict=True)]
 
     def take(self, rows: np.ndarray) -> Column:
-        """The rows of an index array or a mask, in its order."""
+        """Return the rows of an index array or a mask, in its order."""
         return Column(self.kind, self.values[rows], self.valid[rows], self.dictionary)
 
     def hide(self, rows: np.ndarray) -> Column:
-        """The same column with nulls where the mask `rows` is true."""
+        """Return the column with nulls where the mask `rows` is true."""
         return Column(self.kind, self.values, self.valid & ~rows, self.dictionary)
 
     def with_dictionary(self, dictionary: tuple[str, ...]) -> Column:
-        """The same text over a larger dictionary, which must hold every word."""
+        """Return the same text with codes into a larger dictionary, which must have every word."""
         if dictionary == self.dictionary:
             return self
         place = {word: code for code, word in enumerate(dictionary)}
@@ -155,7 +156,7 @@ class Column:
         return Column("text", mapping[self.values], self.valid, dictionary)
 
     def same(self, other: Column) -> np.ndarray:
-        """Row by row, whether both hold the same value: null is null, NaN is NaN, 0.0 is -0.0."""
+        """Return for each row whether both values are equal: null equals null, NaN equals NaN, 0.0 equals -0.0."""
         if self.kind == "text":
             both = shared_dictionary(self, other)
             left, right = self.with_dictionary(both).values, other.with_dictionary(both).values
@@ -168,13 +169,13 @@ class Column:
 
 
 def shared_dictionary(left: Column, right: Column) -> tuple[str, ...]:
-    """Every word of two text columns, the left one's codes unchanged."""
+    """Return every word of two text columns; the codes of the left column stay valid."""
     known = set(left.dictionary)
     return left.dictionary + tuple(word for word in right.dictionary if word not in known)
 
 
 def kind_of_arrow(type: pa.DataType) -> str:
-    """The kind of column that holds an Arrow type."""
+    """Return the kind of column that holds an Arrow type."""
     if pa.types.is_floating(type) or pa.types.is_decimal(type):
         return "real"
     is_text = pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_dictionary(type)
@@ -218,7 +219,7 @@ class Frame:
         return len(self.seq)
 
     def rows(self, start: int, stop: int | None = None) -> Frame:
-        """A part of the frame; key codes may be renumbered, which changes nothing."""
+        """Return a slice of the frame; key codes may be renumbered, which has no effect."""
         part = slice(start, stop)
         columns = {
             name: Column(c.kind, c.values[part], c.valid[part], c.dictionary)
@@ -227,21 +228,21 @@ class Frame:
         return Frame(self.seq[part], self.key[part], columns)
 
     def take(self, rows: np.ndarray) -> Frame:
-        """The rows of an ascending index array."""
+        """Return the rows of an ascending index array."""
         columns = {name: column.take(rows) for name, column in self.columns.items()}
         return Frame(self.seq[rows], self.key[rows], columns)
 
     def with_columns(self, columns: Mapping[str, Column]) -> Frame:
-        """The same rows with some columns added or replaced."""
+        """Return the same rows with some columns added or replaced."""
         return Frame(self.seq, self.key, {**self.columns, **columns})
 
     def as_transmitted(self, is_shed: Mapping[str, np.ndarray]) -> Frame:
-        """What the destination sees: each attribute's shed rows hidden."""
+        """Return the frame as the destination sees it: the shed values of each attribute are null."""
         return self.with_columns({name: self.columns[name].hide(rows) for name, rows in is_shed.items()})
 
 
 def dense_codes(codes: np.ndarray) -> np.ndarray:
-    """Key codes as small integers; equal codes stay equal. Small codes are returned as they are.
+    """Return key codes as small integers; equal codes stay equal. Codes that are already small are not changed.
 
     >>> dense_codes(np.array([7_000_000_000, 5, 7_000_000_000])).tolist()
     [1, 0, 1]

@@ -1,7 +1,7 @@
-"""What the lever tells of itself: why an attribute travels as it does, and the report's pictures, as data.
+"""Explain the lever: why an attribute has its treatment, and the charts of the report as data.
 
-A number that has a unit is told as `{unit: number}`: people read "5 % (from category)", programs the 5. Long series
-are thinned to what a plot can show; nothing is averaged over.
+A number with a unit is returned as `{unit: number}`: people read "5 % (from category)", programs read 5. Long series
+are thinned to what a plot can show; nothing is averaged.
 
 >>> way_of(Run(0, 9, (Way("temp", "shed"),)), "temp").way, way_of(Run(0, 9, ()), "temp").way
 ('shed', 'keep')
@@ -26,7 +26,7 @@ from spillway.levers.attributes.scheme import Run, Way, last_batches, run_from_r
 from spillway.levers.protocol import Facts, Picture, Told, Views
 
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
-"""The ways as what was done, in the order of a legend."""
+"""The past participle of each treatment, in the order of a legend."""
 UNTOUCHABLE = {
     "key": "it says who sent the tuple",
     "order": "it says when",
@@ -40,14 +40,14 @@ PLOTTED_THRESHOLDS_PCT = 30
 
 @dataclass(frozen=True)
 class _Shed:
-    """A run, and the batch it is of."""
+    """A run, and its row in `schemes`, which names the batch."""
 
     row: Row
     run: Run
 
 
 def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
-    """Why the attribute is kept, rounded or shed: the rule, the numbers, the bound, and what one can do about it."""
+    """Explain why the attribute is kept, rounded or shed: the rule, the numbers, the bound, and how to change it."""
     stated = contract.attribute(attribute)
     batches = last_batches(tables, contract.stream)
     shed = _runs(tables, contract.stream, batches)
@@ -80,7 +80,7 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
 
 
 def way_of(run: Run, attribute: str) -> Way:
-    """How an attribute travels in a run: what no scheme speaks of is kept."""
+    """Return the treatment of an attribute in a run; an attribute without an entry is kept."""
     return next((way for way in run.ways if way.attribute == attribute), Way(attribute))
 
 
@@ -93,7 +93,7 @@ def _runs(tables: Views, stream: str, batches: range) -> list[_Shed]:
 
 
 def _certificates(tables: Views, stream: str, batches: range, attribute: str | None = None) -> list[Row]:
-    """What validation found of the lever's promises, in the order of the batches."""
+    """Return the certificates that validation wrote for the lever, in the order of the batches."""
     rows = tables.at("certificates").rows(stream=stream, lever="attributes", batch=batches).to_pylist()
     mine = [row for row in rows if attribute in (None, row["attribute"])]
     return sorted(mine, key=lambda row: int(row["batch"]))
@@ -129,7 +129,7 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
 
 
 def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> dict[str, Any]:
-    """The numbers behind the newest scheme."""
+    """Return the numbers behind the newest scheme."""
     if not shed:
         return {}
     run, row = shed[-1].run, shed[-1].row
@@ -153,7 +153,7 @@ def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> 
 
 
 def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) -> dict[str, Any]:
-    """The trained threshold; of an attribute without one, what it was last certified against."""
+    """Return the trained threshold; without one, the bound of the last certificate."""
     threshold = facts.value(kinds.THRESHOLD, attribute) if facts is not None else None
     if threshold is not None:
         source = f" (from {str(threshold['source']).replace('_', ' ')})"
@@ -162,7 +162,7 @@ def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) 
 
 
 def _bounds_said(row: Mapping[str, Any], source: str) -> dict[str, float]:
-    """A bound by its unit: per cent of the value, the attribute's own, or both.
+    """Return a bound by its unit: per cent of the value, the attribute's own unit, or both.
 
     >>> _bounds_said({"error_pct": None, "error": 0.5}, " (from contract)")
     {'in its own unit (from contract)': 0.5}
@@ -205,7 +205,7 @@ def _error_words(
 
 
 def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
-    """What the choice among the ways was made on."""
+    """Return the training measurements on which the choice of the treatment is based."""
     if facts is None or (kinds.MODEL, attribute) not in facts.facts:
         return None
     evidence = facts.facts[kinds.MODEL, attribute].evidence
@@ -245,7 +245,7 @@ def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -
 
 
 def pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
-    """Recovered beside original, the thresholds, rate against capacity, and who travelled how and when."""
+    """Yield the charts: recovered and original values, thresholds, rate and capacity, treatments over time."""
     batches = last_batches(tables, contract.stream)
     shed = _runs(tables, contract.stream, batches)
     if not shed:
@@ -258,7 +258,7 @@ def pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> It
 
 
 def _thresholds(facts: Facts | None) -> Iterator[Picture]:
-    """The stored share falls with the threshold: why the thresholds are where they are."""
+    """Yield the chart of the stored share by threshold, which shows why the thresholds were chosen."""
     lines, chosen = [], set()
     for name, fact in sorted(facts.of(kinds.THRESHOLD).items()) if facts is not None else ():
         drawn = fact.evidence
@@ -280,7 +280,7 @@ def _thresholds(facts: Facts | None) -> Iterator[Picture]:
 
 
 def _rates(runs: Sequence[Run]) -> Picture:
-    """Rate against capacity, run by run."""
+    """Return the chart of rate and capacity, run by run."""
     lines = []
     for style, name, of in (
         ("offered", "offered", "rate_kbps"),
@@ -301,10 +301,10 @@ def _rates(runs: Sequence[Run]) -> Picture:
 
 
 def _ways(contract: StreamContract, runs: Sequence[Run]) -> Iterator[Picture]:
-    """Which attribute travelled how, and when."""
+    """Yield the timeline of the treatment of each attribute."""
     rows = [(name, _stretches(runs, name)) for name in contract.sheddable]
     windows, evaluations = sum(run.windows for run in runs), sum(run.evaluations for run in runs)
-    # where one run was not measured, no sum would be true
+    # if the hits of one run were not measured, the sum would be wrong
     measured = all(run.hits >= 0 for run in runs)
     hits = sum(run.hits for run in runs)
     said = f"{hits:,} hits, {windows - hits:,} misses" if measured else "not measured"
@@ -319,7 +319,7 @@ def _ways(contract: StreamContract, runs: Sequence[Run]) -> Iterator[Picture]:
 
 
 def _stretches(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, str, str]]:
-    """(from, to, way, words) of an attribute, neighbours of one way merged."""
+    """Return (first seq, last seq, treatment, text) of an attribute; adjacent runs with one treatment are merged."""
     found: list[tuple[float, float, str, str]] = []
     for run in runs:
         way = way_of(run, attribute)
@@ -335,7 +335,7 @@ def _stretches(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, 
 def _samples(
     contract: StreamContract, shed: Sequence[_Shed], certificates: Sequence[Row], tables: Views
 ) -> Iterator[Picture]:
-    """The last stretch of recovered tuples that raw still has, of the attributes shed most, for the busiest key."""
+    """Yield charts of the attributes shed most: the last recovered tuples that raw still has, for the busiest key."""
     totals: dict[str, int] = {}
     for row in certificates:
         totals[row["attribute"]] = totals.get(row["attribute"], 0) + int(row["shed_values"])
@@ -358,7 +358,7 @@ def _sample(
     for last in reversed([one for one in shed if way_of(one.run, attribute).way == "shed"]):
         end = last.run.to_seq
         if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
-            continue  # retired
+            continue  # raw data of these rows is deleted
         near = [one.row["batch_date"] for one in shed if end - READ_TUPLES <= one.run.to_seq <= end]
         pair = [
             pa.concat_tables(
@@ -372,7 +372,7 @@ def _sample(
 
 
 def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table) -> Iterator[Picture]:
-    """Original against recovered, with the band the truth must lie in."""
+    """Yield the chart of original and recovered values, with the band in which the true value must lie."""
     original = raw.rename_columns([*raw.column_names[:-1], "original"])
     back = back.rename_columns(["seq", "recovered", "bound", "own"])
     for name in ("bound", "own"):  # an absent column has the type null, which a join does not accept
@@ -422,7 +422,7 @@ def _off(value: float, bound_pct: float | None, bound: float | None) -> float | 
 
 
 def _busiest(contract: StreamContract, joined: pa.Table) -> tuple[pa.Table, str]:
-    """The tuples of the key that has most of them, and its name."""
+    """Return the tuples of the key that has most tuples, and the name of that key."""
     if not contract.keys:
         return joined, contract.stream
     keys = pc.binary_join_element_wise(*(pc.cast(joined[name], pa.string()) for name in contract.keys), "/")

@@ -1,4 +1,4 @@
-"""What training left of the attribute lever, as it is used: a cycle, and per measure a model and its options."""
+"""The trained facts of the attribute lever as objects: the cycle, and a model and options for each measure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CYCLE, CATEGORY, RANKING, THRESHOLD, MODEL, OPTIONS = (
 
 
 def kind_of_type(type_: str) -> str:
-    """The kind of column that holds a contract's type."""
+    """Return the kind of column that holds a contract's type."""
     return {"string": "text", "double": "real"}.get(type_, "integer")
 
 
@@ -46,7 +46,7 @@ def recoverability(options: Sequence[Option]) -> float:
 
 @dataclass(frozen=True)
 class Learned:
-    """A stream's facts of one version."""
+    """The facts of a stream in one version."""
 
     version: int
     cycle: Cycle
@@ -57,7 +57,7 @@ class Learned:
 
     @staticmethod
     def from_facts(facts: Facts) -> Learned:
-        """The facts as the kernels take them; what training has not written so is refused."""
+        """Return the facts as objects; raise `RefusedElsewhere` if they are not as training wrote them."""
         try:
             return Learned._from(facts)
         except (AttributeError, KeyError, TypeError) as problem:
@@ -83,21 +83,21 @@ class Learned:
 
     @cached_property
     def recoverability(self) -> Mapping[str, float]:
-        """The bytes that shedding each attribute saves, measured in training."""
+        """Return the recoverability of each attribute, measured in training (see `recoverability`)."""
         return {name: recoverability(options) for name, options in self.options.items()}
 
     def scores(self, measures: Sequence[str], rank_by: str) -> dict[str, float]:
         """Return the initial scores by the contract's rule, in the order of the measures.
 
-        `recoverability` is computed from the measured options, whatever the rule in training was. For the other rules
-        the scores are those of the training set.
+        `recoverability` is computed from the measured options, so it does not depend on the rule that was used in
+        training. For the other rules the scores are those of the training set.
         """
         if rank_by == "recoverability":
             return {name: -self.recoverability.get(name, 0.0) + 0.0 for name in measures}
         return {name: self.ranking.get(name, 0.0) for name in measures}
 
     def usable(self, measures: Sequence[str], types: Mapping[str, str]) -> tuple[str, ...]:
-        """The measures that were trained as what the contract says they are; others are kept until they are trained."""
+        """Return the measures whose trained kind matches the contract; others are kept until they are trained."""
         return tuple(
             name
             for name in measures

@@ -1,8 +1,8 @@
-"""One frame from rows to synopsis blocks, and back: what the source's tasks and the destination's both call.
+"""Turn the rows of one frame into synopsis blocks, and recover the rows from them.
 
-The source builds the frame *as transmitted* (shed values hidden, rounded ones rounded), so that every prediction
-is made from what the destination will have. A block holds the entries of one attribute at one stage; a frame
-that spans batches has one block a batch, and recovery joins them.
+Tasks at the source and at the destination call this module. The source builds the frame *as transmitted*: shed values
+are hidden, rounded values are rounded. So every prediction uses only what the destination will have. A block holds the
+entries of one attribute at one stage. A frame that spans batches has one block per batch, and recovery joins them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spillway.levers.attributes.synopsis.rounding import as_sent
 
 @dataclass(frozen=True)
 class Block:
-    """The packed entries of one attribute, at one stage, of one batch's part of a frame."""
+    """The packed entries of one attribute at one stage, for the rows of a frame that belong to one batch."""
 
     attribute: str
     stage: int
@@ -39,7 +39,7 @@ class Block:
 
 
 def key_codes(rows: pa.Table, attributes: Sequence[str]) -> np.ndarray:
-    """One code per row, equal for equal keys (nulls are a key of their own).
+    """Return one code per row, equal for equal keys; null is a key value like any other.
 
     >>> key_codes(pa.table({"a": ["x", "y", "x"], "b": [1, 1, 1]}), ["a", "b"]).tolist()
     [0, 1, 0]
@@ -58,7 +58,7 @@ def key_codes(rows: pa.Table, attributes: Sequence[str]) -> np.ndarray:
 
 
 def frame_of(rows: pa.Table, key: Sequence[str], columns: Iterable[str]) -> Frame:
-    """The rows as a frame of the named columns."""
+    """Return the rows as a frame of the named columns."""
     return Frame(
         np.asarray(rows["seq"]),
         key_codes(rows, key),
@@ -67,10 +67,10 @@ def frame_of(rows: pa.Table, key: Sequence[str], columns: Iterable[str]) -> Fram
 
 
 def with_regressors(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
-    """The attributes and all that their predictions rest on, in the order of recovery (the *cascade*).
+    """Return the attributes and all regressors of their predictors, in the order of recovery (the *cascade*).
 
-    An attribute that is shed is a regressor of those of higher rank all the same: both ends have it as recovered. What
-    rests on it must be recovered with it, so a look-up of one attribute gives back a few.
+    A shed attribute can be a regressor of attributes with higher rank, because both ends have its recovered values. It
+    must then be recovered before them. So a request for one attribute may recover several.
     """
     found: set[str] = set()
     waiting = list(attributes)
@@ -83,7 +83,8 @@ def with_regressors(models: Mapping[str, AttributeModel], attributes: Iterable[s
 
 
 def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[str]) -> tuple[str, ...]:
-    """The attributes and whatever their predictors read, directly or through what is recovered first."""
+    """Return the attributes and every column that their predictors read, directly or through other recovered
+    attributes."""
     found: dict[str, None] = {}
     for name in with_regressors(models, attributes):
         found[name] = None
@@ -93,7 +94,7 @@ def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[st
 
 
 def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
-    """The frame as the destination sees it under these runs: rounded values rounded, shed ones hidden."""
+    """Return the frame as the destination sees it under these runs: rounded values rounded, shed values hidden."""
     masks = {
         way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
         for way in ("shed", "round")
@@ -110,10 +111,11 @@ def shed_frame(
     first_new_seq: int,
     sent: bool = False,
 ) -> list[Block]:
-    """The blocks of what is shed from `first_new_seq` on; earlier rows of the frame only give the state.
+    """Return the blocks of the values shed from `first_new_seq` on; earlier rows of the frame only build up the state.
 
-    Those that are sent with their batch, or those that are held. What is sent rests on nothing that is held, for the
-    destination is to give it back by itself; what is held rests on all that was given back before.
+    With `sent` these are the blocks that are sent with their batch, else those that stay at the source. A sent block
+    never depends on one that stays, because the destination must recover it without a request. A block that stays may
+    depend on all values recovered before.
     """
     attributes = with_regressors(models, runs.shed(sent))
     truth = frame_of(rows, key, needed_columns(models, attributes))
@@ -144,10 +146,11 @@ def recover_frame(
     attributes: Sequence[str] | None = None,
     held_too: bool = True,
 ) -> dict[str, Recovered]:
-    """Every shed attribute of a whole frame given back, from the rows as transmitted and the frame's payloads.
+    """Recover the shed attributes of a frame from its rows as transmitted and its payloads.
 
-    `payloads`: by attribute, and whether they were sent. `attributes` names those that are wanted; whatever they rest
-    on is recovered too, so `payloads` must have it (`with_regressors`). Without `held_too` what was held stays absent.
+    `payloads` has the payloads by attribute and by whether they were sent. `attributes` names the attributes to recover
+    (None: all that were shed). Their regressors are recovered too, so `payloads` must include these
+    (`with_regressors`). Without `held_too`, values whose synopsis stayed at the source remain absent.
     """
     gone = runs.attributes("shed")
     wanted = [name for name in gone if attributes is None or name in attributes]
@@ -155,10 +158,10 @@ def recover_frame(
     found: dict[str, Recovered] = {}
     passes = (True, False) if held_too else (True,)
     for name, crosses, here in _in_order(with_regressors(models, wanted), runs, seen.seq, passes):
-        if seen.columns[name].kind != models[name].kind:  # nothing but nulls has no kind of its own
+        if seen.columns[name].kind != models[name].kind:  # a column of only nulls has no kind of its own
             seen = seen.with_columns({name: Column.nulls(models[name].kind, len(seen))})
         entries = joined(payloads.get((name, crosses), ()), models[name].kind, seen)
-        # a block goes to the end of its batch, the rows asked for may not
+        # a block reaches to the end of its batch; the requested rows may end before
         entries = entries.take(entries.seq <= seen.seq[-1])
         one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
         bound, error = one.bound_pct, one.error
@@ -179,7 +182,8 @@ def recover_frame(
 def _in_order(
     attributes: Sequence[str], runs: Runs, seq: np.ndarray, passes: Sequence[bool]
 ) -> Iterator[tuple[str, bool, np.ndarray]]:
-    """What is shed, as both ends work through it: attribute, whether it is sent, and its rows."""
+    """Yield shed attributes in the order in which both ends process them: name, whether it is sent, mask of its
+    rows."""
     for crosses in passes:
         for name in attributes:
             here = runs.mask(name, "shed", seq, sent=crosses)
@@ -188,7 +192,7 @@ def _in_order(
 
 
 def joined(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
-    """The entries of an attribute in a frame, whatever the number of blocks, in `seq` order; `frame` for its keys."""
+    """Return the entries of all blocks of an attribute in `seq` order; `frame` has the keys."""
     parts = [unpack(payload, frame) for payload in payloads]
     parts = [part for part in parts if len(part)]
     if not parts:

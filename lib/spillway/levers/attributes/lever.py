@@ -1,4 +1,4 @@
-"""The lever `attributes`: columns are rounded or shed where a channel is too narrow, and given back in a bound."""
+"""The lever `attributes`: round or shed columns if a channel is too narrow, and recover them within an error bound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from spillway.levers.protocol import (
 
 
 class Attributes(Lever):
-    """Sheds columns."""
+    """The lever that rounds and sheds columns."""
 
     name = "attributes"
     needs_training = True
@@ -95,7 +95,7 @@ class Attributes(Lever):
             tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
             for table in self.aside_tables
         )
-        # the destination has what was sent; what is held it has to ask for
+        # the destination has the synopses that were sent, and must request those that stay at the source
         return replace(found, synopses=synopses, held_here=tables.at(SYNOPSIS).exists)
 
     def stored(
@@ -168,7 +168,11 @@ class Attributes(Lever):
 
 
 def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alternative, ...]]:
-    """What a stream has a choice in, in kbps: each attribute by itself, or, by the text, how many of them go."""
+    """Yield the alternatives of a stream, in kbps.
+
+    With `plan: prefix` (Ahuja 2006) there is one choice: how many attributes are shed. Otherwise there is one choice
+    per attribute.
+    """
     if rests_on.settings.plan == "prefix":
         yield prefixes(rests_on, ranking)
         return

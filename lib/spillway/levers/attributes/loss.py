@@ -1,14 +1,20 @@
-"""What the destination lacks under a scheme, in points: the one measure of it for plan, regret and evidence.
+"""The loss of a scheme in percentage points, used by the plan, the regret and the evidence.
 
-The loss l(a) of an attribute is the mean relative error in per cent of what the destination has of it by itself: 0 when
-it is kept, what rounding does to it, 100 when it is absent, as what is shed is while its synopsis stays at the source.
-Where the synopsis is sent, it is the mean error of what is given back. Of a stream with n measures,
+The loss l(a) of an attribute is the mean relative error, in per cent, of the values that the destination has without a
+request:
+
+- kept: 0;
+- rounded: the mean error of rounding;
+- shed, synopsis at the source: 100, because the values are absent;
+- shed, synopsis sent: the mean error of the recovered values.
+
+The loss of a stream with n measures is
 
     loss = (1 / n) sum w(a) l(a),
 
-with w(a) = 1, or weights such as its place in a ranking (`place_weights`). Regret is the extra loss of the scheme in
-force over the one that a window's own ranking leads to, never below 0: a scheme that happens to lose less than the rule
-it stands for earns no credit.
+with w(a) = 1, or weights such as the place in a ranking (`place_weights`). Regret is the extra loss of the scheme in
+force over the scheme that the window's own ranking gives. It is never below 0: a scheme that loses less than the rule
+by chance earns no credit.
 
 >>> from spillway.levers.attributes.option import Option
 >>> options = {
@@ -29,11 +35,11 @@ from spillway.errors import Refused
 from spillway.levers.attributes.option import Option, of_way, options_of
 
 ABSENT = 100.0
-"""Per cent: nothing of it is there."""
+"""Loss of an absent attribute, in per cent."""
 
 
 def option_loss(option: Option, sent: bool = False) -> float:
-    """l(a) of one option; `sent`: its synopsis crosses with the batch.
+    """Return l(a) of one option; `sent` says whether its synopsis crosses with the batch.
 
     >>> option_loss(Option("temp", "shed", 0, 1, mean_error_pct=0.5))
     100.0
@@ -47,9 +53,11 @@ def loss(
     weights: Mapping[str, float] | None = None,
     sent: Collection[str] = (),
 ) -> float:
-    """The loss of a scheme in points: `ways` of what is not kept, `options` of every measure, as trained.
+    """Return the loss of a scheme in percentage points.
 
-    A way is a word, or a treatment as planners have it (`shed+/2`); without a precision it is the coarsest.
+    `ways` has the treatment of every attribute that is not kept, and `options` the trained options of every measure. A
+    treatment is `round` or `shed`, or has the planner's form with precision (`shed+/2`, + if the synopsis is sent).
+    Without a precision it is the coarsest. `sent` names further attributes whose synopses are sent.
     """
     total = 0.0
     for name, done in ways.items():
@@ -74,12 +82,13 @@ def regret(
     weights: Mapping[str, float] | None = None,
     sent: Collection[str] = (),
 ) -> float:
-    """Points that the scheme in force loses beyond the fresh one."""
+    """Return the percentage points that the scheme in force loses more than the `fresh` one; at least 0."""
     return max(0.0, loss(in_force, options, weights, sent) - loss(fresh, options, weights, sent))
 
 
 def place_weights(ranking: Sequence[str]) -> dict[str, float]:
-    """Place in the ranking over the number of measures: what goes first weighs least, and no score's unit enters.
+    """Return the weights place / number of measures: the first to be shed weighs least, and the unit of a score has no
+    effect.
 
     >>> place_weights(["wind", "temp"])
     {'wind': 0.5, 'temp': 1.0}

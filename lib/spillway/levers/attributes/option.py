@@ -1,8 +1,11 @@
-"""What may be done to an attribute and what it costs, as measured in training: the one shape of it.
+"""Options: the possible treatments of an attribute, with the bytes and errors measured in training.
 
-Training measures an option for each way; it is stored as a fact of the attribute, read back, scaled to the width that a
-batch's column has (`scaled`), and chosen among (`capacity.crossings`). How an attribute travels in the end is a
+Training measures an option for each treatment and stores it as a fact of the attribute. The plan reads the options,
+scales them to the column width of the batch (`scaled`), and chooses one (`capacity.crossings`). The result is a
 `scheme.Way`.
+
+The module also has the words that a contract may use. The settings that read them and the kernels that use them share
+these constants.
 
 >>> shed = Option("temp", "shed", 0.0, 0.5, mean_error_pct=0.4, max_error_pct=2.0, predictor="last")
 >>> shed.bytes_per_tuple, Option.from_dict(shed.to_dict()) == shed
@@ -10,9 +13,8 @@ batch's column has (`scaled`), and chosen among (`capacity.crossings`). How an a
 >>> [option.wire_bytes_per_tuple for option in scaled([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)]
 [3.0, 1.5]
 
-The words among which a contract chooses, shared by the settings that read them and the kernels that obey them.
-
-Nothing is imported here: who reads contracts compiles no kernel, and a kernel knows of no contract.
+The module imports no kernel and no contract. So reading a contract compiles no kernel, and a kernel does not depend on
+contracts.
 
 >>> set(WAYS) > {"keep"}
 True
@@ -28,36 +30,36 @@ from typing import Any
 from spillway.errors import Refused
 
 WAYS = ("keep", "round", "shed")
-"""What may be done to a measure."""
+"""The treatments of a measure."""
 
 PREDICTORS = ("last", "trend", "season", "any", "regression")
-"""What may give a shed value back; `last` alone is the text's method."""
+"""The predictors that may recover a shed value; Ahuja (2006) uses `last` only."""
 
 RANK_BY = ("stddev", "relative", "recoverability")
-"""What makes an attribute go first."""
+"""The scores by which attributes are ranked for shedding."""
 
 PLANS = ("least_loss", "prefix")
-"""Who is touched: by what is lost, or the shortest prefix of the ranking (the text)."""
+"""How attributes are chosen: by least loss, or the shortest prefix of the ranking (Ahuja 2006)."""
 
 FITS = ("bits", "count")
-"""How many of a prefix go: by measured width, or by the text's formula."""
+"""How the length of the prefix is found: by measured width, or by the formula of Ahuja (2006, equation 3.4)."""
 
 CROSSINGS = ("auto", "send", "hold")
-"""Whether a synopsis crosses with its batch or stays at the source until it is asked for (the text)."""
+"""Whether a synopsis crosses with its batch, or stays at the source until it is requested (hold, Ahuja 2006)."""
 
 AVERAGES = ("ema", "sma", "none")
 """How a window is smoothed before it is ranked."""
 
 SEEDS = ("first", "zero", "sma")
-"""What smoothing starts from."""
+"""The first value of the moving average."""
 
 BOUNDS = ("trained", "stated")
-"""Whether what states no bound of its own has one that is trained, or none at all."""
+"""The bound of an attribute that states none: the trained bound, or no error at all (exact)."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One way for one attribute: bytes per tuple on the wire and kept at the source, the error it brings, and why."""
+    """One treatment of one attribute: its bytes per tuple on the wire and as a synopsis, its errors, and the reason."""
 
     attribute: str
     way: str
@@ -68,7 +70,7 @@ class Option:
     predictor: str = ""
     reason: str = ""
     precision: int = 0
-    """Which of the model's precisions (or roundings) was measured, finest first."""
+    """Index of the measured precision (or rounding) in the model, the finest first."""
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
@@ -82,11 +84,11 @@ class Option:
 
     @property
     def bytes_per_tuple(self) -> float:
-        """Wire and synopsis together."""
+        """Return the bytes on the wire plus those of the synopsis."""
         return self.wire_bytes_per_tuple + self.synopsis_bytes_per_tuple
 
     def scaled(self, factor: float) -> Option:
-        """The same for a column that weighs `factor` times as much."""
+        """Return the option for a column that takes `factor` times as many bytes."""
         return replace(
             self,
             wire_bytes_per_tuple=self.wire_bytes_per_tuple * factor,
@@ -94,17 +96,17 @@ class Option:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON for the `models` table."""
+        """Return a JSON object for the table `models`."""
         return asdict(self)
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Option:
-        """The inverse of `to_dict`."""
+        """Return the option that `to_dict` wrote."""
         return Option(**facts)
 
 
 def of_way(options: Sequence[Option], way: str) -> Option | None:
-    """The attribute's option of a way, the coarsest of several, None where that way is not offered.
+    """Return the attribute's coarsest option of a treatment; None if it has none.
 
     >>> of_way([Option("temp", "keep", 2.0)], "shed") is None
     True
@@ -113,7 +115,7 @@ def of_way(options: Sequence[Option], way: str) -> Option | None:
 
 
 def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
-    """The attribute's options of a way, finest first.
+    """Return the attribute's options of a treatment, finest first.
 
     >>> found = options_of([Option("temp", "shed", 0.0, 0.5, precision=1), Option("temp", "shed", 0.0, 0.9)], "shed")
     >>> [option.synopsis_bytes_per_tuple for option in found]
@@ -138,9 +140,9 @@ def saves_bytes(option: Option, width_bytes: float) -> bool:
 
 
 def scaled(options: Sequence[Option], width_bytes: float) -> list[Option]:
-    """An attribute's options as trained, for a batch in which its column weighs `width_bytes` a tuple as it is.
+    """Return the trained options of an attribute, scaled to a batch whose column takes `width_bytes` per tuple.
 
-    What weighed nothing in training has no ratio to scale by: it is kept at the batch's width, the rest stays.
+    If the column took no bytes in training, there is no ratio: only `keep` gets the new width.
     """
     kept = of_way(options, "keep")
     if kept is None:

@@ -1,4 +1,8 @@
-"""The plan for a stream's batches: their runs, planned in order, what is recorded of them, and what they come to."""
+"""Plan the batches of a stream in order.
+
+`AttributePlan` holds the runs of each batch, compares planned with measured bytes, and writes the rows of `schemes` and
+of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +30,34 @@ AROUND_SENT_BYTES = 2_000
 """First estimate of the bytes that a file of sent synopses and its log entry take in addition to the synopses. A draft
 then measures them."""
 LEAST_FACTOR, MOST_FACTOR = 0.1, 1e6
-"""What a batch's bytes came to over what was planned is believed within these."""
+"""Limits of the ratio of measured to planned bytes of a batch."""
 LEAST_DIVIDED = 0.9
-"""The same of an attribute whose tuples are not all treated alike."""
+"""Lower limit of this ratio for an attribute whose tuples have different treatments."""
 OTHERWISE = 1.5
-"""So much more than now was taken while other attributes, which it is predicted from, travelled otherwise."""
+"""If an earlier draft of the same batch measured a ratio above `OTHERWISE` x the new one, the earlier ratio is kept.
+The attributes that predict this one had other treatments in that draft, and may get them again."""
 WORTH_A_DRAFT = 0.05
-"""Another draft is made for so much less loss."""
+"""Share by which a new plan must reduce the loss before another draft is made."""
 
 
 class AttributePlan(Plan):
-    """What is kept, rounded and shed of a stream's batches."""
+    """The plan of which attributes are kept, rounded and shed in the batches of a stream."""
 
     def __init__(self, work: Work, channel: Channel, tables: Views, framed: Sequence[Batch]) -> None:
-        """`framed`: every batch that may share a frame with these, themselves included."""
+        """Plan all batches of `work`; `framed` has every batch that may share a frame with them, including them."""
         self.work, self.contract, self.framed = work, work.contract, framed
         self.channel = channel
         self.learned = {version: Learned.from_facts(facts) for version, facts in work.facts.items()}
         self.runs: dict[int, list[Run]] = {}
         self.states: dict[int, dict[str, Any]] = {}
         self.paid: dict[int, dict[str, dict[str, float]]] = {}
-        """By batch, attribute and way, what bytes came to over what was planned, as known when it was planned."""
+        """Ratio of measured to planned bytes by batch, attribute and treatment, as known at planning time."""
         self.around: dict[int, int] = {}
-        """By batch, bytes that a file of sent synopses takes beside them, as known when it was planned."""
+        """By batch, the bytes that a file of sent synopses takes in addition to the synopses, as known at planning
+        time."""
         state: Mapping[str, Any] | None = None
         for previous, batch in zip([None, *work.batches], work.batches, strict=False):
-            # batches without rows leave no state; those of others' runs in between do
+            # a batch without rows leaves no state; a batch in between that another run planned does
             last, found = state_before(tables, self.contract.stream, batch.batch)
             if previous is None or last > previous.batch:
                 state = found
@@ -81,7 +87,7 @@ class AttributePlan(Plan):
         mine = {batch.batch for batch in work.batches}
         others = [batch.batch for batch in framed if batch.batch not in mine]
         self.lost = {number: max(run.loss for run in runs) for number, runs in self.runs.items()}
-        """By batch, the most that was planned to be lost in any of its runs."""
+        """By batch, the largest planned loss of any of its runs."""
         self._others = load_runs(tables, self.contract.stream, others)
 
     @cached_property
@@ -90,7 +96,10 @@ class AttributePlan(Plan):
         return shedding(self.contract, runs, self.learned, self.framed)
 
     def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
-        """What bytes came to over what was planned: of this batch where it was tried, else of the one before."""
+        """Return the ratios of measured to planned bytes, and the bytes around sent synopses.
+
+        They are those of the last draft of this batch, if there is one, else those of the batch before.
+        """
         if batch in self.work.tried:
             plan, drafted = self.work.tried[batch]
             assert isinstance(plan, AttributePlan)
@@ -99,16 +108,18 @@ class AttributePlan(Plan):
         return dict(known.get("paid", {})), int(known.get("around", AROUND_SENT_BYTES))
 
     def came_around(self, drafted: Drafted) -> int:
-        """What the file of sent synopses took beside them; as it was known, where none was sent."""
+        """Return the bytes that the file of sent synopses took in addition to them; the known value if none was
+        sent."""
         sent = sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
         whole = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
         return max(0, whole - sent) if whole else self.around[drafted.batch.batch]
 
     def came_to(self, drafted: Drafted) -> dict[str, dict[str, float]]:
-        """What each attribute's bytes came to over what training said, by way: what the next plan goes by.
+        """Return the ratio of measured bytes to the bytes that training predicts, by attribute and treatment.
 
-        Measured on the draft, so that a synopsis that stops paying is known in the next batch, not after the next
-        training. What was neither rounded nor shed leaves what was known of it.
+        The next plan uses these ratios. They are measured on the draft. So the next batch already knows that a synopsis
+        no longer saves bytes, and not only the next training. An attribute that was neither rounded nor shed keeps its
+        earlier ratio.
         """
         batch = drafted.batch
         load = self.work.loads[batch.batch]
@@ -121,7 +132,7 @@ class AttributePlan(Plan):
         for name in measures:
             ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
             if len({(one.way, one.precision, one.sent) for one in ways}) > 1:
-                # how much each part takes of it is not known, but what all take beside what was expected of them
+                # the bytes of each slice are not known, only the sum; it is compared with the expected sum
                 if dearer := self._divided(drafted, name, expected[name]):
                     found.setdefault(name, {})[DIVIDED] = dearer
                 continue
@@ -150,13 +161,16 @@ class AttributePlan(Plan):
                     seen = [way] + [f"{way}/{one}" for one in precisions[way] if len(precisions[way]) == 1]
                     mine = found.setdefault(name, {})
                     for place in seen:
-                        # what another draft of this very batch took for it may come again with the others' ways
+                        # another draft of this batch may have the other attributes' earlier treatments again
                         worse = batch.batch in self.work.tried and mine.get(place, 0.0) > OTHERWISE * factor
                         mine[place] = mine[place] if worse else factor
         return found
 
     def _divided(self, drafted: Drafted, name: str, expected: Sequence[Option]) -> float:
-        """What of an attribute crossed over what was expected of the parts of the batch; 0 where nothing was."""
+        """Return the ratio of the attribute's bytes that crossed to those expected over all slices of the batch.
+
+        It is 0 if none were expected.
+        """
         batch, planned = drafted.batch, 0.0
         for run in self.runs[batch.batch]:
             one = next((way for way in run.ways if way.attribute == name), None)
@@ -169,12 +183,12 @@ class AttributePlan(Plan):
         return min(MOST_FACTOR, max(LEAST_DIVIDED, crossed / planned)) if planned > 0 else 0.0
 
     def runs_of(self, batch: int) -> Runs:
-        """The runs of one batch."""
+        """Return the runs of one batch."""
         return Runs(tuple(self.runs[batch]))
 
     def offers_on(self, batch: int) -> Load:
         runs, load = self.runs[batch], self.work.loads[batch]
-        # the widths of what is rounded are known when it is written: the rate is right, the columns are scaled to it
+        # the width of a rounded column is known only after writing: all columns are scaled to the planned rate
         planned = max((run.planned_kbps for run in runs), default=load.rate_kbps)
         columns = load.rate_kbps - load.fixed_kbps
         factor = max(0.0, planned - load.fixed_kbps) / columns if columns else 0.0
@@ -246,7 +260,7 @@ class AttributePlan(Plan):
             lost = share * finer.lost[batch.batch] + (1.0 - share) * self.lost[batch.batch]
             first = [replace(run, to_seq=min(run.to_seq, cut - 1)) for run in better if run.from_seq < cut]
             rest = [
-                # windows, evaluations and hits count once, in the first part
+                # windows, evaluations and hits are counted once, in the first slice
                 replace(run, from_seq=cut, windows=0, evaluations=0, hits=min(run.hits, 0))
                 if run.from_seq < cut
                 else run
@@ -283,14 +297,14 @@ class AttributePlan(Plan):
         }
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """The runs without the words, rankings, shortfall and state behind them."""
+        """Return the rows of `schemes` that the destination gets: without reasons, rankings, shortfall and state."""
         quiet = {
             number: [
                 replace(
                     run,
                     ways=tuple(replace(way, reason="") for way in run.ways),
                     ranking=(),
-                    shortfall_kbps=0.0,  # known only after its size was measured
+                    shortfall_kbps=0.0,  # known only after the size of the draft is measured
                     reason="",
                 )
                 for run in runs
@@ -306,7 +320,11 @@ class AttributePlan(Plan):
         }
 
     def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
-        """Rows all go on; of the values, what was rounded and shed, by attribute, and what that took at the source."""
+        """Yield the ledger rows of a draft.
+
+        All rows are kept. For the values there is one row per attribute, with the counts that were rounded and shed and
+        the bytes stored at the source, and one row with the totals.
+        """
         batch, rows = drafted.batch, drafted.offered["rows"]
         self.states[batch.batch] |= {"paid": self.came_to(drafted), "around": self.came_around(drafted)}
         runs, counts = self.runs_of(batch.batch), drafted.counts
@@ -365,7 +383,7 @@ class AttributePlan(Plan):
         yield from lines
 
     def _values_too_many(self, batch: int, kept: int) -> int:
-        """Of the values kept, about how many are more than there is room for."""
+        """Return about how many of the `kept` values exceed the capacity."""
         run = self.runs[batch][-1]
         planned = run.capacity_kbps + run.shortfall_kbps
         return min(kept, math.ceil(kept * run.shortfall_kbps / planned)) if planned > 0 else 0
@@ -383,7 +401,7 @@ class AttributePlan(Plan):
 def shedding(
     contract: StreamContract, runs: Runs, learned: Mapping[int, Learned], framed: Sequence[Batch]
 ) -> Shedding:
-    """The decision over some batches, from what was learned and where their frames lie."""
+    """Return the decision for the batches `framed`, from their `runs` and the trained facts by version."""
     mine = sorted(framed, key=lambda batch: batch.first_seq)
     return Shedding(
         {version: one.cycle.attributes for version, one in learned.items()},

@@ -1,15 +1,15 @@
-"""The scheme of a stream, window by window: rank what an evaluated window holds, decide, hold on to it.
+"""Plan the scheme of a stream window by window: rank the data of a window, decide, keep the scheme.
 
-Windows are those of `ranking.windows`: whole cycles, cut afresh in every stretch, so that none crosses a frame's edge
-and their number is known without reading. If Algorithm 2 (`ranking.reevaluation`) evaluates a window of a stretch, the
-planner reads the identifier, which shows where windows start, and the measures of the rows of that window. A ranking
-that needs no data (`rank_by: recoverability`, measured in training) is never evaluated again. Then nothing is read, and
-the ranking of the newest training is in force.
+Windows are those of `ranking.windows`: whole cycles. They start again at the beginning of every range (`stretches`). So
+no window crosses the edge of a frame, and their number is known without reading rows. If Algorithm 2
+(`ranking.reevaluation`) evaluates a window, the planner reads the identifier, which shows where windows start, and the
+measures of the rows of that window. A ranking that needs no data (`rank_by: recoverability`, measured in training) is
+never re-evaluated. Then nothing is read, and the ranking of the newest training is in force.
 
-A ranking made on a window applies from the next one on: nothing waits. A window is a hit when the scheme in force on
-it is the one that its own data, ranked afresh, would give.
+A ranking computed on a window applies from the next window on, so no row waits. A window is a hit if the scheme in
+force on it equals the scheme that a new ranking of its own data gives.
 
-Batches go on from one another through the state alone, so a batch planned again is planned alike.
+A batch continues the batch before through the state only. So planning a batch twice gives the same plan.
 """
 
 from __future__ import annotations
@@ -40,42 +40,42 @@ from spillway.levers.attributes.scheme import Run, Way, scheme_number
 from spillway.levers.pieces import frame_edges
 
 STRETCH = 262_144
-"""Rows read at a time; an endless frame's windows are cut at its multiples too."""
+"""Number of rows read at once; the windows of an endless frame also end at its multiples."""
 
 
 Read = Callable[[Sequence[str], int, int], pa.Table]
-"""Where the planner reads a batch's tuples: columns, from, to; `seq` and the columns of that range, in order."""
+"""Function that reads the tuples of a batch: (columns, first seq, last seq) -> `seq` and the columns, in order."""
 
 
 @dataclass(frozen=True)
 class Consequence:
-    """What one ranking leads to: how every attribute travels, and what that puts on the channel."""
+    """The decision for one ranking: the treatment of every attribute, and the resulting rate on the channel."""
 
     ways: tuple[Way, ...]
     planned_kbps: float
     shortfall_kbps: float
     reason: str
     loss: float = 0.0
-    """The sum of worth x loss that was planned."""
+    """The planned sum of weight x loss."""
     finer: tuple[Way, ...] = ()
-    """The ways of the first tuples, where one attribute has a better one there than in `ways`; none: all are alike."""
+    """The treatments of the first tuples if one attribute has a better one there than in `ways`; else empty."""
     finer_share: float = 0.0
-    """How many of the tuples these are."""
+    """The share of the tuples that have the treatments `finer`."""
 
     @property
     def scheme(self) -> tuple[str, ...]:
-        """The attributes that do not travel as they are."""
+        """Return the attributes that are not kept."""
         return tuple(self.treatment)
 
     @property
     def treatment(self) -> Treatment:
-        """The way of each of them, precision and stage aside: what hits compare."""
+        """Return the treatment and precision of each attribute that is not kept; hits compare the treatments only."""
         return treatment_of(self.ways)
 
 
 @dataclass(frozen=True)
 class Look:
-    """One window as it was ranked: what was in force on it, and what its own data ask for."""
+    """The ranking of one window: the treatments in force on it, and those that its own data give."""
 
     window: int
     next_seq: int
@@ -87,13 +87,13 @@ class Look:
 
     @property
     def hit(self) -> bool:
-        """Whether the scheme in force is the one that this window alone would give."""
+        """Return whether the scheme in force equals the scheme that this window alone gives."""
         return not treated_otherwise(self.in_force, self.fresh)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the contract and training fixed: what may be ranked, how, and what a ranking leads to."""
+    """The inputs of the planner from contract and training: attributes, ranking rules, and the decision function."""
 
     cycle: Cycle
     attributes: tuple[str, ...]
@@ -109,7 +109,7 @@ class Policy:
     decide: Callable[[Sequence[str]], Consequence]
     measure_hits: bool = True
     watch: Callable[[Look], None] | None = None
-    """Told of every window that is ranked; changes nothing."""
+    """Callback for every window that is ranked; it does not change the plan."""
 
     def is_due(self, state: State, window: int) -> bool:
         """Return whether to rank a window; False if its data cannot change the ranking."""
@@ -117,7 +117,7 @@ class Policy:
 
 
 def treatment_of(ways: Sequence[Way]) -> Treatment:
-    """What is done to every attribute that does not travel as it is, and how precisely.
+    """Return the treatment and precision of every attribute that is not kept.
 
     >>> treatment_of([Way("temp", "shed", precision=2, sent=True), Way("wind"), Way("rain", "round")])
     {'temp': 'shed+/2', 'rain': 'round/0'}
@@ -132,7 +132,7 @@ def treatment_of(ways: Sequence[Way]) -> Treatment:
 def stretches(
     first_seq: int, last_seq: int, origin: int, frame_tuples: int | None
 ) -> Iterator[tuple[int, int]]:
-    """The batch's range cut at frame edges and at multiples of `STRETCH` from the frame's start.
+    """Split the range of a batch at frame edges and at multiples of `STRETCH` from the start of the frame.
 
     >>> list(stretches(100, STRETCH + 150, 90, None)) == [(100, STRETCH + 89), (STRETCH + 90, STRETCH + 150)]
     True
@@ -143,7 +143,7 @@ def stretches(
 
 
 class _Stretch:
-    """The windows of one stretch, and the rows of those that are ranked."""
+    """The windows of one range, and the rows of those that are ranked."""
 
     def __init__(self, policy: Policy, rows: Read, low: int, high: int, window: int) -> None:
         cycle = policy.cycle
@@ -167,15 +167,15 @@ class _Stretch:
         self._at = np.searchsorted(seq, self._edges)
 
     def end(self, index: int) -> int:
-        """The first `seq` after a window."""
+        """Return the first `seq` after a window."""
         return int(self._edges[index + 1])
 
     def holds_any(self, index: int) -> bool:
-        """Whether a tuple arrived in a window."""
+        """Return whether a tuple arrived in a window."""
         return bool(self._at[index] < self._at[index + 1])
 
     def scores(self, index: int) -> dict[str, float]:
-        """The ranking's scores of a window."""
+        """Return the ranking scores of a window by attribute."""
         policy, part = self._policy, self._rows_of(index)
         window = {name: rankable(part[name]) for name in policy.attributes}
         ranked = rank(window, policy.attributes, policy.rank_by, policy.smoothing, policy.recoverability)
@@ -190,7 +190,10 @@ class _Stretch:
 
 
 def key_values(values: pa.ChunkedArray) -> np.ndarray:
-    """A key column as `cycle` takes it: numbers as they are, all else as objects, each different one made once."""
+    """Return a key column in the form that `cycle` needs.
+
+    Integers without nulls stay as they are. Everything else becomes objects, one object per distinct value.
+    """
     if pa.types.is_integer(values.type) and not values.null_count:
         return values.to_numpy()
     coded = values.combine_chunks().dictionary_encode(null_encoding="encode")
@@ -198,7 +201,7 @@ def key_values(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def rankable(values: pa.ChunkedArray) -> np.ndarray:
-    """A column as `ranking` takes it: floats with NaN for null, or objects for text."""
+    """Return a column in the form that `ranking` needs: floats with NaN for null, or objects for text."""
     column = Column.from_arrow(values)
     if column.kind == "text":
         return np.array(column.to_list(), dtype=object)
@@ -216,9 +219,10 @@ def plan_batch(
     policy: Policy,
     before: Mapping[str, Any] | None,
 ) -> tuple[list[Run], dict[str, Any]]:
-    """The runs of one batch, and the state the next batch goes on from (`before` of which is this one's start).
+    """Return the runs of one batch, and the state from which the next batch continues.
 
-    A run's `windows` are those that hold tuples, in stretches that were read; in others those that are planned.
+    `before` is the state after the previous batch. The `windows` of a run are the windows with tuples, in ranges that
+    were read. In other ranges they are the planned windows.
     """
     state, window = _opening(policy, before)
     if not policy.attributes:
@@ -228,13 +232,13 @@ def plan_batch(
     decision = policy.decide(state.ranking)
     choose = _chooser(policy)
     runs = [_run(policy, first_seq, decision, state)]
-    # the decision is made anew for this batch's rate and widths, so that the state must hold what is in force
+    # the rate and widths of this batch give a new decision, so the state must hold the treatments now in force
     state = replace(state, treatment=decision.treatment)
     for low, high in stretches(first_seq, last_seq, origin, frame_tuples):
         stretch: _Stretch | None = None
         length = window_tuples(policy.cycle.length_at(low), policy.tuples_at_least)
         for index in range(window_count(low, high, length)):
-            # a window in which nothing arrived leaves the state as it is: one that was due, the next is
+            # a window without tuples does not change the state: if it was due, the next window is due
             looks = policy.is_due(state, window) or policy.measure_hits
             if looks and stretch is None:
                 stretch = _Stretch(policy, rows, low, high, length)
@@ -246,15 +250,15 @@ def plan_batch(
             window += 1
     closed = [replace(run, to_seq=after.from_seq - 1) for run, after in pairwise(runs)]
     closed.append(replace(runs[-1], to_seq=last_seq))
-    # what the last window led to is in force from the next batch on
+    # the decision of the last window is in force from the next batch on
     kept = [part for run in closed if run.from_seq <= last_seq for part in _parted(run, policy)]
     return kept, {"window": window, "reevaluation": state.to_dict()}
 
 
 def _parted(run: Run, policy: Policy) -> Iterator[Run]:
-    """A run as its first tuples, which have the finer ways, and the rest; as it is where all have the same.
+    """Split a run into the first tuples, which have the finer treatments, and the rest; one run if all are the same.
 
-    Windows and what was found on them are told of the first part.
+    Windows, evaluations and hits are counted in the first of the two.
     """
     decision = policy.decide([name for name, _, _ in run.ranking])
     rest = run.from_seq + round(decision.finer_share * (run.to_seq - run.from_seq + 1))
@@ -275,7 +279,7 @@ def _looked_at(
     runs: list[Run],
     next_seq: int,
 ) -> State:
-    """One window ranked: counted in its run, and where it was due, what follows from it in force from the next."""
+    """Count one ranked window in its run; if it was due, evaluate it, and start a new run if the scheme changes."""
     due, run = policy.is_due(state, window), runs[-1]
     look = Look(window, next_seq, scores, treatment_of(run.ways), choose(ranking_of(scores)), due)
     if policy.watch is not None:

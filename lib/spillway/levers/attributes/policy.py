@@ -1,12 +1,10 @@
-"""What contract, training and measurement allow a stream's planner: widths, rate, options, the decision.
+"""Derive the planner's policy from contract, training and measurements: widths, rate, options, bounds, the decision.
 
-`plan: least_loss` chooses among all ways of all attributes at once (`capacity.crossings`); `plan: prefix` is the text's
-rule, the shortest prefix of the ranking (`capacity.fit`), whose synopses all stay at the source.
+`plan: least_loss` chooses among all treatments of all attributes at once (`capacity.crossings`). `plan: prefix` is the
+rule of Ahuja (2006): it sheds the shortest prefix of the ranking (`capacity.fit`), and all synopses stay at the source.
 
-What the contract says of how far an attribute may be off, today.
-
-A model was trained under a contract that may have changed since: the tighter of the two counts, in the next plan, for
-what is given back, and in every certificate made from now on.
+The contract may have changed since a model was trained. The tighter of the two error bounds applies in the next plan,
+to recovered values, and in every new certificate.
 
 >>> from spillway.contracts import Attribute
 >>> own_bound(Attribute(name="delay", type="double", error_pct=1.0)), own_bound(Attribute(name="delay", type="double"))
@@ -54,7 +52,7 @@ from spillway.levers.protocol import OVERHEAD, Load, Part
 
 
 def own_bound(attribute: Attribute) -> ErrorBound | None:
-    """What the contract says of the attribute itself; None: nothing."""
+    """Return the bound that the contract states for the attribute itself; None if it states none."""
     if attribute.error_pct is None and attribute.error is None:
         return None
     relative, absolute = (math.inf if one is None else one for one in (attribute.error_pct, attribute.error))
@@ -62,7 +60,7 @@ def own_bound(attribute: Attribute) -> ErrorBound | None:
 
 
 def may_be_inexact(attribute: Attribute) -> bool:
-    """Whether it may be a quantity, by what the contract says of it."""
+    """Return whether the contract allows the attribute to be a quantity: by its type, and not declared as codes."""
     return attribute.type in QUANTITIES and not attribute.codes
 
 
@@ -96,14 +94,14 @@ def inexact_names(contract: StreamContract) -> frozenset[str]:
 
 
 def bound_now(contract: StreamContract, model: AttributeModel) -> ErrorBound:
-    """The tighter of what the model was trained for and what the contract says now."""
+    """Return the tighter of the model's trained bound and the bound that the contract states now."""
     if model.attribute not in contract.names:
         return model.bound
     attribute = contract.attribute(model.attribute)
     own = own_bound(attribute)
     if own is not None:
         return model.bound.tightest(own)
-    # a batch may come back after its contract has given the lever up
+    # a batch may be recovered after the contract has dropped the lever
     found = [entry.settings for entry in contract.levers if entry.lever == "attributes"]
     settings: AttributeSettings = found[0] if found else AttributeSettings()
     limit_pct = LOOSEST_PCT
@@ -119,7 +117,7 @@ def bound_now(contract: StreamContract, model: AttributeModel) -> ErrorBound:
 def admitted(
     options: Sequence[Option], model: AttributeModel, bound: ErrorBound, ways: Sequence[str]
 ) -> tuple[Option, ...]:
-    """The options of the ways allowed whose precision keeps to a bound; to keep the attribute always does."""
+    """Return the options with an allowed treatment and a precision within the bound; `keep` is always allowed."""
     return tuple(
         one
         for one in options
@@ -129,42 +127,42 @@ def admitted(
 
 def _limits(option: Option, model: AttributeModel) -> tuple[float, float]:
     if option.way == "round" and not model.roundings:
-        return 0.0, 0.0  # sent as it is
+        return 0.0, 0.0  # sent unchanged
     at = option.precision
     found = model.bound_at(at) if option.way == "shed" else model.roundings[at].bound
     return found.error_pct, found.error
 
 
 OptionsByName = Mapping[str, Sequence[Option]]
-"""Per measure what may be done to it, as measured in training."""
+"""The options of each measure, as measured in training."""
 FEWEST_PER_SECOND = 1e-9
 """Number of tuples that the plan assumes for a batch if an earlier lever keeps none of its rows."""
 
 
 @dataclass(frozen=True)
 class Choosing:
-    """What a decision rests on besides the ranking and the capacity."""
+    """The inputs of a decision apart from the ranking and the capacity."""
 
     settings: AttributeSettings
     options: OptionsByName
     load: Load
     terms: Terms = field(default_factory=Terms)
     priorities: Mapping[str, float] = field(default_factory=dict)
-    """By attribute, what a per cent of error of it weighs before the ranking has its say."""
+    """By attribute, the weight of one per cent of error before the place in the ranking is applied."""
     around_sent_bytes: float = 0.0
-    """What a file of sent synopses takes beside them, a tuple: none is written where none is sent."""
+    """Bytes per tuple that a file of sent synopses takes in addition to them; no file is written if none is sent."""
     dearer: Mapping[str, float] = field(default_factory=dict)
-    """By attribute whose tuples need not all be treated alike, how much more than the mean of its parts it takes."""
+    """By attribute that may have several treatments in one batch, the ratio of its bytes to the mean of its slices."""
     paid: Paid = field(default_factory=dict)
-    """What was seen of them, by which they are corrected."""
+    """The measured ratios by which the options are corrected."""
     trained: OptionsByName = field(default_factory=dict)
     """The options as training measured them, before corrections; empty: there were no corrections."""
 
     def worths(self, ranking: Sequence[str]) -> dict[str, float]:
-        """What a per cent of error of each attribute weighs: priority x place / number of measures.
+        """Return the weight of one per cent of error of each attribute: priority x place / number of measures.
 
-        The first to be shed has place 1. A ranking by recoverability says what shedding saves, not what an attribute
-        is worth, and has no say.
+        The first attribute to be shed has place 1. A ranking by recoverability says how many bytes shedding saves, not
+        how important an attribute is, so its places are not used.
         """
         ranked = self.settings.rank_by != "recoverability"
         places = place_weights([name for name in ranking if name in self.options]) if ranked else {}
@@ -172,18 +170,18 @@ class Choosing:
 
     @property
     def bytes_to_kbps(self) -> float:
-        """From bytes a tuple to kbps; more than 0 also where a lever before this one keeps no tuple."""
+        """Return the factor from bytes per tuple to kbps; it is above 0 even if an earlier lever keeps no tuple."""
         return max(self.load.tuples_per_second, FEWEST_PER_SECOND) * 8.0 / 1000.0
 
     @property
     def fixed_kbps(self) -> float:
-        """What always travels."""
+        """Return the rate of the columns that are always sent, in kbps."""
         bits = sum(bits for name, bits in self.load.widths_bits.items() if name not in self.options)
         return bits * self.load.tuples_per_second / 1000.0 + self.load.fixed_kbps
 
     @property
     def measured(self) -> dict[str, list[Option]]:
-        """The options for the widths that the batch's columns have."""
+        """Return the options scaled to the column widths of the batch."""
         return {
             name: scaled(found, self.load.widths_bits[name] / 8.0) for name, found in self.options.items()
         }
@@ -216,12 +214,13 @@ def choosing(
     around_sent_bytes: float = 0.0,
     bold: bool = True,
 ) -> Choosing:
-    """What the contract, the channel and training say of a stream's choice.
+    """Return the inputs of a stream's decision from contract, channel and training.
 
-    What a column takes of which only a part is rounded or shed is known when it was tried; `bold` tries.
+    The bytes of a column with different treatments are known only after such a draft. With `bold` the plan may try it
+    for attributes without a measured ratio, too.
     """
     settings = own_settings(contract)
-    # a class that was only assumed holds the bounds, and gives no stream a claim on what others need
+    # an assumed class limits the error bounds, but gives the stream no larger weight than the others
     known = None if learned.category.get("assumed") else learned.category.get("criticality")
     weight = contract.priority * criticality_weight(known)
     allowed = options_now(contract, learned, measures)
@@ -236,7 +235,7 @@ def choosing(
 
 
 def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
-    """The contract's words as the choice takes them."""
+    """Return the terms of the choice from the settings of contract and channel."""
     return Terms(
         channel.minimize,
         settings.synopsis,
@@ -259,7 +258,7 @@ def policy_of(
     bold: bool = False,
     hits: bool = False,
 ) -> Policy:
-    """The planner's policy for one batch; it aims at the share `aim` of what it may send."""
+    """Return the planner's policy for one batch; it plans for the share `aim` of the capacity."""
     settings = own_settings(contract)
     measures = measures_now(contract, learned)
     stated = settings.reevaluate
@@ -291,7 +290,7 @@ def policy_of(
 
 
 def own_settings(contract: StreamContract) -> AttributeSettings:
-    """What the contract says of this lever."""
+    """Return the contract's settings of this lever."""
     found: AttributeSettings = contract.lever_settings("attributes")
     return found
 
@@ -314,9 +313,10 @@ def with_fewest_bytes(contract: StreamContract, exact: bool) -> StreamContract:
 
 
 def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
-    """Tuples of a window: as the contract counts them, or what its seconds bring at the rate of now (3.2.1.2).
+    """Return the tuples of a window: stated, or its seconds at the current rate (Ahuja 2006, section 3.2.1.2).
 
-    A time window follows the line: when the rate changes, it holds more or fewer tuples, never less than is ranked by.
+    A time window follows the rate of the line: it holds more or fewer tuples when the rate changes, but at least
+    `tuples_at_least`.
 
     >>> from spillway.levers.attributes.settings import WindowLength
     >>> tuples_in_window(AttributeSettings(window=WindowLength(seconds=2.0)), Load({"temp": 32.0}, 100.0))
@@ -329,7 +329,7 @@ def tuples_in_window(settings: AttributeSettings, load: Load) -> int:
 
 
 def smoothing_of(settings: AttributeSettings) -> Smoothing:
-    """The contract's smoothing as the kernel takes it."""
+    """Return the contract's smoothing in the form that the kernel needs."""
     stated = settings.smoothing
     averages = stated.kind == "sma" or stated.seed == "sma"
     return Smoothing(stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if averages else None)
@@ -338,7 +338,10 @@ def smoothing_of(settings: AttributeSettings) -> Smoothing:
 def _decider(
     contract: StreamContract, learned: Learned, rests_on: Choosing, part: Part
 ) -> Callable[[Sequence[str]], Consequence]:
-    """What a ranking leads to; a stream that is only observed keeps everything, and says what it would do."""
+    """Return the decision function of rankings; results are cached.
+
+    In mode `observe` everything is kept, and the reasons say what would be done.
+    """
     known: dict[tuple[str, ...], Consequence] = {}
 
     def decided(ranking: Sequence[str]) -> Consequence:
@@ -373,8 +376,10 @@ def _with_predictors(ways: Sequence[Way], learned: Learned) -> tuple[Way, ...]:
 
 
 def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
-    """What may be shed or rounded: trained as what the contract says it is, still a measure there, and no part of the
-    identifier, whether that was found or has been stated in the contract since.
+    """Return the attributes that may be rounded or shed.
+
+    Such an attribute is a measure in the contract, was trained with the type it has there, and is not part of the
+    identifier, neither the trained one nor one stated in the contract since.
     """
     fixed = {*learned.cycle.attributes, *(own_settings(contract).cycle.attributes or ())}
     usable = learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
@@ -384,7 +389,7 @@ def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
 def options_now(
     contract: StreamContract, learned: Learned, measures: Sequence[str]
 ) -> dict[str, tuple[Option, ...]]:
-    """What may be done to each measure by the contract of now: its ways, and precisions within its bounds."""
+    """Return the options of each measure that the current contract allows by treatment and error bound."""
     ways = own_settings(contract).ways
     return {
         name: admitted(
@@ -395,7 +400,7 @@ def options_now(
 
 
 def decide(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
-    """A ranking's consequence: the least loss that fits, or the text's prefix where the contract says so."""
+    """Return the decision for a ranking: the least loss that fits, or the shortest prefix if the contract says so."""
     load = rests_on.load
     if not rests_on.options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
@@ -405,10 +410,11 @@ def decide(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> 
 
 
 def decide_stages(rests_on: Choosing, part: Part, ranking: Sequence[str]) -> Consequence:
-    """Both stages planned before either is shed (3.3): what the own channel makes go, then what the trunk does.
+    """Plan both stages before either is shed (Ahuja 2006, section 3.3): first the own channel, then the trunk.
 
-    Each stage has a synopsis of its own. By the text, what goes at the first stage stays gone at the second. Where the
-    least loss is sought, the narrower channel decides, and what the wider one would have left alone is stage 2's.
+    Each stage has a synopsis of its own. With `plan: prefix`, an attribute that is shed at the first stage stays shed
+    at the second. With `plan: least_loss` the narrower channel decides; a treatment that the wider channel alone would
+    not need belongs to stage 2.
     """
     first = decide(rests_on, part.own_kbps, ranking)
     if part.trunk_kbps is None or first.planned_kbps <= part.trunk_kbps:
@@ -466,7 +472,10 @@ def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str])
 
 
 def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, ...]:
-    """What the text may do: shed the first none, one, two ... of the ranking; kbps that cross, and what is absent."""
+    """Return the alternatives of `plan: prefix`: shed the first 0, 1, 2, ... attributes of the ranking.
+
+    Each has the kbps that cross and the loss of the absent values.
+    """
     load, worths = rests_on.load, rests_on.worths(ranking)
     able = [name for name in ranking if options_of(rests_on.options[name], "shed")]
     kbps = {name: load.widths_bits[name] * load.tuples_per_second / 1000.0 for name in rests_on.options}

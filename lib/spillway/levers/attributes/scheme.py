@@ -1,15 +1,14 @@
-"""Schemes over `seq`, run-length: which attribute travels how, from where to where.
+"""Schemes, run-length encoded over `seq`, and the table `schemes` that stores them.
 
-A *scheme* says for every attribute whether it is kept, rounded or shed, and at which stage (1: the stream's own
-shedding, 2: its channel's, specs/attributes.md section 8). A *run* is a stretch of `seq` under one scheme.
-Everything that depends on a scheme at a row (kernels, what is sent, recovery) asks the runs.
+A *scheme* says for every attribute whether it is kept, rounded or shed, and at which stage (1: shedding of the stream
+itself, 2: of its channel; specs/attributes.md section 8). A *run* is a range of `seq` under one scheme. Code that
+depends on the scheme of a row (kernels, sent rows, recovery) looks it up in the runs. The table `schemes` has the runs
+of a stream, and the state from which its planner continues.
 
 >>> ways = (Way("temp", "shed"), Way("visib", "keep"))
 >>> runs = Runs((Run(0, 9, (Way("temp", "keep"), Way("visib", "keep"))), Run(10, 19, ways)))
 >>> runs.mask("temp", "shed", np.array([8, 9, 10, 19])).tolist()
 [False, False, True, True]
-
-The table `schemes`: the runs of a stream, and the state its planner goes on from.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from spillway.levers.protocol import Views
 
 @dataclass(frozen=True)
 class Way:
-    """How one attribute travels under a scheme, and why.
+    """The treatment of one attribute under a scheme, and the reason.
 
-    `precision` is the place among the model's precisions where it is shed, among its roundings where it is
-    rounded; 0 where it is kept.
+    `precision` is an index into the model's precisions if the attribute is shed, into its roundings if it is rounded,
+    and 0 if it is kept.
     """
 
     attribute: str
@@ -42,21 +41,21 @@ class Way:
     predictor: str = ""
     reason: str = ""
     precision: int = 0
-    """Which of the model's precisions (of shedding) or roundings, the finest first."""
+    """Index of the model's precision (of shedding) or rounding, the finest first."""
     sent: bool = False
-    """Whether the synopsis of what is shed goes with the batch."""
+    """Whether the synopsis of a shed attribute is sent with the batch."""
 
     @property
     def treatment(self) -> tuple[str, str, bool]:
-        """What is done to which attribute, however precisely."""
+        """Return attribute, treatment, and whether the synopsis is sent; without precision and stage."""
         return self.attribute, self.way, self.sent
 
 
 def scheme_number(ways: Iterable[Way]) -> int:
-    """The scheme's number: equal for equal schemes wherever and whenever they are computed.
+    """Return the number of the scheme: equal schemes have equal numbers on every machine and in every run.
 
-    A checksum of what is not merely kept, so that a rerun, a backfill and two machines agree without a registry;
-    the scheme that keeps everything is 0. Rows are resolved by `seq`, never by this number.
+    It is a checksum (CRC-32) of the treatments other than `keep`. So a rerun, a backfill and two machines agree without
+    a registry. The scheme that keeps everything is 0. Rows are resolved by `seq`, never by this number.
 
     >>> scheme_number([Way("a")]), scheme_number([Way("a", "shed")]) == scheme_number([Way("a", "shed"), Way("b")])
     (0, True)
@@ -66,14 +65,14 @@ def scheme_number(ways: Iterable[Way]) -> int:
 
 
 def _spelled(way: Way) -> str:
-    # the finest and what is held are not written, so that schemes of before keep their numbers
+    # the finest precision and held synopses are not written, so that older schemes keep their numbers
     text = f"{way.attribute}={way.way}@{way.stage}" + (f"/{way.precision}" if way.precision else "")
     return text + ("+" if way.sent else "")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A stretch of `seq` under one scheme, with the ranking and the numbers behind it."""
+    """A range of `seq` under one scheme, with the ranking and the numbers behind it."""
 
     from_seq: int
     to_seq: int
@@ -88,20 +87,20 @@ class Run:
     shortfall_kbps: float = 0.0
     reason: str = ""
     loss: float = 0.0
-    """The sum of worth x loss that was planned for."""
+    """The planned sum of weight x loss."""
 
     @property
     def scheme(self) -> int:
         return scheme_number(self.ways)
 
     def of(self, way: str) -> tuple[str, ...]:
-        """The attributes that travel this way."""
+        """Return the attributes that have this treatment."""
         return tuple(one.attribute for one in self.ways if one.way == way)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs in `seq` order, none overlapping another."""
+    """Runs in `seq` order without overlaps."""
 
     runs: tuple[Run, ...]
     _from: np.ndarray = field(init=False, repr=False, compare=False)
@@ -129,11 +128,11 @@ class Runs:
         return Runs(self.runs + other.runs)
 
     def within(self, from_seq: int, to_seq: int) -> Runs:
-        """The runs that touch a range."""
+        """Return the runs that overlap a range."""
         return Runs(tuple(run for run in self.runs if run.to_seq >= from_seq and run.from_seq <= to_seq))
 
     def index(self, seq: np.ndarray) -> np.ndarray:
-        """The run of every row; a row under no run is an error, for it could not be recovered."""
+        """Return the index of the run of every row; raise if a row has no run, because it could not be recovered."""
         if len(self.runs) == 1 and self.runs[0].from_seq <= seq.min() and seq.max() <= self.runs[0].to_seq:
             return np.zeros(len(seq), np.int64)
         at = np.searchsorted(self._from, seq, side="right") - 1
@@ -150,7 +149,7 @@ class Runs:
     def mask(
         self, attribute: str, way: str, seq: np.ndarray, stage: int | None = None, sent: bool | None = None
     ) -> np.ndarray:
-        """Row by row, whether the attribute travels `way` (at `stage`, its synopsis `sent` or not)."""
+        """Return for each row whether the attribute has the treatment `way` (at `stage`, with synopsis `sent`)."""
         if not len(seq):
             return np.zeros(0, np.bool_)
 
@@ -162,7 +161,7 @@ class Runs:
         return np.asarray(flags[self.index(seq)])
 
     def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
-        """Row by row, the place of the precision at which the attribute travels `way`; 0 where it does not.
+        """Return for each row the index of the precision of the treatment `way`; 0 if the row has another treatment.
 
         >>> runs = Runs((Run(0, 9, (Way("temp", "shed", precision=2),)), Run(10, 19, (Way("temp", "shed"),))))
         >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
@@ -177,19 +176,19 @@ class Runs:
         return np.asarray(np.array(found, np.int64)[self.index(seq)])
 
     def attributes(self, way: str) -> tuple[str, ...]:
-        """Every attribute that travels this way under any run, in contract order."""
+        """Return every attribute that has this treatment in any run, in contract order."""
         found: dict[str, None] = {}
         for run in self.runs:
             found.update(dict.fromkeys(run.of(way)))
         return tuple(found)
 
     def shed(self, sent: bool) -> tuple[str, ...]:
-        """Every attribute that is shed under any run and whose synopsis is sent, or held."""
+        """Return every attribute that is shed in any run and whose synopsis is sent (or held, if not `sent`)."""
         ways = (way for run in self.runs for way in run.ways if way.way == "shed" and way.sent == sent)
         return tuple(dict.fromkeys(way.attribute for way in ways))
 
     def stretches(self, attribute: str, way: str) -> list[tuple[int, int]]:
-        """The `seq` ranges in which the attribute travels `way`, neighbours merged."""
+        """Return the `seq` ranges in which the attribute has the treatment `way`; adjacent ranges are merged."""
         found: list[tuple[int, int]] = []
         for run in self.runs:
             if attribute not in run.of(way):
@@ -202,7 +201,7 @@ class Runs:
 
 
 def run_from_row(row: Mapping[str, Any]) -> Run:
-    """A row of `schemes` as a run."""
+    """Return the run of a row of `schemes`."""
     return Run(
         int(row["from_seq"]),
         int(row["to_seq"]),
@@ -232,7 +231,7 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
 
 
 def run_to_row(run: Run) -> dict[str, Any]:
-    """The columns of `schemes` that a run knows."""
+    """Return the columns of `schemes` that a run has."""
     return {
         "from_seq": run.from_seq,
         "to_seq": run.to_seq,
@@ -257,7 +256,7 @@ SCHEMES = "schemes"
 
 
 def scheme_rows(tables: Views, stream: str, batches: Iterable[int] | None = None) -> list[dict[str, Any]]:
-    """The rows of a stream (of some batches) in `seq` order."""
+    """Return the rows of a stream (of some batches) in `seq` order."""
     where: dict[str, Any] = {"stream": stream}
     if batches is not None:
         where["batch"] = sorted(set(batches))
@@ -268,19 +267,19 @@ def scheme_rows(tables: Views, stream: str, batches: Iterable[int] | None = None
 
 
 def last_batches(tables: Views, stream: str) -> range:
-    """The numbers of the stream's last batches that have runs: those that are told of."""
+    """Return the numbers of the last batches, up to the newest that has runs; the report shows these."""
     newest = tables.at(SCHEMES).newest("batch", ["batch"], stream=stream)["batch"].to_pylist()
     last = newest[0] if newest else 0
     return range(max(1, last - SHOWN_BATCHES + 1), last + 1)
 
 
 def load_runs(tables: Views, stream: str, batches: Iterable[int] | None = None) -> Runs:
-    """The stream's runs over the batches."""
+    """Return the stream's runs over the batches."""
     return Runs(tuple(run_from_row(row) for row in scheme_rows(tables, stream, batches)))
 
 
 def state_before(tables: Views, stream: str, batch: int) -> tuple[int, dict[str, Any] | None]:
-    """The last batch before this one that has runs, and the planner's state at its end; 0 and None where none has."""
+    """Return the last batch before this one that has runs, and the planner's state at its end; else 0 and None."""
     columns = ["batch", "from_seq", "state"]
     rows = tables.at(SCHEMES).newest("batch", columns, below=batch, stream=stream).to_pylist()
     if not rows:
@@ -296,7 +295,7 @@ def state_before(tables: Views, stream: str, batch: int) -> tuple[int, dict[str,
 
 
 def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as a row; all runs of a batch carry the state at its end."""
+    """Return a run as a row; all runs of a batch have the state at the end of the batch."""
     return {
         "stream": batch.stream,
         "batch": batch.batch,

@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""What a contract may say of the lever `attributes`: every field, its meaning, its rule and its default.
+"""The contract settings of the lever `attributes`: every field with its meaning, rule and default.
 
 >>> AttributeSettings().rank_by, AttributeSettings(window=WindowLength(tuples_at_least=8)).window.tuples_at_least
 ('recoverability', 8)
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from spillway.contracts.stream import StreamContract
 
 CRITICALITIES = ("extremely", "very", "moderately", "low", "not")
-"""How dear an error is, the dearest first."""
+"""The classes of criticality, the strictest first."""
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (("scheme", "bigint", "number of the scheme, see `schemes`"),)
-"""What the lever adds to rows: name, type, meaning."""
+"""The columns that the lever adds to rows: name, type, meaning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class CycleByHand:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowLength:
-    """The unit of ranking: whole cycles of at least so many tuples, or of so many seconds at the line's rate."""
+    """The unit of ranking: whole cycles with at least `tuples_at_least` tuples, or the tuples of `seconds`."""
 
     tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
     seconds: float | None = rule(
@@ -70,7 +70,7 @@ class WindowLength:
 
 @dataclass(frozen=True, kw_only=True)
 class MovingAverage:
-    """The moving average before ranking (3.2.2)."""
+    """The moving average before ranking (Ahuja 2006, section 3.2.2)."""
 
     kind: str = rule(
         Choice(AVERAGES), "exponential, simple (of sma_tuples), or none: values as they are", "ema"
@@ -82,7 +82,7 @@ class MovingAverage:
 
 @dataclass(frozen=True, kw_only=True)
 class Reevaluate:
-    """How often the scheme is evaluated afresh (Algorithm 2)."""
+    """How often the scheme is re-evaluated (Ahuja 2006, Algorithm 2)."""
 
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
@@ -135,7 +135,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSettings:
-    """How measures are ranked, shed, rounded and given back."""
+    """How measures are ranked, rounded, shed and recovered."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {
@@ -246,7 +246,7 @@ class AttributeSettings:
         }
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
-        """What breaks between these settings and the rest of the stream's contract."""
+        """Yield the rules that these settings break together with the rest of the stream's contract."""
         named = [(f"cycle.attributes[{i}]", name) for i, name in enumerate(self.cycle.attributes or ())]
         for where, name in named:
             if isinstance(name, str) and name not in contract.names:
@@ -262,7 +262,7 @@ class AttributeSettings:
 
 
 NEEDS_EVERY_ROW = True
-"""A value is given back from the tuples before it, as they were sent."""
+"""A value is recovered from the tuples before it as they were sent, so no row may be missing."""
 
 SETTINGS = AttributeSettings
-"""What the registry reads of a contract's entry."""
+"""The settings class that the registry uses for a contract's entry."""

@@ -1,12 +1,12 @@
-"""The lever `joins`: two streams are joined over time windows within a budget of comparisons (Gedik, Wu, Yu, Liu, "CPU
-Load Shedding for Binary Stream Joins").
+"""Lever `joins`: join two streams over time windows within a budget of comparisons.
 
-No row is dropped. Each new row is compared with the part of the opposite window that has proved worth it: how much is
-`rate`, which *basic windows* first is `correlation`, which of the two windows and which types of rows is `direction`
-and `utility` (with `type_worth`); how widely is looked to learn that is `exploring`, when it is forgotten `changing`.
-What was not compared is estimated from what was drawn, with an interval (`missed`).
+The method is that of Gedik, Wu, Yu and Liu (2007), "CPU Load Shedding for Binary Stream Joins". No row is dropped. Each
+new row is compared only with the most productive part of the opposite window. Pairs that are missed are estimated
+from a random sample, with a confidence interval.
 
-Kernels (pure): `predicates`, `operands`, `ring`, `index`, `looking`, `drawing`, `probe`, `chained`, `equals`,
-`ordering`, `step_costs`, `facing`; controllers (pure): `rate`, `correlation`, `exploring`, `changing`, `direction`,
-`type_worth`, `utility`, `missed`; the lever itself: `allotting`, `turn`, `calibrating`, `deciding`, `memory`, `lever`.
+- `controllers`: pure decision rules: the fraction r, the ranks of *basic windows*, the join direction, row types.
+- `exploration`: what is remembered of earlier windows, how much to explore, and the drift test.
+- `budget`: applies the controllers to one window; the result is an `Allotment`.
+- `matching`, `estimates`, `operands`, `windows`: pure kernels: predicates, index, sampling, probing, counts, costs.
+- `turn`, `decision`, `lever`: the steps of one window, the tasks, and the lever itself.
 """

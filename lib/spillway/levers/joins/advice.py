@@ -1,10 +1,10 @@
-"""What a join would be, before it is run: its size, what makes it large, its cost, and what a budget would miss.
+"""Estimate a join before it runs: its size, its cost, what makes it large, and what a budget would miss.
 
-Comparisons are drawn by chance (`drawing`), each with the same probability, so that the number of pairs has the
-interval of `missed`, whatever the rows are like. Half of the pairs that are found tell where matches lie, the other
-half what selecting by that would have missed: what is said of a budget is of a join that has learned, and spends
-nothing on learning; in its first windows it misses more. How many pairs have equal values is counted, of all rows,
-without comparing any. Numbers are of the rows that are at hand; each comes with its interval.
+Comparisons are sampled at random (`matching`), each with the same probability, so that the number of pairs has the
+interval of `estimates`, whatever the rows are like. Half of the sampled pairs show where matches lie. The other half
+shows what a selection based on the first half would miss. So the figures of a budget are those of a join that has
+learned and spends nothing on exploration; in its first windows it misses more. Pairs of equal values are counted over
+all rows, without a comparison. All figures are about the given rows, and each has its interval.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
-"""Comparisons (with an index: entries) that are drawn."""
+"""Limit on sampled comparisons (with an index: entries)."""
 TIMED_STEPS, TIMED_ROWS = 2_000_000.0, (16, 4_000)
-"""Rows are compared with everything to measure what that costs: about so many steps, at least and at most so many rows
-a side."""
+"""Some rows are compared with everything to measure the cost. The number of rows aims at `TIMED_STEPS` steps;
+`TIMED_ROWS` are its limits for each side.
+"""
 BUDGETS_PCT = (50.0, 20.0, 10.0, 5.0, 2.0)
 REPEATS = 3
 _CONFIDENCE = 0.95
@@ -49,7 +50,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Advised:
-    """One thing that is said of a join."""
+    """One figure about a join."""
 
     about: str
     answer: Answer
@@ -57,17 +58,17 @@ class Advised:
 
 @dataclass(frozen=True)
 class _Looked:
-    """One direction, and the pairs that were drawn: whose they are, and which basic window they lie in."""
+    """One direction with its sampled pairs, and the basic window of each pair."""
 
     facing: Facing
     found: FoundPairs
     behind: Array
     learns: Array
-    """Which of them say where matches lie; the others say what selecting by that misses."""
+    """The pairs that show where matches lie. The others show what a selection by them misses."""
 
 
 def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: bool) -> Iterator[Advised]:
-    """What is to be said of the join of these rows."""
+    """Yield figures about the join of these rows."""
     given, nothing = (Given(left, 0, left.rows), Given(right, 0, right.rows)), LearnedSide()
     facing = [
         facing_of(given[1 - side], given[side], settings, nothing, (1.0,), probe_is_left=side == RIGHT)
@@ -109,7 +110,7 @@ def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool
 
 
 def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with_itself: bool) -> Answer:
-    """How many pairs these rows have: of equal values by count, else from the comparisons that were drawn."""
+    """Return the number of pairs of these rows: counted for equal values, else estimated from the sample."""
     if PREDICATES[settings.predicate] == EQUALITY:
         pairs = 0.0
         for one in (each.facing for each in looked):
@@ -129,8 +130,8 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
 def _cost(
     looked: Sequence[_Looked], steps: float, seconds: float, settings: JoinSettings, with_itself: bool
 ) -> Iterator[Advised]:
-    """Time of a core, as measured here on some rows; between the fastest and the slowest repeat."""
-    # what was drawn is not compared again, and the index is there
+    """Yield the core time, measured on some rows; the interval is that of the fastest and the slowest repeat."""
+    # without the sample; the index exists already
     facing = [replace(one.facing, drawn=nothing_drawn(one.facing.probes.rows)) for one in looked]
     each = steps / max(1, sum(one.probes.rows for one in facing))
     rows = int(min(TIMED_ROWS[1], max(TIMED_ROWS[0], TIMED_STEPS / max(1.0, each))))
@@ -158,9 +159,9 @@ def _cost(
 
 
 def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advised]:
-    """By budget, the share of pairs that would be missed: learned from one half of those found, seen on the other.
+    """Yield, by budget, the share of pairs missed: learned from one half of the sampled pairs, tested on the other.
 
-    Where the join would compare whole rows, as chance picks them, it misses as much as it does not compare.
+    If the join would compare randomly chosen whole rows, it misses the share that it does not compare.
     """
     sides = [_side(one) for one in looked]
     whole = sum(one.facing.whole_steps for one in looked)
@@ -193,7 +194,7 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
 
 
 def share_between(events: int, of: int, confidence: float) -> tuple[float, float]:
-    """Between what and what a share lies of which so many of so many were seen: Wilson's interval.
+    """Return the Wilson score interval of a proportion: `events` of `of` observations.
 
     >>> [round(end, 3) for end in share_between(0, 10, 0.95)], [round(end, 3) for end in share_between(50, 100, 0.95)]
     ([0.0, 0.278], [0.404, 0.596])
@@ -206,7 +207,7 @@ def share_between(events: int, of: int, confidence: float) -> tuple[float, float
 
 
 def _side(one: _Looked) -> Side:
-    """A window as half of the pairs tell it: pairs a comparison by basic window, and what one costs."""
+    """Return a window as an input of the knapsack, learned from half of the pairs."""
     made = one.facing.volumes.sum(axis=1)
     matches = np.bincount(one.behind[one.learns], minlength=len(made)).astype(float)
     learned = LearnedSide(matches, made * one.facing.chance / 2)
@@ -219,7 +220,7 @@ def _side(one: _Looked) -> Side:
 
 
 def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) -> Array:
-    """Of the pairs of the other half, which ones selecting finds."""
+    """Return which pairs of the other half the selection finds."""
     how = replace(one.facing.how, order=order)
     take = taken_rows(replace(one.facing, how=how), np.array([share]), settings)
     sees = ~one.learns

@@ -1,19 +1,20 @@
-"""What a window's rows are compared with: the controllers in their order, on what is there to compare.
+"""Divide the budget of one window: run the controllers in order and decide which comparisons are made.
 
-    r            how much         (`rate`)         from what may be spent and what everything would take
-    the sample   what is drawn to tell what is missed, one by one (`drawing`); nothing where that is counted
-    looks        which cells are looked at whole, to learn where matches lie (`exploring`, `looking`)
-    r_1, r_2     which direction, which types      (`direction`, `utility`)
-    ranks        which basic windows first         (`correlation`), by what they yield a step
+    r            how many comparisons               from the budget and the cost of the full join
+    the sample   comparisons drawn one by one       to estimate missed pairs; none where these are counted
+    looks        basic windows compared whole       to learn where matches lie (`exploration`)
+    r_1, r_2     the join direction and row types   (`by_direction`, `by_worth`)
+    ranks        the order of basic windows         by pairs per step
     take         how many rows of its window each probing row is compared with
 
-A pure function of the rows, of what is remembered and of the contract: whoever computes it gets the same. The direction
-that seems useless is still looked at.
+The result is a pure function of the rows, the memory and the contract, so every process computes the same result. A
+direction that seems useless is still explored.
 
-*Or whole rows.* With an index that finds a row's matches at once there is nothing to gain by picking basic windows out:
-every entry that is read is a pair, and each basic window costs a look-up more. Unless picking out is expected to yield
-a twentieth more a step than comparing an r of the rows, by chance, with everything, that is what is done; by steps it
-finds at least what dropping rows would, since the rows that look for nothing are still found.
+*Whole rows as the alternative.* An index on single values finds a row's matches at once, and every entry that is read
+is a pair. Then selecting basic windows gains nothing, and each basic window costs one more look-up. The alternative is
+to compare a random fraction r of the rows with their whole window. With an index, basic windows are selected only if
+the expected yield per step is at least 5 % higher (`PAYS`). Counted in steps, the alternative finds at least as many
+pairs as dropping rows does, because rows that do not probe are still found by others.
 """
 
 from __future__ import annotations
@@ -39,36 +40,40 @@ from spillway.levers.joins.matching import taken_whole
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.settings import JoinSettings
 from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 
 LEFT, RIGHT = 0, 1
 Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
-"""Steps a second of a core, measured on rows of these."""
+"""Measures the steps per second of a core, on some of the given rows."""
 ENOUGH_TIMED = 0.05
-"""Of what may be used: where less was measured (at the start, after quiet windows) a few rows are timed anew."""
+"""Share of the allowed core time. If less time was measured (at the start, after quiet windows), a few rows are timed
+again.
+"""
 LEAST_SPENT = 0.25
-"""Of a window's budget of comparisons, whatever was spent too much before: what is owed is saved in several windows
-then, so that none of them is not looked at. A share of a core is kept to strictly."""
+"""Share of a window's budget of comparisons that is spent even if earlier windows overspent. The debt is then saved
+over several windows, so that no window goes without comparisons. A budget in core time is kept strictly.
+"""
 ENOUGH_FOUND = 100.0
-"""Pairs of the sample a window, of both sides: what was missed is known within a fifth then, and of many windows far
-better."""
+"""Pairs of the sample per window, both sides together. With 100 pairs the estimate of missed pairs is within about
+20 %, and over many windows it is far better.
+"""
 DRAWN_ENTRY = 16.0
-"""As long as one entry takes that is drawn, so many take that are read along a list: it waits for memory."""
+"""Drawing one entry takes as long as reading this many entries along a list, because it waits for memory."""
 MOST_DRAWN = 8_000_000.0
-"""Comparisons of a window that are drawn at most: what is held of them is bounded however large a budget is."""
+"""Limit on the comparisons drawn per window. It bounds the memory for the sample, however large the budget is."""
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """Everything that is decided of a window before a row is compared."""
+    """All decisions about a window before a row is compared."""
 
     r: float
     chance: float
-    """With which a comparison is drawn; 1: all are made, 0: what is missed is counted."""
+    """Sampling probability of a comparison. 1: all comparisons are made; 0: missed pairs are counted, not estimated."""
     may_spend: float
     free_at: float
     facing: tuple[Facing, Facing]
-    """By window: the left one, which right rows probe, and the right one."""
+    """The two directions, by probed window: the left window (probed by right rows), then the right window."""
 
     @property
     def possible(self) -> int:
@@ -78,7 +83,7 @@ class Allotment:
 def may_spend(
     settings: JoinSettings, memory: Memory, base: Sequence[Facing], seconds: float, calibrate: Calibrate
 ) -> float:
-    """Steps that a window of so many seconds may take; infinite without a budget."""
+    """Return the number of steps that a window of `seconds` may take; infinite without a budget."""
     budget = settings.budget
     if budget is None:
         return float("inf")
@@ -99,7 +104,7 @@ def allotted(
     seconds: float,
     calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
 ) -> Allotment:
-    """The window's allotment; `worth`: utility by type of row."""
+    """Return the decisions for the window; `worth`: the utility of each row type."""
     picks = settings.budget is not None and not _whole_rows_alone(settings, worth)
     base = (
         facing_of(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
@@ -123,7 +128,7 @@ def allotted(
 
 
 def _whole_rows_alone(settings: JoinSettings, worth: Sequence[float]) -> bool:
-    """Whether there is nothing to choose among: every entry that is read is a pair, and what is missed is counted."""
+    """Return whether selecting is pointless: every entry that is read is a pair, and missed pairs are counted."""
     return settings.index and settings.single_values and len(worth) == 1
 
 
@@ -134,7 +139,10 @@ def _within(
     learned: tuple[LearnedSide, LearnedSide],
     worth: Sequence[float],
 ) -> tuple[float, tuple[Facing, Facing]]:
-    """So many steps spread over the sample, looks and what is selected; the sample's chance, and who compares what."""
+    """Spread `spends` steps over the sample, the looks and the selection.
+
+    Returns the sampling probability and both directions with their comparisons.
+    """
     possible = sum(one.whole_steps for one in base)
     share = min(1.0, spends / possible) if possible else 1.0
     if _whole_rows_alone(settings, worth):
@@ -149,14 +157,14 @@ def _within(
         chosen, pays = _shared_out(_looking(drawn, chances, settings), settings, learned, rest, worth)
         if pays or not settings.index:
             return chance, chosen
-    # where nothing is known a comparison is as good as any other, and those that cost least are no better
+    # before anything is learned no comparison is better than another, not even the cheapest
     return chance, _looking(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
 
 
 def _explored(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide]) -> Array | None:
-    """gamma_j of the left window's basic windows, and of the right one's; None where nothing is known yet.
+    """Return gamma_j of the basic windows, left window first; None if nothing has been learned yet.
 
-    Both windows are known as well as both together are.
+    Both windows share one measure of knowledge: their lumps are added.
     """
     lumps = _lumps(base, learned)
     if lumps <= 0:
@@ -168,11 +176,11 @@ def _explored(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[
 
 
 def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None, spends: float) -> float:
-    """q: what is spent on the sample, over what drawing everything would take; 0 where what is missed is counted.
+    """Return q, the sampling probability: steps spent on the sample / steps to draw everything.
 
-    It takes what finds enough pairs of both sides, and no more than gamma of what may be spent. Without an index it
-    may take what looking would, where that is more: as much is learned by it, and what is said of pairs that rare is
-    far narrower.
+    It is 0 where missed pairs are counted (equality). The sample takes what yields `ENOUGH_FOUND` pairs of both sides,
+    and at most the share gamma of the budget. Without an index it may take the share of the looks if that is larger: it
+    teaches as much, and the interval of rare pairs becomes far narrower.
     """
     if settings.predicate == "equality":
         return 0.0
@@ -182,7 +190,7 @@ def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None
         return 1.0
     gamma, looks, enough = settings.adapt.sample_pct / 100.0, MOST_LOOKED, 1.0
     if shares is None and settings.index:
-        takes = comparisons * DRAWN_ENTRY  # nobody knows yet how many are enough
+        takes = comparisons * DRAWN_ENTRY  # the number of pairs is not known yet
     if shares is not None:
         volumes = [one.volumes.sum(axis=1) for one in base]
         looks = float(shares @ np.concatenate(volumes)) / max(1.0, float(sum(one.sum() for one in volumes)))
@@ -195,7 +203,7 @@ def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None
 def _chances(
     settings: JoinSettings, base: Sequence[Facing], shares: Array, spends: float, drawn: float
 ) -> list[Array]:
-    """By window and basic window, with which chance a row looks at all of it, beside what is drawn there anyway.
+    """Return, by window and basic window, the probability that a row looks at all of it, in addition to the sample.
 
     With an index a row looks at all basic windows or at none.
     """
@@ -211,19 +219,19 @@ def _chances(
 
 
 def _lumps(base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
-    """How much is known of both windows; nothing where they are cut otherwise now."""
+    """Return how much is known of both windows, in lumps; 0 if their number of basic windows has changed."""
     if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
         return 0.0
     return sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
 
 
 def _whole(one: Facing) -> Facing:
-    """Everything is compared."""
+    """Return the direction with every comparison selected."""
     return replace(one, how=replace(one.how, take=one.how.high - one.how.low))
 
 
 def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float) -> tuple[Facing, Facing]:
-    """The sample, and nothing else yet."""
+    """Return both directions with the random sample, and nothing selected yet."""
     left, right = (one.drawing(chance, settings.seed * 4 + side) for side, one in enumerate(sides))
     return left, right
 
@@ -231,7 +239,7 @@ def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float
 def _looking(
     sides: tuple[Facing, Facing], chances: Sequence[Array], settings: JoinSettings
 ) -> tuple[Facing, Facing]:
-    """Looks, beside what is selected; with an index whole rows."""
+    """Return both directions with looks in addition to the selection; with an index a look covers a whole window."""
     left, right = (
         one.looking(mine, settings.index, settings.seed * 4 + side)
         for side, (one, mine) in enumerate(zip(sides, chances, strict=True))
@@ -246,13 +254,13 @@ def _shared_out(
     spends: float,
     worth: Sequence[float],
 ) -> tuple[tuple[Facing, Facing], bool]:
-    """What is left beside looks, spread over windows, basic windows and types; and whether that pays.
+    """Spread the steps that looks leave over windows, basic windows and types; also return whether selecting pays.
 
-    A cell that is looked at costs selecting nothing and gives it nothing: of what selecting takes and yields in a basic
-    window the part of the others counts, 1 - p_j.
+    A cell that is looked at costs the selection nothing and yields it nothing. So only the share 1 - p_j of a basic
+    window counts in the selection's cost and yield.
     """
     unseen = [1.0 - one.how.looking.chances for one in sides]
-    if settings.index:  # rows that look select nothing
+    if settings.index:  # a row that looks selects nothing
         looked = sum(
             (1.0 - float(part[0])) * one.whole_steps for one, part in zip(sides, unseen, strict=True)
         )
@@ -292,7 +300,7 @@ def _shared_out(
 def _side(
     one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float], unseen: Array
 ) -> Side:
-    """A window as the knapsack has it; without correlation, its basic windows are all one."""
+    """Return a window as an input of the knapsack; without `correlation` all its basic windows count as one."""
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
     u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
     volumes, curve = one.volumes, one.curve * unseen
@@ -309,10 +317,10 @@ def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
 
 
 def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
-    """By probing row how many rows of its window are selected: in expectation exactly the share of its type.
+    """Return how many rows of its window are selected for each probing row; on average exactly the share of its type.
 
-    With an index the last basic window is taken whole or not at all, by chance: part of it, its newest rows, would be
-    looked up like all of it, and apart from the basic window before it.
+    With an index the last basic window is taken whole or not at all, at random. Taking only its newest rows would cost
+    the same look-ups as all of it, and would separate it from the basic window before it.
     """
     how, whole = one.how, one.how.high - one.how.low
     wanted = shares[one.probes.kinds] * whole
@@ -326,9 +334,12 @@ def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
 def _fetched(
     sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
 ) -> tuple[tuple[Facing, Facing], float]:
-    """Rows of both streams in the order of time, as far as they are fetched before they fall out of the buffer."""
+    """Remove the comparisons of rows that overflow the input buffer.
+
+    Rows of both streams are fetched in the order of time. Also return `free_at`, when the last of them is done.
+    """
     at = np.concatenate([one.probes.at for one in sides])
-    took = np.concatenate([one.steps_by_row() for one in sides])  # what is drawn is compared all the same
+    took = np.concatenate([one.steps_by_row() for one in sides])  # the sample is compared in any case
     order = np.argsort(at, kind="stable")
     fetched = np.zeros(len(at), bool)
     fetched[order], free_at = fetched_rows(
@@ -350,13 +361,16 @@ def _fetched(
 def _all_fetched(
     sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
 ) -> bool:
-    """Whether no row falls out where each is compared whole: what those that do miss, a sample has to tell."""
+    """Return whether no row overflows the buffer if each is compared whole.
+
+    Otherwise a sample must estimate the pairs of rows that overflow.
+    """
     found, _ = _fetched((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
     return all(bool(one.fetched.all()) for one in found)
 
 
 def uniform(seq: Array, seed: int) -> Array:
-    """A number in [0, 1) for each row, by its seq and the seed alone.
+    """Return a number in [0, 1) for each row. It depends only on the row's seq and the seed.
 
     >>> draws = uniform(np.arange(10_000), 7)
     >>> bool(abs(draws.mean() - 0.5) < 0.01), bool((draws == uniform(np.arange(10_000), 7)).all())

@@ -1,7 +1,7 @@
-"""What a core does in a second before anything was measured: a few rows are compared, and timed.
+"""Measure the speed of a core before a first window: compare a few rows and time it.
 
-A budget in time that began with a guess would be broken by whoever's comparisons are dearer than guessed: sets of a
-thousand items take a hundred times what single values do.
+A budget in time that starts with a guess would be exceeded where comparisons are slow: sets of a thousand items take a
+hundred times as long as single values.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from spillway.levers.joins.settings import Adapting, Budget, JoinSettings, JoinS
 from spillway.levers.joins.windows import Facing, Given, facing_of
 
 TIMED_ROWS = 16
-"""Of each side."""
+"""Number of rows of each side that are timed."""
 
 
 def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
-    """Steps a second of a core, on some rows of these."""
+    """Return the steps per second of a core, measured on some of the given rows."""
     predicate, threshold = PREDICATES[settings.predicate], settings.threshold or 0.0
     steps, seconds = 0, 0.0
     for one in base:
@@ -45,7 +45,7 @@ def calibrated(base: Sequence[Facing], settings: JoinSettings) -> float:
 
 @functools.cache
 def compiled() -> None:
-    """Once a process, so that the time of deciding and comparing is not that of compiling, or of finding time zones."""
+    """Warm up the kernels once per process, so that measured time excludes compilation and loading time zones."""
     none = np.zeros(0, np.int64)
     empty = Operand(none, none, ItemSets(np.zeros(1, np.int64), none, np.zeros(0)), none)
     side = JoinSide(attribute="")

@@ -1,13 +1,13 @@
-"""The pairs of a window looked at once more, one by one, each with the two rows it is of.
+"""Check the pairs of a window one by one, against the two rows of each.
 
-What was found through windows, shares, ranks and an index is tested here by the definition alone: both rows are in the
-inputs at the times that the pair says, `predicates.makes_pair` holds for their items, the later of them came in the
-window, and the earlier one still lasted:
+Pairs were found with windows, shares, ranks and an index. Here they are tested by the definition alone: both rows are
+in the inputs at the times of the pair, `matching.makes_pair` holds for their items, the later row arrived in the
+window, and the earlier one had not expired:
 
     begin <= max(T(l), T(r)) < end,    T(r) - T(l) <= w_left  where the left row is the earlier (or neither is),
                                        T(l) - T(r) <= w_right where the right row is
 
-Nothing is said of pairs that are not there: `join_windows` has an interval for these.
+Missing pairs are not checked; `join_windows` has an interval for their number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXAMINED_PAIRS = pa.schema(
         ("utility", pa.float64()),
     ]
 )
-"""What is said of a window; `not_in_inputs` and `no_match` are null where its inputs, or the rule, are others now."""
+"""Results of the check of a window; `not_in_inputs` and `no_match` are null if its inputs or the rule have changed."""
 _REQUIRED = ("left_seq", "right_seq", "left_time", "right_time", "utility", "weight", "sic")
 
 
@@ -50,10 +50,10 @@ def examined_pairs(
     sides: tuple[Operand, Operand] | None,
     with_itself: bool,
 ) -> Mapping[str, Any]:
-    """How many of the pairs are not what they should be, and what all of them add up to.
+    """Return how many of the pairs violate each rule, and the sums of sic and utility.
 
-    `lasts`: microseconds that rows of either side lasted when pairs were made; `sides`: the rows that the join was
-    handed in this window.
+    `lasts`: how long rows of each side stayed in the window when the pairs were made, in microseconds; `sides`: the
+    rows that the join received in this window.
     """
     left, right = (np.asarray(rows[f"{side}_seq"].fill_null(-1)) for side in ("left", "right"))
     times = [_micros(rows[f"{side}_time"]) for side in ("left", "right")]
@@ -90,7 +90,7 @@ def examined_pairs(
 
 
 def _places(side: Operand, seq: Array, at: Array) -> Array:
-    """Where each of these rows stands among those of its side; -1: nowhere, or at another time."""
+    """Return the index of each row in its side; -1: it is missing, or has another time."""
     if not side.rows:
         return np.full(len(seq), -1, np.int64)
     order = np.argsort(side.seq, kind="stable")
@@ -116,5 +116,5 @@ def _micros(column: pa.ChunkedArray) -> Array:
 
 
 def _numbers(column: pa.ChunkedArray) -> Array:
-    """The values; null is no number."""
+    """Return the values; null becomes NaN."""
     return np.asarray(column.cast(pa.float64()).fill_null(float("nan")))

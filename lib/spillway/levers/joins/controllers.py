@@ -1,17 +1,19 @@
-"""Which rows first: fractions by window and type of the probing row, a fractional knapsack (Algorithm 5).
+"""Controllers of a join (Gedik, Wu, Yu and Liu, 2007): how much to compare, and which comparisons to make first.
 
-An item is a type of row against a basic window of the other side: its volume is the steps that takes, its worth a
-comparison v = u_iz o_ij (the paper's u_iz n_i o_ij / sum_k o_ik, with u_iz the utility of a comparison that yields a
-pair, where the paper's is that of a comparison: `type_worth`), by what a comparison costs there. The heap holds, for
-each window and type, the best basic window not yet taken; the best of all is taken until the budget is spent, the last
-one partly:
+**Allocation of the budget: a greedy fractional knapsack over windows and row types** (Algorithm 5).
+
+An item is a row type against a basic window of the other side. Its volume is the number of steps it takes. Its value
+per comparison is v = u_iz o_ij, divided by the steps of a comparison there. (The paper has
+u_iz n_i o_ij / sum_k o_ik. Its u_iz is the utility of a comparison; here it is the utility of a comparison that yields
+one pair, `worth_by_type`.) The heap holds, for each window and type, the best basic window that is not taken yet. The
+best of all is taken until the budget is spent, the last one partly:
 
     O(|Z| + (n_1 + n_2) |Z| log |Z|)
 
-Errata: the frequency of a type is that among rows of the *other* stream, which probe (C3); r_iz is a share of the
-window, sum_j / n_i (C4), here by the rows that basic windows hold, since the first and last are partly filled and n_i b
-is w_i + b, not w_i (C7); the loop ends inside the else (C12). With one type and utility 1 for all it settles the
-direction of the join too, basic window by basic window, where Algorithm 4 takes one window whole before the other.
+Errata: the frequency of a type is that among rows of the *other* stream, which probe (C3). r_iz is a share of the
+window, sum_j / n_i (C4), here in rows of basic windows, since the first and the last are partly filled and n_i b is
+w_i + b, not w_i (C7). The loop ends inside the else (C12). With one type and utility 1 this also decides the direction
+of the join, one basic window after the other, whereas Algorithm 4 takes one window whole before the other.
 
 >>> import numpy as np
 >>> volumes, one = np.array([[10.0], [10.0]]), np.ones(2)
@@ -21,73 +23,73 @@ direction of the join too, basic window by basic window, where Algorithm 4 takes
 >>> [share.tolist() for share in shares], worth
 ([[0.5], [0.75]], 60.0)
 
-How much may be processed: the fraction r of the windows (Algorithm 1), driven by steps or by measured time.
+**Rate adaptation: the fraction r of the windows that is processed** (Algorithm 1), in steps or in measured time.
 
-*Followed*, as the paper has it: every T_r seconds beta = rows fetched / rows arrived, and
+*Followed* (the paper): every T_r seconds beta = rows fetched / rows arrived, and
 
     r <- beta r  where beta < 1,      r <- min(1, delta_r r)  otherwise,      delta_r = 1.2.
 
-*Counted* (ours, the default): here the rows of a window are all there before any is compared, so what r = 1 would take
-is known, and r = what may be spent / what r = 1 would take; what was spent too much is taken off the next window.
+*Counted* (ours, the default): all rows of a window are present before any is compared, so the cost of r = 1 is known,
+and r = budget / cost of r = 1. Overspent steps are deducted from the next window.
 
-Measured time drives the same controllers: a share of a core is as many steps as lately were made in so much time, of
-which deciding and writing pairs down are part; what took longer than that all the same is owed, and saved in the next
-windows, so that over the run the share is kept.
+Measured time drives the same controllers. A share of a core is the number of steps that were recently made in that
+time, including the time to decide and to write pairs. Time used beyond the share is a debt that the next windows save,
+so that the share is kept over the run.
 
 >>> followed(0.5, fetched=800, arrived=1000), followed(0.9, fetched=1000, arrived=1000)
 (0.4, 1.0)
 >>> counted(may_spend=50.0, possible=200.0), counted(may_spend=50.0, possible=0.0)
 (0.25, 1.0)
 
-Which window first: the one a comparison in which yields more gets what there is, the other the rest (Algorithm 4).
+**Join direction: the window with the higher yield per comparison comes first, the other gets the rest** (Algorithm 4).
 
-The comparisons stay as many as one fraction r for both would make:
+The number of comparisons stays that of one fraction r for both windows:
 
-    r (v_1 + v_2) = r_1 v_1 + r_2 v_2,    v_i = comparisons that r_i = 1 takes (w_i, at rates that are the same)
+    r (v_1 + v_2) = r_1 v_1 + r_2 v_2,    v_i = comparisons that r_i = 1 takes (w_i, if the rates are equal)
 
-so r_1 = min(1, r (v_1 + v_2) / v_1) and r_2 solves the constraint. Line 7 as printed divides by the wrong window
-(erratum C1): with w_1 = 1, w_2 = 4, r = 0.5 it gives r_2 = 2.25 - and 1.5 of it are not there.
+So r_1 = min(1, r (v_1 + v_2) / v_1), and r_2 solves the constraint. Line 7 as printed divides by the wrong window
+(erratum C1): with w_1 = 1, w_2 = 4, r = 0.5 it gives r_2 = 2.25, which exceeds 1.
 
 >>> by_direction(0.5, 1.0, 4.0, o_left=2.0, o_right=1.0)
 (1.0, 0.375)
 >>> by_direction(0.5, 1.0, 4.0, o_left=1.0, o_right=2.0)
 (0.0, 0.625)
 
-What is worth processing first: basic windows by their expected output per comparison (Algorithm 2).
+**Time correlation: rank basic windows by their expected output per comparison** (Algorithm 2).
 
-o_ij = matches in basic window j / comparisons there, of all comparisons that were made: selected, looked at and drawn
-alike, since none of them was chosen for what the two rows hold. What was learned fades by `memory` from window to
-window, so that a peak that moves is found again, and basic windows without a comparison count as average at least: none
-is starved for want of a look.
+o_ij = matches in basic window j / comparisons there. All comparisons count: selected, explored and sampled ones,
+because none of them was chosen for the values of its two rows. Learned counts fade by `memory` from window to window,
+so that a moved peak is found again. A basic window without comparisons counts as average at least, so none is starved.
 
-Where we differ: the paper learns of the sample alone and divides by the comparisons it expects of it, gamma r b
-lambda_1 lambda_2 T_c; we by those there were, so that o is unbiased whichever rows came (and erratum C6 cannot bite).
-What is selected is counted whole, and soon known without noise: a basic window that looked better than it is gives way
-to the next. A basic window speaks for itself as far as it is known, and its neighbours for it beyond that (a lag does
-not care where a basic window ends), none of them louder than one that is just known.
+Difference from the paper: the paper learns from the sample alone and divides by the expected number of its comparisons,
+gamma r b lambda_1 lambda_2 T_c. Here the divisor is the actual number, so o is unbiased whichever rows arrived (and
+erratum C6 has no effect). Selected comparisons count fully and are soon known without noise: a basic window that looked
+better than it is loses its rank. The estimate of a basic window is its own as far as it is known; beyond that it is
+that of its neighbours, since the lag of matches does not depend on the boundaries of basic windows. No basic window has
+more weight than one that is just known (`how_known`).
 
 >>> import numpy as np
 >>> o = expected(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))
 >>> ranks(o).tolist()
 [1, 2, 0]
 
-u_iz: what a comparison of a row of type z yields, in utility, from as few rows as there are (5.3).
+**Utility by row type: u_iz, the utility of a comparison of a row of type z that yields one pair on average** (5.3).
 
-Two things make it: how often rows of the type match, and what a pair of theirs is worth.
+It has two factors: how often rows of the type match, and the utility of their pairs.
 
-*How often*, against rows of all types: m_z = M_z / E_z, with M_z the pairs that rows of type z made and E_z what their
-very comparisons were expected to make if types matched alike, sum_j (comparisons with basic window j) o_ij. So a type
-that was compared with the best basic windows alone is not taken for a better one, and every comparison tells of it,
-not the sample's alone. Few rows make many of a window's pairs, so m_z is noisy, and it is drawn to the mean of all as
-far as the types' differences can be noise (DerSimonian and Laird's random effects):
+*How often*, relative to rows of all types: m_z = M_z / E_z. M_z is the number of pairs that rows of type z made. E_z is
+the number expected of the same comparisons if all types matched alike, sum_j (comparisons with basic window j) o_ij. So
+a type that was compared only with the best basic windows is not mistaken for a better type, and every comparison
+counts, not only the sample's. A few rows make many of a window's pairs, so m_z is noisy. It is shrunk to the overall
+mean as far as the differences between types can be noise (DerSimonian and Laird's random effects):
 
     v_z = phi m / E_z,   Q = sum (m_z - m)^2 / v_z,   tau^2 = max(0, (Q - (k - 1)) / (S_1 - S_2 / S_1)),
     m_z' = m + (m_z - m) tau^2 / (tau^2 + v_z),       S_p = sum v_z^-p,  phi = sum m^2 / sum m over rows
 
-Types that match alike, or of which too little is known, are thus told apart by their utilities alone.
+So types that match alike, or of which too little is known, differ by their utilities alone.
 
-*What a pair is worth*: the mean of max(V(z), V(y)) over its pairs, with `GUESSED` lumps of pairs more in which types y
-come as they do in the window.
+*Utility of a pair*: the mean of max(V(z), V(y)) over the pairs of the type, plus a prior of `GUESSED` lumps of pairs
+whose partner types y occur as often as in the window.
 
 >>> import numpy as np
 >>> alike = TypePairs(np.array([105.0, 95.0]), np.array([100.0, 100.0]), np.array([105.0, 95.0]), squares=800.0)
@@ -112,22 +114,25 @@ from spillway.levers.joins.operands import Array
 
 @dataclass(frozen=True)
 class Side:
-    """One window as it is probed."""
+    """One window as it is probed: an input of the knapsack."""
 
     volumes: Array
-    """Comparisons there are to make, by basic window and type of the probing row."""
+    """Number of possible comparisons, by basic window and type of the probing row."""
     o: Array
-    """Expected output a comparison, by basic window."""
+    """Expected output per comparison, by basic window."""
     u: Array
     """Utility of a comparison that yields one pair on average, by type of the probing row."""
     costs: Array
-    """Steps a comparison, by basic window, where those that come before it are taken."""
+    """Steps per comparison, by basic window, if the basic windows before it in the order are taken too."""
     order: Array
-    """Basic windows by rank: those that yield most a step first."""
+    """Basic windows by rank, the highest yield per step first."""
 
 
 def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
-    """r_iz, by window and type: the share of the window that a row of the type is compared with; and what it yields."""
+    """Return r_iz, by window and type, and the total yield.
+
+    r_iz is the share of the window that a row of the type is compared with.
+    """
     worth = [np.outer(side.o, side.u) for side in sides]
     taken = [np.zeros(side.volumes.shape[1]) for side in sides]
 
@@ -144,7 +149,7 @@ def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
     heapq.heapify(heap)
     left, yields = budget, 0.0
     while heap and left > 0:
-        _, at, i, z = heapq.heappop(heap)  # of two alike, the newer basic window of either side
+        _, at, i, z = heapq.heappop(heap)  # ties: the better rank first, then the left side
         j = sides[i].order[at]
         used = min(float(sides[i].volumes[j, z]), left / sides[i].costs[j])
         taken[i][z] += used
@@ -160,12 +165,13 @@ def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
 
 
 PAYS = 1.05
-"""What is expected of picking out over whole rows, at least: what was picked because it looked best is less good than
-it looked, and where nothing is better than anything else whole rows find most."""
+"""Smallest ratio of the expected yields of selecting basic windows and of comparing whole rows. Selection bias makes a
+selection look better than it is; and if no basic window is better than the others, whole rows find most pairs.
+"""
 
 
 def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_steps: float) -> bool:
-    """Whether what picking out yields is `PAYS` times what the same steps do on whole rows, as many as chance picks.
+    """Return whether selecting yields at least `PAYS` times what the same steps yield on randomly chosen whole rows.
 
     >>> import numpy as np
     >>> side = Side(np.array([[10.0], [10.0]]), np.array([3.0, 1.0]), np.ones(1), np.full(2, 2.0), np.array([0, 1]))
@@ -178,32 +184,33 @@ def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_step
 
 BOOST = 1.2
 LEAST_FRACTION = 1e-6
-"""r never reaches 0: what is not looked at can never be found to be worth it."""
+"""Smallest value of r. It is not 0, because what is never compared can never prove productive."""
 MOST_OWED = 10.0
 STEPS_PER_CORE_SECOND = 20_000_000.0
-"""Where there is nothing to measure it on."""
+"""Default if there are no rows to measure it on."""
 
 
 def followed(r: float, fetched: float, arrived: float, boost: float = BOOST) -> float:
-    """The next r, from how many of the rows that arrived could be fetched.
+    """Return the next r, from the share of arrived rows that could be fetched.
 
-    Where nothing arrived, everything was fetched. A run in which nothing at all was fetched leaves `LEAST_FRACTION`.
+    If no row arrived, everything was fetched. If no row was fetched, r becomes `LEAST_FRACTION`.
     """
     beta = fetched / arrived if arrived > 0 else 1.0
     return max(LEAST_FRACTION, beta * r) if beta < 1.0 else min(1.0, boost * r)
 
 
 def counted(may_spend: float, possible: float, boost: float = BOOST) -> float:
-    """r from what may be spent and what everything would take; `boost` has no part in it."""
+    """Return r: budget / cost of the full join. `boost` is ignored."""
     return 1.0 if possible <= may_spend else max(LEAST_FRACTION, may_spend / possible)
 
 
 @njit(cache=True)
 def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_seconds: float, free_at: float):  # type: ignore[no-untyped-def]
-    """Which rows are fetched before they fall out of the input buffer, and when the last of them is through.
+    """Return which rows are fetched before they overflow the input buffer, and when the last of them is done.
 
-    Rows (of both streams, in the order of time, in microseconds) wait for those before them; one that would wait longer
-    than the buffer holds is not fetched: it stays in its window for others, but probes nothing. It is counted.
+    Rows (of both streams, in the order of time, in microseconds) wait for those before them. A row that would wait
+    longer than `buffer_seconds` is not fetched: it stays in its window for others, but it does not probe. Such rows are
+    counted.
     """
     taken = np.zeros(len(at), np.bool_)
     for k in range(len(at)):
@@ -215,10 +222,11 @@ def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_second
 
 
 def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
-    """Time of a core that was used beyond a share of it, to be saved in the next window.
+    """Return the core time used beyond its share, which the next window has to save.
 
-    What was saved is not kept: time that has passed cannot be spent. No more is owed than `MOST_OWED` windows have:
-    where deciding alone takes more than a window has, nothing would be compared again long after that has passed.
+    Unused time is not carried over, since time that has passed cannot be spent. The debt is limited to the share of
+    `MOST_OWED` windows. Without this limit, a time in which deciding alone exceeds the share would stop all comparisons
+    for long afterwards.
 
     >>> owed_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), owed_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
     (0.5, 0.0)
@@ -230,7 +238,10 @@ def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> f
 def by_direction(
     r: float, left_volume: float, right_volume: float, o_left: float, o_right: float
 ) -> tuple[float, float]:
-    """(r_1, r_2): fractions of the left and of the right window; o is the mean over a window's basic windows."""
+    """Return (r_1, r_2), the fractions of the left and the right window.
+
+    `o_left`, `o_right`: the mean o over the basic windows of each.
+    """
     budget = r * (left_volume + right_volume)
     if o_left >= o_right:
         first = _share(budget, left_volume)
@@ -244,18 +255,18 @@ def _share(budget: float, volume: float) -> float:
 
 
 def faded(learned: Array, compared: Array, memory: float) -> Array:
-    """What is known after a window: what was known, faded, and what was compared in it.
+    """Return the learned counts after a window: the earlier ones, faded, plus those of the window.
 
     >>> faded(np.array([4.0, 0.0]), np.array([1.0, 6.0]), memory=0.5).tolist()
     [3.0, 6.0]
     """
-    if learned.shape != compared.shape:  # the contract's windows, or its types, are others now
+    if learned.shape != compared.shape:  # the contract's windows or types have changed
         return compared.astype(np.float64)
     return learned * memory + compared
 
 
 def smoothed(values: Array, passes: int = 1) -> Array:
-    """Each with its neighbours, 1-2-1, so many times."""
+    """Return the values smoothed `passes` times with their neighbours (weights 1-2-1)."""
     found = values.astype(np.float64)
     for _ in range(passes if len(values) > 2 else 0):
         padded = np.concatenate([found[:1], found, found[-1:]])
@@ -265,13 +276,13 @@ def smoothed(values: Array, passes: int = 1) -> Array:
 
 MOST_PASSES = 24
 ENOUGH_MATCHES = 60.0
-"""In a basic window of average output, to tell it from its neighbours."""
+"""Matches in a basic window of average output that distinguish it from its neighbours."""
 
 
 def passes_for(matches: Array) -> int:
-    """How often to smooth: the fewer matches a basic window has on average, the wider it has to look.
+    """Return the number of smoothing passes: the fewer matches a basic window has on average, the more passes.
 
-    t passes look sqrt(t / 2) basic windows far, to either side.
+    t passes reach about sqrt(t / 2) basic windows to either side.
 
     >>> passes_for(np.full(20, 100.0)), passes_for(np.full(20, 10.0)), passes_for(np.zeros(20))
     (1, 18, 24)
@@ -283,9 +294,9 @@ def passes_for(matches: Array) -> int:
 
 
 def how_known(matches: Array, comparisons: Array) -> tuple[Array, Array, int]:
-    """How far each basic window speaks for itself, by how many comparisons it is heard, and how wide to smooth.
+    """Return how far each basic window is known, its weight in comparisons, and the number of smoothing passes.
 
-    It is known with the comparisons that `ENOUGH_MATCHES` take on average, and heard with no more than these.
+    A basic window is known with the comparisons that yield `ENOUGH_MATCHES` on average. Its weight is limited to these.
 
     >>> part, heard, passes = how_known(np.array([90.0, 30.0]), np.array([10_000.0, 2_000.0]))
     >>> part.round(3).tolist(), heard.tolist(), passes
@@ -298,10 +309,10 @@ def how_known(matches: Array, comparisons: Array) -> tuple[Array, Array, int]:
 
 
 def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
-    """o_ij: matches a comparison, by basic window; 1 where nothing is known.
+    """Return o_ij, the matches per comparison by basic window; 1 if nothing is known.
 
-    Where nothing was compared, what the nearest one yields that was, and at least the mean: lags that come within reach
-    while windows fill are tried where the curve rises towards them.
+    A basic window without comparisons gets the yield of the nearest one with comparisons, and at least the mean. So
+    lags that become reachable while windows fill are tried if the curve rises towards them.
     """
     total = float(np.sum(comparisons))
     if total <= 0:
@@ -322,17 +333,20 @@ def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
 
 
 def ranks(o: Array) -> Array:
-    """s_i: basic windows, the one with the largest o first; of two alike the newer one."""
+    """Return s_i: basic windows by descending o; the newer one first if two are equal."""
     return np.argsort(-o, kind="stable").astype(np.int64)
 
 
 GUESSED = 10.0
-"""Lumps of pairs whose partners are taken as types come in the window."""
+"""Weight of the prior on partner types, in lumps of pairs: partners occur as often as their types in the window."""
 
 
 @dataclass(frozen=True)
 class TypePairs:
-    """By type of the probing row: pairs made, pairs expected if types matched alike, utility; squares of m by row."""
+    """By type of the probing row: pairs made, pairs expected if types matched alike, utility.
+
+    `squares`: the sum of the squared numbers of pairs per row.
+    """
 
     pairs: Array = field(default_factory=lambda: np.zeros(0))
     expected: Array = field(default_factory=lambda: np.zeros(0))
@@ -340,8 +354,8 @@ class TypePairs:
     squares: float = 0.0
 
     def then(self, later: TypePairs, memory: float) -> TypePairs:
-        """What is known a window later."""
-        if len(self.pairs) != len(later.pairs):  # the contract's types are others now
+        """Return the counts after a later window: these, faded by `memory`, plus those of `later`."""
+        if len(self.pairs) != len(later.pairs):  # the contract's types have changed
             return later
         return TypePairs(
             self.pairs * memory + later.pairs,
@@ -352,13 +366,13 @@ class TypePairs:
 
     @property
     def phi(self) -> float:
-        """Pairs that come at a time."""
+        """Return sum m^2 / sum m, the number of pairs that come together."""
         total = float(self.pairs.sum())
         return max(1.0, self.squares / total) if total > 0 else 1.0
 
 
 def types_match(known: TypePairs) -> Array:
-    """m_z' / m: how often rows of each type match, against all."""
+    """Return m_z' / m: how often rows of each type match, relative to all rows."""
     even = np.ones(len(known.pairs))
     seen = known.expected > 0
     total = float(known.expected.sum())
@@ -373,7 +387,7 @@ def types_match(known: TypePairs) -> Array:
 
 
 def apart(ratio: Array, noise: Array) -> float:
-    """tau^2: how much things of mean 1 differ beyond their noise (its variances), by DerSimonian and Laird.
+    """Return tau^2: the variance of ratios of mean 1 beyond their noise (its variances), by DerSimonian and Laird.
 
     >>> apart(np.array([1.5, 0.5]), np.array([0.01, 0.01])), apart(np.array([1.05, 0.95]), np.array([0.01, 0.01]))
     (0.49, 0.0)
@@ -384,9 +398,10 @@ def apart(ratio: Array, noise: Array) -> float:
 
 
 def worth_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Array:
-    """Utility of a comparison by type of the probing row, where one of any type yields one pair on average.
+    """Return u_iz, the utility of a comparison, by type of the probing row.
 
-    `often`: how often each type is in the window.
+    It assumes that a comparison of a row of any type yields one pair on average. `often`: the number of rows of each
+    type in the window.
     """
     values = np.asarray(worth, np.float64)
     alike: Array = np.maximum(values[:, None], values[None, :]) @ (often / max(1.0, float(often.sum())))

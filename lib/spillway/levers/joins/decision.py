@@ -1,4 +1,4 @@
-"""What travels to tasks: the rows of both sides, what each is to be compared with, and how pairs become rows."""
+"""The tasks of a join: the rows of both sides, the comparisons to make, and the result rows made from pairs."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing, index_
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.windows import Facing
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 
 STEPS_A_PART = 20_000_000
-"""About a second: what is smaller is not worth a task of its own."""
+"""About one second of work. Less than that does not justify a task of its own."""
 SIDES = ("left", "right")
 SKETCH = 4096
 """Number of counters in a sketch of sums by row; the standard error of its sum of squares is 2 %."""
 WEIGHT_SCALE = 256
 """Products of weights are counted in units of 1/256."""
 WHOLE_SHARE = 1 << 32
-"""A row's window, of which the part that it was compared with is counted in whole numbers."""
+"""Unit of compared shares: 1 is the whole window of a row. Shares are added as integers."""
 
 
 @dataclass(frozen=True)
 class SideBounds:
-    """By row of each side, the bound of the value that is joined by; None where none of them has any."""
+    """By row of each side, the bound of the joined value; None if no row has one."""
 
     left: Array | None = None
     right: Array | None = None
@@ -42,11 +42,11 @@ class SideBounds:
 
 @dataclass(frozen=True)
 class JoinPart:
-    """Some rows that probe one window, and the stretch of it that they can reach; travels to a task."""
+    """Some probing rows of one direction, and the range of the window that they can reach. It travels to a task."""
 
     facing: Facing
     of_window: int
-    """0: the left window is probed, 1: the right one."""
+    """0: the left window is probed; 1: the right one."""
     probe_bounds: Array | None
     window_bounds: Array | None
     mass: Array | None = None
@@ -55,7 +55,7 @@ class JoinPart:
 
 @dataclass(frozen=True)
 class JoinDecision(WindowDecision):
-    """One window's comparisons."""
+    """The comparisons of one window."""
 
     allotment: Allotment
     predicate: int
@@ -71,16 +71,17 @@ class JoinDecision(WindowDecision):
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
     ) -> Sequence[tuple[JoinPart, ...]]:
-        """Probing rows in stretches of time of about the same work; what they probe is cut to what they can reach.
+        """Split probing rows into ranges of time of about equal work.
 
-        What is done in a second is one part, so that nobody starts a task for it.
+        The window of a part is cut to what its rows can reach. Work of less than about a second is one part, so that no
+        task is started for it.
         """
         found: list[JoinPart] = []
         sides = (self.bounds.left, self.bounds.right)
         works = [_work(one) for one in self.allotment.facing]
         total = float(sum(work.sum() for work in works))
         many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
-        if many == 1:  # nothing travels, so nothing is cut, and the index is there
+        if many == 1:  # no task: nothing is cut, and the index exists already
             return [
                 tuple(
                     JoinPart(one, side, sides[1 - side], sides[side], self.masses[side])
@@ -135,7 +136,7 @@ class JoinDecision(WindowDecision):
     def results(
         self, window: Window, inputs: tuple[JoinPart, ...], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """The pairs of a part."""
+        """Yield the pairs of a part."""
         for part in inputs:
             yield from self._found(part, counts)
 
@@ -192,7 +193,7 @@ class JoinDecision(WindowDecision):
             if bounds is not None:
                 given_back |= bounds[at] > 0.0
         counts["given_back"] = counts.get("given_back", 0) + int(given_back.sum())
-        # of a probing row each pair stands for as much
+        # the pairs of a probing row share its sic equally
         whole = _window_mass(part)
         sic = found.compared / whole / max(1, self.rows) / np.maximum(1, found.everything)
         columns["utility"] = pa.array(utility)
@@ -212,9 +213,9 @@ class JoinDecision(WindowDecision):
 
 
 def weights_of(one: Facing, found: FoundPairs) -> Array:
-    """How many pairs of the full join each stands for: 1 where it was selected, else 1 over the chance it had."""
+    """Return how many pairs of the full join each pair represents: 1 if it was selected, else 1 / its probability."""
     by_lag, otherwise = one.beyond_chances
-    chances = np.append(by_lag, 1.0)[found.behind]  # the last one is of what was selected
+    chances = np.append(by_lag, 1.0)[found.behind]  # index -1 (`SELECTED`): 1
     who = one.how.looking.who
     if otherwise < 1.0 and not (len(who) and who.all()):
         looks = who[found.probe] if len(who) else np.zeros(len(found.probe), np.bool_)
@@ -231,11 +232,11 @@ def count_weights(
     probes: Array,
     with_itself: bool,
 ) -> None:
-    """Add the sums over some pairs that `missed.weighted_pairs` needs, as integers, so that their order does not
-    matter.
+    """Add the sums over some pairs that `estimates.weighted_pairs` needs.
 
-    The sums of squares over rows (S_l and S_r in `missed`) are kept as count-sketches (Charikar, 2002): a row adds to
-    one of `SKETCH` counters, with a sign by its hash. So several tasks may find the pairs of one row.
+    They are integers, so that their order does not matter. The sums of squares over rows (S_l and S_r in `estimates`)
+    are kept as count-sketches (Charikar, 2002): a row adds to one of `SKETCH` counters, with a sign by its hash. So
+    several tasks may find the pairs of one row.
     """
     left, right = weights
     named = {
@@ -247,7 +248,7 @@ def count_weights(
     rows = (
         ("left", seqs[0], np.sqrt(left * (left - 1.0)) * right * drawn),
         ("left" if with_itself else "right", seqs[1], np.sqrt(right * (right - 1.0)) * left * drawn),
-        # all pairs of a row that was picked at random may be in one task
+        # all pairs of a randomly chosen row may be in one task
         ("drawn", probes, np.sqrt(drawn * (drawn - 1.0)) * left * right),
     )
     for name, seq, values in rows:
@@ -260,7 +261,7 @@ def count_weights(
 
 
 def total_and_variance(counts: Mapping[str, int]) -> tuple[float, float]:
-    """Return T and V of `missed`, from the counts of the tasks."""
+    """Return T and V of `estimates`, from the counts of the tasks."""
     squares = float(
         sum((count / WEIGHT_SCALE) ** 2 for name, count in counts.items() if name.startswith("sum."))
     )
@@ -290,7 +291,7 @@ def _work(one: Facing) -> Array:
 
 
 def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
-    """Everything whole, so that it sums to the same however it was divided."""
+    """Add counts as integers, so that their sum does not depend on how the work was divided."""
     i = part.of_window
     said = {
         "compared": found.compared.sum(),

@@ -1,24 +1,25 @@
-"""How many pairs were missed, with an interval, from the comparisons that chance drew.
+"""Estimates of missed pairs with confidence intervals, and exact counts of pairs of equal values.
 
-Every comparison that is neither selected nor looked at was drawn with the same probability q, independently
-(`drawing`). So of the M pairs that are in none of these, those that were drawn are
+**Missed pairs from the sample.** Every comparison that is neither selected nor looked at is drawn with the same
+probability q, independently (`matching`). Let M be the number of pairs among them. Those that are drawn are
 
     F ~ Binomial(M, q),    estimate F / q,    missed = M - F
 
-whatever the streams are like: in a burst, of one heavy row in hundreds, of a kind that was never there before. Nothing
-is assumed of them, and windows are independent of one another given the streams. The interval is Clopper and Pearson's,
-for M: every M that would not have made F too rare on either side (2.5 % each), in closed form by chi-square quantiles
-(Garwood's Poisson interval, by Wilson and Hilferty), drawn in by sqrt(1 - q) since what was found is not missed. M is
-whole, so the ends are too, outwards: within a pair of them, where nearly everything is drawn, the closed form is rough.
+whatever the streams are like: bursts, one heavy row in hundreds, types that were never seen before. Nothing is assumed
+about the streams, and windows are independent of one another given the streams. The interval is that of Clopper and
+Pearson, for M: every M for which F would not be too rare on either side (2.5 % each). It is computed in closed form
+from chi-square quantiles (Garwood's Poisson interval, with the approximation of Wilson and Hilferty). It is narrowed by
+sqrt(1 - q), since pairs that were found are not missed. M is an integer, so the ends are rounded outwards. If nearly
+everything is drawn, the interval is only a pair or two wide and the closed form is rough.
 
-Both windows of a join are drawn from with one q, so their finds add up before the interval is made. Windows that follow
-have their own q each: of their sum, T = sum F_i / q_i with v = sum F_i / q_i^2, it is Fay and Feuer's for weighted
-counts, which for one q is the same as above,
+Both windows of a join are sampled with one q, so their finds are added before the interval is computed. Later windows
+have their own q. For their sum, T = sum F_i / q_i with v = sum F_i / q_i^2, the interval is that of Fay and Feuer
+(1997) for weighted counts, which for a single q equals the above:
 
     T between  gamma(T^2 / v) v / T   and   gamma((T + w)^2 / (v + w^2)) (v + w^2) / (T + w),    w = max 1 / q_i
 
-Rows may be lost before the join reads them (sifters). A kept row has the weight w = 1/p. So a pair represents w_l w_r
-pairs of the produced rows, times 1/q if it was drawn at random (Horvitz and Thompson, 1952):
+**Rows lost before the join** (by sifters). A kept row has the weight w = 1/p. So a pair represents w_l w_r pairs of the
+produced rows, times 1/q if it was drawn at random (Horvitz and Thompson, 1952):
 
     T = sum v w_l w_r over the pairs at hand,    S_l = sum v w_r over those of row l,    S_r likewise
     V = sum_l w_l (w_l - 1) S_l^2 + sum_r w_r (w_r - 1) S_r^2 - sum w_l w_r (w_l - 1) (w_r - 1)
@@ -28,28 +29,25 @@ each region, which varies less, so V is not too small. The interval is that of F
 with V in the place of v. The heaviest possible event, which may be unseen, is a row of the largest weight with the
 largest number of partners. So the upper end holds even if a few heavy rows have most of the pairs.
 
-Of equal values nothing is estimated: their pairs are counted (`equals`). The paper has no such estimate; what these
-intervals cover is measured in the evidence.
+Pairs of equal values are counted, not estimated. Gedik, Wu, Yu and Liu (2007) have no such estimate. The coverage of
+these intervals is measured in the evidence.
 
 >>> missed_of(found=10, chance=0.1)
 Missed(estimate=90.0, low=40.0, high=170.0)
 >>> missed_of(found=0, chance=0.01)
 Missed(estimate=0.0, low=0.0, high=365.0)
 
-How many pairs of equal values a row has, by counting how often its value stands in its window: nothing is compared.
+**Counting pairs of equal values** (`equal_pairs`). No comparison is made. A sweep in the order of time keeps c(v), the
+number of rows of the window with value v. A row of value v has exactly c(v) pairs. That costs one pass over the window
+(rows enter and leave) and one over the probing rows, where comparing costs the product of both. The same pass builds
+chains: from a probing row to the newest row with its value, and from each row to the previous row with the same value.
+Sets are compared for equality by a 64-bit hash of their items. The probability that any two different ones of n sets
+count as equal is n^2 / 2^65.
 
-A sweep in the order of time keeps, for each value v, c(v): the rows of the window that have it. A row of value v has
-exactly c(v) pairs. That costs one pass over the window (entering, leaving) and over the rows that probe it, where
-comparing costs their product. The same pass leaves chains behind: from a row that probes to the newest row of its
-value, and from each row to the one before it with the same value. Sets that are asked to be equal are told by 64 bits
-of their items: two of n that differ count as equal with a chance of n^2 / 2^65.
-
-Pairs of equal single values of whole windows, along chains: what a hash index finds, without making one (4.2).
-
-`equals` leads each row that probes to the newest row of its window with its value, and each row to the one before it
-with the same value, in the pass that counts how many they are. So a pair takes a step, and no list is counted, filled
-or searched. It serves rows that are compared with all of their window (none of whose basic windows is picked out),
-which is all that pays where every entry of an index is a pair; `probe` finds the same with any index.
+**Finding pairs of equal values along chains** (`chained`). It finds what a hash index finds, without building one
+(4.2). A pair takes one step, and no list is counted, filled or searched. It serves rows that are compared with their
+whole window, without a selection of basic windows. That is the only case that pays if every entry of an index is a
+pair. `probe` finds the same pairs with any index.
 """
 
 from __future__ import annotations
@@ -64,25 +62,25 @@ from numba import njit
 
 from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing
 from spillway.levers.joins.operands import Array, ItemSets, Operand
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 
 _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Missed:
-    """Pairs that were missed, and between what and what they lie with 95 % confidence."""
+    """Number of missed pairs: the estimate, and the ends of its 95 % confidence interval."""
 
     estimate: float
     low: float
     high: float
 
     def at_most(self, can: float) -> Missed:
-        """This, where no more than so many can be missed."""
+        """Return a copy that is limited to `can`, the largest possible number of missed pairs."""
         return Missed(min(self.estimate, can), min(self.low, can), min(self.high, can))
 
     def __add__(self, other: Missed) -> Missed:
-        """Of two samples that know nothing of one another: half-widths add up as squares."""
+        """Return the sum of two independent estimates; half-widths add in quadrature."""
         middle = self.estimate + other.estimate
         below = math.hypot(self.estimate - self.low, other.estimate - other.low)
         above = math.hypot(self.high - self.estimate, other.high - other.estimate)
@@ -90,7 +88,7 @@ class Missed:
 
 
 def missed_of(found: int, chance: float) -> Missed:
-    """What was missed, where chance alone found so many pairs."""
+    """Return the missed pairs if a sample with probability `chance` found `found` pairs that nothing else found."""
     if chance >= 1:
         return Missed(0.0, 0.0, 0.0)
     if chance <= 0:
@@ -99,7 +97,7 @@ def missed_of(found: int, chance: float) -> Missed:
 
 
 def missed_together(samples: Sequence[tuple[float, float]]) -> Missed:
-    """What some windows missed, where chance alone found so many pairs of each with its q: samples of (found, q)."""
+    """Return the pairs that several windows missed; `samples`: (found, q) by window."""
     found, total = sum(many for many, _ in samples), sum(many / chance for many, chance in samples)
     low, high = pairs_there(samples)
     return Missed(total - found, low - found, high - found)
@@ -132,7 +130,7 @@ def weighted_pairs(
 def pairs_there(
     samples: Sequence[tuple[float, float]], confidence: float = _CONFIDENCE
 ) -> tuple[float, float]:
-    """Between what and what the sum of all M lies, of which Binomial(M, q) were found: samples of (found, q)."""
+    """Return the interval of the sum of all M, of which Binomial(M, q) pairs were found; `samples`: (found, q)."""
     deviations = NormalDist().inv_cdf((1 + confidence) / 2)
     found = sum(many for many, _ in samples)
     total = sum(many / chance for many, chance in samples)
@@ -141,7 +139,7 @@ def pairs_there(
     low = 0.0 if found == 0 else _half_chi_square(-deviations, total**2 / squares) * squares / total
     more = total + heaviest, squares + heaviest**2
     high = _half_chi_square(deviations, more[0] ** 2 / more[1]) * more[1] / more[0]
-    # what was found is not missed: the variance is (1 - q) of what it would be of a rare event
+    # pairs that were found are not missed: the variance is (1 - q) times that of a rare event
     unseen = sum((many + 1) * (1 - chance) / chance**2 for many, chance in samples)
     drawn_in = math.sqrt(unseen / sum((many + 1) / chance**2 for many, chance in samples))
     low, high = total - (total - low) * drawn_in, total + (high - total) * drawn_in
@@ -149,7 +147,10 @@ def pairs_there(
 
 
 def _half_chi_square(deviations: float, events: float) -> float:
-    """Half of chi square with 2 * events degrees of freedom, so many deviations from its middle."""
+    """Return half of a chi-square quantile with 2 * events degrees of freedom (Wilson and Hilferty).
+
+    `deviations`: the quantile as a number of standard deviations.
+    """
     if events <= 0:
         return 0.0
     freedom = 2 * events
@@ -162,21 +163,25 @@ _SALT = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Chains:
-    """By probing row, how many rows of its window have its value, and the newest of them; by row, the one before it."""
+    """Chains of rows with equal values.
+
+    `equals`: by probing row, the number of rows of its window with its value; `newest`: the newest of them; `previous`:
+    by row of the window, the previous row with the same value.
+    """
 
     equals: Array
     newest: Array
     previous: Array
 
     def cut(self, rows: slice, begin: int, end: int) -> Chains:
-        """Those of some probing rows, of a window that is the rows `begin..end - 1`."""
+        """Return the chains of some probing rows, for a window that consists of the rows `begin..end - 1`."""
         return Chains(self.equals[rows], self.newest[rows] - begin, self.previous[begin:end] - begin)
 
 
 def equal_pairs(
     probes: Operand, window: Operand, reach: tuple[Array, Array], with_itself: bool = False
 ) -> Array:
-    """By probing row, its pairs with the rows `low..high - 1` of the window."""
+    """Return, by probing row, the number of its pairs with the rows `low..high - 1` of the window."""
     mine, other = _values(probes.sets, window.sets)
     found = chains_of(mine, other, reach).equals
     if with_itself and window.rows:
@@ -236,13 +241,13 @@ def _sums_between(values: Array, weights: Array, wanted: Array, low: Array, high
 
 
 def chains_of(mine: ItemSets, window: ItemSets, reach: tuple[Array, Array]) -> Chains:
-    """The chains of single values."""
+    """Return the chains of single values."""
     many = max((int(one.items.max()) + 1 for one in (mine, window) if len(one.items)), default=0)
     return Chains(*_chains(mine.first, mine.items, *reach, window.first, window.items, many))
 
 
 def _values(mine: ItemSets, other: ItemSets) -> tuple[ItemSets, ItemSets]:
-    """Sets as single values: alike where they are equal."""
+    """Return sets as single values, the same value for equal sets."""
     sizes = [np.diff(one.first) for one in (mine, other)]
     if all((one <= 1).all() for one in sizes):
         return mine, other
@@ -259,7 +264,7 @@ def _values(mine: ItemSets, other: ItemSets) -> tuple[ItemSets, ItemSets]:
 def _meets_itself(
     probes: Operand, window: Operand, mine: ItemSets, other: ItemSets, reach: tuple[Array, Array]
 ) -> Array:
-    """1 for each row that would be its own pair."""
+    """Return 1 for each row that would be paired with itself, else 0."""
     order = np.argsort(window.seq, kind="stable")
     place = order[np.minimum(np.searchsorted(window.seq[order], probes.seq), window.rows - 1)]
     there = (window.seq[place] == probes.seq) & (place >= reach[0]) & (place < reach[1])
@@ -308,7 +313,7 @@ def _chains(p_first, p_items, low, high, o_first, o_items, many):  # type: ignor
 def chained(
     mine: Operand, other: Operand, how: Probing, chains: Chains, made: Array, with_itself: bool = False
 ) -> FoundPairs:
-    """The pairs of rows that are compared with all of their window; `made`: how many rows that is, or 0."""
+    """Return the pairs of rows that are compared with all of their window; `made`: the size of that window, or 0."""
     room = int(chains.equals[made > 0].sum())
     probes, rows, behind, everything, steps = _chained(
         mine.sets.first, mine.seq, how.low, how.high, how.slots, made, chains.equals, chains.newest,
@@ -345,7 +350,10 @@ def _chained(  # type: ignore[no-untyped-def]
     room,
     with_itself,
 ):
-    """By pair the probing row, the row and its basic window, rows ascending; pairs by probing row; steps."""
+    """Return, by pair, the probing row, the row and its basic window; then pairs by probing row, and steps.
+
+    The rows of a probing row's pairs are ascending.
+    """
     out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
     out_behind, everything = np.empty(room, np.int64), np.zeros(len(low), np.int64)
     pairs, steps = 0, 0

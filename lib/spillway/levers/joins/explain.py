@@ -1,6 +1,6 @@
-"""What the lever tells people of a join: what it compared, what that found, what it missed, and where matches lie.
+"""What `explain` and the report show of a join: comparisons, pairs found and missed, and where matches lie.
 
-Of its last `SHOWN_BATCHES` windows, so that what is read does not grow with the history.
+Only the last `SHOWN_BATCHES` windows are read, so that the cost does not grow with the history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TABLE = "join_windows"
 
 
 def told_of_join(contract: Workload, tables: Views) -> Told | None:
-    """What was done in the last windows, and why; None before the first."""
+    """Return the figures and reasons for the last windows; None before the first window."""
     rows = _windows(contract, tables)
     if not rows:
         return None
@@ -167,9 +167,9 @@ def _sic(rows: Sequence[Row]) -> float:
 def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
     """Return the pairs that these windows missed in total. Counts are added; samples are merged into one sample.
 
-    A window of an older Spillway, whose sample was of rows, adds up by the square of its half-width. Where rows were
-    lost before, windows miss pairs of the same rows: of n windows that share rows the variance of the sum is at most n
-    times the sum of the variances.
+    Windows of older versions of Spillway sampled rows; their half-widths are added in quadrature. If rows were lost
+    before the join, several windows miss pairs of the same rows: the variance of the sum over windows of which n share
+    a row is at most n times the sum of the variances.
     """
     found, samples, can = Missed(0.0, 0.0, 0.0), [], 0.0
     weighted = Missed(0.0, 0.0, 0.0)
@@ -193,7 +193,7 @@ def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
 
 
 def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
-    """How many pairs these windows missed, and in how many of them nothing was compared that could tell."""
+    """Return a sentence with the number of missed pairs, and the number of windows in which nothing was compared."""
     missed = missed_in(rows, windows_of_a_row)
     if missed.low == missed.high:
         return f"{missed.estimate:,.0f} are missed, by count"
@@ -226,7 +226,7 @@ def _why_open(rows: Sequence[Row]) -> str:
 
 
 def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
-    """Pairs found and missed, where matches lie, and how much of either window was compared."""
+    """Yield pictures of pairs found and missed, where matches lie, and the share of each window that was compared."""
     rows = _windows(contract, tables)
     if not rows:
         return

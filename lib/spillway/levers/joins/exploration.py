@@ -1,19 +1,22 @@
-"""How much is looked beyond what is selected: gamma and more while little is known, less where enough is.
+"""Exploration of a join's windows, the drift test, and the memory that one window leaves to the next.
 
-Selecting can be no better than what is known of where matches lie. A comparison that chance picks finds as much, on
-average, as one that is chosen in ignorance, so looking costs nothing while nothing is known, and ever more the more
-is known. What is known is counted in *lumps*: matches, as many of them at a time as a popular item makes,
-(sum m)^2 / sum m^2 over rows, which is their number where all match alike. K_j is a basic window's part of them by the
-comparisons that were made there, those that were selected too: what is selected needs no look. How many are enough goes
-by what there is to tell apart: tau^2, the variance of what basic windows yield a comparison, against their mean, beyond
-what noise makes of it (`apart`), and of what may be spent, were all of it spent looking evenly, a basic window gets
+**How much to explore.** Selection can be no better than the knowledge of where matches lie. While nothing is known, a
+random comparison finds as many pairs as a selected one, so exploring costs nothing. The more is known, the more it
+costs. So the share of exploration is gamma or more at first, and less later.
+
+Knowledge is counted in *lumps*, the effective number of independent matches: (sum m)^2 / sum m^2 over rows, where m is
+the number of matches of a row. It equals the number of matching rows if all match alike. K_j is the share of the lumps
+that belongs to basic window j, in proportion to the comparisons made there. Selected comparisons count too: a basic
+window that is selected needs no exploration. How many lumps are enough depends on tau^2 (`apart`): the variance of the
+yield per comparison among basic windows, relative to the mean yield and beyond noise. If all of the budget were spent
+on even exploration, basic window j would get the share
 
     gamma_j = clip(gamma N / K_j, LEAST_LOOKED gamma, max(gamma, MOST_LOOKED)),    N = min(MOST_LUMPS, SIGNAL / tau^2)
 
-and all of it before a match. A sharp peak is found with few lumps, a flat one needs many and loses little by looking.
-So lags that nothing was known of because windows were not that full yet are looked at when they come. The paper samples
-gamma r of everything from the first row to the last: a window after its start, or after a change (`changing`), it knows
-next to nothing and selects by that.
+and the share 1 before the first match. A sharp peak is found with few lumps. A flat one needs many, and loses little by
+exploration. Lags that become reachable only when windows fill are explored when they appear. Gedik, Wu, Yu and Liu
+(2007) sample gamma r of everything at all times, so after a start or a change their method selects with little
+knowledge for a window.
 
 >>> half, made = np.array([0.5, 0.5]), np.array([100.0, 100.0])
 >>> explored(0.05, 0.0, half, made).tolist(), explored(0.05, 1e9, half, made).round(3).tolist()
@@ -21,34 +24,30 @@ next to nothing and selects by that.
 >>> explored(0.05, 10.0, np.array([50.0, 50.0]), made).round(3).tolist()
 [0.32, 0.32]
 
-Whether matches lie elsewhere now: a test of what selecting found against what was believed it would.
-
-What is learned fades slowly, which is right as long as the streams keep their ways, and wrong for many windows after
-they change them. Selecting says so at once: it compares thousands of rows a window with the basic windows that were the
-best, and where the peak has moved they yield what any other would. So with F pairs found where P were expected of those
-very comparisons, what was learned is dropped, and looking begins anew (`exploring`), where
+**Drift test.** Learned counts fade slowly. That is right while the streams do not change, and wrong for many windows
+after a change. The selection shows a change at once: it makes thousands of comparisons per window in the best basic
+windows, and after the peak has moved these yield no more than others. Let F be the pairs found and P the pairs expected
+of the same comparisons. What was learned is dropped, and exploration starts again, if
 
     F < (1 - DROP) P    and    P - F > DEVIATIONS sqrt(phi P + P^2 / lumps),    phi = sum m^2 / sum m
 
-phi P is the variance of F, as lumpy as a row's pairs are, and P^2 / lumps that of P, which rests on few lumps: what is
-chosen because it looked best is less good than it looked, and must not be taken for a change. They are those behind
-the very basic windows that P was expected of,
+phi P is the variance of F, since the pairs of a row come together. P^2 / lumps is the variance of P, which rests on few
+lumps. It guards against selection bias: what was selected because it looked best is on average less good than it
+looked. The lumps are those of the basic windows that P comes from,
 
-    P^2 / lumps = sum P_j^2 / K_j,    K_j = lumps known, by the comparisons that were made there (`exploring`)
+    P^2 / lumps = sum P_j^2 / K_j,    K_j = lumps in proportion to the comparisons made there (as above)
 
-so that a guess from what a neighbour yields, of a basic window in which hardly anything was compared, speaks as softly
-as it is known. A peak that only grew elsewhere is found by looking, as what was known of it fades.
+so that a yield guessed from a neighbour, for a basic window with few comparisons, has little weight. A second peak that
+grows elsewhere is found by exploration, while the learned counts fade.
 
 >>> moved(found=400.0, expected=1000.0, phi=3.0, lumps=200.0), moved(found=900.0, expected=1000.0, phi=3.0, lumps=200.0)
 (True, False)
 >>> moved(found=400.0, expected=1000.0, phi=3.0, lumps=10.0)
 False
 
-What a join remembers from window to window, as a row that is replaced with its window.
-
-Everything here follows from windows that are done, so whoever works the next one out, on however many machines and
-after whatever death, begins with the same. What was measured in time is pinned here too: a rerun spends what the first
-run would have spent.
+**Memory.** A join's memory is one row per window, replaced together with its window. It follows from finished windows
+alone, so every process starts the next window from the same state, on any number of machines and after any crash.
+Measured times are stored too, so that a rerun spends what the first run would have spent.
 """
 
 from __future__ import annotations
@@ -64,25 +63,25 @@ from spillway.levers.joins.controllers import TypePairs, apart
 from spillway.levers.joins.operands import Array
 
 SIGNAL = 0.5
-"""tau^2 times the lumps of a basic window that are enough."""
+"""Enough lumps of a basic window x tau^2."""
 MOST_LUMPS = 32.0
-"""A basic window: enough, however little they differ."""
+"""Lumps that are enough for a basic window, however little the basic windows differ."""
 MOST_LOOKED = 0.5
-"""What looking takes at most once anything was found."""
+"""Largest share of exploration once a match was found."""
 LEAST_LOOKED = 0.2
-"""Of gamma: what is looked at however much is known, so that a peak that comes up elsewhere is seen."""
+"""Smallest share of exploration, relative to gamma, so that a new peak elsewhere is found."""
 
 
 def explored(gamma: float, lumps: float, matches: Array, made: Array) -> Array:
-    """gamma_j, the share of what may be spent on looking, by basic window.
+    """Return gamma_j, the share of the budget to explore with, by basic window.
 
-    `matches`, `made`: pairs and comparisons, as they are remembered.
+    `matches`, `made`: remembered pairs and comparisons.
     """
     if lumps <= 0 or made.sum() <= 0:
         return np.ones(len(made))
     known = lumps * made / made.sum()
     seen = made > 0
-    # what is selected is known so well that it alone would say what the mean is, and how much they differ
+    # limit the weight of selected basic windows: they are known so well that they alone would set mean and variance
     heard = np.minimum(known[seen], 4 * MOST_LUMPS)
     yields = matches[seen] / made[seen]
     yields = yields / max(1e-300, float(heard @ yields / heard.sum()))
@@ -94,7 +93,7 @@ def explored(gamma: float, lumps: float, matches: Array, made: Array) -> Array:
 
 
 def lumps_of(matches: float, squares: float) -> float:
-    """How many independent things so many matches tell: (sum m)^2 / sum m^2.
+    """Return the effective number of independent matches: (sum m)^2 / sum m^2.
 
     >>> lumps_of(100.0, 1000.0)
     10.0
@@ -107,7 +106,7 @@ DEVIATIONS = 3.0
 
 
 def moved(found: float, expected: float, phi: float, lumps: float) -> bool:
-    """Whether so few pairs, where so many were expected, say that matches have moved."""
+    """Return whether the number of pairs found is so low that matches must have moved (drift test)."""
     if expected <= 0 or lumps <= 0 or found >= (1.0 - DROP) * expected:
         return False
     spread = math.sqrt(max(1.0, phi) * expected + expected * expected / lumps)
@@ -115,7 +114,9 @@ def moved(found: float, expected: float, phi: float, lumps: float) -> bool:
 
 
 def lumps_behind(expected: Array, made: Array, lumps: float) -> float:
-    """How many of the lumps that are known stand behind what is expected, by basic window; `made`: comparisons there.
+    """Return the number of lumps that the expected pairs rest on.
+
+    `expected`, `made`: pairs and comparisons by basic window.
 
     >>> import numpy as np
     >>> made = np.array([9000.0, 1000.0])
@@ -131,21 +132,21 @@ def lumps_behind(expected: Array, made: Array, lumps: float) -> float:
 
 @dataclass(frozen=True)
 class LearnedSide:
-    """One window: what its comparisons told of it, and of the types of rows."""
+    """What earlier comparisons showed of one window: matches by basic window, and by row type."""
 
     matches: Array = field(default_factory=lambda: np.zeros(0))
     comparisons: Array = field(default_factory=lambda: np.zeros(0))
     """By basic window."""
     squares: float = 0.0
-    """Matches by probing row, squared, and summed."""
+    """Sum of the squared numbers of matches per probing row."""
     types: TypePairs = field(default_factory=TypePairs)
     sample: tuple[float, ...] = ()
-    """Of the last window alone: the chance of a comparison to be drawn, and the pairs that nothing else found."""
+    """Of the last window only: the sampling probability, and the pairs that only the sample found."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What is known when a window begins. Left: of the window over the left stream, which right rows probe."""
+    """State of a join when a window begins. `left`: of the window over the left stream, which right rows probe."""
 
     r: float = 1.0
     debt_steps: float = 0.0
@@ -157,7 +158,7 @@ class Memory:
 
     @staticmethod
     def from_row(row: Mapping[str, Any]) -> Memory:
-        """As a window left it."""
+        """Return the memory that a window left, from its row."""
         return Memory(
             row["r_next"],
             row["debt_steps"],
@@ -169,7 +170,7 @@ class Memory:
         )
 
     def row(self) -> dict[str, Any]:
-        """Its columns of the table."""
+        """Return the memory as columns of the table."""
         return {
             "r_next": self.r,
             "debt_steps": self.debt_steps,

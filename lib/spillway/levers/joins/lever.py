@@ -1,4 +1,4 @@
-"""The lever `joins`: two streams joined over time windows, as far as a budget goes; what that misses is told."""
+"""The lever `joins`: join two streams over time windows within a budget, and report the missed pairs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class JoinPlan(WindowPlan):
 
 
 def pair_rule(contract: Workload) -> str:
-    """Names what makes a pair by this contract; budgets and how they are spread have no part in it."""
+    """Return a fingerprint of the settings that define a pair. Budgets and their allocation have no influence."""
     settings: JoinSettings = contract.lever_settings("joins")
     sides = [(one.joined_by, one.lasts_seconds) for one in (settings.left, settings.right)]
     made = (contract.inputs, sides, settings.predicate, settings.threshold, settings.sets)
@@ -102,9 +102,9 @@ def pair_rule(contract: Workload) -> str:
 def memory_before(
     tables: Views, subject: str, window: int, before: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Memory:
-    """What the last window before this one left, written or not; as this run left it, where this run worked it out."""
+    """Return the memory that the previous window left. A window of this run has precedence over the table."""
     rows = [row for row in before.get(JOIN_WINDOWS, ()) if row["window"] < window]
-    # of two rows of one window max takes the first
+    # if two rows have the same window, max takes the first: that of this run
     rows += tables.at(JOIN_WINDOWS).newest("window", below=window, subject=subject).to_pylist()
     return Memory.from_row(max(rows, key=lambda row: row["window"])) if rows else Memory()
 
@@ -164,7 +164,7 @@ def lost_of(work: WindowWork, stream: str) -> LostRows:
 
 
 def input_streams(contract: Workload) -> tuple[str, str]:
-    """The left and the right stream."""
+    """Return the left and the right stream."""
     if len(contract.inputs) != 2:
         raise Refused(
             "inputs", "be two for a join", list(contract.inputs), "name the left and the right stream",
@@ -207,7 +207,7 @@ def _exact(column: pa.Array, unknown: Array) -> pa.Array:
 
 
 def _bounds(table: pa.Table, side: JoinSide) -> Array | None:
-    """By row, the widest bound of a value that is joined by; not a number where all are as they came."""
+    """Return, by row, the largest bound of a joined value; NaN if all its values are exact."""
     columns = [table[name + BOUND_SUFFIX] for name in side.joined_by]
     if all(one.null_count == len(one) for one in columns):
         return None
@@ -221,13 +221,13 @@ def _widest(bounds: pa.ChunkedArray) -> Array:
 
 
 def columns_read(side: JoinSide) -> list[str]:
-    """The columns of an input that its join needs, beside seq and order."""
+    """Return the columns of an input that the join needs, in addition to seq and order."""
     bounds = [name + BOUND_SUFFIX for name in side.joined_by]
     return [*side.joined_by, *bounds, *([side.type] if side.type is not None else []), WEIGHT]
 
 
 class JoinLever(WindowLever):
-    """Joins two streams within a budget."""
+    """Lever that joins two streams within a budget."""
 
     name = "joins"
     results_table = JOINED
@@ -284,7 +284,7 @@ class JoinLever(WindowLever):
         )
 
     def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
-        """What the join of these rows would be, before it is run."""
+        """Yield estimates of the size and cost of the join of these rows, without running it."""
         from spillway.levers.joins.advice import Advised, advised
         from spillway.sketches.answers import Answer
 

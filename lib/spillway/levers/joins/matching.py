@@ -1,28 +1,28 @@
-"""Comparing rows with the part of the opposite window that is worth it (Algorithm 3), with an index or without.
+"""Kernels of a join: compare rows with the selected part of the opposite window, with an index or without.
 
-For each probing row of which `take` rows of the window may be used, basic windows are used whole in the order of their
-ranks until `take` is spent, the last one partly: its newest rows. Beyond that, chance has it look at whole basic
-windows (`looking`), which is what ranks are learned from besides, and at rows here and there (`drawing`), which is what
-missed pairs are estimated by. Each pair says whether selecting found it, or in which basic window chance did.
+**Probing** (Gedik, Wu, Yu and Liu, 2007, Algorithm 3). For each probing row, `take` rows of the window are selected.
+Basic windows are used whole in the order of their ranks until `take` is spent; of the last one the newest rows are
+used. In addition the row looks at random whole basic windows, from which ranks are learned, and at single sampled rows,
+from which missed pairs are estimated. Each pair records whether the selection found it, or in which basic window
+chance did.
 
-Guarantees: no pair is found that the full join would not find (every pair is tested whole), and each at most once; with
-`take` the whole window, the pairs are exactly those of the full join; index or not, the same rows are compared and the
-same pairs found, down to the order in which inner products are summed.
+Guarantees: every pair found is a pair of the full join (each is tested completely), and is found at most once. If
+`take` is the whole window, the pairs are exactly those of the full join. With and without an index the same rows are
+compared and the same pairs are found, with inner products summed in the same order.
 
-Work is counted in *steps*. Without an index a step is a row that is compared; with one it is an entry of a list that is
-read, or a list that is looked up: what a basic window more costs, however few rows it has (5.1.1). A row that chance
-drew is a step too, unless it is compared anyway.
+Work is counted in *steps*. Without an index a step is a compared row. With an index it is an entry that is read, or a
+list that is looked up: each further basic window costs look-ups, however few rows it has (5.1.1). A sampled row is
+a step too, unless it is compared anyway.
 
-What makes a pair: five predicates over sets of items, each row's items in ascending order.
+**Predicates.** There are five, over sets of items. The items of each row are in ascending order.
 
     equality        L = R               (a single value is a set of one)
     subset          L in R              superset: R in L
     overlap         |L and R| >= theta
     inner product   sum over common items of weight_L weight_R >= theta
 
-All of them are decided by the items that both have, which is what lets an inverted index answer them (4.2). A row
-without items (a null, an empty text) says nothing and matches nothing, also where set theory would have it that the
-empty set is in every other.
+All of them depend on the common items, so an inverted index can answer them (4.2). A row without items (a null, an
+empty text) matches nothing, even though in set theory the empty set is a subset of every set.
 
 >>> import numpy as np
 >>> a, b = np.array([1, 4, 9]), np.array([4, 9, 12])
@@ -32,15 +32,15 @@ empty set is in every other.
 >>> bool(makes_pair(OVERLAP, 2.0, 2, 0.0, 3, 3)), bool(makes_pair(SUBSET, 0.0, 2, 0.0, 3, 3))
 (True, False)
 
-The inverted index: for each item the rows that have it, in the order of time (4.2.2).
+**Inverted index**: for each item the rows that have it, in the order of time (4.2.2).
 
-Because the lists are in the order of time, a row is added at the end, rows leave at the other end, a basic window is a
-stretch of each list, and merging stops at any moment: two look-ups by bisection bring a list down to a stretch. On
-single values it is a hash index. One list an item serves all basic windows, where the paper has one a basic window:
-neighbouring basic windows are looked up together.
+Because lists are in the order of time, rows are appended at the end and expire at the other end, a basic window is a
+range of each list, and a merge can stop at any moment: two binary searches find the range. For single values it is a
+hash index. One list per item serves all basic windows, whereas the paper has one per basic window: neighbouring basic
+windows are looked up together.
 
-Lists that nobody will look up need not be there: `asked` by the rows that probe, a list that is not asked for is empty.
-A window is indexed anew for the rows that probe it, which costs a pass over it, and less than keeping every list.
+Lists that are not looked up need not exist: a list outside `asked` (the items of the probing rows) is empty. The index
+of a window is rebuilt for the rows that probe it. That costs one pass over the window, less than maintaining all lists.
 
 >>> import numpy as np
 >>> from spillway.levers.joins.operands import ItemSets
@@ -51,55 +51,55 @@ A window is indexed anew for the rows that probe it, which costs a pass over it,
 >>> inverted(sets, 3, asked=np.array([False, False, True])).rows.tolist()
 []
 
-Pairs in the order of the rows they are of, whatever order they were found in: two passes of counting.
+**Order of pairs.** Pairs are sorted by their rows with two passes of counting, whatever order they were found in. Rows
+are in the order of time, mostly that of seq, and each row has few pairs, so no comparison is needed: pairs are placed
+by their right row and then, stably, by their left row (radix sort, least significant digit first).
 
-Rows stand in the order of time, mostly that of seq, and pairs are of few rows each, so nothing is compared: a pair's
-place is counted, by its right row and then, without disturbing that, by its left one (least significant digit first).
+**Looking (exploration).** A row compares all of a random basic window, to learn where matches lie.
 
-Looking beyond what is selected: a row compares all of a basic window, by chance, to learn what matches lie there.
-
-The unit is a *cell*, a probing row and a basic window: with the chance p_j of its basic window it is looked at whole,
+The unit is a *cell*: a probing row and a basic window. A cell is looked at whole with the probability p_j of its basic
+window,
 
     u(seq, j) < p_j,    u in [0, 1) by the row's seq, the basic window and a seed
 
-so that a look is a stretch of neighbouring rows, which takes a fifth of what as many rows here and there take, while
-looks spread over many rows, whose matches come together, and go where little is known (`exploring`). With an index one
-look-up serves a whole window, so there a row looks at all of its window or at none (`together`). The paper has whole
-rows always, with one chance, gamma r.
+so that a look is a range of neighbouring rows, which takes a fifth of the time of the same number of scattered rows.
+Looks are spread over many rows, because the matches of one row come together, and go where little is known
+(`exploration`). With an index one look-up serves a whole window, so a row looks at all of its window or at none
+(`together`). The paper always uses whole rows, with one probability gamma r. A row that was not fetched (`who`) looks
+at nothing.
 
-Of a row that was passed over (`who`) nothing is looked at.
+**Sampling.** The estimate of missed pairs rests on comparisons that are drawn one by one.
 
-Comparisons that chance draws one by one: what is said of what was missed rests on them.
-
-Every comparison that the full join makes is drawn with the same probability q, independently of all others (a Bernoulli
-sample), by skipping: the gap to the next one is geometric,
+Every comparison of the full join is drawn with the same probability q, independently of all others (Bernoulli sample).
+The gap to the next drawn comparison is geometric,
 
     gap = floor(log(u) / log(1 - q)),    u in (0, 1] uniform by the probing row's seq and a seed,
 
-so that it costs what is drawn, and depends on nothing but the row: whoever draws gets the same. Because the draws are
-independent whatever the streams are like, what is found of them is binomial: see `missed`. The paper compares some rows
-with everything, gamma of them, and a row's matches come together (a popular item, one heavy row in hundreds); to learn
-from, what is looked at does as well and takes less (`looking`).
+so that the cost is proportional to the sample, and the sample depends on the row alone: every process draws the same.
+Draws are independent, whatever the streams are like, so the number of pairs found is binomial (`estimates`). The paper
+compares the share gamma of the rows with everything, but the matches of a row come together (a popular item, one heavy
+row in hundreds). For learning, looks are as good and cheaper.
 
-With an index the entries of the lists that a row looks up are drawn instead, so that rows that share nothing cost
-nothing. A pair of rows that share k items has k entries; the one of the first item they share stands for it, so each
-pair is drawn with q all the same.
+With an index the entries of the looked-up lists are drawn instead, so that rows without a common item cost nothing. A
+pair of rows with k common items has k entries. The entry of the first common item stands for the pair, so each pair is
+still drawn with probability q.
 
 >>> low, high = np.zeros(1000, np.int64), np.full(1000, 500)
 >>> some = drawn_comparisons(low, high, np.arange(1000), 0.01, 7)
 >>> bool(abs(some.many - 5000) < 4 * 5000**0.5), int(some.rows.max()) < 500
 (True, True)
 
-Basic windows: a window of w seconds as n = 1 + ceil(w / b) stretches of b seconds, the newest partly full (5.1).
+**Basic windows.** A window of w seconds is n = 1 + ceil(w / b) basic windows of b seconds, the newest partly full
+(5.1).
 
-They lie on multiples of b, so a row never moves from one to another; the whole ring slides by one when time passes such
-a multiple. Rows in the order of time lie in it one stretch after the other, so the ring is where stretches begin
-(`slot_starts`), and a row's basic window j (0 the newest) is `slot - j`. Its oldest basic window is partly expired: a
-row is in the window of another as long as
+They lie on multiples of b, so a row never moves from one to another; the whole ring slides by one when time passes a
+multiple. Rows are in the order of time, so the ring is given by the index of each basic window's first row
+(`slot_starts`), and a row's basic window j (0 is the newest) is `slot - j`. The oldest basic window is partly expired:
+a row is in the window of another as long as
 
     T(probe) - w <= T(row), and it is before the probe (equal times: left before right).
 
-So every pair is looked for exactly once, by the later of the two.
+So every pair is searched for exactly once, by the later of its two rows.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ import numpy as np
 from numba import njit
 
 from spillway.levers.joins.operands import Array, ItemSets, Operand
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 
 EQUALITY, SUBSET, SUPERSET, OVERLAP, INNER_PRODUCT = range(5)
 PREDICATES = {
@@ -120,7 +120,7 @@ PREDICATES = {
     "overlap": OVERLAP,
     "inner_product": INNER_PRODUCT,
 }
-"""Predicates by the word that contracts have for them."""
+"""Predicates by their name in contracts."""
 THRESHOLDED = ("overlap", "inner_product")
 
 
@@ -128,9 +128,10 @@ THRESHOLDED = ("overlap", "inner_product")
 def shared(  # type: ignore[no-untyped-def]
     left, left_weights, begin, end, right, right_weights, from_, to_
 ) -> tuple[int, float]:
-    """How many items `left[begin:end]` and `right[from_:to_]` both have, and the sum of the products of their weights.
+    """Return how many items `left[begin:end]` and `right[from_:to_]` have in common, and the sum of products of
+    weights.
 
-    One merge of two sorted lists.
+    It is one merge of two sorted lists.
     """
     i, j, common, product = begin, from_, 0, 0.0
     while i < end and j < to_:
@@ -150,7 +151,7 @@ def shared(  # type: ignore[no-untyped-def]
 def makes_pair(
     predicate: int, threshold: float, common: int, product: float, left_size: int, right_size: int
 ) -> bool:
-    """Whether rows with so many items, of which they share so many, are a pair."""
+    """Return whether two rows are a pair, from the number and product of their common items, and their sizes."""
     if common == 0:
         return False
     if predicate == 0:
@@ -165,7 +166,7 @@ def makes_pair(
 
 
 def oriented(predicate: int) -> int:
-    """The same predicate with the sides changed over, for a right row that looks for left ones.
+    """Return the predicate with exchanged sides, for a right row that probes left ones.
 
     >>> oriented(SUBSET) == SUPERSET, oriented(OVERLAP) == OVERLAP
     (True, True)
@@ -175,7 +176,7 @@ def oriented(predicate: int) -> int:
 
 @dataclass(frozen=True)
 class InvertedIndex:
-    """The rows with item i, ascending, at `rows[first[i]..first[i + 1]]`, and the item's weight in each."""
+    """The rows with item i, ascending, at `rows[first[i]..first[i + 1]]`, and the weight of the item in each."""
 
     first: Array
     rows: Array
@@ -183,13 +184,13 @@ class InvertedIndex:
 
 
 def inverted(sets: ItemSets, items: int, asked: Array | None = None) -> InvertedIndex:
-    """The index of rows in the order of time: one pass counts, one appends, O(1) an item as in 4.2.2."""
+    """Return the index of rows in the order of time. One pass counts, one appends: O(1) per item, as in 4.2.2."""
     wanted = np.ones(items, np.bool_) if asked is None else asked
     return InvertedIndex(*_appended(sets.first, sets.items, sets.weights, wanted))
 
 
 def index_for(probes: ItemSets, window: ItemSets, rows: Array | None = None) -> InvertedIndex:
-    """The index of a window with the lists that these rows (a mask; None: all) will look up."""
+    """Return the index of a window with the lists that these rows look up (`rows`: a mask; None: all rows)."""
     items = max((int(one.items.max()) + 1 for one in (probes, window) if len(one.items)), default=0)
     asked = np.zeros(items, np.bool_)
     asked[probes.items if rows is None else probes.items[np.repeat(rows, np.diff(probes.first))]] = True
@@ -217,9 +218,10 @@ def _appended(first: Array, items: Array, weights: Array, wanted: Array) -> tupl
 
 
 def pairs_in_order(*keys: tuple[Array, Array]) -> Array:
-    """The order of pairs by the seq of their left row, then of their right one: each the seq of rows, and which row.
+    """Return the order of pairs by the seq of their left row, then of their right row.
 
-    Rows are in the order of time, mostly that of seq: two passes of counting, no comparison.
+    `keys`: for each side, the seq of its rows and the row of each pair. Rows are in the order of time, mostly that of
+    seq, so two passes of counting suffice.
 
     >>> pairs_in_order((np.array([7, 9]), np.array([1, 0, 1])), (np.array([4, 3, 5]), np.array([2, 0, 1]))).tolist()
     [1, 2, 0]
@@ -238,7 +240,7 @@ def pairs_in_order(*keys: tuple[Array, Array]) -> Array:
 
 @njit(cache=True)
 def _by_place(places: Array, order: Array, many: int) -> Array:
-    """The same pairs by their place, those of one place in the order they had."""
+    """Return the pairs sorted by place (stable counting sort)."""
     begins = np.zeros(many + 1, np.int64)
     for place in places:
         begins[place + 1] += 1
@@ -253,37 +255,37 @@ def _by_place(places: Array, order: Array, many: int) -> Array:
 
 
 _FAR = float(2**62)
-"""Further than any window reaches."""
+"""A gap beyond any window."""
 _SAMPLE_SALT, _SAMPLE_STEP = np.uint64(0xD1B54A32D192ED03), np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """The rows of its window that each probing row is compared with by chance: those of row k at `first[k]..`."""
+    """The sampled rows of each probing row's window: those of row k are at `first[k]..`."""
 
     first: Array
     rows: Array
     read: int = 0
-    """Entries of lists that were read to draw them."""
+    """Number of list entries that were read to draw them."""
 
     @property
     def many(self) -> int:
-        """How many comparisons."""
+        """Return the number of sampled comparisons."""
         return len(self.rows)
 
     def cut(self, low: int, high: int, begin: int) -> Drawn:
-        """Those of some probing rows, of a window that begins at row `begin`."""
+        """Return the sample of some probing rows, for a window that begins at row `begin`."""
         span = slice(self.first[low], self.first[high])
         return Drawn(self.first[low : high + 1] - self.first[low], self.rows[span] - begin)
 
 
 def nothing_drawn(rows: int) -> Drawn:
-    """Of so many probing rows."""
+    """Return an empty sample for this number of probing rows."""
     return Drawn(np.zeros(rows + 1, np.int64), np.zeros(0, np.int64))
 
 
 def drawn_comparisons(low: Array, high: Array, seq: Array, chance: float, seed: int) -> Drawn:
-    """Of all comparisons of each row with its window, `low..high - 1`."""
+    """Draw a sample of all comparisons of each row with its window, `low..high - 1`."""
     if chance <= 0:
         return nothing_drawn(len(low))
     return Drawn(*_comparisons(low, high, seq.astype(np.uint64), float(chance), np.uint64(seed)))
@@ -298,7 +300,10 @@ def drawn_entries(
     chance: float,
     seed: int,
 ) -> Drawn:
-    """Of all entries that each row's lists have within its window; `stretches` says where, by item of a probing row."""
+    """Draw a sample of all list entries within each row's window.
+
+    `stretches`: the range of entries, by item of a probing row.
+    """
     if chance <= 0:
         return nothing_drawn(len(seq))
     return Drawn(
@@ -316,7 +321,7 @@ def _begun(seq: np.uint64, seed: np.uint64) -> np.uint64:
 
 @njit(cache=True)
 def _gap(state: np.uint64, scale: float) -> int:
-    """How many are passed over before the next one that is drawn; scale = 1 / log(1 - q)."""
+    """Return how many are skipped before the next one that is drawn; scale = 1 / log(1 - q)."""
     u = float((mix64(state, _SAMPLE_SALT) >> np.uint64(11)) + np.uint64(1)) / 9007199254740992.0
     return int(min(np.log(u) * scale, _FAR))
 
@@ -368,7 +373,7 @@ def _entries(p_first, p_items, o_first, o_items, ix_rows, begins, ends, seq, cha
                 at += 1
             row = ix_rows[begins[at] + place - before]
             read += 1
-            # the entry stands for the pair where no earlier item of the probing row is in the other
+            # the entry stands for the pair if no earlier item of the probing row is in the other row
             if _is_first(p_items[p_first[k] : at], o_items[o_first[row] : o_first[row + 1]]):
                 if many == len(rows):
                     rows = _larger(rows)
@@ -394,7 +399,7 @@ def _is_first(earlier: Array, other: Array) -> bool:
 
 
 def basic_windows(seconds: float, basic_seconds: float) -> int:
-    """n = 1 + ceil(w / b), of the whole microseconds that both are measured by.
+    """Return n = 1 + ceil(w / b); both lengths are measured in whole microseconds.
 
     >>> basic_windows(20, 1), basic_windows(1.5, 1), basic_windows(1, 1 / 3)
     (21, 3, 5)
@@ -404,20 +409,23 @@ def basic_windows(seconds: float, basic_seconds: float) -> int:
 
 
 def slots_of(at: Array, basic_micros: int) -> Array:
-    """The basic window that each moment lies in, counted from 1970."""
+    """Return the basic window of each moment, counted from 1970."""
     return np.floor_divide(at, basic_micros)
 
 
 def slot_starts(at: Array, basic_micros: int, first_slot: int, slots: int) -> Array:
-    """Where each of so many basic windows begins among rows in the order of time, and where the last ends."""
+    """Return the index of the first row of each basic window, and the end of the last.
+
+    Rows are in the order of time.
+    """
     edges = (first_slot + np.arange(slots + 1, dtype=np.int64)) * basic_micros
     return np.searchsorted(at, edges, side="left").astype(np.int64)
 
 
 def drawn_together(mine: Array, window: Array, n: int) -> tuple[Array, Array]:
-    """The slots of both sides numbered anew, so that a stretch without rows counts for n + 1 basic windows at most.
+    """Renumber the slots of both sides so that a gap without rows counts as at most n + 1 basic windows.
 
-    What is further apart than n was never in one window, and is not then; all else keeps its distance.
+    Rows further apart than n were never in one window and still are not. All other distances are unchanged.
 
     >>> drawn_together(np.array([5, 9_000_000]), np.array([3, 4, 9_000_000]), 10)
     (array([ 2, 13]), array([ 0,  1, 13]))
@@ -429,7 +437,7 @@ def drawn_together(mine: Array, window: Array, n: int) -> tuple[Array, Array]:
 
 
 def reach_of(probe: Operand, other: Operand, micros: int, probe_is_left: bool) -> tuple[Array, Array]:
-    """By probing row, the rows of the other side in its window: `low..high - 1`."""
+    """Return, by probing row, the rows of the other side in its window: `low..high - 1`."""
     low = np.searchsorted(other.at, probe.at - micros, side="left")
     high = np.searchsorted(other.at, probe.at, side="left" if probe_is_left else "right")
     return low.astype(np.int64), np.maximum(high, low).astype(np.int64)
@@ -439,7 +447,7 @@ def reach_of(probe: Operand, other: Operand, micros: int, probe_is_left: bool) -
 def volumes(
     low: Array, high: Array, slots: Array, kinds: Array, starts: Array, first_slot: int, n: int, types: int
 ) -> Array:
-    """Rows there are to compare with, by basic window and type of the probing row; one probing row after the other."""
+    """Return the number of possible comparisons, by basic window and type of the probing row."""
     found = np.zeros((n, types), np.int64)
     last = len(starts) - 2
     for k in range(len(low)):
@@ -459,9 +467,9 @@ def volumes(
 def newest_taken(  # type: ignore[no-untyped-def]
     low, high, slot, take, order, starts, first_slot, taken
 ) -> None:
-    """Of one probing row: how many rows of each basic window are considered, `take` in all, in `taken`.
+    """Write the number of rows used of each basic window to `taken`, `take` in all, for one probing row.
 
-    Basic windows are gone through in `order`; of the last one that is needed, the newest rows.
+    Basic windows are used in `order`. Of the last one that is needed, the newest rows are used.
     """
     left, last = min(take, high - low), len(starts) - 2
     taken[:] = 0
@@ -482,10 +490,11 @@ def newest_taken(  # type: ignore[no-untyped-def]
 def taken_whole(  # type: ignore[no-untyped-def]
     wanted, draws, low, high, slots, order, starts, first_slot
 ):
-    """By probing row how many rows `newest_taken` should take, so that no basic window is taken in part.
+    """Return, by probing row, how many rows `newest_taken` should take so that no basic window is taken in part.
 
-    Basic windows are gone through in `order` until `wanted` is reached; the last one is taken with the chance that
-    makes it as many on average: where its draw, in [0, 1), is below the part of it that is wanted.
+    Basic windows are used in `order` until `wanted` is reached. The last one is taken as a whole or not at all. Its
+    probability is the part of it that is wanted, so the expected number is `wanted`. It is taken if the row's draw, in
+    [0, 1), is below that probability.
     """
     found, last = np.zeros(len(wanted), np.int64), len(starts) - 2
     for k in range(len(wanted)):
@@ -512,7 +521,7 @@ _SALT, _STEP = np.uint64(0x2545F4914F6CDD1D), np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Looking:
-    """By basic window the chance that a row looks at all of it; and which probing rows look at all."""
+    """By basic window, the probability that a row looks at all of it; `who`: the probing rows that look at all."""
 
     chances: Array = field(default_factory=lambda: np.zeros(0))
     who: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -524,7 +533,10 @@ class Looking:
 def with_looks(  # type: ignore[no-untyped-def]
     low, high, slot, seq, chances, together, seed, starts, first_slot, chosen, used
 ) -> None:
-    """Of one probing row: rows used of each basic window, those `chosen` or all where it is looked at, in `used`."""
+    """Write the number of rows used of each basic window to `used`, for one probing row.
+
+    All rows of a basic window that the row looks at are used, else `chosen`.
+    """
     state, last = mix64(seq + np.uint64(1), mix64(seed, _SALT)), len(starts) - 2
     if together:
         state = mix64(state, _SALT)
@@ -542,7 +554,7 @@ def with_looks(  # type: ignore[no-untyped-def]
 def made_by(  # type: ignore[no-untyped-def]
     low, high, slots, seq, take, kinds, order, starts, first_slot, types, chances, who, together, seed
 ):
-    """Comparisons of spans: selected, and selected or looked at, by basic window and type; and the latter by row."""
+    """Return comparisons by basic window and type (selected; selected or looked at), and the latter by row."""
     n = len(order)
     selected, made = np.zeros((n, types), np.int64), np.zeros((n, types), np.int64)
     by_row = np.zeros(len(low), np.int64)
@@ -567,20 +579,20 @@ def made_by(  # type: ignore[no-untyped-def]
 NO_INDEX = InvertedIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 SELECTED = -1
 _COUNT = 1 << 24
-"""More than a row has items: how many are shared stands beside the number of the row that shares them."""
+"""More than the number of items of a row. One integer holds the probing row and its number of common items."""
 
 
 @dataclass(frozen=True)
 class Probing:
-    """Who probes what, and how far: everything that is decided before a row is compared."""
+    """All decisions about one direction, made before a row is compared."""
 
     low: Array
     high: Array
     """By probing row, its window: the rows `low..high - 1` of the other side."""
     slots: Array
-    """By probing row, the basic window it lies in itself."""
+    """By probing row, the basic window that contains it."""
     take: Array
-    """By probing row, how many rows of its window are selected for it."""
+    """By probing row, the number of rows of its window that are selected."""
     order: Array
     """Basic windows by rank, the best first (s_i)."""
     starts: Array
@@ -590,20 +602,20 @@ class Probing:
 
 @dataclass(frozen=True)
 class FoundPairs:
-    """Pairs, and what was counted on the way."""
+    """Pairs, and counts of the work."""
 
     probe: Array
     row: Array
     behind: Array
-    """By pair, `SELECTED`, or the basic window that chance found it in: selecting left it out."""
+    """By pair: `SELECTED`, or the basic window in which chance found a pair that the selection left out."""
     compared: Array
     inside: Array
     everything: Array
-    """By probing row: rows considered, pairs that selecting finds, pairs found."""
+    """By probing row: rows compared, pairs that the selection finds, pairs found."""
     by_lag: Array
     """Pairs by basic window."""
     drawn: int
-    """Pairs that were drawn, and that nothing else found."""
+    """Pairs that only the sample found."""
     steps: int
 
 
@@ -618,7 +630,7 @@ def probe(
     with_itself: bool = False,
     drawn: Drawn | None = None,
 ) -> FoundPairs:
-    """Compare each row of `mine` with its part of `other`, and with what was drawn."""
+    """Compare each row of `mine` with the selected part of `other`, and with the sample."""
     ix = NO_INDEX if index is None else index
     by_chance, looking = nothing_drawn(mine.rows) if drawn is None else drawn, how.looking
     found = _probe(
@@ -652,7 +664,7 @@ def _probe(  # type: ignore[no-untyped-def]
     everything, by_lag = np.zeros(rows, np.int64), np.zeros(n, np.int64)
     chosen, used = np.zeros(n, np.int64), np.zeros(n, np.int64)
     from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    # by row of the window the probing row that last led to it, and the items they share; what these add up to
+    # by row of the window: the last probing row that reached it with the number of common items; their weighted sum
     common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq) if weighted else 0)
     touched, matching = np.empty(len(o_seq) if weighted else 0, np.int64), np.empty(len(o_seq), np.int64)
     s = 0
@@ -663,7 +675,7 @@ def _probe(  # type: ignore[no-untyped-def]
         looks = len(who) > 0 and who[k]
         if whole <= 0 or (take[k] <= 0 and by_chance == 0 and not looks):
             continue
-        # which part of each basic window is used: of those selected the newest `chosen[j]` rows, of those looked at all
+        # rows used of each basic window: the newest `chosen[j]` if it is selected, all if it is looked at
         all_selected, spans = take[k] >= whole, 0
         if all_selected:
             from_[0], to_[0], spans = low[k], high[k], 1
@@ -692,7 +704,7 @@ def _probe(  # type: ignore[no-untyped-def]
         hits = 0
         if indexed:
             touches, mark = 0, (k + 1) * _COUNT
-            # as many shared items decide, whatever else the other row has, but where all of its own have to be shared
+            # number of common items that makes a pair; for superset and equality the size of the other row counts too
             enough = int(np.ceil(max(1.0, threshold))) if predicate == OVERLAP else size
             for at in range(p_begin, p_end):
                 item = p_items[at]
@@ -705,7 +717,7 @@ def _probe(  # type: ignore[no-untyped-def]
                     steps += 1 - place
                     while place < end and ix_rows[place] < to_[span]:
                         row, both = ix_rows[place], 1
-                        if size > 1:  # another list may lead to the row again
+                        if size > 1:  # another list may contain the row too
                             both = max(1, common[row] - mark + 1)
                             common[row] = mark + both
                         if weighted:
@@ -744,7 +756,7 @@ def _probe(  # type: ignore[no-untyped-def]
             row, again = drawn_rows[at], False
             for span in range(spans):
                 again = again or from_[span] <= row < to_[span]
-            if again:  # it is compared anyway
+            if again:  # it is compared already
                 continue
             o_begin, o_end = o_first[row], o_first[row + 1]
             both, sum_ = shared(p_items, p_weights, p_begin, p_end, o_items, o_weights, o_begin, o_end)
@@ -757,7 +769,7 @@ def _probe(  # type: ignore[no-untyped-def]
             row = matching[hit]
             if with_itself and o_seq[row] == p_seq[k]:
                 continue
-            # which basic window the row lies in: most often that of the one before, or the next
+            # the basic window of the row: most often that of the previous row, or the next one
             if row >= starts[s + 1]:
                 s += 1
             if not (starts[s] <= row < starts[s + 1]):

@@ -1,7 +1,7 @@
-"""One side of a join as arrays: rows in the order of time, each with its items (and their weights) in ascending order.
+"""One side of a join as arrays: rows in the order of time, each with its items (and weights) in ascending order.
 
-`Operand` is what kernels read. `cut` takes the rows of a stretch of time out of it: what a task needs of the other side
-is a stretch, so that a window that is large is partitioned by time and never copied whole.
+Kernels read an `Operand`. `cut` returns the rows of a range of time. A task needs such a range of the other side, so a
+large window is partitioned by time and never copied whole.
 
 >>> import pyarrow as pa
 >>> left, right = encoded(pa.array(["b a", "", None, "a a"]), pa.array(["c b"]), Words(" "))
@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Words:
-    """How a text is a set: what stands between items, and between an item and its weight (None: a single value)."""
+    """How a text encodes a set: the separator of items, and that of an item and its weight (None: a single value)."""
 
     separator: str | None = None
     weight: str | None = None
@@ -35,7 +35,7 @@ class Words:
 
 @dataclass(frozen=True)
 class ItemSets:
-    """The items of rows, row after row: those of row k at `first[k]..first[k + 1]`, ascending, none twice."""
+    """The items of rows: those of row k are at `first[k]..first[k + 1]`, ascending, without duplicates."""
 
     first: Array
     items: Array
@@ -47,7 +47,7 @@ class Operand:
     """One side: rows in the order of (time, seq)."""
 
     at: Array
-    """Microseconds."""
+    """Event time in microseconds."""
     seq: Array
     sets: ItemSets
     kinds: Array
@@ -60,7 +60,7 @@ class Operand:
         return len(self.at)
 
     def cut(self, low: int, high: int) -> Operand:
-        """The rows `low..high - 1`."""
+        """Return the rows `low..high - 1`."""
         first = self.sets.first[low : high + 1]
         begin, end = (int(first[0]), int(first[-1])) if len(first) else (0, 0)
         return replace(
@@ -78,12 +78,12 @@ class Operand:
 
 
 def holds_sets(kind: pa.DataType) -> bool:
-    """Whether values of the type can be texts of items."""
+    """Return whether values of the type can be texts with items."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether a value of one type can equal one of the other: types alike, or both of numbers.
+    """Return whether values of both types can be equal: the types are equal, or both are numeric.
 
     >>> are_comparable(pa.int64(), pa.float64()), are_comparable(pa.int64(), pa.string())
     (True, False)
@@ -93,12 +93,12 @@ def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
 
 
 def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
-    """The items of both sides as ordinals of the same dictionary."""
+    """Return the items of both sides as ordinals of one dictionary."""
     if words.separator is None:
         return encoded_values([left], [right])
     sides = [_split(column, words) for column in (left, right)]
     tokens = pa.concat_arrays([side[1] for side in sides]).dictionary_encode()
-    # ordinals in the order of the items' names, so that they do not depend on which row came first
+    # ordinals follow the order of the items' names, so that they do not depend on the order of rows
     by_name = pc.sort_indices(tokens.dictionary)
     rank = np.empty(len(tokens.dictionary), np.int64)
     rank[np.asarray(by_name)] = np.arange(len(rank))
@@ -111,7 +111,7 @@ def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, It
 
 
 def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array | None, int]:
-    """Row, token and, where it has any, weight of every item that is written."""
+    """Return row, token and weight (if there are any) of every item in the texts."""
     if not holds_sets(column.type):
         raise Refused(
             "attribute",
@@ -144,7 +144,9 @@ def _weight(text: str) -> float:
 
 
 def encoded_values(lefts: Sequence[pa.Array], rights: Sequence[pa.Array]) -> tuple[ItemSets, ItemSets]:
-    """Rows as sets of the values of so many attributes, each with its counterpart's dictionary; null is no item.
+    """Return rows as sets of the values of several attributes. Each attribute shares a dictionary with its counterpart.
+
+    A null is no item.
 
     >>> left, right = encoded_values([pa.array([1, 2]), pa.array(["a", None])], [pa.array([2]), pa.array(["a"])])
     >>> left.items.tolist(), left.first.tolist(), right.items.tolist()
@@ -162,13 +164,13 @@ def encoded_values(lefts: Sequence[pa.Array], rights: Sequence[pa.Array]) -> tup
 
 
 def _rows_of(codes: Array, there: Array) -> ItemSets:
-    """Rows of a table of codes, ascending from column to column, as sets."""
+    """Return the rows of a table of codes as sets. Codes ascend from column to column."""
     first = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
     return ItemSets(first, codes[there], np.ones(int(first[-1])))
 
 
 def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
-    """The values of both, one after the other, as ordinals, and which there are: what is null, or no number, is not."""
+    """Return the values of both sides as ordinals, one side after the other, and a mask without nulls and NaN."""
     if left.type != right.type:
         if not are_comparable(left.type, right.type):
             raise Refused(
@@ -177,11 +179,11 @@ def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
                 f"{left.type} and {right.type}",
                 "join by attributes that hold the same",
             )
-        # as Spark compares them: beyond 2^53 a whole number is the nearest double
+        # like Spark: beyond 2^53 an integer is compared as the nearest double
         left, right = (one.cast(pa.float64(), safe=False) for one in (left, right))
     both = pa.concat_arrays([left, right])
     if pa.types.is_floating(both.type):
-        # -0.0 and 0.0 are one number, and what is none is equal to nothing
+        # -0.0 equals 0.0, and NaN equals nothing
         values = np.asarray(pc.fill_null(both, float("nan"))) + 0.0
         both = pa.array(values, from_pandas=True)
     there = np.asarray(pc.is_valid(both))
@@ -189,9 +191,9 @@ def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
 
 
 def _as_sets(rows: Array, codes: Array, weights: Array | None, length: int) -> ItemSets:
-    """Items in ascending order, the weights of one that is written twice added up; without weights each counts 1.
+    """Return sets with items in ascending order. Weights of duplicates are added; without weights each item counts 1.
 
-    `rows` ascend: sorting one key of both leaves them where they are, and takes a tenth of sorting by two.
+    `rows` ascend, so sorting by one key of row and item suffices. It takes a tenth of the time of sorting by two keys.
     """
     many = int(codes.max(initial=0)) + 1
     keys = rows.astype(np.int64) * many + codes

@@ -1,4 +1,4 @@
-"""What a contract may say of the lever `joins`: every field, its meaning, its rule and its default.
+"""Settings of the lever `joins` in a contract: every field with its meaning, rule and default.
 
 >>> from spillway.contracts.loader import read_workload
 >>> alarms = read_workload({
@@ -11,10 +11,9 @@
 >>> alarms.lever_settings("joins").left.lasts_seconds, alarms.lever_settings("joins").adapt.direction
 (20.0, 'each')
 
-What a join cannot be by, seen from the types of its inputs' columns alone: before a row is read.
-
-Sets are written in texts; single values are compared with values of their own type, and numbers with numbers. Operands
-refuse the same of the rows themselves (`operands.holds_sets`, `operands.are_comparable`).
+`broken_by_types` checks the types of joined columns before a row is read. Sets are written in texts. Single values are
+compared with values of the same type, and numbers with numbers. Operands refuse the same in the rows themselves
+(`operands.holds_sets`, `operands.are_comparable`).
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ THRESHOLDED_NAMES = ("overlap", "inner_product")
 
 @dataclass(frozen=True, kw_only=True)
 class JoinSide:
-    """One input: what it is joined by, and how long its rows wait for the other's."""
+    """One input: the attributes it is joined by, and how long its rows stay in the window."""
 
     attribute: str | None = rule(Maybe(Text()), "the attribute that is joined by", None)
     attributes: tuple[str, ...] = rule(
@@ -68,7 +67,7 @@ class JoinSide:
 
     @property
     def joined_by(self) -> tuple[str, ...]:
-        """The attribute, or all of them."""
+        """Return the attribute or attributes."""
         return self.attributes or ((self.attribute,) if self.attribute is not None else ())
 
     @staticmethod
@@ -84,7 +83,7 @@ class JoinSide:
 
 @dataclass(frozen=True, kw_only=True)
 class SetWords:
-    """How a text is a set of items."""
+    """How a text encodes a set of items."""
 
     separator: str = rule(Text(blank=True), "what stands between items", " ")
     weight: str | None = rule(
@@ -98,7 +97,7 @@ class SetWords:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be spent: so many comparisons a second of the data's time, or a share of a core."""
+    """What may be spent: a number of comparisons per second of event time, or a share of a core."""
 
     comparisons_per_second: float | None = rule(
         Maybe(Number(above=0)),
@@ -126,7 +125,7 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class Adapting:
-    """How what may be spent is spread."""
+    """How the budget is spent."""
 
     rate: str = rule(
         Choice(("counted", "followed")),
@@ -160,7 +159,7 @@ class Adapting:
 
 @dataclass(frozen=True, kw_only=True)
 class RowType:
-    """A type of row, and what a pair with such a row is worth."""
+    """A type of row, and the utility of a pair with such a row."""
 
     name: str = rule(Text(), "the type, as the attribute has it")
     worth: float = rule(Number(least=0), "utility of a pair with it; of a pair's two rows the larger counts")
@@ -208,7 +207,7 @@ class JoinSettings:
     )
     basic_window_seconds: float = rule(
         Number(least=1e-6), "how finely windows are told apart (b)", 1.0
-    )  # moments are whole microseconds
+    )  # times are whole microseconds
     budget: Budget | None = rule(
         Maybe(Record(Budget)), "what may be spent; null: everything is compared", None
     )
@@ -225,12 +224,12 @@ class JoinSettings:
 
     @property
     def lasts_micros(self) -> tuple[int, int]:
-        """How long left and right rows last."""
+        """Return how long left and right rows stay in the window, in microseconds."""
         return round(self.left.lasts_seconds * 1_000_000), round(self.right.lasts_seconds * 1_000_000)
 
     @property
     def single_values(self) -> bool:
-        """Whether a row has one item at most: then an index's every entry is a pair of equal values."""
+        """Return whether a row has at most one item. Then every entry of an index is a pair of equal values."""
         return self.predicate == "equality" and self.sets is None and len(self.left.joined_by) == 1
 
     @staticmethod
@@ -316,7 +315,7 @@ MOST_BASIC_WINDOWS = 10_000
 
 
 def _are_numbers(*values: object) -> bool:
-    """False where one could not be read: its own problem is already listed."""
+    """Return whether all values are numbers. A value that could not be read is not; its problem is already listed."""
     return all(isinstance(value, int | float) for value in values)
 
 
@@ -326,7 +325,9 @@ SETTINGS = JoinSettings
 def broken_by_types(
     settings: JoinSettings, inputs: tuple[str, str], types: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Broken]:
-    """What no window of these inputs can be joined by, with fields as they stand in the lever's entry.
+    """Yield problems of the column types that no window of these inputs can avoid.
+
+    Their fields are those of the lever's entry.
 
     >>> both = JoinSettings(left=JoinSide(attribute="id"), right=JoinSide(attribute="site"))
     >>> types = {"east": {"id": "integer"}, "west": {"site": "string"}}

@@ -1,7 +1,7 @@
-"""One window's turn: what is known goes in, what is to be compared comes out, and what that came to is learned.
+"""Process one window of a join: take the memory, decide the comparisons, and learn from the results.
 
-Everything a join does between reading rows and writing tables, so that the pipeline, a test and the evidence run the
-very same steps.
+It contains everything that a join does between reading rows and writing tables. The pipeline, the tests and the
+evidence run the same steps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]
 CORE_MEMORY = 0.5
-"""What is left a window later of how fast a core was: machines change their minds sooner than streams do."""
+"""Share of the measured core speed that is kept after each window. Machines change faster than streams do."""
 REPELS_LITTLE = 10.0
 """With fewer kept rows of a region, no factor can correct the low share of pairs within it in the sample."""
 
@@ -69,7 +69,7 @@ class LostRows:
 
 @dataclass(frozen=True)
 class JoinTurn:
-    """A window of a join: the rows, the contract, and what was known when it began."""
+    """A window of a join: its rows, the contract, and the memory when it begins."""
 
     settings: JoinSettings
     memory: Memory
@@ -101,8 +101,7 @@ class JoinTurn:
 
     @property
     def produced(self) -> tuple[float, float]:
-        """Return the estimated number of rows produced in the window, by side: the sum of weights, plus unweighted
-        rows."""
+        """Return the estimated number of rows produced in the window, by side: sum of weights + unweighted rows."""
         left, right = (
             float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
             for weights, given, loss in zip(
@@ -132,17 +131,17 @@ class JoinTurn:
 
     @property
     def worth(self) -> tuple[float, ...]:
-        """Utility by type of row; the last is that of any other."""
+        """Return the utility by row type; the last one is that of all other rows."""
         return (*(one.worth for one in self.settings.types), self.settings.otherwise)
 
     @property
     def allotment(self) -> Allotment:
-        """What is compared with what."""
+        """Return the decisions about comparisons."""
         return self._decided[0]
 
     @cached_property
     def _decided(self) -> tuple[Allotment, float]:
-        """The allotment, and the seconds of a core that it took."""
+        """Return the allotment, and the core seconds that it took."""
         compiled()
         began = time.thread_time_ns()
         found = allotted(
@@ -151,7 +150,10 @@ class JoinTurn:
         return found, (time.thread_time_ns() - began) / 1e9
 
     def _sic(self, counts: Counts) -> float:
-        """Of rows that came, the share of their window that they were compared with, on average."""
+        """Return the source information content (SIC): the mean compared share of the windows of produced rows.
+
+        Rows that were lost before the join count as not compared.
+        """
         rows = 0.0
         for side, (one, given) in enumerate(
             zip(self.allotment.facing, (self.right, self.left), strict=True)
@@ -165,18 +167,18 @@ class JoinTurn:
 
     @property
     def _widest_bound(self) -> float | None:
-        """In % of a value that was joined by; None where none has a bound."""
+        """Return the largest bound of a joined value in %; None if no value has a bound."""
         bounds = [one[one > 0] for one in (self.bounds.left, self.bounds.right) if one is not None]
         return max((float(one.max()) for one in bounds if len(one)), default=None)
 
     @cached_property
     def _everything(self) -> bool:
-        """Whether every row is compared with all of its window."""
+        """Return whether every row is compared with all of its window."""
         return all(one.everything for one in self.allotment.facing)
 
     @cached_property
     def _equals(self) -> tuple[int, float]:
-        """How many pairs of equal values there are, and the seconds of a core that counting them took."""
+        """Return the number of pairs of equal values, and the core seconds that counting took."""
         began = time.thread_time_ns()
         pairs = sum(
             int(one.chains.equals.sum())
@@ -188,12 +190,12 @@ class JoinTurn:
 
     @property
     def rows(self) -> int:
-        """Rows that came in the window, of both sides."""
+        """Return the number of rows of both sides that arrived in the window."""
         return sum(one.high - one.low for one in (self.left, self.right))
 
     @property
     def decision(self) -> JoinDecision:
-        """What tasks apply."""
+        """Return what tasks apply."""
         return JoinDecision(
             self.allotment,
             PREDICATES[self.settings.predicate],
@@ -207,14 +209,17 @@ class JoinTurn:
 
     @property
     def passed_over(self) -> int:
-        """Comparisons of rows that fell out of the input buffer, less those that chance drew: they are made."""
+        """Return the number of comparisons of rows that overflowed the input buffer.
+
+        Sampled comparisons of these rows are made, so they are not counted.
+        """
         return sum(
             int((one.how.high - one.how.low - np.diff(one.drawn.first))[~one.fetched].sum())
             for one in self.allotment.facing
         )
 
     def came_to(self, counts: Counts) -> dict[str, Any]:
-        """Columns of `join_windows`: what was done, found and missed, and what is known for the next window."""
+        """Return columns of `join_windows`: what was done, found and missed, and the memory for the next window."""
         facing = self.allotment.facing
         elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
         after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
@@ -267,14 +272,14 @@ class JoinTurn:
         return {**row, **self._memory(after, steps, counts).row()}
 
     def _memory(self, after: Sequence[LearnedSide], steps: int, counts: Counts) -> Memory:
-        """What the next window begins with."""
+        """Return the memory that the next window begins with."""
         before, facing = self.memory, self.allotment.facing
         arrived = sum(len(one.fetched) for one in facing)
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
         comparing = counts.get("nanoseconds", 0) / 1e9
         counting = self._equals[1] if self._counts_missed else 0.0
-        # a window in which nothing was compared takes time as well, and says nothing of what a step takes
+        # a window without comparisons takes time too, but does not show what a step takes
         core_seconds, core_steps = before.core_seconds, before.core_steps
         if steps:
             core_seconds, core_steps = (
@@ -293,7 +298,7 @@ class JoinTurn:
         )
 
     def _owed(self, steps: int, used: float, each: float) -> float:
-        """Steps to be saved in the next window; of a share of a core, those that take as long as it was overdrawn."""
+        """Return the steps that the next window has to save; for a share of a core, the steps of the overdrawn time."""
         before, budget = self.memory, self.settings.budget
         if budget is None:
             return 0.0
@@ -303,7 +308,7 @@ class JoinTurn:
         return owed_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 
     def _moved(self, side: int, counts: Counts) -> bool:
-        """Whether what selecting found of a window says that matches lie elsewhere now."""
+        """Return whether drift was detected in a window: selected comparisons found far fewer pairs than expected."""
         before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
@@ -315,7 +320,10 @@ class JoinTurn:
         return moved(found, float(pairs.sum()), phi, lumps)
 
     def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
-        """What is known of a window once this one is counted in."""
+        """Return what is known of a window after this turn.
+
+        `elsewhere`: drift was detected, so earlier counts are dropped.
+        """
         before = (self.memory.left, self.memory.right)[side]
         one, keep = self.allotment.facing[side], 0.0 if elsewhere else self.settings.adapt.memory
         matches = np.zeros(one.volumes.shape[0])
@@ -332,12 +340,12 @@ class JoinTurn:
         )
 
     def _types_match(self, known: LearnedSide) -> Array:
-        """By type, of how many comparisons of rows that match like the average one of it is worth."""
+        """Return, by type, how often rows match relative to the average row."""
         types = len(self.worth)
         return types_match(known.types) if len(known.types.pairs) == types else np.ones(types)
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
-        """Pairs and their utility, by type of the row that probed a window."""
+        """Return the pairs and their utility, by type of the row that probed a window."""
         worth = self.worth
         pairs, utility = np.zeros(len(worth)), np.zeros(len(worth))
         for name, count in counts.items():
@@ -348,7 +356,10 @@ class JoinTurn:
         return pairs, utility
 
     def _types(self, side: int, counts: Counts) -> TypePairs:
-        """What all rows of this window tell of their types: as many pairs are expected as there were."""
+        """Return the counts of this window by type.
+
+        Expected pairs are scaled so that their total is the number of pairs found.
+        """
         one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
         expected = one.curve @ one.made_volumes
         scale = pairs.sum() / expected.sum() if expected.sum() > 0 else 0.0
@@ -356,7 +367,7 @@ class JoinTurn:
 
     @property
     def _counts_missed(self) -> bool:
-        """Whether what was missed is counted, as of equal values it can be."""
+        """Return whether missed pairs are counted, which is possible for equal values."""
         return PREDICATES[self.settings.predicate] == EQUALITY and not self._everything
 
     @property
@@ -365,7 +376,7 @@ class JoinTurn:
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
     def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
-        """Return the missed pairs of all produced rows; `here`: the missed pairs of rows that came.
+        """Return the missed pairs of all produced rows; `here`: the missed pairs of rows that arrived.
 
         If no weight represents lost rows, the upper end counts every pair that they could be in.
         """
@@ -416,8 +427,7 @@ class JoinTurn:
         return found
 
     def _most_partners(self, side: int) -> float:
-        """Return the estimated largest number of partners, among the produced rows of a side, of a row of the other
-        side."""
+        """Return the estimated largest number of partners of one row among the produced rows of a side."""
         rows, weights = (self.left, self.right)[side].rows, self._row_weights[side]
         if not rows.rows:
             return 0.0
@@ -431,7 +441,7 @@ class JoinTurn:
         return float((summed[last] - summed[first]).max())
 
     def _weighted_pairs(self, counts: Counts) -> tuple[float, float]:
-        """Return T and V of `missed`: over all pairs of rows that came for equal values, else over the pairs found."""
+        """Return T and V of `estimates`: over all pairs of arrived rows for equal values, else over the pairs found."""
         if PREDICATES[self.settings.predicate] != EQUALITY:
             return total_and_variance(counts)
         weights = self._row_weights
@@ -456,7 +466,7 @@ class JoinTurn:
         return total, max(0.0, squares - both)
 
     def _missed(self, counts: Counts) -> Missed:
-        """Return the missed pairs of the rows that came: counted if possible, else estimated from the sample."""
+        """Return the missed pairs of the rows that arrived: counted if possible, else estimated from the sample."""
         if self._everything:
             return Missed(0.0, 0.0, 0.0)
         if self._counts_missed:

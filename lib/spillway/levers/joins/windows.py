@@ -1,10 +1,9 @@
-"""One direction of a join: the rows that probe, the window that they probe, and which of it each is compared with.
+"""One direction of a join (`Facing`): the probing rows, the probed window, and the cost of comparisons by basic window.
 
-What a comparison takes, in steps, by basic window.
-
-Without an index a comparison is a step. With an index steps are the entries of lists that are read, which differ from
-one basic window to the next as matches do, and a look-up for each list: once for a row that is compared with its whole
-window, once for all basic windows that lie side by side for one that picks them out (5.1.1).
+Costs are in steps. Without an index a comparison is one step. With an index steps are the list entries that are read,
+whose number varies between basic windows as matches do, plus one look-up for each list. A row that is compared with its
+whole window looks a list up once. A row that selects basic windows looks it up once for each run of neighbouring basic
+windows (5.1.1).
 """
 
 from __future__ import annotations
@@ -41,18 +40,21 @@ from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.settings import JoinSettings
 
 COSTED_ROWS = 256
-"""Probing rows that say how entries are spread over basic windows; how many there are in all is counted."""
+"""Number of probing rows that are sampled for the distribution of entries over basic windows. Their total is counted.
+"""
 COSTED_ITEMS, LEAST_COSTED = 50_000, 16
-"""Of rows with many items fewer say it: as many as have so many items together, and at least so many rows."""
+"""If rows have many items, fewer rows are sampled: as many as have `COSTED_ITEMS` items together, but at least
+`LEAST_COSTED` rows.
+"""
 
 
 def costs_in_order(costs: Array, looked_up: Array, order: Array, held: Array | None = None) -> Array:
-    """Steps a comparison, by basic window, that it adds where those that come before it in the order are picked.
+    """Return the steps per comparison, by basic window, that it adds if those before it in the order are selected.
 
-    Lists are looked up once for all that lie side by side: one beside those picked adds no look-up, and one that closes
-    a gap saves one. But for rows that have nothing in those: a run of neighbours is looked up by a row with chance
-    a = 1 - prod (1 - held_j), `held` being the share of rows that have any row in a basic window (None: all have), so
-    that joining runs a and b adds
+    A list is looked up once for each run of neighbouring basic windows. So a basic window next to selected ones adds no
+    look-up, and one that closes a gap saves one. Rows without entries are an exception: a row looks a run up with
+    probability a = 1 - prod (1 - held_j), where `held` is the share of rows that have any row in a basic window (None:
+    all have). So joining the runs a and b adds
 
         (1 - (1 - a) (1 - held_j) (1 - b)) - a - b    of the look-ups of a row.
 
@@ -68,10 +70,10 @@ def costs_in_order(costs: Array, looked_up: Array, order: Array, held: Array | N
 
 @njit(cache=True)
 def _added(order: Array, held: Array) -> Array:
-    """By basic window the look-ups that it adds, over those it takes alone."""
+    """Return, by basic window, the look-ups that it adds / the look-ups that it takes alone."""
     many = len(order)
     found, empty = np.ones(many), np.ones(many + 2)
-    # of a run of neighbours that are picked, at its first and at its last, where it ends and how often it has no row
+    # stored at both ends of a run of selected neighbours: its other end, and the probability that it holds no row
     ends, picked = np.arange(many + 2), np.zeros(many + 2, np.bool_)
     for at in range(many):
         j = order[at] + 1
@@ -88,11 +90,11 @@ def _added(order: Array, held: Array) -> Array:
 
 
 def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
-    """Pairs a step by basic window: pairs a comparison over steps a comparison, both smoothed alike.
+    """Return the pairs per step by basic window: pairs per comparison / steps per comparison, both smoothed alike.
 
-    Where rows have more in common more entries are read, and more pairs found. A peak that is smoothed in one and not
-    in the other would be the last that is worth its steps; one that is smoothed in both is worth them, and what lies
-    beside it, where a comparison takes few steps, is expected to yield as little as it takes.
+    Where rows have more items in common, more entries are read and more pairs are found. If only one of the two were
+    smoothed, a peak would look least worth its steps. If both are smoothed, the ratio at the peak stays right, and the
+    neighbouring basic windows, where a comparison takes few steps, are expected to yield few pairs.
     """
     if len(learned.matches) != len(costs):
         return curve / costs
@@ -106,9 +108,10 @@ def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
 def steps_of_equals(
     firsts: Array, there: Array, equals: Array, curve: Array, made: Array
 ) -> tuple[float, Array]:
-    """The same of single values: every entry is a pair, so no basic window yields more a step than the look-up saves.
+    """Return the steps per comparison for single values: of whole windows, and of each basic window selected alone.
 
-    A row that picks basic windows out looks up a list in each.
+    Every entry is a pair, so the yields per step of basic windows differ only by their look-ups. A row that selects
+    basic windows looks up a list in each of them.
     """
     total = float(made.sum())
     if not total:
@@ -131,9 +134,9 @@ def steps_of_lists(
     stretches: tuple[Array, Array],
     picks: bool,
 ) -> tuple[float, Array, Array, Array]:
-    """Steps a comparison: of whole windows, and of each basic window picked out alone; of those, lists looked up.
+    """Return the steps per comparison of whole windows, and of each basic window selected alone; then its look-ups.
 
-    And by basic window the share of look-ups that are made where only it is picked: of rows that have a row in it.
+    The last value is, by basic window, the share of rows that have any row in it: only these look a list up.
     """
     total = float(made.sum())
     if not total:
@@ -159,7 +162,7 @@ def steps_of_lists(
 def list_stretches(
     first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
 ) -> tuple[Array, Array]:
-    """By item of a probing row, where its list has the rows `low..high - 1`: two look-ups by bisection each."""
+    """Return, by item of a probing row, the range of its list with rows `low..high - 1` (two binary searches)."""
     begins, ends = np.zeros(len(items), np.int64), np.zeros(len(items), np.int64)
     for k in range(len(low)):
         if high[k] <= low[k]:
@@ -177,7 +180,7 @@ def list_stretches(
 def _entries_of(  # type: ignore[no-untyped-def]
     some, first, items, low, high, slots, starts, first_slot, n, ix_first, ix_rows
 ):
-    """By basic window, of some rows: entries, lists looked up, comparisons."""
+    """Return entries, look-ups and comparisons of some rows, by basic window."""
     read, asked, seen = np.zeros(n), np.zeros(n), np.zeros(n)
     last = len(starts) - 2
     for k in some:
@@ -186,7 +189,7 @@ def _entries_of(  # type: ignore[no-untyped-def]
         for at in range(first[k], first[k + 1]):
             item, place = items[at], 0
             here = ix_rows[ix_first[item] : ix_first[item + 1]] if item + 1 < len(ix_first) else ix_rows[:0]
-            for back in range(n):  # from the oldest to the newest: where one ends the next one begins
+            for back in range(n):  # from the oldest to the newest: each begins at the end of the one before
                 j = n - 1 - back
                 s = slots[k] - j - first_slot
                 if s < 0 or s > last:
@@ -205,12 +208,12 @@ def _entries_of(  # type: ignore[no-untyped-def]
 
 
 MOST_SLOTS, MOST_SLOTS_APART = 1_000_000, 20_000_000
-"""Basic windows from the first row to the last, as time has them; and without the stretches that hold no rows."""
+"""Largest number of basic windows from the first row to the last; and the same without long gaps between rows."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """One side's rows: all that are there, and which of them probe (`low..high - 1`)."""
+    """The rows of one side, and the range of them that probes (`low..high - 1`)."""
 
     rows: Operand
     low: int
@@ -227,26 +230,26 @@ class Facing:
     how: Probing
     indexed: bool
     index: InvertedIndex | None
-    """For all rows that probe, where it is made already."""
+    """The index for all probing rows, if it exists already."""
     stretches: tuple[Array, Array] | None
-    """By item of a probing row, where its list has the entries of the row's window."""
+    """By item of a probing row, the range of its list that lies in the row's window."""
     chains: Chains | None
-    """Which rows of their windows have the values of probing rows, where an index of single values finds them."""
+    """Rows with equal values in the windows of probing rows, if an index of single values finds them."""
     volumes: Array
-    """Comparisons there are to make, by basic window and type of the probing row."""
+    """Number of possible comparisons, by basic window and type of the probing row."""
     chance: float
-    """With which each of them is drawn (q)."""
+    """Probability q with which each comparison is sampled."""
     drawn: Drawn
     whole_cost: float
-    """Steps a comparison, when everything is compared."""
+    """Steps per comparison if everything is compared."""
     costs: Array
-    """Steps a comparison, by basic window, when basic windows are picked out one by one."""
+    """Steps per comparison, by basic window, if basic windows are selected one by one."""
     looked_up: Array
-    """Of these, lists looked up."""
+    """The look-ups in `costs`."""
     held: Array
     """By basic window, the share of rows that have any row in it."""
     curve: Array
-    """o_ij, as it was believed."""
+    """o_ij, as learned from earlier windows."""
     fetched: Array
 
     @property
@@ -255,29 +258,29 @@ class Facing:
 
     @property
     def whole_steps(self) -> float:
-        """Steps of comparing everything."""
+        """Return the steps of comparing everything."""
         return self.possible * self.whole_cost
 
     @property
     def probing(self) -> Array:
-        """By row, whether anything is selected for it or looked at."""
+        """Return, by row, whether anything is selected or looked at for it."""
         found: Array = (self.how.take > 0) | (self.made_rows > 0)
         return found
 
     @property
     def everything(self) -> bool:
-        """Whether every row is compared with all of its window."""
+        """Return whether every row is compared with all of its window."""
         return bool((self.how.take >= self.how.high - self.how.low).all())
 
     @property
     def whole_rows(self) -> bool:
-        """Whether every row is compared with all of its window, or with nothing."""
+        """Return whether every row is compared with all of its window, or with nothing."""
         whole, made = self.how.high - self.how.low, self.made_rows
         return self.drawn.many == 0 and bool(((made == 0) | (made >= whole)).all())
 
     @property
     def drawn_from(self) -> float:
-        """What is drawn from: comparisons, or entries of the lists that are looked up."""
+        """Return the size of the sampled population: comparisons, or entries of the lists that are looked up."""
         if self.chains is not None:
             return float(self.chains.equals.sum())
         if self.stretches is None:
@@ -287,18 +290,18 @@ class Facing:
 
     @property
     def draw_steps(self) -> float:
-        """What drawing one takes: a comparison, and with an index the entry that leads to it."""
+        """Return the steps of one sampled comparison: 1, and with an index 1 more for its entry."""
         return 2.0 if self.indexed else 1.0
 
     @property
     def beyond_chances(self) -> tuple[Array, float]:
-        """With which a comparison that selecting leaves out is made: by basic window, and of a row that never looks."""
+        """Return the probability of an unselected comparison: by basic window, and for a row that never looks."""
         chances = self.how.looking.chances
         looked: Array = chances if len(chances) else np.zeros(len(self.costs))
         return looked + (1.0 - looked) * self.chance, self.chance
 
     def drawing(self, chance: float, seed: int) -> Facing:
-        """The same with a sample of its comparisons, each drawn with the same chance."""
+        """Return a copy with a random sample of comparisons, each drawn with probability `chance`."""
         how, mine, seq = self.how, self.probes.sets, self.probes.seq
         if not self.indexed:
             drawn = drawn_comparisons(how.low, how.high, seq, chance, seed)
@@ -311,12 +314,12 @@ class Facing:
         return replace(self, index=index, stretches=stretches, chance=chance, drawn=drawn)
 
     def looking(self, chances: Array, together: bool, seed: int) -> Facing:
-        """The same with rows that look at whole basic windows, each with the chance of its own."""
+        """Return a copy with rows that look at whole basic windows, each with the probability of its basic window."""
         looking = Looking(chances, self.fetched, together, seed)
         return replace(self, how=replace(self.how, looking=looking))
 
     def steps_by_row(self) -> Array:
-        """About what each probing row takes."""
+        """Return the approximate steps of each probing row."""
         how, mean = self.how, float(np.mean(self.costs)) if len(self.costs) else 1.0
         whole: Array = how.high - how.low
         spans = np.where(self.made_rows >= whole, whole * self.whole_cost, self.made_rows * mean)
@@ -335,23 +338,23 @@ class Facing:
 
     @property
     def selected_volumes(self) -> Array:
-        """Comparisons that selecting makes, by basic window and type."""
+        """Return the number of selected comparisons, by basic window and type."""
         return self._made[0]
 
     @property
     def made_rows(self) -> Array:
-        """Comparisons that are selected or looked at, by row."""
+        """Return the number of comparisons that are selected or looked at, by row."""
         return self._made[2]
 
     @property
     def made_volumes(self) -> Array:
-        """Comparisons that are expected to be made, with those that chance draws beside what is looked at."""
+        """Return the expected number of comparisons by basic window and type: selected, looked at, and sampled ones."""
         made = self._made[1]
         found: Array = made + self.chance * (self.volumes - made)
         return found
 
     def compared_shares(self) -> list[float]:
-        """By type of the probing row, the share of the window that is compared; 1 of nothing."""
+        """Return the compared share of the window, by type of the probing row; 1 if there is nothing to compare."""
         made, there = self.made_volumes.sum(axis=0), self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
@@ -365,9 +368,9 @@ def facing_of(
     probe_is_left: bool,
     picks: bool = True,
 ) -> Facing:
-    """Who may be compared with whom, and what that takes; nothing is chosen yet.
+    """Return a direction: all possible comparisons and their costs, with nothing selected yet.
 
-    Where nobody `picks` basic windows out, all of them are taken to cost alike.
+    If `picks` is False, no basic windows are selected, and all of them are assumed to cost the same.
     """
     lasts = settings.right.lasts_seconds if probe_is_left else settings.left.lasts_seconds
     basic = round(settings.basic_window_seconds * 1_000_000)
@@ -379,7 +382,7 @@ def facing_of(
     last = int(window.at[-1] // basic) if window.rows else 0
     if last - first < MOST_SLOTS:
         starts = slot_starts(window.at, basic, first, max(1, last - first + 1))
-    else:  # clocks far from one another: what nobody can reach takes no room
+    else:  # clocks far apart: leave out gaps that no row can reach
         slots, there = drawn_together(slots, slots_of(window.at, basic), n)
         first, last = int(there[0]), int(there[-1])
         if last - first >= MOST_SLOTS_APART:

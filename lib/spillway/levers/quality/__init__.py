@@ -1,1 +1,1 @@
-"""Queries that say what every answer rests on (`sic`), and share a cluster fairly when it is too small for all."""
+"""The lever `quality`: each answer states its coverage (`sic`), and queries share a capacity too small for all."""

@@ -1,28 +1,27 @@
-"""Which batches of which queries are worked on, when there is room for some only (Fiscato 2012, Algorithm 1).
+"""Admit batches of queries to a capacity that is too small for all of them (Fiscato 2012, Algorithm 1).
 
-    begin with every batch discarded; again and again take the query with the lowest projected sic, and admit its batch
-    of highest sic, until the room is full
+    begin with every batch discarded; repeatedly take the query with the lowest projected sic, and admit its batch of
+    the highest sic, until the capacity (`room`) is used
 
-Ours, beside the text:
+`admit_fairly` differs from the paper's rule:
 
-- *Projected* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
-- *Weights* are entitlements to a share: queries are kept level in sic / weight. A *priority* is a strict order: what
-  stands below gets what those above have left. Both are sayable, and mean different things.
-- Never over the room: the paper's last batch may pass it (erratum D6; selectable, see `algorithm_1`); here a batch that
-  does not fit is passed over, and the query tries its next one. A query's batches go by sic per cost (for batches of
-  equal size the paper's order), or as
-  `turn` says where it is given; ties by `tie`: drawn by seed, so that of one source any batch is as likely to be kept
-  as any other, and answers may be scaled up (see `intervals`).
+- *Projected sic* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
+- A *weight* is an entitlement to a share: queries are kept level in sic / weight. A *priority* is a strict order: a
+  lower one gets what the higher ones leave. A contract can state both.
+- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `algorithm_1`). Here a batch
+  that does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per cost
+  (for batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is drawn
+  by seed, so any batch of a source is as likely to be kept as any other, and answers may be scaled up (`intervals`).
 - Costs may be affine. A group is a window of a query, which the engine answers once. The first admitted batch of a
   group costs the group's fixed cost in addition to its own.
-- What must be kept goes first; then the query that has waited longest gets one batch (`waited`, see `entitled`); then
-  every query is brought to its floor; then priorities in turn.
+- Batches that must be kept go first. Then each query that has waited long enough gets one batch (`waited`,
+  `starve_rounds`), the longest wait first. Then every query is filled to its floor. Then priorities follow in turn.
 
-Whoever is planned again with what the others were given taken out of the room gets the same again: at every step what
-fitted and was admitted still fits, and what did not fit does not.
+If some queries are planned again, and the capacity is reduced by what the others were given, they get the same batches:
+at each step what was admitted still fits, and what did not fit does not.
 
-Guarantee: no query whose batches still fit ends further below the max-min optimum (`max_min`) than one batch, the
-largest of any query, in sic / weight. About n + k log n for n batches of which k are admitted.
+Guarantee: no query whose batches still fit ends further below the max-min optimum (`fill_level`) than one batch, the
+largest of any query, in sic / weight. Time: about n + k log n for n batches of which k are admitted.
 
 >>> two = Batches(np.array([0, 0, 1, 1]), np.array([0.5, 0.5, 0.5, 0.5]), np.ones(4))
 >>> admit_fairly(two, Entitlements.equal(2), room=2.0).tolist()
@@ -30,15 +29,15 @@ largest of any query, in sic / weight. About n + k log n for n batches of which 
 >>> admit_fairly(two, Entitlements.equal(2, reached=np.array([0.0, 0.9])), room=2.0).tolist()
 [True, True, False, False]
 
-Policies: which batches are admitted to a room that is too small for all of them.
+*Policies* (`chosen`):
 
-- `fair`: `admission.admit_fairly`, our form of the paper's rule.
+- `fair`: `admit_fairly`, our form of the paper's rule.
 - `algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
-  batch of the highest sic, until the admitted batches fill the room. So the last batch may exceed the room (erratum
-  D6). Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
+  batch of the highest sic, until the admitted batches fill the capacity. So the last batch may exceed it (erratum D6).
+  Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
 - `random`: batches in random order.
 - `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
-- `priority`: one query after the other, the most important first, then in the order they come.
+- `priority`: one query after the other, the highest priority first, equal priorities by their number.
 
 All policies first keep the batches that must be kept. All but `algorithm_1` skip a batch that does not fit. Random
 order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
@@ -50,11 +49,10 @@ order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
 >>> {name: chosen(name, large, Entitlements.equal(2), 3.0).tolist() for name in ("fair", "algorithm_1")}
 {'fair': [False, True, True], 'algorithm_1': [True, False, False]}
 
-The max-min optimum: how level queries could be kept if batches could be cut anywhere (water-filling).
-
-The highest L such that every query reaches min(L * weight, all it has) within the room, each by its batches of highest
-sic per cost first: cost as a function of sic is then convex and rises, so L is found by halving. No way of admitting
-whole batches lifts the poorest query above it; what `admission` gives ends within one batch of it.
+*Max-min optimum* (`fill_level`): the level that queries could reach if batches were divisible (water-filling). It is
+the highest L such that every query reaches min(L * weight, all it has) within the capacity, each by its batches of the
+highest sic per cost first. Cost is then a convex, increasing function of sic, so bisection finds L. No admission of
+whole batches lifts the poorest query above L; `admit_fairly` ends within one batch of it.
 
 >>> from spillway.levers.quality.admission import Batches, Entitlements
 >>> four = Batches(np.array([0, 0, 1, 1]), np.full(4, 0.5), np.array([1.0, 1.0, 2.0, 2.0]))
@@ -62,25 +60,22 @@ whole batches lifts the poorest query above it; what `admission` gives ends with
 >>> round(filled.level, 6), filled.sic.round(6).tolist()
 (0.5, [0.5, 0.5])
 
-What a query is projected to reach: what it reached earlier and what others do elsewhere, before a decision (5.3).
+*Projection*: what a query has reached before a decision (Fiscato 2012, 5.3).
 
-*Earlier*: fairness is kept over a few windows, as the text keeps it over a source time window of many intervals: a
-query begins at the sum of what its last windows reached, so that one that got little is ahead the next time. Who has
-less of a past than others begins as far as they on average got: it is owed nothing from before it was there.
+Earlier windows (`remembered`): fairness covers a few windows, like the paper's source time window of many intervals. A
+query begins at the sum of what its last windows reached, so one that got little has precedence the next time. A query
+with a shorter history gets the average of the others for the missing windows: it has no claim from before it existed.
 
-*Elsewhere*: whoever works out some of the queries that share a room alone (another job, another node) leaves to the
-others what they would get if all were decided together: the max-min level of its own batches and of the load the
-others were last offered. When loads stand still, two that do this take the same level and fill the room between them,
-whatever they began with.
+Other jobs or nodes (`own_room`): a job that decides only some of the queries of a room leaves to the others what a
+joint decision would give them. That is the max-min level of its own batches and of the last load of the others. If
+loads are constant, two such jobs reach the same level and fill the capacity together, from any start.
 
 >>> remembered({"a": [0.5, 0.1], "b": [0.4, 0.4]}, ["a", "b", "new"]).round(2).tolist()
 [0.6, 0.8, 0.7]
 
-How evenly queries fare.
-
-Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2): 1 where all are alike, 1/n where one has everything. Beside it the
-text's four figures: mean, standard deviation, IQR, and Q.95 - Q.05. Where queries have different weights, look at
-sic / weight.
+*Evenness* (`spread_of`): Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2). It is 1 if all are equal, and 1/n if one
+has everything. In addition there are the four figures of Fiscato 2012: mean, standard deviation, interquartile range
+(IQR), and Q.95 - Q.05. If queries have different weights, pass sic / weight.
 
 >>> spread_of(np.array([1.0, 1.0, 1.0, 1.0])).jain, round(spread_of(np.array([1.0, 0.0])).jain, 2)
 (1.0, 0.5)
@@ -105,15 +100,15 @@ _FAR = 1.0e300
 
 @dataclass(frozen=True)
 class Batches:
-    """What is offered, one element a batch: whose it is, what it carries, what working on it costs."""
+    """The offered batches, one element each: the query, the sic, and the cost of processing."""
 
     query: np.ndarray
     sic: np.ndarray
     cost: np.ndarray
     tie: np.ndarray | None = None
-    """A permutation: order among equals of a query; by default as they come."""
+    """A permutation that orders equal batches of a query; by default the order of the arrays."""
     turn: np.ndarray | None = None
-    """From 0 to 1: order of a query's own batches, the lowest first; by default by what they carry for their cost."""
+    """The order of the batches of a query, from 0 to 1, the lowest first; by default the highest sic per cost first."""
     group: np.ndarray | None = None
     """The group of each batch, as an index into `fixed`; None: no batch has a fixed cost."""
     fixed: np.ndarray | None = None
@@ -128,8 +123,7 @@ class Batches:
 
     @property
     def spread(self) -> Batches:
-        """Return the batches without fixed costs: each batch bears a share of its group's, in proportion to its own
-        cost."""
+        """Return the batches without fixed costs: each adds a share of its group's, in proportion to its own cost."""
         if self.group is None or self.fixed is None:
             return self
         own = np.bincount(self.group, self.cost, len(self.fixed))
@@ -149,7 +143,7 @@ class Batches:
         return len(self.query)
 
     def at(self, places: np.ndarray) -> Batches:
-        """Some of them, in the same order among themselves."""
+        """Return the batches at these indices; `tie` keeps their order."""
         tie = None if self.tie is None else np.argsort(np.argsort(self.tie[places]))
         turn = None if self.turn is None else self.turn[places]
         group = None if self.group is None else self.group[places]
@@ -158,18 +152,18 @@ class Batches:
 
 @dataclass(frozen=True)
 class Entitlements:
-    """What every query is entitled to."""
+    """The entitlements of queries, one element per query."""
 
     weight: np.ndarray
     reached: np.ndarray
-    """sic that it has reached elsewhere."""
+    """The sic that the query has reached in other nodes, jobs or earlier runs."""
     priority: np.ndarray
     floor: np.ndarray
-    """sic it is brought to before others go above theirs."""
+    """The sic to which the query is filled before any query gets more than its floor."""
     waited: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Rounds it has had nothing in; those of `starve_rounds - 1` or more get a batch first."""
+    """The number of rounds without a batch; a query with `starve_rounds - 1` or more gets a batch first."""
     starve_rounds: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """A query with batches gets one at least every so many rounds; 0: no such promise."""
+    """The number of rounds in which a query with batches gets at least one; 0: no guarantee."""
 
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~(self.weight > 0))
@@ -183,7 +177,7 @@ class Entitlements:
 
     @staticmethod
     def equal(queries: int, reached: np.ndarray | None = None) -> Entitlements:
-        """All alike."""
+        """Return equal weights, without priorities and floors."""
         zeros = np.zeros(queries)
         return Entitlements(
             np.ones(queries), zeros if reached is None else reached, np.zeros(queries, np.int64), zeros
@@ -193,7 +187,7 @@ class Entitlements:
 def admit_fairly(
     batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
-    """Which batches are admitted."""
+    """Return which batches are admitted; `must_keep`: the batches that are admitted first."""
     refuse_room(room)
     admitted = np.zeros(len(batches), np.bool_)
     if not len(batches):
@@ -213,13 +207,13 @@ def admit_fairly(
 
 
 def refuse_room(room: float) -> None:
-    """Capacity zero is no capacity: nothing would ever be worked on."""
+    """Refuse a capacity that is not above 0: nothing would ever be processed."""
     if not room > 0:
         raise Refused("capacity", "be above 0", room, "say how much may be worked on in a slice of time")
 
 
 class _Order:
-    """The arrays that every pass goes over."""
+    """The arrays that each pass reads, and the state of the passes: `level` and `unpaid`."""
 
     def __init__(self, batches: Batches, to: Entitlements) -> None:
         self.query = np.ascontiguousarray(batches.query, np.int32)
@@ -234,12 +228,12 @@ class _Order:
         self.no_cap = np.full(len(self.weight), np.inf)
         self.group, fixed = batches.groups
         self.unpaid = fixed.astype(np.float64).copy()
-        """Return the fixed cost of each group as long as none of its batches is admitted, then 0."""
+        """The fixed cost of each group as long as none of its batches is admitted, then 0."""
 
     def fill(
         self, admitted: np.ndarray, left: float, among: np.ndarray | None, cap: np.ndarray | None = None
     ) -> float:
-        """Admit more of those `among` (None: all) until queries reach `cap` or nothing fits; what is left."""
+        """Admit batches `among` (None: all) until queries reach `cap` or nothing fits; return the capacity left."""
         mask = np.zeros(0, np.bool_) if among is None else among
         return _fill(
             self.query,
@@ -259,7 +253,10 @@ class _Order:
 
 
 def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements, batches: Batches) -> float:
-    """One batch, its cheapest, to each query that has waited for `starve_rounds - 1` rounds, the longest first."""
+    """Admit the cheapest batch of each query that has waited `starve_rounds - 1` rounds; return the capacity left.
+
+    The query that has waited longest comes first. A query that already has an admitted batch is skipped.
+    """
     owed = (to.starve_rounds > 0) & (to.waited >= to.starve_rounds - 1)
     waiting = [q for q in np.argsort(-to.waited, kind="stable") if owed[q]]
     has = np.zeros(len(to.weight), np.bool_)
@@ -280,7 +277,7 @@ def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements
 
 @njit(cache=True)
 def _sink(heap: np.ndarray, ranks: np.ndarray, size: int, at: int) -> None:
-    """Restore a heap of queries, the lowest rank on top, equals by number."""
+    """Restore a heap of queries from index `at`: the lowest rank on top, equal ranks by query number."""
     moved, rank = heap[at], ranks[at]
     while True:
         child = 2 * at + 1
@@ -326,7 +323,7 @@ def _fill(
         cheapest = min(cheapest, cost[i])
     for q in range(queries):
         ends[q + 1] += ends[q]
-    # a query's batches lie together, each one number: what it carries per cost, then its place among equals
+    # the batches of a query are contiguous; each has an integer key: sic per cost (or turn), then tie
     keys = np.empty(ends[queries], np.int64)
     batch = np.empty(n, np.int64)
     at = ends[:-1].copy()
@@ -334,7 +331,7 @@ def _fill(
     for i in range(n):
         if admitted[i] or not (everybody or among[i]):
             continue
-        # batches of one source carry the same per tuple, whatever the last digit says
+        # batches of one source have the same sic per tuple: rounding removes differences in the last digit
         if len(turn):
             step = int(turn[i] * _STEPS)
         else:
@@ -374,7 +371,7 @@ def _fill(
 def chosen(
     policy: str, batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return which batches a policy admits."""
+    """Return which batches a policy admits; `must_keep`: the batches that are admitted first."""
     if policy == "fair":
         return admit_fairly(batches, to, room, must_keep)
     if policy == ALGORITHM_1:
@@ -383,7 +380,7 @@ def chosen(
         raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
     refuse_room(room)
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
-    # a query's own batches go as they do in the fair policy: in their turn, or by what they carry for what they cost
+    # the batches of a query have the order of the fair policy: by turn, or by sic per cost
     worth = (
         np.round(batches.sic / np.maximum(batches.cost, 1e-300), 12)
         if batches.turn is None
@@ -449,7 +446,10 @@ def _admit_lowest(
     room: float,
     admitted: np.ndarray,
 ) -> float:
-    """Lines 10 to 15 of Algorithm 1; `order[ends[q]:ends[q + 1]]` are the batches of query q, the highest sic first."""
+    """Run lines 10 to 15 of Algorithm 1; return the cost of the admitted batches.
+
+    `order[ends[q]:ends[q + 1]]` are the batches of query q, the highest sic first.
+    """
     queries = len(level)
     at = ends[:-1].copy()
     poorest, ranks = np.empty(queries, np.int64), np.empty(queries)
@@ -478,7 +478,7 @@ def _admit_lowest(
 
 
 def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
-    """In which turn of its query a batch comes."""
+    """Return the position of each batch among the batches of its query."""
     order = np.lexsort([tie, -worth, query])
     mine = query[order]
     starts = np.flatnonzero(np.r_[True, mine[1:] != mine[:-1]]) if len(mine) else np.zeros(0, np.int64)
@@ -508,14 +508,14 @@ _HALVINGS = 60
 
 @dataclass(frozen=True)
 class Filled:
-    """The level, in sic / weight, and what every query has at it."""
+    """The max-min level, in sic / weight, and the sic of each query at this level."""
 
     level: float
     sic: np.ndarray
 
 
 def fill_level(batches: Batches, to: Entitlements, room: float) -> Filled:
-    """Return the level of the max-min optimum, without priorities, floors and rules."""
+    """Return the max-min optimum, without priorities, floors and batches that must be kept."""
     refuse_room(room)
     queries, query = len(to.weight), batches.query.astype(np.int64)
     whole = to.reached + np.bincount(query, batches.sic, queries)
@@ -552,9 +552,9 @@ def _halved(
 
 
 def batches_short(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
-    """By how many batches the worst-off query misses the optimum: 1 at most for what `admit_fairly` gives.
+    """Return by how many batches the worst-off query misses the optimum; at most 1 for `admit_fairly`.
 
-    A batch is the largest of any query, in sic / weight.
+    The unit is the largest batch of any query, in sic / weight.
     """
     best = fill_level(batches, to, room)
     have = to.reached + np.bincount(
@@ -570,31 +570,34 @@ def remembered(
     queries: Sequence[str],
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Where every query begins: the sum of what its last windows reached, of which each has the same number."""
+    """Return where each query begins: the sum of what its last windows reached, over the same number of windows.
+
+    A missing window counts as the mean over the queries, by weight.
+    """
     weights = np.ones(len(queries)) if weight is None else weight
     longest = max((len(reached.get(query, ())) for query in queries), default=0)
     found = np.array([float(sum(reached.get(query, ()))) for query in queries])
     had = np.array([len(reached.get(query, ())) for query in queries])
     if not longest or not (had > 0).any():
         return np.zeros(len(queries))
-    # per window, and per weight, so that a small entitlement is not taken for a hard time
+    # per window and weight, so that a query of small weight does not look underserved
     usual = float((found[had > 0] / had[had > 0] / weights[had > 0]).mean())
     return np.asarray(found + (longest - had) * usual * weights)
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Queries that share the room and are decided by others: where each stands, its entitlement, its last load."""
+    """Queries of the room that other jobs decide: the sic, the weight and the last load of each."""
 
     reached: np.ndarray
     weight: np.ndarray
     sic: np.ndarray
-    """What all of its load would add."""
+    """The sic that all of its load would add."""
     cost: np.ndarray
 
 
 def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float) -> float:
-    """The part of a room that is one's own when others share it, all brought to one level.
+    """Return the capacity that is left for these batches if all queries, `others` included, reach one level.
 
     >>> mine = Batches(np.zeros(4, np.int64), np.full(4, 0.25), np.full(4, 10.0))
     >>> alike = Elsewhere(np.zeros(1), np.ones(1), np.ones(1), np.array([40.0]))
@@ -625,7 +628,7 @@ def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float)
 
 @dataclass(frozen=True)
 class Spread:
-    """How queries fared: on average, and how far from one another."""
+    """The mean and the spread of the coverage of queries."""
 
     mean: float
     std: float
@@ -635,7 +638,7 @@ class Spread:
 
 
 def spread_of(sic: np.ndarray) -> Spread:
-    """The figures of queries' coverage; of none, or where none has anything, all are alike."""
+    """Return the spread of queries' coverage; if there is no query, or all are 0, Jain's index is 1."""
     if not len(sic):
         return Spread(1.0, 0.0, 0.0, 0.0, 1.0)
     q05, q25, q75, q95 = np.quantile(sic, [0.05, 0.25, 0.75, 0.95])

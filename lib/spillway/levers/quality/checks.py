@@ -1,4 +1,4 @@
-"""The answer of a window looked at once more, row by row: its numbers, its shares, its intervals."""
+"""Examine the answer of a window row by row: its row numbers, its coverage, its intervals."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ EXAMINED_ANSWER = pa.schema(
         ("withheld_of_some", pa.int64()),
     ]
 )
-"""What is said of a window; coverage is null where the answer has no row.
+"""The figures of a window's answer; coverage is null if the answer has no row.
 
-Intervals that are withheld: without a reason that there is; because few portions were read; because of the portions
-that were, where others were not.
+Withheld intervals are counted by reason. `withheld_unsaid`: without a known reason; `withheld_of_few`: few portions
+were read; `withheld_of_some`: the other reasons that concern portions that were left out.
 """
 _REQUIRED = ("row", "sic", "coverage")
 _ROUNDING = 1e-9
-"""Of a value: its interval is worked out of other sums than the value."""
+"""Tolerance relative to a value: its interval is computed from other sums than the value."""
 
 
 def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
-    """How many rows and estimates are not what they should be, and what all rows add up to.
+    """Return the number of invalid rows and estimates, and the sum of `sic` over all rows.
 
     >>> answer = {"row": [1, 2], "sic": [0.25, 0.25], "coverage": [0.5, 0.5]}
     >>> estimate = {"n__estimate": [4.0, None], "n__low": [3.0, None], "n__high": [3.5, None]}
@@ -48,7 +48,7 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
     >>> said["odd_numbers"], said["sic"], said["intervals"], said["odd_intervals"]
     (0, 0.5, 1, 1)
 
-    An estimate that has no interval says why, by a reason that there is.
+    An estimate without an interval must have one of the known reasons.
 
     >>> estimate = {"n__estimate": [4.0, 4.0, 4.0], "n__low": [None, None, 3.0], "n__high": [None, None, 5.0]}
     >>> estimate["n__no_interval"] = [FEW_READ, "it rained", None]
@@ -82,7 +82,10 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
 
 @dataclass
 class _Intervals:
-    """How many there are; how many are halves, of no estimate, or do not hold theirs; and why others are withheld."""
+    """The number of intervals; of invalid ones; and of withheld ones, by reason.
+
+    An interval is invalid if one end is missing, if it has no estimate, or if it does not contain its estimate.
+    """
 
     some: int = 0
     odd: int = 0
@@ -106,14 +109,14 @@ def _intervals(rows: pa.Table) -> _Intervals:
         there = np.array([np.asarray(column.is_valid()) for column in columns])
         low, value, high = (np.asarray(column.cast(pa.float64()).fill_null(0.0)) for column in columns)
         rounding = _ROUNDING * np.maximum(1.0, np.abs(value))
-        # no number is estimated of none: then all three are none
+        # an estimate from NaN is NaN: then all three are NaN
         within = (low - rounding <= value) & (value <= high + rounding)
-        # nor does an infinite sum lie beyond itself
+        # an infinite sum equals its ends
         nothing = (np.isnan(low) & np.isnan(value) & np.isnan(high)) | ((low == value) & (value == high))
         interval = there[0] | there[2]
         found.some += int(interval.sum())
         found.odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
-        # of what is no number either nothing is estimated
+        # a row without value and estimate has no interval that could be withheld
         answered = there[1] | (np.asarray(rows[name].is_valid()) if name in rows.column_names else np.False_)
         reasons = rows[name + NO_INTERVAL] if name + NO_INTERVAL in rows.column_names else pa.nulls(len(rows))
         found.withheld.update(reasons.filter(pa.array(~interval & answered)).to_pylist())

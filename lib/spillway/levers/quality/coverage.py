@@ -1,16 +1,15 @@
-"""Source information content (SIC) of a source time window: the tuples that every source produced, and those that were
-used.
+"""Compute the source information content (SIC) of a window: the share of the produced tuples that was used.
 
 In a window a tuple of source s carries (Fiscato 2012, eq. 3.2)
 
     sic = 1 / (|T_s| |S|)
 
-T_s: what s *produced* in the window, S: the sources. So all sources have the same weight, whatever their rates
-(Assumption 4), and so have all tuples of a source. A query that used everything has 1. Figure 3.7 of the thesis omits
-|S| (a perfect result then has 3); here it is never omitted. If sources have weights, the source's share of all weights
-replaces 1 / |S|.
+T_s: the tuples that s *produced* in the window, S: the sources. So all sources have the same weight at any rate
+(Assumption 4), and so have all tuples of a source. A query that used everything has a sic of 1. Figure 3.7 of the
+thesis omits |S| (a perfect result then has 3); here it is never omitted. If sources have weights, the source's share
+of all weights replaces 1 / |S|.
 
-The produced tuples are known from numbers that the source gave them (`sequence`), or from an expected rate. Otherwise
+The produced tuples are known from numbers that the source gave them (`fates_of`), or from an expected rate. Otherwise
 they are the tuples that arrived, were refused, or were dropped by a lever; then the tally is `relative`. A source that
 produced nothing counts as fully covered.
 
@@ -21,28 +20,26 @@ produced nothing counts as fully covered.
 >>> WindowTally(sensors).sic
 0.5
 
-What became of tuples whose source numbers them: arrived, late, lost; what was never produced is none of them.
-
-A source that gives its tuples consecutive numbers says what it produced: between two numbers that are there, each that
-is missing was produced and did not come (in time). One that comes after its window was worked out is *late*; one that
-has not come is *lost*. Where a source was silent, its numbers go on without a gap: nothing was produced, so nothing is
-missing. The numbers of one source go up by 1, a little out of order at most; one that falls by more than `RESTART`
+*Numbered tuples* (`fates_of`). If a source gives its tuples consecutive numbers, each number missing between two others
+belongs to a tuple that was produced and did not arrive in time. A tuple that arrives after its window was computed is
+*late*; one that has not arrived is *lost*. While a source is silent, its numbers have no gap: nothing was produced, so
+nothing is missing. The numbers of one source increase by 1, a little out of order at most. A number more than `RESTART`
 below the highest so far begins a new run.
 
-The first number of a window follows the last one seen before it, where that is known: so a gap at the edge of two
-windows counts once, for the window that ends it.
+If the last number of the previous window is known, the first number of a window follows it. So a gap at the edge of two
+windows counts once, in the window that ends it.
 
 >>> fates_of(np.array([7, 8, 11]), before=5, late=np.array([9]))
 SequenceFates(produced=6, arrived=3, late=1, lost=2)
 
-Coverage through a graph of operators: every operator conserves what its inputs carry (eq. 3.3).
+*Operator graphs* (`propagate`). Each operator conserves the information content of its inputs (eq. 3.3):
 
     t_out = (1 / |T_out|) * sum of t_in,      |T_out| counted over all of its output streams
 
-A filter that passes nothing puts out an empty batch that still carries the sum; an operator with several successors
-splits the sum by the tuples that each gets (evenly where it puts out none). So what reaches the results is what left
-the sources, whatever the operators are: an operator need not be understood, only counted (which is how steps in SQL are
-carried, see `steps`). Written for any number that adds and divides, so that golden values are compared as fractions.
+A filter that passes nothing emits an empty batch, which still carries the sum. An operator with several successors
+splits the sum by the number of tuples that each gets (evenly if it emits none). So the results carry what left the
+sources, for any operators: it is enough to count tuples (SQL steps are treated in this way, see `result_shares`). The
+code works for any number type that adds and divides, so that golden values can be compared as fractions.
 
 >>> sources = [SourceNode("S1", "s1", tuples=2), SourceNode("S2", "s2", tuples=4, lost=1)]
 >>> found = propagate(sources, [OperatorNode("join", ("s1", "s2"), {"r": 1})], normalised=True)
@@ -63,7 +60,7 @@ from spillway.errors import Refused
 
 @dataclass(frozen=True)
 class SourceTally:
-    """What became of a source's tuples in one window."""
+    """The tuples that a source produced in one window, and those that were kept."""
 
     source: str
     produced: float
@@ -72,11 +69,11 @@ class SourceTally:
     """Whether `produced` counts only tuples that arrived, were refused or were dropped."""
     weight: float = 1.0
     input: str = ""
-    """The input that it belongs to; empty: it is one by itself."""
+    """The input that the source belongs to; empty: the source is an input."""
 
     @property
     def kept_share(self) -> float:
-        """Of what was produced, the share that was used; 1 of nothing."""
+        """Return the share of the produced tuples that was used; 1 if nothing was produced."""
         return min(1.0, self.kept / self.produced) if self.produced else 1.0
 
 
@@ -88,7 +85,7 @@ class WindowTally:
 
     @property
     def sic(self) -> float:
-        """The query's coverage: the sum of what its tuples carry (eq. 4.1)."""
+        """Return the coverage of the query: the sum of the sic of its tuples (eq. 4.1)."""
         return sum(one.weight * one.kept_share for one in self.sources) / self._weights
 
     def by_input(self) -> dict[str, float]:
@@ -105,11 +102,11 @@ class WindowTally:
 
     @property
     def relative(self) -> bool:
-        """Whether it is coverage of what arrived rather than of what was produced."""
+        """Return whether a source's produced tuples are known only as those that arrived, were refused or dropped."""
         return any(one.relative for one in self.sources)
 
     def tuple_sic(self, source: str) -> float:
-        """What one tuple of a source carries.
+        """Return the sic of one tuple of a source.
 
         >>> WindowTally((SourceTally("a", 2, 2), SourceTally("b", 4, 4))).tuple_sic("b")
         0.125
@@ -119,13 +116,13 @@ class WindowTally:
 
 
 RESTART = 64
-"""Tuples of one source overtake one another by less than this."""
+"""The numbers of one source are out of order by at most this; a larger fall is a restart."""
 _NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class SequenceFates:
-    """How many tuples a source produced in a window, and what became of them: produced = arrived + late + lost."""
+    """The number of tuples that a source produced in a window: produced = arrived + late + lost."""
 
     produced: int = 0
     arrived: int = 0
@@ -142,10 +139,10 @@ class SequenceFates:
 
 
 def fates_of(numbers: np.ndarray, before: int | None = None, late: np.ndarray = _NONE) -> SequenceFates:
-    """Fates of one source's tuples in a window, from the numbers that arrived in time, in order of arrival.
+    """Count the tuples of one source that arrived, were late or were lost in a window.
 
-    `before`: the last number of the window before; `late`: those that came when the window had been worked out.
-    A number that comes twice counts once.
+    `numbers`: the numbers that arrived in time, in order of arrival; `before`: the last number of the previous window;
+    `late`: the numbers that arrived after the window was computed. A number that arrives twice counts once.
     """
     arrived = missing = 0
     late_ones = set(np.asarray(late, np.int64).tolist())
@@ -164,7 +161,7 @@ def fates_of(numbers: np.ndarray, before: int | None = None, late: np.ndarray = 
 
 
 def last_of(numbers: np.ndarray) -> int:
-    """The number that the next one follows: the highest since the last restart.
+    """Return the number that the next window follows: the highest since the last restart.
 
     >>> last_of(np.array([1001, 1002, 1, 3, 2]))
     3
@@ -173,7 +170,7 @@ def last_of(numbers: np.ndarray) -> int:
 
 
 def _runs(numbers: np.ndarray, before: int | None) -> list[tuple[int | None, np.ndarray]]:
-    """Stretches between restarts, each with the number it follows on."""
+    """Split numbers at restarts into runs, each with the number that it follows; None: unknown."""
     found: list[tuple[int | None, np.ndarray]] = []
     start, follows = 0, before
     for edge in [*_restarts(numbers), len(numbers)]:
@@ -186,7 +183,7 @@ def _runs(numbers: np.ndarray, before: int | None) -> list[tuple[int | None, np.
 
 
 def _restarts(numbers: np.ndarray) -> list[int]:
-    """Where a number falls far below the highest of its run."""
+    """Return the indices at which a number is more than `RESTART` below the highest of its run."""
     found, highest = [], None
     for at, number in enumerate(numbers.tolist()):
         if highest is not None and number < highest - RESTART:
@@ -201,7 +198,7 @@ Amount = Fraction | float
 
 @dataclass(frozen=True)
 class SourceNode:
-    """A source: how many tuples it produced in the window, how many of them never reached the graph."""
+    """A source: the number of tuples it produced in the window, and how many of them did not reach the graph."""
 
     name: str
     edge: str
@@ -211,7 +208,7 @@ class SourceNode:
 
 @dataclass(frozen=True)
 class OperatorNode:
-    """An operator: the edges it reads, and how many tuples it put on each edge it writes."""
+    """An operator: the edges it reads, and the number of tuples it emitted on each output edge."""
 
     name: str
     inputs: tuple[str, ...]
@@ -220,20 +217,20 @@ class OperatorNode:
 
 @dataclass(frozen=True)
 class Carried:
-    """What an element put out in all: the sum, over how many tuples."""
+    """The information content that an element emitted, and the number of its tuples."""
 
     total: Amount
     tuples: int
 
     @property
     def per_tuple(self) -> Amount | None:
-        """What each tuple carries; None of an empty batch, which carries the sum itself."""
+        """Return the sic of each tuple; None for an empty batch, which carries the sum itself."""
         return self.total / self.tuples if self.tuples else None
 
 
 @dataclass(frozen=True)
 class Propagated:
-    """What every element and every edge carries."""
+    """The information content of every element and every edge."""
 
     elements: Mapping[str, Carried]
     edges: Mapping[str, Carried]
@@ -247,10 +244,10 @@ def propagate(
     normalised: bool = True,
     exact: bool = True,
 ) -> Propagated:
-    """Carry what the sources put in to the results; a cycle is refused by name.
+    """Propagate the information content of the sources to the results; refuse a cycle.
 
-    `results`: their edges, by default those that nobody reads; `normalised`: by the number of sources (eq. 3.2), so
-    that a perfect result is 1; `exact`: as fractions.
+    `results`: the edges of the results, by default all edges that no operator reads; `normalised`: divide by the number
+    of sources (eq. 3.2), so that a perfect result is 1; `exact`: compute with fractions.
     """
     elements: dict[str, Carried] = {}
     edges: dict[str, Carried] = {}
@@ -273,7 +270,10 @@ def propagate(
 
 
 def in_order(operators: Mapping[str, OperatorNode], there: Mapping[str, object]) -> list[OperatorNode]:
-    """The operators so that each stands behind those it reads; refused where they wait for one another."""
+    """Return the operators in topological order, each after those it reads; refuse a cycle.
+
+    `there`: the edges that are available at the start.
+    """
     waiting, known, found = dict(operators), set(there), []
     while waiting:
         ready = [name for name, one in waiting.items() if known.issuperset(one.inputs)]
@@ -297,7 +297,7 @@ def result_shares(
     """Return, by input and result, the share of the input's information content that arrives at the result.
 
     `reads`: the inputs and steps that each step reads. A step passes all of its rows to each of its readers, so each
-    reader gets an equal part of their information content (eq. 3.3). A result counts as one more reader.
+    reader gets an equal share of their information content (eq. 3.3). A result counts as one more reader.
 
     >>> reads = {"hits": ["posts"], "good": ["hits"], "bad": ["hits"], "ratio": ["good", "bad"]}
     >>> shares = result_shares(["posts"], reads, ["good", "bad", "ratio"])["posts"]

@@ -1,11 +1,13 @@
-"""What is asked of the engine for a window, and what its answer carries.
+"""Build the SQL questions for each window of a query, and turn their answers into the rows that are stored.
 
-The statements are the author's, over views that hold the kept portions alone. What an answer carries follows from
-counts, whatever the statements do: every step conserves what its inputs carry (eq. 3.3), so that the last one carries
-what was kept of every source, spread evenly over its rows. Where the only step is a plain aggregate of one input and
-portions are left out, they are asked for its parts instead, of which the answer is made, with intervals of COUNT, SUM
-and AVG (`scaled_answer`). Values that an earlier lever shed or rounded widen these by their bounds, or take them away
-(`inexact_values`).
+The statements are the author's; they read views with the kept portions only. The information content (`sic`) of an
+answer follows from counts, independent of the statements: each step conserves what its inputs carry (Fiscato 2012,
+eq. 3.3). So the last step carries the kept share of every source, spread evenly over its rows.
+
+If the only step is a plain aggregate of one input and its answer must be estimated, the engine computes partial
+aggregates per portion instead. The answer is made from these, with intervals of COUNT, SUM and AVG (`scaled_answer`).
+The bounds of values that an earlier lever shed or rounded widen these intervals, or make them impossible
+(`intervals`).
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 @dataclass(frozen=True)
 class AskedQuery(AskingDecision):
-    """A query's windows, each with what it is given."""
+    """The windows of a query, each with its share of the capacity."""
 
     query: str
     inputs: tuple[str, ...]
@@ -62,7 +64,7 @@ class AskedQuery(AskingDecision):
     shares: Mapping[int, WindowShare]
     columns: Mapping[str, tuple[str, ...]]
     ranges: Ranges = field(default_factory=dict)
-    """Of its input, where it is one: between which values columns lie."""
+    """The range of values of each column of the first input."""
 
     numbers_before: NumbersBefore = field(default_factory=NumbersBefore)
     losses: Mapping[int, Mapping[str, InputLoss]] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class AskedQuery(AskingDecision):
 
     @property
     def _inputs_with_sources(self) -> list[tuple[str, SourceRule]]:
-        """The inputs whose sources are identified by an attribute."""
+        """Return the inputs whose sources are identified by an attribute."""
         rules = ((name, self.settings.source_rule(name)) for name in self.sources)
         return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
 
@@ -113,14 +115,17 @@ class AskedQuery(AskingDecision):
                 )
 
     def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuestion:
-        """Return the arrived tuples of every source, in kept and shed portions; only these columns are read."""
+        """Return the question for the arrived tuples of every source of an input, in kept and shed portions.
+
+        It reads only `by` and the row weight.
+        """
         assert rule.by is not None
         columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
         read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
         return SqlQuestion({name: read}, (("counted", source_query(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
-        """Return the dropped rows of a plain aggregate's input in the window, if they change its answer."""
+        """Return the dropped rows of a plain aggregate's input in the window; None if they do not change its answer."""
         found = self.losses.get(window.window, {}).get(self.sources[0])
         if found is None:
             return None
@@ -129,8 +134,7 @@ class AskedQuery(AskingDecision):
         return found if found.dropped_most or (found.given_back and left_out) else None
 
     def _is_scaled(self, window: Window, inexact: Inexact) -> bool:
-        """Return whether the answer needs estimates: portions are left out, rows were dropped, or values are
-        inexact."""
+        """Return whether the answer is estimated: portions are left out, rows dropped, or values inexact."""
         if self.aggregate is None:
             return False
         share = self.shares[window.window]
@@ -146,12 +150,12 @@ class AskedQuery(AskingDecision):
 
     @property
     def statements(self) -> tuple[tuple[str, str], ...]:
-        """The author's statements, in order."""
+        """Return the author's statements, each after those it reads."""
         return self.settings.ordered_steps(self.query)
 
     @property
     def aggregate(self) -> PlainAggregate | None:
-        """The query as a plain aggregate of one input; None where it is more than that, or no interval is wanted."""
+        """Return the query as a plain aggregate of one input; None if it is not one, or `bounds` is false."""
         if len(self.statements) > 1 or len(self.sources) > 1 or not self.settings.bounds:
             return None
         found = plain_aggregate(self.statements[0][1])
@@ -159,16 +163,16 @@ class AskedQuery(AskingDecision):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The input streams, each once."""
+        """Return the input streams, each once."""
         return tuple(dict.fromkeys(self.inputs))
 
     @property
     def result_steps(self) -> tuple[str, ...]:
-        """The steps whose rows are results."""
+        """Return the steps whose rows are results."""
         return self.settings.results(self.query)
 
     def asked(self, kept: Sequence[Portion], result: str) -> SqlQuestion:
-        """Return the author's query for one of the results, over some portions."""
+        """Return the question for one result: the author's query over the kept portions."""
         said, steps = self.settings, dict(self.statements)
         needed, waiting = {result}, [result]
         while waiting:
@@ -206,7 +210,11 @@ class AskedQuery(AskingDecision):
         bounds_of: frozenset[str] = frozenset(),
         sampled: bool = False,
     ) -> dict[str, SqlRead]:
-        """What is read of every input: the columns that are named; `*` is all attributes, and they."""
+        """Return the reads of each input: the columns that the statements name, and for `*` all attributes.
+
+        `tagged`: each row has the index of its portion; `bounds_of`: attributes whose error bounds are read, too;
+        `sampled`: the row weight is read, too.
+        """
         names = frozenset().union(*(names_in(sql) for _, sql in self.statements))
         names |= {name + BOUND_SUFFIX for name in bounds_of} | ({WEIGHT} if sampled else set())
         everything = any(reads_everything(sql) for _, sql in self.statements)
@@ -229,7 +237,7 @@ class AskedQuery(AskingDecision):
         return reads
 
     def _read_beside(self) -> str:
-        """What its statements read that is neither an input nor a step."""
+        """Return a note on relations in the statements that are neither inputs nor steps; empty if there are none."""
         read = frozenset().union(*(relations_in(sql) for _, sql in self.statements))
         beside = sorted(
             read - {name.lower() for name in (*self.sources, *(step for step, _ in self.statements))}
@@ -237,7 +245,7 @@ class AskedQuery(AskingDecision):
         return f"; {', '.join(beside)} is read, and is no input" if beside else ""
 
     def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
-        """How many rows have an inexact value that says whether they are counted, or where."""
+        """Return the question for the number of rows in which an inexact value decides whether or where they count."""
         assert self.aggregate is not None
         names = doubtful(self.aggregate, inexact)
         sql = f"SELECT {any_inexact(names)} AS doubted FROM `{self.aggregate.source}`"
@@ -246,16 +254,16 @@ class AskedQuery(AskingDecision):
     def _parts(
         self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str], sampled: bool
     ) -> SqlQuestion:
-        """For every portion and group, what its measures are made of."""
+        """Return the question for the partial aggregates of every portion and group."""
         reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact), sampled=sampled)
         statement = parts_asked(of, inexact, sampled and WEIGHT in reads[self.sources[0]].columns)
         return SqlQuestion(reads, (("parts", statement),), _PARTS, self.settings.most_seconds)
 
     def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
-        """The source's own numbers of all that arrived, also of what is shed: this column alone."""
+        """Return the question for the source's own numbers of all tuples that arrived, shed ones included."""
         columns = tuple(dict.fromkeys(["seq", one.attribute, *([one.by] if one.by else [])]))
         read = SqlRead(one.input, columns, tuple(p for p in offered if p.stream == one.input))
-        # no name of the contract's stands in it, which an engine may know for a word of its own
+        # the statement has no name of the contract, because an engine may reserve such a word
         return SqlQuestion(
             {"numbers": read}, (("numbered", "SELECT * FROM numbers ORDER BY seq"),), MOST_NUMBERS
         )
@@ -284,7 +292,7 @@ class AskedQuery(AskingDecision):
             rule = self.settings.source_rule(one.input)
             if rule is not None and rule.by is not None and rule.by == one.by:
                 by_number[one.input] = {source: of.produced for source, of in each.items()}
-            # who was silent ends the window as it began it
+            # a source without a tuple ends the window with the number it began with
             counts |= {
                 place: number for place, number in before.items() if place.startswith(place_of(one, None))
             }
@@ -354,7 +362,7 @@ class AskedQuery(AskingDecision):
         return whole, np.concatenate(sic)
 
     def refuse_names(self, found: Sequence[str]) -> None:
-        """Refuse an answer with columns that a table cannot have."""
+        """Refuse an answer whose column names a table cannot have."""
         names = [name.lower() for name in found]
         for name in found:
             if not _NAME.match(name):
@@ -420,5 +428,5 @@ def tally(
     counts: Mapping[str, int],
     window: Window,
 ) -> WindowTally:
-    """What became of every source's tuples in the window."""
+    """Return the produced and kept tuples of every source in the window."""
     return tally_sources(settings, sources, share.offered, share.kept, losses, counts, seconds_of(window))

@@ -1,6 +1,6 @@
-"""What a query tells of itself: coverage, what it was given beside the others of its room, and what to do about it.
+"""Explain a query: its coverage, its share of the room, and what can be changed; draw its charts.
 
-Of the last `SHOWN_BATCHES` windows of each, so that what is read does not grow with the history.
+All figures are of the last `SHOWN_BATCHES` windows of each query, so the amount read does not grow with the history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CoverageRows = Sequence[Mapping[str, Any]]
 
 
 def query_told(contract: Workload, tables: Views) -> Told | None:
-    """What `explain` says of the query; None before it was worked out."""
+    """Return the explanation of a query; None if no window was computed yet."""
     rows = coverage_rows(tables, contract.subject)
     if not rows:
         return None
@@ -100,7 +100,7 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Cause:
-    """A reason within the query itself for which windows got nothing, and a remedy."""
+    """A reason within the query or the capacity why windows got no portion, and a remedy."""
 
     why: str
     remedy: str
@@ -151,7 +151,10 @@ def excessive_fixed_cost(contract: Workload, rows: CoverageRows) -> Cause | None
 
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
-    """Coverage window by window, each query of the room a line; and who was given how much."""
+    """Yield two charts of a room: the coverage by window, one line per query; and the tuples kept, shed and lost.
+
+    Only the first query of the room yields them, so that a room is shown once.
+    """
     rows = coverage_rows(tables, contract.subject)
     if not rows:
         return
@@ -197,7 +200,7 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
 
 
 def coverage_rows(tables: Views, subject: str) -> list[dict[str, Any]]:
-    """The last windows of a query, in the order of time."""
+    """Return the last windows of a query, in the order of time."""
     found: list[dict[str, Any]] = (
         tables.at(COVERAGE).last("window", SHOWN_BATCHES, subject=subject).to_pylist()
     )
@@ -205,13 +208,13 @@ def coverage_rows(tables: Views, subject: str) -> list[dict[str, Any]]:
 
 
 def room_rows(tables: Views, room: str) -> list[dict[str, Any]]:
-    """The last windows of every query of a room."""
+    """Return the last windows of every query of a room."""
     names = tables.at(COVERAGE).rows(["subject"], room=room)["subject"].unique().to_pylist()
     return [row for name in sorted(names) for row in coverage_rows(tables, name) if row["room"] == room]
 
 
 def _levels(room: CoverageRows) -> dict[str, float]:
-    """By query, what it reached on average, for its weight."""
+    """Return the mean sic / weight of each query."""
     found: dict[str, list[float]] = {}
     for row in room:
         found.setdefault(row["subject"], []).append(row["sic"] / row["weight"])

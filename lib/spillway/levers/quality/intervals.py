@@ -1,20 +1,23 @@
-"""What a COUNT, SUM or AVG over some batches says of all of them, with an interval: ratio estimation by clusters.
+"""Estimate COUNT, SUM and AVG of all batches from the batches that were read, with a 95 % confidence interval.
 
-Of N batches n were read, any as likely as any other; batch i has m_i tuples, of which the query makes y_i (a sum) and
-c_i (a count). How many tuples all batches have, T, is known without reading them. With r = sum y / sum m over what
-was read, f = n / N and t the quantile of Student's t with n - 1 degrees of freedom:
+Ratio estimation by clusters. A batch (a portion of a window) is a cluster. Of N batches n were read; every batch was
+equally likely to be among them. Batch i has m_i tuples. The query computes y_i (a sum) and c_i (a count) from it. T,
+the number of tuples of all batches, is known without reading them. Let r = sum y / sum m over the batches that were
+read, f = n / N, and t the quantile of Student's t with n - 1 degrees of freedom. The interval is total +- t se, with
 
     total = T r,      se = T / mean(m) * sqrt((1 - f) / n * sum (y_i - r m_i)^2 / (n - 1))
 
-and an average is the ratio of two of these, r = sum y / sum c, with residuals y_i - r c_i over mean(c). Where nothing
-was shed the value is exact and the interval has no width.
+An average is the ratio of two totals: r = sum y / sum c, with the residuals y_i - r c_i over mean(c). If nothing was
+shed, the value is exact and the interval has no width.
 
-How far the n lie apart says nothing of a batch unlike all of them: of sums that a few batches make intervals of 95 %
-held 9 to 85 %. So its ends are moved by what so many batches may hold as chance can well have hidden, and they never go
-beyond what all rows can add up to (`left_out`). Where t says nothing (fewer than `FEWEST` batches, not by chance alone,
-of sizes that are not `are_even`, too few with any of what is added up: `says_enough`), those sure ends alone are the
-interval. Where nobody knows what a row may add there is none, unless who asks takes batches that were left out to be
-like those that were read (`assume_alike`); a reason says so.
+The spread of the batches that were read says nothing about a batch that differs from all of them. If a few batches make
+up a sum, intervals of 95 % that use the spread alone contain the sum in only 9 to 85 % of the cases. So `Reach` moves
+the ends: it adds what hidden batches may contain, and it limits the ends to what all rows can add up to.
+
+The spread is not used in four cases: fewer than `FEWEST` batches were read; chance alone chose fewer than `FEWEST` of
+them; their sizes are not `are_even`; too few of them contain what is added up (`says_enough`). Then the certain bounds
+alone are the interval. If the range of a row's contribution is unknown, there is no interval, and a reason says why.
+The exception is `assume_alike`: the batches that were left out are assumed to be like those that were read.
 
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
@@ -30,22 +33,19 @@ like those that were read (`assume_alike`); a reason says so.
 >>> replace(five, left=np.zeros(0)).total()
 Estimate(value=25.0, low=25.0, high=25.0)
 
-What batches that nobody read could hold, whatever their values: the ends that an interval must not fall short of.
-
-*For sure*: a row adds between `least` and `most` to a total, or nothing where it need not be counted. With S, C the sum
-and count of what was read, and U tuples unread,
+*Certain bounds*: a row adds between `least` and `most` to a total, or nothing if it need not be counted. Let S and C be
+the sum and the count of the batches that were read, and U the number of unread tuples:
 
     total in [S + U a, S + U b],   a = least or min(0, least), b = most or max(0, most)
     mean in [min(S / C, (S + U least) / (C + U)), max(S / C, (S + U most) / (C + U))]
 
-*Beyond chance*: of N batches n were read, any as likely as any other. How far those n lie apart (`intervals`) says
-nothing of a batch unlike all of them. That k such batches all were left out has the chance
+*Hidden batches*: n of N batches were read, every batch equally likely. The probability that k given batches were all
+left out is
 
     C(N - k, n) / C(N, n) = prod_{i < k} (N - n - i) / (N - i)
 
-so that at most `most_hidden` of them must be reckoned with (2.5 % at either end): each may be anything that its rows
-allow, and an end is moved by that. Without it intervals of 95 % held sums that a few batches make in 9 to 85 %. Where
-nobody knows what a row may add, there is no such end, and so no interval.
+So at most `most_hidden` unusual batches may have been left out (2.5 % at either end). Each of them may have any values
+that its rows allow, and the ends are moved accordingly.
 
 >>> most_hidden(10, 20), most_hidden(39, 40), most_hidden(5, 20)
 (4, 1, 9)
@@ -54,17 +54,16 @@ nobody knows what a row may add, there is no such end, and so no interval.
 >>> Reach(0.0, 100.0, always=True).mean(200.0, 10.0, 10.0)
 (10.0, 60.0)
 
-What values that an earlier lever shed or rounded do to the interval of a COUNT, SUM or AVG of them.
+*Inexact values*, which an earlier lever shed or rounded, widen the interval. A value v that was recovered with an error
+bound of b per cent represents a true value with
 
-A value v that was given back within b per cent of the truth stands for one within
+    |v - truth| <= o(v) = |v| b / (100 - b)        (b < 100; zero represents only zero)
 
-    |v - truth| <= o(v) = |v| b / (100 - b)        (b < 100; zero stands for zero alone)
-
-so that what a batch really adds up to lies between y_i - o_i and y_i + o_i, o_i the sum of o over it. An interval then
-reaches from the low end of that of the least (all y_i - o_i) to the high end of that of the most (all y_i + o_i): it
-holds the truth wherever the one of exact values would. There is none where this cannot be said: where a value is lost
-or bounded by nothing, where an inexact one is reckoned with before it is added up, or where it decides which rows are
-counted, or in which group.
+So the true sum of a batch lies between y_i - o_i and y_i + o_i, where o_i is the sum of o over the batch. The interval
+reaches from the low end for the least sums (all y_i - o_i) to the high end for the largest sums (all y_i + o_i). It
+contains the truth whenever the interval of the exact values would. There is no interval if a value is lost or has no
+bound, if an inexact value enters a calculation before it is added up, or if it decides which rows are counted, or in
+which group.
 """
 
 from __future__ import annotations
@@ -81,24 +80,31 @@ from spillway.levers.quality.sql_text import Measure, PlainAggregate, names_in
 
 _ONE_OR_NONE = re.compile(r"case\s+when\b.*\bthen\s+1(\s+else\s+0)?\s+end$", re.IGNORECASE | re.DOTALL)
 DOUBT = 0.025
+"""The probability that each end of a 95 % interval misses the true value."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Between which values what a row adds must lie (of an average: its value)."""
+    """The range of what a row may add to a total; for an average, the range of its value."""
 
     least: float
     most: float
     always: bool = False
-    """Whether every row is counted; else it may add nothing."""
+    """Whether every row is counted; if not, a row may add nothing."""
 
     def total(self, read: np.ndarray, unread: np.ndarray) -> tuple[float, float]:
-        """Between which values the sum over all batches lies, by the sums of those read and the tuples of others."""
+        """Return the bounds of the sum over all batches.
+
+        `read`: the sum of each batch that was read; `unread`: the number of tuples of each other batch.
+        """
         (low, high), (sure, tuples) = self.added, (float(read.sum()), float(unread.sum()))
         return sure + tuples * low, sure + tuples * high
 
     def mean(self, total: float, counted: float, unread: float) -> tuple[float, float]:
-        """The same of an average, by sum and count of what was read, and the tuples that were not."""
+        """Return the bounds of an average over all batches.
+
+        `total`, `counted`: the sum and the count of the rows read; `unread`: the number of tuples that were not read.
+        """
         rows = counted + unread
         if not rows:
             return self.least, self.most
@@ -108,24 +114,29 @@ class Reach:
         return min(ends), max(ends)
 
     def hidden_in_total(self, ratio: float, unread: np.ndarray, most: int) -> tuple[float, float]:
-        """By how much so many batches of any kind may lower and lift a sum that was scaled up by a ratio."""
+        """Return by how much hidden batches may lower and raise a sum that was scaled up by a ratio.
+
+        `unread`: the number of tuples of each batch that may be hidden; `most`: the number of hidden batches.
+        """
         low, high = self.added
         tuples = float(np.sort(unread)[::-1][:most].sum())
         return max(0.0, tuples * (ratio - low)), max(0.0, tuples * (high - ratio))
 
     def hidden_in_mean(self, ratio: float, unread: np.ndarray, most: int) -> tuple[float, float]:
-        """The same of the sum of what values are off an average."""
+        """Return by how much hidden batches may lower and raise the sum of deviations from an average."""
         tuples = float(np.sort(unread)[::-1][:most].sum())
         return max(0.0, tuples * (ratio - self.least)), max(0.0, tuples * (self.most - ratio))
 
     @property
     def added(self) -> tuple[float, float]:
-        """The smallest and the largest value that a row may add to a total."""
+        """Return the smallest and the largest value that a row may add to a total."""
         return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
 
 
 def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float, float]]) -> Reach | None:
-    """What a row may add to a measure, by its kind and the ranges of columns (in lower case); None: nobody knows.
+    """Return what a row may add to a measure; None: unknown.
+
+    `ranges`: the range of values of each column, by its name in lower case.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> ranges = {"loss": (0.0, 100.0)}
@@ -145,9 +156,10 @@ def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float
 
 
 def most_hidden(read: int, batches: int) -> int:
-    """The most batches of which it is no rare chance (`DOUBT`) that all of them were left out; one, if any were.
+    """Return the largest k such that P(all k unusual batches were left out) > `DOUBT`; at least 1 if any was left out.
 
-    Where a single one was left out of many, how far the others lie apart still does not say what it holds.
+    `read`: batches that were read; `batches`: all batches. The minimum of 1 is needed because the spread of the batches
+    that were read does not bound a single unread batch.
     """
     chance, found = 1.0, 0
     while found < batches - read:
@@ -160,9 +172,9 @@ def most_hidden(read: int, batches: int) -> int:
 
 CONFIDENCE = 0.95
 FEWEST = 5
-"""Of fewer batches the spread is a guess."""
+"""The smallest number of batches from which the spread is estimated."""
 MOST_OVER_MEAN = 1.5
-"""The largest batch has at most so many times the tuples of the mean one, where spread tells something."""
+"""The spread is used only if the largest batch has at most this multiple of the mean number of tuples."""
 
 FEW_READ = f"fewer than {FEWEST} portions were read"
 CHOSEN = f"chance alone chose fewer than {FEWEST} of the portions that were read"
@@ -172,14 +184,14 @@ BEYOND = "nothing says how far values that were left out may lie"
 DROPPED = "values of dropped rows have no known range: state a rule of kind range for the attribute"
 UNBOUNDED = "values that were shed or rounded say which rows count, or are bounded by nothing"
 REASONS = (FEW_READ, CHOSEN, UNEVEN_SIZES, RARE, BEYOND, DROPPED, UNBOUNDED)
-"""Why an estimate has no interval; all but the last two where portions were left out, the first where few were read."""
+"""Why an estimate has no interval. All but the last two concern portions that were left out."""
 NORMAL = 1.959963985
 """The two-sided 95 % quantile of the normal distribution."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Of every batch read: its tuples, the sum of what the query adds up in it, and how many it counts."""
+    """The batches that were read, one element each: the tuples, the sum, and the number of counted values."""
 
     tuples: np.ndarray
     total: np.ndarray
@@ -189,13 +201,13 @@ class Clusters:
         return len(self.tuples)
 
     def at(self, places: np.ndarray) -> Clusters:
-        """Some of them."""
+        """Return the batches at these indices."""
         return Clusters(self.tuples[places], self.total[places], self.counted[places])
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value of all, from some, and the interval it lies in with 95 % confidence."""
+    """An estimate of a value over all batches, and its 95 % confidence interval; None: no interval."""
 
     value: float
     low: float | None
@@ -214,7 +226,7 @@ class SampledRows:
     """
 
     seen: Clusters
-    """Of the kept rows, each counted once."""
+    """The kept rows, without weights."""
     total_squares: float
     """Sum of w (w - 1) y^2."""
     cross: float
@@ -227,7 +239,7 @@ class SampledRows:
     unsampled_most: int
     largest_weight: float
     left_rows: float = 0.0
-    """Rows that arrived, in portions that were left out."""
+    """The number of rows that arrived in portions that were left out."""
     left_unknown: float = 0.0
     """The possible error of that number."""
     off_squares: float = 0.0
@@ -235,47 +247,47 @@ class SampledRows:
 
     @property
     def hidden(self) -> float:
-        """The largest number of sampled rows that may all have been dropped, with a probability of at least 2.5 %."""
+        """Return the largest number of sampled rows whose probability to be all dropped is at least 2.5 %."""
         most = max(0, self.dropped_most - self.unsampled_least)
         if self.largest_weight <= 1.0:
             return float(most)  # the weight with which they were dropped is not known
         return min(float(most), math.log(DOUBT) / math.log1p(-1.0 / self.largest_weight))
 
     def half_of_total(self) -> float:
-        """Half the width of the interval of a total."""
+        """Return half the width of the interval of a total."""
         return NORMAL * (math.sqrt(max(0.0, self.total_squares)) + math.sqrt(self.off_squares))
 
     def half_of_residuals(self, ratio: float) -> float:
-        """Half the width of the interval of the sum of y - ratio over the counted rows."""
+        """Return half the width of the interval of the sum of y - ratio over the counted rows."""
         squares = self.total_squares - 2 * ratio * self.cross + ratio**2 * self.counted_squares
         return NORMAL * (math.sqrt(max(0.0, squares)) + math.sqrt(self.off_squares))
 
 
 @dataclass(frozen=True)
 class PartlyRead:
-    """What was read of a window, and what is known of the rest."""
+    """The batches of a window that were read, and the known facts about the others."""
 
     read: Clusters
     left: np.ndarray
-    """Tuples of every batch that was not read."""
+    """The number of tuples of each batch that was not read."""
     drawn: np.ndarray | None = None
-    """Places of those read that chance alone chose; None: all of them."""
+    """Indices of the read batches that chance alone chose; None: all of them."""
     reach: Reach | None = None
-    """What a row that was not read may add; None: nobody knows."""
+    """What an unread row may add; None: unknown."""
     assume_alike: bool = False
     rows: SampledRows | None = None
     """The dropped rows, if there are any; then `read` is weighted, and `left` includes dropped rows."""
 
     @property
     def no_reason(self) -> str | None:
-        """Why there is no interval though the portions allow one: rows were dropped, and may hold anything."""
+        """Return why there is no interval although the portions allow one: dropped rows may have any values."""
         if self.rows is None or self.reach is not None:
             return None
         return DROPPED if self.rows.unsampled_most or not self.assume_alike else None
 
     @property
     def why(self) -> str | None:
-        """Why nothing is said beyond what is sure; None where spread, and what chance may have hidden, tell."""
+        """Return why only the certain bounds limit the interval; None: spread and hidden batches do, too."""
         if len(self.read) < FEWEST:
             return FEW_READ
         if len(self._chosen) < FEWEST:
@@ -285,7 +297,7 @@ class PartlyRead:
         return BEYOND if self._hidden and self.reach is None else None
 
     def total(self) -> Estimate | None:
-        """The sum over all batches; None of nothing."""
+        """Return the estimated sum over all batches; None if nothing was read."""
         read, drawn = self.read, self._chosen if len(self._chosen) else self.read
         if not len(self.left):
             value = float(read.total.sum())
@@ -310,7 +322,7 @@ class PartlyRead:
         return _within(tuples * ratio, ends)
 
     def mean(self) -> Estimate | None:
-        """The average over all batches; None of nothing."""
+        """Return the estimated average over all batches; None if no value was counted."""
         read, drawn = self.read, self._chosen
         by_chance = bool(drawn.counted.any())
         drawn = drawn if by_chance else read
@@ -337,7 +349,10 @@ class PartlyRead:
         return _within(ratio, ends)
 
     def _of_rows(self, value: float, ends: tuple[float, float], scale: float) -> Estimate:
-        """Widen the ends of a total by what dropped rows may add; `scale`: all rows for each of the read portions."""
+        """Widen the ends of a total by what dropped rows may add.
+
+        `scale`: the tuples of all portions per tuple of the portions that chance chose.
+        """
         rows = self.rows
         assert rows is not None
         half = scale * rows.half_of_total()
@@ -373,8 +388,7 @@ class PartlyRead:
 
     @property
     def _unread(self) -> tuple[float, float]:
-        """Return the smallest and the largest possible number of unread rows: rows of portions left out, and dropped
-        rows."""
+        """Return the least and the largest number of unread rows: in portions left out, and dropped rows."""
         assert self.rows is not None
         rows = self.rows
         least = max(0.0, rows.left_rows - rows.left_unknown)
@@ -390,7 +404,7 @@ class PartlyRead:
 
     @property
     def _others(self) -> np.ndarray:
-        """Tuples of the batches that chance did not choose."""
+        """Return the number of tuples of each batch that chance did not choose."""
         if self.drawn is None:
             return self.left
         return np.concatenate([np.delete(self.read.tuples, self.drawn), self.left])
@@ -401,7 +415,7 @@ class PartlyRead:
 
 
 def are_even(tuples: np.ndarray) -> bool:
-    """Whether all batches, read and not, are of about one size.
+    """Return whether all batches, read and unread, have about the same size.
 
     >>> are_even(np.array([90.0, 100.0, 110.0, 7.0])), are_even(np.array([20.0, 20.0, 200.0]))
     (True, False)
@@ -410,7 +424,9 @@ def are_even(tuples: np.ndarray) -> bool:
 
 
 def says_enough(read: Clusters) -> bool:
-    """Whether what was read tells how far batches lie apart; where they are all alike, by chance or not, it does not.
+    """Return whether the batches that were read show the spread of all batches.
+
+    They do not if fewer than `FEWEST` have a sum other than 0, if all are alike, or if one dominates the spread.
 
     >>> ones = np.ones(6)
     >>> says_enough(Clusters(ones, np.array([3.0, 4.0, 5.0, 3.0, 4.0, 5.0]), ones))
@@ -429,13 +445,13 @@ def _exact(value: float) -> Estimate:
 
 
 def _both(sure: tuple[float, float], likely: tuple[float, float]) -> tuple[float, float]:
-    """What lies in both; the sure ends where nothing does."""
+    """Return the intersection of two intervals; `sure` if it is empty."""
     low, high = max(sure[0], likely[0]), min(sure[1], likely[1])
     return (low, high) if low <= high else sure
 
 
 def _within(value: float, ends: tuple[float, float]) -> Estimate:
-    """A value that was scaled up, never beyond what is sure; without ends there is no interval."""
+    """Return an estimate that is limited to the ends; it has no interval if an end is infinite."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
         return Estimate(value, None, None)
@@ -443,14 +459,16 @@ def _within(value: float, ends: tuple[float, float]) -> Estimate:
 
 
 def _spread(residuals: np.ndarray, mean_size: float, batches: int) -> float:
-    """Half the width of the interval, in the unit of the ratio."""
+    """Return half the width of the interval, in the unit of the ratio."""
     n = len(residuals)
     variance = float((residuals**2).sum()) / (n - 1) * (1.0 - n / batches) / n
     return student_quantile(n - 1) * math.sqrt(max(0.0, variance)) / mean_size
 
 
 def student_quantile(freedom: int) -> float:
-    """The two-sided 95 % quantile of Student's t: tabled to 10 degrees, beyond by Cornish and Fisher's expansion.
+    """Return the two-sided 95 % quantile of Student's t.
+
+    It is tabulated up to 10 degrees of freedom; above, it is computed by the Cornish-Fisher expansion.
 
     >>> student_quantile(2), round(student_quantile(20), 3), round(student_quantile(1000), 3)
     (4.303, 2.086, 1.962)
@@ -466,17 +484,17 @@ _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.22
 
 
 def doubtful(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
-    """Of the inexact attributes, those that say which rows are counted, or in which group."""
+    """Return the inexact attributes that decide which rows are counted, or in which group."""
     return names_in(" ".join([of.where or "", *of.keys])) & inexact
 
 
 def concerned(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
-    """Of the inexact attributes (in lower case), those that its answer depends on."""
+    """Return the inexact attributes (in lower case) on which the answer depends."""
     return doubtful(of, inexact) | (names_in(" ".join(one.of or "" for one in of.measures)) & inexact)
 
 
 def any_inexact(names: frozenset[str]) -> str:
-    """An expression: how many rows have a value of these that was shed or rounded.
+    """Return an SQL expression for the number of rows in which one of these attributes was shed or rounded.
 
     >>> any_inexact(frozenset({"temp"}))
     'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
@@ -490,10 +508,10 @@ class OffAndUnknown:
     """Expressions for the possible error of a measure's values, and for the number of unknown values."""
 
     off: str
-    """For the sum of all values."""
+    """The possible error of the sum of all values."""
     unknown: str
     each: str | None = None
-    """For one value; None: values that are added up are exact or unknown."""
+    """The possible error of one value; None: the values that are added up are exact or unknown."""
 
 
 def off_and_unknown(one: Measure, inexact: frozenset[str]) -> OffAndUnknown | None:
@@ -525,7 +543,8 @@ def widened(
 ) -> Estimate | None:
     """Return the estimate with an interval over all possible true values.
 
-    Where rows have weights, `off` is weighted, and `seen_off` counts every row once.
+    `off`: the possible error of the sum of each batch. If rows have weights, `off` is weighted, and `seen_off` is the
+    same without weights.
 
     >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
     >>> widened(PartlyRead.mean, PartlyRead(read, np.zeros(0)), np.array([0.5, 0.5]))

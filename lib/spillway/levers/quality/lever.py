@@ -1,4 +1,4 @@
-"""The lever `quality`: queries share a room, say what answers rest on, and leave out portions where it is too small."""
+"""The lever `quality`: queries share a capacity, report their coverage, and leave out portions on overload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLeve
 
 
 def ranges_of(stream: StreamContract) -> Ranges:
-    """Between which values numbers of a stream lie: where its contract says both ends, and a row beyond fails it."""
+    """Return the range of values of each attribute with a rule of kind `range` that has both ends and action `fail`."""
     said = [one for one in stream.rules_to_judge if one.kind == "range" and one.action == "fail"]
     return {
         name.lower(): (float(one.least), float(one.most))
@@ -35,7 +35,7 @@ def ranges_of(stream: StreamContract) -> Ranges:
 
 
 class QueryPlan(WindowPlan):
-    """What the windows of one query are given."""
+    """The plan of one query: the share of the capacity that each of its windows gets."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class QueryPlan(WindowPlan):
 
 
 class Quality(WindowLever):
-    """Works queries out."""
+    """The lever that computes queries within the capacity of their room."""
 
     name = LEVER_NAME
     results_table = "results"

@@ -1,4 +1,4 @@
-"""Predict what a query costs, and detect an overload (Fiscato 2012, 5.2 to 5.4).
+"""Predict the cost of a query, detect an overload (Fiscato 2012, 5.2 to 5.4), and read the history of a room.
 
 The paper's tuple cost model, `TupleCost` (`cost_model: mean`), has one cost for all queries of a node:
 
@@ -12,11 +12,11 @@ The default, `fit_costs` (`cost_model: affine`), has a fixed cost in addition to
 
 On Spark, F is seconds, and t / n grows without limit as less is kept. The fit is robust: m is the weighted median of
 the slopes between pairs of measurements (Theil 1950, Sen 1968), F the weighted median of t - m n, both at least 0. It
-forgets: a measurement weighs half of one that is `HALF_LIFE` windows younger. So neither one slow answer (a cold start)
-nor a slow hour that has passed decides what a query costs.
+forgets: a measurement has half the weight of one that is `HALF_LIFE` windows younger. So neither one slow answer (a
+cold start) nor a slow hour in the past determines the estimated cost.
 
-A single large batch is no overload: the offered load is smoothed, and a node that is overloaded stays so until the
-smoothed load has fallen below `calm` of its capacity (hysteresis).
+A single large batch is no overload. The offered load is smoothed, and an overloaded node stays overloaded until the
+smoothed load falls to `calm` times its capacity (hysteresis).
 
 >>> cost = TupleCost(last=3).after(0.3, 5000)
 >>> cost.keeps(0.25), cost.discards(10_000, 0.25)
@@ -32,7 +32,8 @@ smoothed load has fallen below `calm` of its capacity (hysteresis).
 >>> fixed.round(6).tolist(), per_tuple.round(6).tolist()
 ([0.02], [0.0001])
 
-What the queries of a room were offered, were given and took before: from the table `coverage`.
+`RoomHistory` holds what the queries of a room were offered, what they were given, and the seconds that they took. It is
+read from the table `coverage`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def fit_costs(queries: Sequence[Measurements]) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(cache=True)
 def _weighted_median(values: np.ndarray, weights: np.ndarray) -> float:
-    """Return the smallest value that half of the weight does not exceed."""
+    """Return the smallest value at which the cumulative weight reaches half of the total."""
     half = weights.sum() / 2.0
     order = np.argsort(values)
     reached = 0.0
@@ -154,16 +155,16 @@ class TupleCost:
 
     @property
     def seconds_per_tuple(self) -> float:
-        """The smoothed C_T; 0 before anything was measured."""
+        """Return the smoothed C_T; 0 before the first measurement."""
         return sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
 
     def keeps(self, interval_seconds: float) -> int:
-        """Return N_keep: how many tuples fit into an interval (eq. 5.3)."""
+        """Return N_keep: the number of tuples that fit into an interval (eq. 5.3)."""
         if interval_seconds <= 0:
             raise Refused("interval_seconds", "be above 0", interval_seconds, "say how long an interval is")
         if not self.seconds:
             return 2**62
-        # what fits exactly fits, whatever the last digit of a quotient says
+        # a rounding error of the quotient must not remove a tuple that fits exactly
         return math.floor(interval_seconds / self.seconds_per_tuple * (1 + 1e-12))
 
     def discards(self, buffer: int, interval_seconds: float) -> int:
@@ -173,7 +174,7 @@ class TupleCost:
 
 @dataclass(frozen=True)
 class Overload:
-    """Whether more is offered than can be done, for good and not for a moment."""
+    """Whether the smoothed load exceeds the capacity, with hysteresis."""
 
     last: int = 4
     calm: float = 0.9
@@ -181,7 +182,7 @@ class Overload:
     on: bool = False
 
     def after(self, offered: float, can: float) -> Overload:
-        """Add the load of one more interval, and the capacity it had.
+        """Return the state after one more interval, with the load offered in it and its capacity `can`.
 
         >>> spike = Overload(last=4)
         >>> [(spike := spike.after(load, can=100)).on for load in (50, 50, 50, 220, 50)]
@@ -215,7 +216,7 @@ MEAN_OF = 10
 
 @dataclass
 class RoomHistory:
-    """By query and slice: what it reached, what it was offered, and what it was given."""
+    """The sic that each query reached in each slice, the cost of what it was offered, and of what it was given."""
 
     sic: dict[str, dict[int, list[float]]] = field(default_factory=lambda: defaultdict(dict))
     """By query and slice: the sum of the windows' sic, and the number of windows."""
@@ -225,9 +226,9 @@ class RoomHistory:
     mean_cost: TupleCost = field(default_factory=lambda: TupleCost(MEAN_OF))
     """The paper's cost of a tuple, one for all queries of the room."""
     arrived_first: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By query and window, the tuples that were here when it was first worked out."""
+    """By query and window: the tuples that had arrived when the window was first computed."""
     kept: dict[tuple[str, int], int] = field(default_factory=dict)
-    """By query and window, the tuples that it was worked out of before it is again."""
+    """By query and window that is computed again: the tuples that were kept the last time."""
 
     def add(
         self, query: str, number: int, sic: float, offered: float, given: float, windows: int = 1
@@ -240,12 +241,12 @@ class RoomHistory:
         self.given[query][number] = self.given[query].get(number, 0.0) + given
 
     def reached(self, query: str, before: int, slices: int) -> list[float]:
-        """What it reached in the slices right before one, on average over the windows of each."""
+        """Return the mean sic of each of the `slices - 1` slices before a slice, without those that have no window."""
         told = self.sic.get(query, {})
         return [told[one][0] / told[one][1] for one in range(before - slices + 1, before) if one in told]
 
     def waited(self, query: str, before: int) -> int:
-        """For how many of its last slices it was offered something and given nothing."""
+        """Return the number of the query's last slices in which it was offered something and given nothing."""
         count = 0
         for number in sorted((n for n in self.offered.get(query, {}) if n < before), reverse=True):
             if self.given[query][number] > 0 or not self.offered[query][number]:
@@ -254,26 +255,26 @@ class RoomHistory:
         return count
 
     def load(self, number: int, queries: Iterable[str]) -> float:
-        """What the queries were offered in a slice."""
+        """Return the cost of what the queries were offered in a slice."""
         return sum(self.offered.get(query, {}).get(number, 0.0) for query in queries)
 
     def last_load(self, query: str, before: int) -> float:
-        """What it was last offered before a slice; nothing where it never was."""
+        """Return the cost of what the query was last offered before a slice; 0 if it never was."""
         told = {n: load for n, load in self.offered.get(query, {}).items() if n < before}
         return told[max(told)] if told else 0.0
 
     def windows_in(self, query: str, number: int) -> int:
-        """How many of its windows in a slice were worked out or planned."""
+        """Return the number of the query's windows in a slice that were computed or planned."""
         found = self.sic.get(query, {}).get(number)
         return 0 if found is None else int(found[1])
 
     def windows_last_time(self, query: str, before: int) -> int:
-        """How many windows it had in the last slice before one that it had any in."""
+        """Return the number of the query's windows in the last slice before this one that has any."""
         last = max((n for n in self.sic.get(query, {}) if n < before), default=None)
         return 0 if last is None else self.windows_in(query, last)
 
     def costs(self, names: Iterable[str]) -> dict[str, tuple[float, float]]:
-        """Return by query its fixed cost and its cost per tuple, in seconds (`overload.fit_costs`).
+        """Return by query its fixed cost and its cost per tuple, in seconds (`fit_costs`).
 
         A query without a measurement has the cost of the median query; 0 if no query was measured.
         """
@@ -296,10 +297,10 @@ def room_history(
     since: int | None = None,
     last_slices: int = 0,
 ) -> RoomHistory:
-    """Return the history of a room, without the windows that are worked out again; of them, what they cost.
+    """Return the history of a room; of windows computed `again`, only measurements, `arrived_first` and `kept`.
 
-    Slices of `step` microseconds are computed from the windows, so that another length of slice divides the same past
-    anew. If `since` is given, older slices are left out, but for the `last_slices` of each query.
+    Slices of `step` microseconds are computed from the windows, so a changed slice length applies to the past, too. If
+    `since` is given, older slices are left out, except the `last_slices` last ones of each query.
     """
     rows = tables.at(COVERAGE).rows(list(_COLUMNS), room=room)
     return history_of(rows, again, step, since, last_slices)
@@ -312,7 +313,7 @@ def history_of(
     since: int | None = None,
     last_slices: int = 0,
 ) -> RoomHistory:
-    """Return the history from rows of `coverage`."""
+    """Return the history from rows of `coverage`; the parameters are those of `room_history`."""
     found = RoomHistory()
     if not rows.num_rows:
         return found
@@ -402,7 +403,7 @@ def _add_slices(
     recent = np.ones(len(query), np.bool_)
     if since is not None:
         old = number < since
-        # how many slices a query has between one and `since`
+        # the number of slices that a query has between this one and `since`
         later = np.searchsorted(query * 2 + ~old, query * 2, side="right") - 1 - np.arange(len(query))
         recent = ~old | (later < last_slices)
     query, number = query[recent], number[recent]

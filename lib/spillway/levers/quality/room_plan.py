@@ -1,17 +1,18 @@
-"""What a room's queries are given, slice of event time by slice: planned for all that wait, before any is worked out.
+"""Plan which portions the queries of a room (a capacity group) are given, slice by slice of event time.
 
-A slice is as long as the room's capacity says (`per_seconds`), and a window belongs to the slice it begins in. So what
-is decided follows from the data and from what was reached before, never from when a run came by: the same again gives
-the same. Within a slice a query's coverage is the mean over its windows there.
+All waiting windows are planned before any is computed. A slice has the length that the capacity states
+(`per_seconds`), and a window belongs to the slice in which it begins. So decisions follow from the data and from what
+was reached before, never from the time of a run: the same input gives the same plan. Within a slice the coverage of a
+query is the mean over its windows there.
 
-Queries of the room that this run does not work out (another job does) are not forgotten: what they were given in the
-slice is taken, and what they are likely to be offered is left to them (`projection.own_room`). To one that cannot be
-worked out as it stands nothing is left: its statements are analysed before the room is divided, and where it fails on
-its rows the room is divided again without it. What a slice had is then given to the others for good: a query that is
-mended later, or joins the room later, finds what they left of past slices, and is told where that is nothing.
+Some queries of the room may be computed by another job. What they were given in the slice is subtracted from the
+capacity, and what they are likely to be offered is left to them (`admission.own_room`). A query that fails gets no
+capacity. Its statements are analysed before the capacity is divided; if it fails on its rows, the capacity is divided
+again without it. The others then keep its share of that slice. A query that is fixed later, or joins the room later,
+gets what they left of past slices; if that is nothing, `explain` says so.
 
-Nothing pins a slice's plan, and nothing has to: of queries that were planned together, those that are planned again
-when others have been worked out get the same again (`admission`).
+The plan of a slice is not stored, and need not be. If some of the queries that were planned together are planned again
+after the others were computed, they get the same portions (`admission`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from spillway.contracts.workload import Workload
 from spillway.errors import Refused
 from spillway.levers.protocol import Room
 from spillway.levers.quality.admission import Batches, Elsewhere, Entitlements, chosen, own_room, remembered
-from spillway.levers.quality.charts import Offer, chance_order, drawn_by_chance, late_last, turns
 from spillway.levers.quality.overload import Overload, RoomHistory, room_history
+from spillway.levers.quality.random_order import Offer, chance_order, drawn_by_chance, late_last, turns
 from spillway.levers.quality.settings import ALGORITHM_1, QualitySettings, RoomCapacity
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, micros_of, step_of
 
@@ -37,24 +38,24 @@ LEVER_NAME = "quality"
 
 @dataclass(frozen=True)
 class WindowShare:
-    """What a window is given: the portions that are kept, of those it was offered, and by which rules."""
+    """The portions that a window was offered and those that it keeps, with their costs and the rules that applied."""
 
     kept: tuple[Portion, ...]
     offered: tuple[Portion, ...]
     drawn: tuple[int, ...]
-    """Places in `kept` of those that chance alone chose: a drawing that sizes had no part in (`drawn_by_chance`)."""
+    """Indices into `kept` of the portions that chance alone chose, independent of their sizes (`drawn_by_chance`)."""
     slice: int
     cost: float
     cost_offered: float
     weight: float
     capacity: float | None
     arrived_first: int | None
-    """Tuples that were here when it was first worked out; None: that is now."""
+    """The number of tuples that had arrived when the window was first computed; None: it is computed first now."""
 
 
 @dataclass(frozen=True)
 class RoomRules:
-    """What the contracts of a room's queries agree on."""
+    """The rules of a room, on which the contracts of its queries agree."""
 
     queries: Mapping[str, QualitySettings]
     capacity: RoomCapacity | None
@@ -62,23 +63,23 @@ class RoomRules:
     slice_seconds: float
     weights: Mapping[str, float]
     failed: frozenset[str] = frozenset()
-    """Queries that cannot be worked out as they stand."""
+    """Queries that cannot be computed because of an error."""
     cost_model: str = "affine"
 
     def slice_of(self, moment: datetime) -> int:
-        """The slice that a moment lies in."""
+        """Return the number of the slice that contains a moment."""
         return micros_of(moment) // step_of(self.slice_seconds)
 
     @property
     def room(self) -> float | None:
-        """What may be worked on in a slice; None: everything."""
+        """Return the capacity of a slice, in tuples or seconds; None: unlimited."""
         if self.capacity is None:
             return None
         return self.capacity.tuples if self.capacity.tuples is not None else self.capacity.seconds
 
 
 def room_rules(room: Room) -> RoomRules:
-    """The rules of a room; refused by name where its queries contradict one another."""
+    """Return the rules of a room; refuse contracts that contradict one another."""
     members = {
         name: contract
         for name, contract in sorted(room.contracts.queries.items())
@@ -94,6 +95,7 @@ def room_rules(room: Room) -> RoomRules:
 
 
 def _agreed(members: Mapping[str, Workload], said: Mapping[str, Any], what: str) -> Any:
+    """Return the value that all queries of a room state; refuse different values."""
     different = {repr(value): name for name, value in said.items()}
     if len(different) > 1:
         one, other, *_ = different.values()
@@ -108,7 +110,7 @@ def _agreed(members: Mapping[str, Workload], said: Mapping[str, Any], what: str)
 
 
 def _weights(settings: Mapping[str, QualitySettings]) -> dict[str, float]:
-    """Every query's entitlement: a team's is divided among its queries by their weights."""
+    """Return the weight of every query; a team's weight is divided among its queries in proportion to theirs."""
     in_team: dict[str, float] = {}
     for one in settings.values():
         if one.team is not None:
@@ -142,7 +144,7 @@ def plan_room(
 
 
 def _looked_back(rules: RoomRules, first: int) -> tuple[int, int]:
-    """Return the oldest slice that plans from `first` on look at, and how many older ones of a query they do."""
+    """Return the oldest slice that planning from slice `first` needs, and the number of older slices per query."""
     longest = max((max(one.starve_slices, one.remember_slices) for one in rules.queries.values()), default=0)
     smooth = rules.capacity.smooth_slices if rules.capacity else 0
     return first - max(longest, 2 * smooth), longest + 1
@@ -214,6 +216,11 @@ def _offered(
     names: Sequence[str],
     windows: Sequence[tuple[WindowWork, Window]],
 ) -> _Offered:
+    """Return the portions of the windows as batches, with their sic, cost, and random order.
+
+    The sic of a portion is its share of its input's produced tuples, divided by the inputs and by the windows of the
+    query in this slice.
+    """
     places = {name: at for at, name in enumerate(names)}
     of_window = np.array([places[one.contract.subject] for one, _ in windows], np.int64)
     now = np.bincount(of_window, minlength=len(names)).tolist()
@@ -288,6 +295,10 @@ def _kept(
     offered: _Offered,
     before: Mapping[tuple[str, int], int],
 ) -> np.ndarray:
+    """Return which of the offered portions are kept; all, unless the room is overloaded.
+
+    `names`: the queries that are planned now; `before`: the tuples that reopened windows kept the last time.
+    """
     everything = np.ones(len(offered.offer), np.bool_)
     if rules.room is None or rules.capacity is None or not len(offered.offer):
         return everything
@@ -340,9 +351,10 @@ def _keep_more(
 def _kept_again(
     rules: RoomRules, to: Entitlements, offered: _Offered, before: Mapping[tuple[str, int], int]
 ) -> np.ndarray:
-    """What windows had that late rows open again: it is theirs, whatever their slice has come to since.
+    """Return the portions that reopened windows keep again, even if the capacity of their slice is used by now.
 
-    A window alone in the room that it had then is given the same, for what came late comes last (`drawing`).
+    Late rows reopen a window. `before`: the tuples that each such window kept the last time. Each window is planned
+    alone with this capacity. It gets the same portions, because late portions come last (`random_order.late_last`).
     """
     again = np.zeros(len(offered.offer), np.bool_)
     for at, place in enumerate(offered.offer.windows):
@@ -405,7 +417,7 @@ def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
 
 
 def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
-    """Return the queries that were tried in a slice: they got a part of their offer, at a cost above the capacity."""
+    """Return the queries that were tried in a slice: they got a share of their offer, at a cost above the capacity."""
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
         return set()
     given, offered = (
@@ -416,6 +428,7 @@ def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
 
 
 def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
+    """Return whether the room is overloaded in a slice with an additional load; the load is smoothed (`Overload`)."""
     assert rules.capacity is not None
     assert rules.room is not None
     node = Overload(last=rules.capacity.smooth_slices)
@@ -425,7 +438,7 @@ def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float
 
 
 def beginnings(rules: RoomRules, history: RoomHistory, number: int) -> dict[str, float]:
-    """By query of the room, planned now or not, where it begins in a slice: at what it reached in those before."""
+    """Return by query of the room, planned now or not, what it reached in earlier slices (`remembered`)."""
     names = sorted(rules.queries)
     reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in names}
     weight = np.array([rules.weights[name] for name in names])
@@ -435,6 +448,7 @@ def beginnings(rules: RoomRules, history: RoomHistory, number: int) -> dict[str,
 def _entitlements(
     rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], every: Mapping[str, float]
 ) -> Entitlements:
+    """Return the entitlements of some queries in a slice; `every`: what each query reached before (`beginnings`)."""
     settings = [rules.queries[name] for name in names]
     weight = np.array([rules.weights[name] for name in names])
     begin = np.array([every[name] for name in names])
@@ -442,7 +456,7 @@ def _entitlements(
         weight,
         begin,
         np.array([one.priority for one in settings]),
-        # a floor is of this slice, whatever was reached before
+        # a floor applies to this slice alone, so it is added to what was reached before
         np.array(
             [start + one.floor if one.floor else 0.0 for start, one in zip(begin, settings, strict=True)]
         ),
@@ -459,9 +473,10 @@ def _elsewhere(
     now: Mapping[str, int],
     every: Mapping[str, float],
 ) -> Elsewhere:
-    """What the room is likely to be asked for in this slice beside: by its load the last time.
+    """Return the load that the room is likely to get in this slice in addition, from each query's last load.
 
-    Of other queries that have had nothing in it yet all of that, of one's own the windows that have not closed yet.
+    A query that has had no window in the slice counts with its whole last load. A query with some windows counts with
+    the share of those that have not closed yet. `now`: windows that are planned now, by query; `every`: `beginnings`.
     """
     shares: dict[str, float] = {}
     for name in sorted(set(rules.queries) - rules.failed):

@@ -1,9 +1,10 @@
-"""The answer of a plain aggregate of which portions were left out, or values are inexact: made of its portions' parts.
+"""Make the answer of a plain aggregate from sums and counts per portion, with estimates and confidence intervals.
 
-Portions are asked for what their measures are made of (`n`: how many values, `s`: their sum, a line a portion and
-group), and nobody reads them twice: the answer is what parts add up to, in the order of its groups. Beside it stands
-what it would be over all that arrived (`<name>__estimate`), with an interval (`intervals`: `__low`, `__high`), or
-why there is none (`__no_interval`).
+This path is used if portions were left out, rows were dropped, or values are inexact. The engine returns the partial
+aggregates of every portion and group (`n`: the number of values, `s`: their sum). Each portion is read once. The answer
+adds up these partial aggregates, in the order of its groups. In addition it has an estimate over all rows that were
+produced (`<name>__estimate`), with an interval (`__low`, `__high`, see `intervals`) or a reason why there is none
+(`__no_interval`).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from spillway.levers.quality.sql_text import Measure, PlainAggregate
 from spillway.levers.windows import PORTION, InputLoss
 
 NO_INTERVAL = "__no_interval"
-"""Ends the name of the column that says why an estimate has no interval."""
+"""Suffix of the column that says why an estimate has no interval."""
 PART = "spillway_"
-"""Begins the names of parts, so that none is a column's."""
+"""Prefix of the names of partial aggregates, so that none is the name of a column."""
 _WEIGHT = "coalesce(weight, 1.0)"
 Ranges = Mapping[str, tuple[float, float]]
-"""By column, in lower case, between which values all of it lies."""
+"""The least and the largest value of a column, by its name in lower case."""
 
 
 def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = False) -> str:
@@ -50,7 +51,7 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
     >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
     'SELECT spillway_portion, count(x) AS spillway_n0, sum(x) AS spillway_s0'
     """
-    # a name may be a word of SQL
+    # a name may be a reserved word of SQL
     keys = [f"`{name}`" for name in of.keys]
     items = [PORTION, *keys]
     for at, one in enumerate(of.measures):
@@ -69,8 +70,8 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
 def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
     """Return the expressions for a measure's Horvitz-Thompson sums and variances; a null weight counts as 1.
 
-    `wn`, `ws`, `wo`: weighted count, sum, and by how much values may be off; `vn`, `vc`, `vs`, `vo`: the sums of
-    w (w - 1), and of the same times the value, its square, and the square of what it may be off.
+    `wn`, `ws`, `wo`: the weighted count, the weighted sum, and the weighted sum of the possible errors. `vn`, `vc`,
+    `vs`, `vo`: the sums of w (w - 1), and of w (w - 1) times the value, its square, and its squared possible error.
     """
     value = f"({one.of})"
     counted = f"CASE WHEN {value} IS NOT NULL THEN {{}} END" if one.of is not None else "{}"
@@ -88,7 +89,7 @@ def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Of every group, its rows of the parts."""
+    """The partial aggregates of each group, one row per portion."""
 
     keys: tuple[str, ...]
     groups: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]
@@ -99,7 +100,7 @@ class _Parts:
         names = tuple(_as_named(parts, name) for name in keys)
         groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in sorted(parts.to_pylist(), key=lambda row: row[PORTION]):
-            # one value that is no number is as good as another: all are of one group
+            # NaN differs from itself: all NaN values belong to one group
             key = tuple(math.nan if row[name] != row[name] else row[name] for name in names)
             groups.setdefault(key, []).append(row)
         if not names:
@@ -109,7 +110,7 @@ class _Parts:
         return _Parts(names, {key: groups[key] for key in ordered}, frozenset(parts.column_names))
 
     def by_portion(self, key: tuple[Any, ...], column: str, portions: int) -> np.ndarray:
-        """A part of a group, portion by portion; nothing where there is none."""
+        """Return a partial aggregate of a group, one element per portion; 0 if a portion has none."""
         found = np.zeros(portions)
         for row in self.groups[key]:
             found[row[PORTION]] = row.get(column) or 0.0
@@ -117,7 +118,7 @@ class _Parts:
 
 
 def answer_of_parts(of: PlainAggregate, parts: pa.Table) -> pa.Table:
-    """The author's answer, of parts that were asked portion by portion.
+    """Return the answer of the query, added up from the partial aggregates of all portions.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> parts = {PORTION: [0, 1, 1], "k": ["b", "b", None], PART + "n0": [2, 1, 1], PART + "s0": [3.0, 6.0, 5.0]}
@@ -146,7 +147,7 @@ def _value(one: Measure, at: int, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def with_exact_bounds(found: pa.Table, of: PlainAggregate) -> pa.Table:
-    """An answer to everything, which is its own estimate."""
+    """Add the estimate columns to an exact answer: each value is its own estimate and interval."""
     names = {name.lower(): name for name in found.column_names}
     for one in (one for one in of.measures if one.name.lower() in names):
         column = names[one.name.lower()]
@@ -166,7 +167,7 @@ def with_bounds(
     doubted: bool = False,
     loss: InputLoss | None = None,
 ) -> pa.Table:
-    """Return the answer from the parts, with an estimate over all rows that were produced and not refused.
+    """Return the answer from its partial aggregates, with an estimate over all rows produced and not refused.
 
     `loss`: the rows of the window that an earlier lever dropped. `doubted`: it is not certain which rows are counted,
     or in which group, so the answer has no bound.
@@ -188,7 +189,7 @@ def with_bounds(
 
 @dataclass(frozen=True)
 class _Read:
-    """Facts about a window in addition to its parts."""
+    """What is needed for the estimates of a window in addition to its partial aggregates."""
 
     share: WindowShare
     ranges: Ranges
@@ -205,7 +206,7 @@ class _Read:
 def _estimates(
     held: _Parts, of: PlainAggregate, one: Measure, at: int, known: _Read
 ) -> Iterator[tuple[Estimate | None, str | None]]:
-    """Of every group, and why one has no interval."""
+    """Yield for each group the estimate of a measure, and the reason if it has no interval."""
     share = known.share
     here = np.array([portion.tuples for portion in share.kept], np.float64)
     kept = set(share.kept)
@@ -240,7 +241,7 @@ def _estimates(
 def _sampled(
     part: Callable[[str], np.ndarray], one: Measure, seen: Clusters, left: float, loss: InputLoss
 ) -> SampledRows:
-    """Return the estimate of the dropped rows of a group, from its parts."""
+    """Return the estimate of the dropped rows of a group, from its partial aggregates."""
     counted = float(part("vn").sum())
     squares, cross = (counted, counted) if one.kind == "count" else (part("vs").sum(), part("vc").sum())
     return SampledRows(

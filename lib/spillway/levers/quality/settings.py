@@ -1,9 +1,9 @@
-"""What a contract may say of the lever `quality`: the question, what its room can do, and what it is entitled to.
+"""Define the settings of the lever `quality` in a contract: the query, the capacity of its room, and its entitlement.
 
 >>> QualitySettings(sql="SELECT count(*) AS n FROM weather").ordered_steps("busy")
 (('busy', 'SELECT count(*) AS n FROM weather'),)
 
-The names of policies and cost models, for code that reads contracts but does not plan.
+The module also has the names of policies and cost models, for code that reads contracts but does not plan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spillway.levers.quality.sql_text import names_in
 ALGORITHM_1 = "algorithm_1"
 """The paper's own rule (Fiscato 2012, Algorithm 1)."""
 POLICIES = ("fair", "random", "round_robin", "priority", ALGORITHM_1)
-"""How it is chosen what is worked on when there is too much."""
+"""Policies, which choose the portions that are processed if the capacity is too small (`admission`)."""
 COST_MODELS = ("affine", "mean")
 """Cost models, which predict the seconds of a query (`overload`)."""
 
@@ -50,7 +50,7 @@ STEP_NAME = Text(
 
 @dataclass(frozen=True, kw_only=True)
 class SqlStep:
-    """A named statement, which later ones read under its name."""
+    """A named statement, which other statements read under its name."""
 
     name: str = rule(STEP_NAME, "its name")
     sql: str = rule(Text(), "a SELECT in Spark SQL over inputs and other steps")
@@ -64,7 +64,7 @@ class SqlStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RoomCapacity:
-    """What may be worked on in a slice of event time, by all queries that share the room."""
+    """What all queries that share a room may process in a slice of event time."""
 
     tuples: float | None = rule(
         Maybe(Number(above=0)), "tuples that may be read: gives the same again, whatever the machine", None
@@ -104,7 +104,7 @@ class RoomCapacity:
 
 @dataclass(frozen=True, kw_only=True)
 class Numbered:
-    """An input whose source numbers its tuples, so that what was lost on the way is known."""
+    """An input whose source numbers its tuples, so that tuples lost in transit are known."""
 
     input: str = rule(Text(), "the stream")
     attribute: str = rule(Text(), "the attribute with the source's own numbers, one more a tuple")
@@ -123,7 +123,7 @@ class SourceWeight:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRule:
-    """The sources of an input. In the coverage of a query all sources have the same weight, whatever their rates."""
+    """The sources of an input. In the coverage of a query all sources have the same weight by default, at any rate."""
 
     input: str | None = rule(
         Maybe(Text()), "the stream that the rule is for; null: every input without a rule of its own", None
@@ -164,11 +164,12 @@ class SourceRule:
 
 @dataclass(frozen=True, kw_only=True)
 class QualitySettings:
-    """A query, and its place among others."""
+    """The settings of a query: its SQL, its room, its entitlement, and its limits."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"policy": ALGORITHM_1, "cost_model": "mean", "starve_slices": 0}
     }
+    """The settings that a `method` implies."""
 
     method: str = rule(
         Choice(METHODS),
@@ -267,7 +268,7 @@ class QualitySettings:
                 )
 
     def stream_rules(self, contract: Any) -> Iterator[Broken]:
-        """A stream is no question."""
+        """Refuse the lever in the contract of a stream: it works on queries."""
         yield (
             "lever",
             "work on a query",
@@ -276,7 +277,7 @@ class QualitySettings:
         )
 
     def input_rules(self, inputs: tuple[str, ...]) -> Iterator[Broken]:
-        """What is said of inputs is said of the query's own."""
+        """Refuse settings for inputs that the query does not read."""
         said = [(f"must_keep[{at}]", name) for at, name in enumerate(self.must_keep)]
         said += [(f"numbered[{at}].input", one.input) for at, one in enumerate(self.numbered)]
         said += [(f"sources[{at}].input", one.input) for at, one in enumerate(self.sources) if one.input]
@@ -286,7 +287,7 @@ class QualitySettings:
 
     @property
     def remembers(self) -> bool:
-        """Whether a window needs the state of the previous window."""
+        """Return whether a window needs the state of the previous window."""
         return bool(self.numbered) or any(one.by is not None for one in self.sources)
 
     def source_rule(self, name: str) -> SourceRule | None:
@@ -296,7 +297,7 @@ class QualitySettings:
         return next(iter([*own, *every]), None)
 
     def ordered_steps(self, name: str) -> tuple[tuple[str, str], ...]:
-        """The statements, each behind those it reads; a query of one statement is a step of its own name."""
+        """Return the statements, each after those it reads; a single statement is a step with the query's name."""
         if self.sql is not None:
             return ((name, self.sql),)
         nodes = {
@@ -307,7 +308,7 @@ class QualitySettings:
         return tuple((one.name, statements[one.name]) for one in in_order(nodes, {}))
 
     def steps_read_by(self, sql: str, name: str) -> tuple[str, ...]:
-        """Return the steps that a statement reads."""
+        """Return the steps that a statement reads; `name`: the step of the statement itself."""
         return tuple(sorted((names_in(sql) & {step.name for step in self.steps}) - {name}))
 
     def results(self, name: str) -> tuple[str, ...]:

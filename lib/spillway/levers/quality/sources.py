@@ -1,9 +1,9 @@
-"""The sources of a query's inputs in a window: how many tuples each produced, and how many were used.
+"""Count the tuples that each source of a query's inputs produced in a window, and those that were used.
 
 An input is one source, or one source per value of an attribute (`sources: {by: router}`). The tuples that a source
 produced are counted by the first of these that is available: the numbers of its tuples; the weights of its rows, which
-represent dropped rows; its rows. The source of a refused row is not known, nor that of a dropped row that no weight
-represents. Such rows are spread over the sources like the others.
+represent dropped rows; its rows. The source of a refused row is not known. Neither is the source of a dropped row that
+no weight represents. Such rows are spread over the sources like the others.
 
 An expected rate is the least that a source produces, so a silent source lowers the coverage. Without a rate the tuples
 of a silent source are not known. Then only sources in `expected` count, as not covered at all.
@@ -11,16 +11,15 @@ of a silent source are not known. Then only sources in `expected` count, as not 
 The counts of a window's sources are among its counts (`of.<input>.<source>`, in millionths of a tuple), and are stored
 in `coverage` as `sources`. So the next window knows which sources to expect.
 
-With which numbers the sources of a query's inputs ended the window before, so that a gap at its edge is seen.
+Sources that number their tuples: the first number of a window follows the last number of the previous window
+(`coverage.fates_of`). If a source was silent at the end of a window, or for whole windows, the missing numbers are
+counted as lost in the window that ends the gap. The previous window is the last earlier window that is known. If it was
+not computed, or nothing of it was kept, its last numbers are unknown, and no loss is counted at the edge. A tuple that
+arrives late for a window is counted as late in that window. The next window, which may have counted it as lost, does
+not change.
 
-The first number of a window follows the last one of the window right before it (`sequence`): a source that fell silent
-over the end of a window, or for whole windows, has lost what lies between, and the window that ends the gap counts it.
-The window right before is the last earlier one that is known. Where that was not worked out, or nothing of it was kept,
-nobody knows how it ended, and nothing is counted at the edge. What comes late for a window is counted late there; the
-next window, which may have counted it lost, stays as it is.
-
-A source is told by the input, the attribute with its numbers, and its value of `by`; numbers travel among what is
-counted of a window (`last.<input>.<attribute>.<source>`) and stand in `coverage` as `last_numbers`.
+The last number of a source is identified by the input, the attribute with the numbers, and the value of `by`. It is
+among the window's counts (`last.<input>.<attribute>.<source>`), and is stored in `coverage` as `last_numbers`.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def source_query(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
     'SELECT spillway_portion, `polls`.`router` AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
-    by = f"`{name}`.`{rule.by}`"  # it may be a word of SQL
+    by = f"`{name}`.`{rule.by}`"  # it may be a reserved word of SQL
     said = f"SELECT {PORTION}, {by} AS source, count(*) AS tuples, {weights} AS weights FROM `{name}`"
     return f"{said} GROUP BY {PORTION}, {by}"
 
@@ -173,11 +172,11 @@ def tally_sources(
 _LAST = "last"
 _PARTS = ("input", "attribute", "source")
 Numbers = Mapping[str, int]
-"""By input, attribute and source, a number: some of what is counted of a window."""
+"""By name (`place_of`): the last number of each source. They are part of the counts of a window."""
 
 
 def place_of(one: Numbered, source: object) -> str:
-    """Under which name a source's last number is counted.
+    """Return the name under which the last number of a source is counted.
 
     >>> place_of(Numbered(input="sites", attribute="poll", by="site"), "s.1")
     'last.sites.poll.s.1'
@@ -186,7 +185,7 @@ def place_of(one: Numbered, source: object) -> str:
 
 
 def last_numbers(counts: Numbers) -> list[dict[str, Any]]:
-    """What was counted as `coverage` keeps it.
+    """Return the last numbers of a window as `coverage` stores them.
 
     >>> last_numbers({"last.sites.poll.s.1": 7, "rows": 3})
     [{'input': 'sites', 'attribute': 'poll', 'source': 's.1', 'number': 7}]
@@ -201,15 +200,18 @@ def last_numbers(counts: Numbers) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class NumbersBefore:
-    """How the windows before some windows ended."""
+    """The state at the end of the windows before some windows: the last numbers and the sources."""
 
     right_before: Mapping[int, int] = field(default_factory=dict)
-    """By window, the one right before it, where that was worked out or is in this run."""
+    """The previous window by window, if it was computed or is part of this run."""
     told: Mapping[int, Numbers] = field(default_factory=dict)
-    """By window that was worked out before this run, how it ended."""
+    """The state at the end of each window that was computed before this run."""
 
     def of(self, window: int, this_run: Mapping[int, Numbers]) -> Numbers:
-        """How the window right before one ended; nothing where nobody knows."""
+        """Return the state at the end of the previous window; empty if it is unknown.
+
+        `this_run`: the counts of the windows that this run has computed.
+        """
         before = self.right_before.get(window)
         if before is None:
             return {}
@@ -227,7 +229,7 @@ def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overl
     ended = {n for n in known if n in now or status[n] == DONE}
     right_before = {}
     for n in now:
-        # the last window that does not reach into this one
+        # the last window that does not overlap this one
         at = bisect_right(known, n - overlap)
         if at and known[at - 1] in ended:
             right_before[n] = known[at - 1]

@@ -1,11 +1,11 @@
-"""What can be told of a statement without understanding it: the names in it, and whether it is a plain aggregate.
+"""Analyse an SQL statement without understanding it: the names in it, and whether it is a plain aggregate.
 
 Names are all words outside of quoted text and comments, as Spark reads these. A column that is not among them is not
-used, so that it need not be read (`SELECT *` uses all). That says too much rather than too little.
+used, so it is not read (`SELECT *` uses all columns). The set of names may be too large, never too small.
 
-A plain aggregate groups one input by columns and makes COUNT, SUM or AVG of them, and nothing else: of such an answer
-an interval can be given (`intervals`). Anything beyond it (a join, HAVING, DISTINCT, LIMIT, a window function) is no
-plain aggregate, and `sic` alone says what it rests on.
+A plain aggregate groups one input by columns, computes COUNT, SUM or AVG, and does nothing else. Its answer can have
+an interval (`intervals`). A statement with more than that (a join, HAVING, DISTINCT, LIMIT, a window function) is no
+plain aggregate; only `sic` states how complete its answer is.
 
 >>> sorted(names_in("SELECT a, 'b' FROM t -- c"))
 ['a', 'from', 'select', 't']
@@ -37,14 +37,14 @@ _TEXTS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.HEX_STRING)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _KINDS: Mapping[object, str] = {exp.Count: "count", exp.Sum: "sum", exp.Avg: "avg"}
 _NEVER = (exp.Query, exp.AggFunc, exp.Window, exp.Distinct, exp.Filter)
-"""What makes an aggregate more than a plain one, where it stands within."""
+"""Expressions that a plain aggregate must not contain."""
 _PLAIN_CLAUSES = {"kind", "expressions", "from_", "where", "group"}
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A column that is a COUNT, SUM or AVG; `of` None: of rows."""
+    """A column that is a COUNT, SUM or AVG of the expression `of`; None: COUNT of rows."""
 
     name: str
     kind: str
@@ -53,7 +53,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class PlainAggregate:
-    """One input, grouped by columns, and what is made of each group."""
+    """A query that groups one input by columns and computes measures of each group."""
 
     source: str
     keys: tuple[str, ...]
@@ -63,7 +63,7 @@ class PlainAggregate:
 
 @lru_cache(maxsize=4096)
 def _without_texts(statement: str) -> str:
-    """Return the words and signs of a statement, without texts and comments."""
+    """Return the words and symbols of a statement, without quoted texts and comments."""
     try:
         tokens = DIALECT().tokenize(statement)
     except SqlglotError:
@@ -72,7 +72,7 @@ def _without_texts(statement: str) -> str:
 
 
 def names_in(statement: str) -> frozenset[str]:
-    """Every word outside of quoted text and comments, in lower case.
+    """Return all words outside of quoted text and comments, in lower case.
 
     >>> sorted(names_in("SELECT a FROM t WHERE c <> '--d' -- e"))
     ['a', 'c', 'from', 'select', 't', 'where']
@@ -81,7 +81,7 @@ def names_in(statement: str) -> frozenset[str]:
 
 
 def relations_in(statement: str) -> frozenset[str]:
-    """Words behind FROM and JOIN, in lower case.
+    """Return the words after FROM and JOIN, in lower case.
 
     >>> sorted(relations_in("SELECT 'from x' FROM sites s JOIN Others o ON s.at = o.at"))
     ['others', 'sites']
@@ -91,7 +91,7 @@ def relations_in(statement: str) -> frozenset[str]:
 
 
 def reads_everything(statement: str) -> bool:
-    """Whether columns are used that are not named.
+    """Return whether the statement uses columns that it does not name.
 
     >>> reads_everything("SELECT t.* FROM t"), reads_everything("SELECT count(*), 2 * x FROM t")
     (True, False)
@@ -103,7 +103,7 @@ def reads_everything(statement: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def plain_aggregate(statement: str) -> PlainAggregate | None:
-    """The statement's parts; None where it is anything but a plain aggregate."""
+    """Return the statement as a plain aggregate; None if it is not one."""
     try:
         trees = [one for one in sqlglot.parse(statement, dialect=DIALECT) if one is not None]
     except (SqlglotError, RecursionError):
@@ -142,7 +142,7 @@ def plain_aggregate(statement: str) -> PlainAggregate | None:
 
 
 def _measure(one: exp.Expr, source: str) -> Measure | None:
-    """Return a COUNT, SUM or AVG that has a name."""
+    """Return the expression as a measure; None unless it is a COUNT, SUM or AVG with a name."""
     function = one.this if isinstance(one, exp.Alias) else None
     if isinstance(function, exp.Anonymous) and str(function.name).lower() == "mean":
         function = exp.Avg(this=function.expressions[0]) if len(function.expressions) == 1 else None
@@ -160,7 +160,7 @@ def _measure(one: exp.Expr, source: str) -> Measure | None:
 
 
 def _means_itself(name: str) -> bool:
-    """Say whether a name is read as that column where it stands alone and without quotes."""
+    """Return whether Spark reads the name, alone and without quotes, as the column of that name."""
     if not _NAME.match(name) or name.lower() in WITHOUT_PARENTHESES:
         return False
     try:
@@ -171,7 +171,7 @@ def _means_itself(name: str) -> bool:
 
 
 def _key(one: exp.Expr) -> str | None:
-    """Return the name of a column that stands alone."""
+    """Return the name of a column; None if the expression is more than a column."""
     alone = isinstance(one, exp.Column) and not one.table and isinstance(one.this, exp.Identifier)
     return one.name if alone and _NAME.match(one.name) else None
 

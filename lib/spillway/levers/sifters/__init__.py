@@ -1,1 +1,1 @@
-"""The lever `sifters`: rows are shed where they are worth least to the queries that read them."""
+"""The lever `sifters` sheds the rows that are worth least to the queries that read a stream."""

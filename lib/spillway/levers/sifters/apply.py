@@ -1,7 +1,7 @@
-"""The decision about rows as tasks apply it: which go on, what is laid aside of the others, and the way back.
+"""Apply the filters of batches in tasks: select the rows to send, store the dropped rows at the source, recover them.
 
-Which rows of a piece go is decided over the whole piece (`sift`), whatever range is asked for; so a piece's dimensions
-are read once, and its decision is held while one goes on in it.
+The rows of a piece are always selected over the whole piece (`filter.sifted`), even if a task reads only a range of it.
+So a task reads the dimensions of a piece once, and caches its decision for the next ranges of the piece.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECES_HELD = 4
 
 @dataclass(frozen=True)
 class CountedQueries:
-    """Queries of which tasks count the rows they want, and those of them that are kept."""
+    """Queries for which tasks count the rows that match and, of these, the rows that are kept."""
 
     dimensions: tuple[Dimension, ...] = ()
     products: tuple[tuple[Product, ...], ...] = ()
@@ -34,28 +34,28 @@ class CountedQueries:
 
 @dataclass(frozen=True)
 class SiftedBatch:
-    """A batch and its filter; None: all of it goes on."""
+    """A batch and its filter; without a filter (None), all rows are sent."""
 
     batch: int
     first_seq: int
     last_seq: int
     filter: SifterFilter | None
     drops: bool = True
-    """Whether rows go at all; else (`mode: observe`) it is only counted what would."""
+    """Whether rows are dropped; if not (`mode: observe`), the rows that would be dropped are only counted."""
     keep_aside: bool = False
-    """Whether rows that go can be given back."""
+    """Whether dropped rows are stored at the source, so that they are recoverable."""
     cells: TimeCells | None = None
-    """Cells of event time by which its rows are counted."""
+    """The cells of event time by which the batch's rows are counted; None: they are not counted."""
 
 
 @dataclass(frozen=True)
 class Sifting(Decision):
-    """Which rows of some batches go on."""
+    """The decision which rows of some batches are sent."""
 
     batches: tuple[SiftedBatch, ...]
-    """In the order of their `seq`; others share their date with them."""
+    """The batches in order of `seq`, with the other batches of the same dates."""
     columns: tuple[str, ...]
-    """All columns that reach this stage."""
+    """All columns that reach this stage of the shed path."""
     counted: CountedQueries = field(default_factory=CountedQueries)
     aside_rows: Stored | None = None
 
@@ -65,7 +65,10 @@ class Sifting(Decision):
     def aside(
         self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """The rows that go, where they are kept; and counts of what was offered, kept and marked, region by region."""
+        """Yield the dropped rows if the batch stores them at the source; count rows by region.
+
+        `counts` receives the offered, kept and marked rows of each region, and the counts by event time and by query.
+        """
         judged = _Judged(self, before)
         for low, high in _spans(parts):
             one = self.of_seq(low)
@@ -104,18 +107,21 @@ class Sifting(Decision):
                     counts[key] = counts.get(key, 0) + int(rows.sum())
 
     def of_seq(self, seq: int) -> SiftedBatch | None:
-        """The batch that a `seq` lies in."""
+        """Return the batch that contains a `seq`; None if there is none."""
         return next((one for one in self.batches if one.first_seq <= seq <= one.last_seq), None)
 
     def touching(self, from_seq: int, to_seq: int) -> list[SiftedBatch]:
-        """The batches that a range touches."""
+        """Return the batches that overlap a range of `seq`."""
         return [one for one in self.batches if one.first_seq <= to_seq and from_seq <= one.last_seq]
 
     def given_back(self, after: Rows, day: date) -> Rows:
         return after if self.aside_rows is None else WithAside(after, self.aside_rows, day)
 
     def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
-        """That the rows which are not there are those that the filter drops, and all the others are."""
+        """Certify that exactly the rows that the filter drops are missing.
+
+        If the batch stores dropped rows at the source, certify that no row is missing.
+        """
         judged = _Judged(self, truth)
         back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
         was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
@@ -127,7 +133,7 @@ class Sifting(Decision):
                 for piece in judged.pieces(one, part.from_seq, part.to_seq)
             ]
             gone = np.concatenate([piece.seq[~piece.kept] for piece in pieces]) if pieces else gone
-        # what is gone for good was promised to nobody: that it is what the filter drops, is
+        # rows that are dropped for good are not guaranteed; the guarantee is that only these rows are missing
         aside = one is not None and one.keep_aside
         shed = len(gone) if aside else 0
         expected = was if aside else np.setdiff1d(was, gone)
@@ -138,7 +144,7 @@ class Sifting(Decision):
 
 @dataclass(frozen=True)
 class JudgedPiece:
-    """A piece with its decision: rows by `seq`."""
+    """A piece in order of `seq`, with the region and the decision of each row."""
 
     rows: pa.Table
     seq: np.ndarray
@@ -147,7 +153,7 @@ class JudgedPiece:
     marked: np.ndarray
 
     def within(self, from_seq: int, to_seq: int) -> JudgedPiece:
-        """The rows of a range."""
+        """Return the rows of a range of `seq`."""
         low, high = np.searchsorted(self.seq, [from_seq, to_seq + 1])
         if low == 0 and high == len(self.seq):
             return self
@@ -162,14 +168,14 @@ class JudgedPiece:
 
 
 class _Judged:
-    """Pieces that were decided, the last few held."""
+    """The decided pieces of a task, with a cache of the last `PIECES_HELD`."""
 
     def __init__(self, plan: Sifting, before: Rows) -> None:
         self.plan, self.before = plan, before
         self._held: dict[int, JudgedPiece] = {}
 
     def pieces(self, one: SiftedBatch, from_seq: int, to_seq: int) -> Iterator[JudgedPiece]:
-        """The pieces of a batch that a range touches."""
+        """Yield the pieces of a batch that overlap a range of `seq`."""
         low, high = max(from_seq, one.first_seq), min(to_seq, one.last_seq)
         begin, _ = piece_of(low, one.first_seq)
         for first in range(begin, high + 1, PIECE_SEQS):
@@ -191,7 +197,7 @@ class _Judged:
 
 
 class KeptRows:
-    """The rows that go on, each with what it stands for."""
+    """The rows that are sent, each with its weight: the number of offered rows that it represents."""
 
     def __init__(self, plan: Sifting, before: Rows) -> None:
         self.plan, self.before = plan, before
@@ -236,7 +242,7 @@ class KeptRows:
 
 
 class WithAside:
-    """The rows that went on and those that were laid aside, in their order: each stands for itself again."""
+    """The sent rows and the rows stored at the source, merged in order of `seq`; each row has weight 1 again."""
 
     def __init__(self, after: Rows, aside: Stored, day: date) -> None:
         self.after, self.aside = after, aside.on(day)
@@ -254,7 +260,7 @@ class WithAside:
         if not gone.num_rows:
             return stayed
         self._asked += gone.nbytes
-        # a column that only one side has is null on the other
+        # a column that exists on one side only is null on the other side
         missing = [name for name in stayed.column_names if name not in gone.column_names]
         for name in missing:
             gone = gone.append_column(name, pa.nulls(gone.num_rows, stayed[name].type))
@@ -266,7 +272,7 @@ class WithAside:
 
 
 def _spans(parts: Sequence[FramePart]) -> Iterator[tuple[int, int]]:
-    """Stretches of one batch that follow each other, as few as can be."""
+    """Merge adjacent frame parts into as few ranges of `seq` as possible."""
     low, high = parts[0].from_seq, parts[0].to_seq
     for part in parts[1:]:
         if part.from_seq == high + 1:

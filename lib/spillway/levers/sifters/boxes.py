@@ -1,25 +1,24 @@
-"""Boxes: what a predicate lets through, as a union of products of spans that do not overlap (II-B).
+"""Represent the rows that a predicate matches: a union of boxes that do not overlap, of spans of keys (II-B).
 
-A *product* allows, dimension by dimension, some spans; a dimension it does not name allows anything. `and`, `or` and
-the difference of unions of products are products again, so that a predicate under and / or / not becomes boxes; the
-paper leaves that to its technical report.
+Products. A *product* allows some spans of each dimension that it names, and any value of the other dimensions. The
+intersection (`and`), the union (`or`) and the difference of unions of products are unions of products again. So a
+predicate under `and`, `or` and `not` becomes boxes. Gedik, Wu and Yu (2008) leave this to their technical report.
 
-Guarantee: a row lies in the union exactly where the predicate is true of it (not where it is null, as in a WHERE); no
-row lies in two boxes, so that volumes and frequencies add up.
+Guarantee: a row lies in the union exactly if the predicate is true for it (not if it is null, as in a WHERE). No row
+lies in two boxes, so volumes and frequencies add up.
 
 >>> left, right = {0: ((0, 5),)}, {1: ((3, 9),)}
 >>> [sorted(one.items()) for one in disjoint([left, right])]
 [[(0, ((0, 5),))], [(0, ((-9223372036854775808, 0), (5, 9223372036854775807))), (1, ((3, 9),))]]
 
-Spans: the values of one dimension that a comparison lets through, as half-open ranges of 64-bit keys.
-
-A key keeps the order of values and has no gaps between neighbours, so that open and closed ends are one thing
-(`x > 5` begins at the key behind that of 5) and sets of values are exact:
+Spans. The values of one dimension that a comparison matches are half-open ranges of 64-bit keys. Keys have the order of
+the values. Neighbouring values have neighbouring keys, so open and closed ends have one form (`x > 5` begins at the key
+after the key of 5), and sets of values are exact:
 
     null  <  -inf  <  ...  <  -0.0 = 0.0  <  ...  <  inf  <  NaN        (Spark's order: NaN above everything)
 
-Numbers with a fraction are keyed by their bits, whole numbers, times (microseconds) and days by themselves, words by
-their place among those that are known, unknown ones behind them.
+The key of a double is made of its bits. The key of an integer, a time (in microseconds) or a day is the number itself.
+The key of a word is its index in the list of known words; all unknown words share the next key.
 
 >>> five = float_key(5.0)
 >>> minus(VALUES, ((five, five + 1),)) == ((NULL + 1, five), (five + 1, END))
@@ -37,21 +36,21 @@ import numpy as np
 from spillway.errors import Refused
 
 Spans = tuple[tuple[int, int], ...]
-"""Ranges that neither overlap nor touch, in order; each without its end."""
+"""Half-open ranges of keys in ascending order; they neither overlap nor touch."""
 
 NULL, END = -(2**63), 2**63 - 1
-"""The key of a null, and the end behind all keys."""
+"""The key of null, and the end after all keys."""
 NAN = END - 1
 ANYTHING: Spans = ((NULL, END),)
-"""Every value, and null."""
+"""All values, and null."""
 VALUES: Spans = ((NULL + 1, END),)
-"""Every value but null."""
+"""All values except null."""
 NULLS: Spans = ((NULL, NULL + 1),)
 _FLIP = 2**63 - 1
 
 
 def float_key(value: float) -> int:
-    """The key of a number with a fraction.
+    """Return the key of a double.
 
     >>> float_key(-1.0) < float_key(-0.0) == float_key(0.0) < float_key(5e-324) < float_key(float("nan"))
     True
@@ -60,14 +59,14 @@ def float_key(value: float) -> int:
 
 
 def float_keys(values: np.ndarray) -> np.ndarray:
-    """The keys of numbers with a fraction."""
+    """Return the keys of doubles."""
     bits = (np.asarray(values, np.float64) + 0.0).view(np.int64)
     keys = np.where(bits < 0, bits ^ np.int64(_FLIP), bits)
     return np.asarray(np.where(np.isnan(values), NAN, keys), np.int64)
 
 
 def key_floats(keys: np.ndarray) -> np.ndarray:
-    """The numbers of such keys.
+    """Return the doubles of keys that `float_keys` returned.
 
     >>> key_floats(float_keys(np.array([-1.5, 0.0, 3e300, np.inf]))).tolist()
     [-1.5, 0.0, 3e+300, inf]
@@ -77,8 +76,11 @@ def key_floats(keys: np.ndarray) -> np.ndarray:
 
 
 def whole_keys(values: np.ndarray) -> np.ndarray:
-    """The keys of whole numbers: themselves, but for the two at either end, of which the outer makes room for what
-    stands beside all values, and the inner shares the key of the next.
+    """Return order-preserving keys of 64-bit integers.
+
+    A value is its own key, except the two smallest and the two largest values, which shift inwards by one. The
+    outermost values make room for the keys of null (`NULL`) and of the end (`END`). The values next to them share the
+    key of their inner neighbour.
 
     >>> (whole_keys(np.array([2**63 - 1, 2**63 - 2, 7, -(2**63)])) - np.array([END, END, 7, NULL])).tolist()
     [-1, -2, 0, 1]
@@ -88,7 +90,7 @@ def whole_keys(values: np.ndarray) -> np.ndarray:
 
 
 def whole_edge(value: int) -> int:
-    """The key at which whole numbers from this one on begin.
+    """Return the first key of the integers that are at least `value`.
 
     >>> whole_edge(2**63 - 1) == END - 1, whole_edge(2**63) == END, whole_edge(-(2**80)) == NULL + 1
     (True, True, True)
@@ -97,7 +99,7 @@ def whole_edge(value: int) -> int:
 
 
 def union(spans: Iterable[tuple[int, int]]) -> Spans:
-    """What any of them covers.
+    """Return the union of spans.
 
     >>> union([(5, 7), (1, 3), (3, 4), (9, 9)])
     ((1, 4), (5, 7))
@@ -114,7 +116,7 @@ def union(spans: Iterable[tuple[int, int]]) -> Spans:
 
 
 def both(one: Spans, other: Spans) -> Spans:
-    """What both cover.
+    """Return the intersection of two lists of spans.
 
     >>> both(((1, 4), (6, 9)), ((3, 7),))
     ((3, 4), (6, 7))
@@ -132,7 +134,7 @@ def both(one: Spans, other: Spans) -> Spans:
 
 
 def minus(one: Spans, other: Spans) -> Spans:
-    """What the first covers and the second does not.
+    """Return the spans that the first covers and the second does not.
 
     >>> minus(((1, 9),), ((0, 2), (4, 5)))
     ((2, 4), (5, 9))
@@ -146,7 +148,7 @@ def minus(one: Spans, other: Spans) -> Spans:
 
 
 def spans_hold(spans: Spans, keys: np.ndarray) -> np.ndarray:
-    """Which keys they cover.
+    """Return for each key whether the spans cover it.
 
     >>> spans_hold(((1, 3), (5, 6)), np.array([0, 1, 2, 3, 5])).tolist()
     [False, True, True, False, True]
@@ -156,25 +158,25 @@ def spans_hold(spans: Spans, keys: np.ndarray) -> np.ndarray:
 
 
 Product = Mapping[int, Spans]
-"""By the place of a dimension, what it allows of it."""
+"""The spans that a product allows, by the index of the dimension."""
 MOST_BOXES = 4096
-"""A predicate of more boxes than that is refused: it is a list, not a range."""
+"""The maximum number of boxes of a predicate; one with more is a list rather than a range, and is refused."""
 
 
 def conjunction(one: Sequence[Product], other: Sequence[Product]) -> list[Product]:
-    """What lies in both unions."""
+    """Return the intersection of two unions."""
     _check_count(len(one) * len(other))
     found = [_meet(a, b) for a in one for b in other]
     return _merged([each for each in found if each is not None])
 
 
 def disjunction(one: Sequence[Product], other: Sequence[Product]) -> list[Product]:
-    """What lies in either union."""
+    """Return the union of two unions."""
     return _merged([*one, *other])
 
 
 def disjoint(products: Sequence[Product]) -> list[Product]:
-    """The same union, of products that do not overlap."""
+    """Return the same union as products that do not overlap."""
     found: list[Product] = []
     for one in products:
         rest = [one]
@@ -187,7 +189,7 @@ def disjoint(products: Sequence[Product]) -> list[Product]:
 
 
 def boxes_of(products: Sequence[Product], dimensions: int) -> np.ndarray:
-    """The boxes of products that do not overlap: keys, one row a box, dimension by dimension low and high."""
+    """Return the boxes of products that do not overlap, as keys: by box and dimension, low and high."""
     count = sum(math.prod(len(spans) for spans in one.values()) for one in products)
     _check_count(count)
     found = np.empty((count, dimensions, 2), np.int64)
@@ -201,7 +203,7 @@ def boxes_of(products: Sequence[Product], dimensions: int) -> np.ndarray:
 
 
 def products_hold(products: Sequence[Product], keys: Sequence[np.ndarray]) -> np.ndarray:
-    """Which rows lie in the union; `keys` by dimension."""
+    """Return for each row whether it lies in the union; `keys` by dimension."""
     rows = len(keys[0]) if len(keys) else 0
     found = np.zeros(rows, bool)
     for one in products:
@@ -222,7 +224,7 @@ def _meet(one: Product, other: Product) -> Product | None:
 
 
 def _without(one: Product, other: Product) -> Iterator[Product]:
-    """What lies in the first and not in the second, in pieces that do not overlap."""
+    """Yield the difference of two products as products that do not overlap."""
     if _meet(one, other) is None:
         yield one
         return
@@ -236,7 +238,7 @@ def _without(one: Product, other: Product) -> Iterator[Product]:
 
 
 def _merged(products: Sequence[Product]) -> list[Product]:
-    """The same union of fewer products: those that differ in one dimension alone are one."""
+    """Return the same union with fewer products: merge products that differ in only one dimension."""
     found: list[dict[int, Spans]] = []
     for one in products:
         if not all(one.values()):

@@ -1,22 +1,26 @@
-"""Build a sifter's regions by one scheme, or by the one that does best on rows held back (`auto`; section V).
+"""Build a sifter's regions with one partitioning scheme, or with the best one by cross-validation (`auto`; section V).
 
-The default is `demand`, ours: `auto` gained nothing over it on real streams. Gedik, Wu and Yu (2007) find no scheme
-best everywhere (QDPart for skewed queries, data equi-depth for skewed data) and leave one that is to future work.
-`auto` builds all schemes on all but a fold of the sample and judges them on that fold. The best `FINALISTS` go on to
-the next folds, and the scheme that does best in the mean is built on the whole sample. `USUAL` is taken unless another
-does better by more than `DOUBT` standard errors; the third fold is there to tell those apart that do.
+The default is `demand`, Spillway's own scheme: `auto` gained nothing over it on real streams. Gedik, Wu and Yu (2008)
+find no scheme best everywhere: QDPart is best for skewed queries, data equi-depth for skewed data. They leave a scheme
+that is best everywhere to future work.
 
-    score = 1 - sum over queries of alpha_q w_q lost_q        lost_q: the share of q's held back rows that would be lost
+`auto` builds the regions of every scheme on all rows of the sample except one fold, and scores them on that fold. The
+best `FINALISTS` go on to the next folds. The scheme with the best mean score is then built on the whole sample. It
+replaces the usual scheme (`USUAL`) only if its advantage exceeds `DOUBT` standard errors of the difference. The third
+fold only separates schemes that beat the usual one after two folds.
 
-A query of few held back rows (1,000 rows, queries of a ten-thousandth of the space) says little by them, and is judged
-by the rows around it. Thresholds know nothing of the rows held back either (regions made to fit some rows look emptier
-by them than they are); what they drop too much or too little of those is evened out at random. Who asks for which rows
-is the same for all schemes, and is found once a fold; worths of regions are those of the points that fall into them
-(`demand`), where no query has a least share to keep to.
+    score = 1 - sum over queries of alpha_q w_q lost_q     lost_q: the share of q's validation rows that would be lost
 
-Guarantee: the same sample, queries and seed, the same regions.
+- A query with few validation rows (1,000 rows, and queries that cover a ten-thousandth of the space) gives little
+  evidence. It is scored on the rows around it as well (`widened_boxes`).
+- Thresholds are computed without the validation rows. Regions that are fitted to some rows look emptier by other rows,
+  so the thresholds drop too much or too little. The difference is corrected at random (`at_share`).
+- The rows that each query asks for are the same for all schemes, and are found once per fold.
+- The worth of a region is the sum over its points (module `demand`), unless a query states a minimum (`at_least`).
 
-The schemes by which regions are cut (V), by name: what each needs of the sample, and what all may share.
+Guarantee: the same sample, queries and seed give the same regions.
+
+`partitioned` builds the regions of one scheme by name. `Known` holds the intermediate results that schemes share.
 
 >>> asked = Asked(np.array([[[0.0, 0.5]]]), np.zeros(1, int), np.ones(1))
 >>> partitioned("data_depth", np.array([[0.0, 1.0]]), np.array([[0.1, 0.2, 0.9]]), asked, 3).count
@@ -50,12 +54,16 @@ from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, Regio
 PARTITIONERS = (
     "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data", "demand",
 )  # fmt: skip
-"""In the order in which ties are settled, the cheapest look-up first."""
+"""The names of the schemes, the cheapest look-up first. Equal losses on the first fold are ranked in this order."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """Of some rows: how much each is asked for, their order by dimension, and demand as points."""
+    """Intermediate results about some rows that all schemes share.
+
+    `hits`: the weight of the queries that each row satisfies. `orders`: the sort order of the rows by dimension.
+    `demand`: frequency and worth as points.
+    """
 
     hits: np.ndarray
     orders: np.ndarray
@@ -72,7 +80,7 @@ def partitioned(
     fairness: float = 1.0,
     known: Known | None = None,
 ) -> RegionTree:
-    """The regions of one scheme; `known`: what is found for all of them alike."""
+    """Return the regions of one scheme; `known`: shared intermediate results, if they are already computed."""
     if scheme == "uniform_grid":
         return uniform_grid(space, regions)
     if scheme == "data_depth":
@@ -102,7 +110,7 @@ def partitioned_and_placed(
     fairness: float,
     known: Known,
 ) -> tuple[RegionTree, np.ndarray]:
-    """The regions by a scheme, and that of every point of demand."""
+    """Return the regions of one scheme, and the region of each demand point."""
     if scheme == "demand":
         return _by_demand(space, known.demand, regions, throttle, fairness, points.shape[1])
     tree = partitioned(scheme, space, points, asked, regions, throttle, fairness, known)
@@ -116,7 +124,7 @@ def _by_demand(
 
 
 def demand_of(asked: Asked, points: np.ndarray, seen: np.ndarray | None = None) -> DemandPoints:
-    """Frequency and worth as points; `seen`: by query how many of the rows it wants, where that is known."""
+    """Return frequency and worth as points; `seen`: the number of rows that match each query, if already known."""
     if seen is None:
         seen = sums_within(points, asked.boxes, asked.query, asked.count, np.zeros((1, points.shape[1])))[1]
     a_row = asked.values / (seen + 1.0)
@@ -125,31 +133,31 @@ def demand_of(asked: Asked, points: np.ndarray, seen: np.ndarray | None = None) 
 
 
 def frequencies_of(tree: RegionTree, points: np.ndarray) -> np.ndarray:
-    """By region, the share of these rows that lies in it (f)."""
+    """Return the share of the rows that lies in each region (f)."""
     return np.bincount(tree.regions_of(points), minlength=tree.count) / max(1, points.shape[1])
 
 
 FOLDS = 3
 FINALISTS = 4
-"""So many schemes are tried on more than the first fold, the usual one among them."""
+"""The number of schemes that are scored on more than the first fold, including the usual one."""
 USUAL, DOUBT = "demand", 2.0
-"""Another scheme than the usual one must be better by so many standard errors of the difference."""
+"""A scheme replaces the usual one if it is better by more than `DOUBT` standard errors of the difference."""
 LIMITED = 0.9
-"""A query limits a dimension of which it holds less of the rows."""
+"""A query limits a dimension if its range there holds less than this share of the rows."""
 PRIOR = 1.0
 LOOKED_AT = 2.0
-"""A query is judged by about so many rows, those around it where it has fewer."""
+"""A query is scored on at least about this number of rows; if fewer match, rows around it are added."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """Regions, and how their scheme was found."""
+    """The regions, and the scores of the schemes that were compared."""
 
     scheme: str
     tree: RegionTree
     frequencies: np.ndarray
     scores: Mapping[str, float]
-    """By scheme, the quality held back rows promise; of a scheme that was stated, none."""
+    """The score of each scheme on the validation rows; empty if the contract states a scheme."""
 
 
 def built(
@@ -163,7 +171,10 @@ def built(
     most: float = 1.0,
     seed: int = 1,
 ) -> Built:
-    """The regions for a sample (places by dimension and row) and queries; `most`: no threshold above."""
+    """Return the regions for a sample (`points`: places by dimension and row) and queries.
+
+    `most` is the largest allowed threshold. `scheme` may be `auto`.
+    """
     check_sample(points, regions)
     scores: dict[str, float] = {}
     known: Known | None = None
@@ -184,9 +195,10 @@ def scheme_scores(
     most: float,
     seed: int,
 ) -> tuple[dict[str, float], Known | None]:
-    """By scheme, the mean quality on the folds of the sample that it was not built on; and what is known of it all.
+    """Return the mean score of each scheme on the folds that it was not built on, and the results shared by schemes.
 
-    Of one that cannot keep to what is asked (`configured_for`), by how much, below 0: any that can is better.
+    If a scheme cannot meet the minimum shares of the queries (`configured_for`), its score is negative: the amount by
+    which it misses them, with a minus. So any scheme that can meet them is better.
     """
     rows = points.shape[1]
     if rows < 4:
@@ -196,7 +208,7 @@ def scheme_scores(
     by_fold = (fold_of == np.arange(FOLDS)[:, None]).astype(float)
     seen, _ = sums_within(points, asked.boxes, asked.query, asked.count, by_fold)
     hits, total = asked.hits(points), seen.sum(axis=0)
-    # places lie as they do whatever part of the rows is looked at
+    # the order of the places is the same for every subset of the rows
     whole = demand_of(asked, points, total)
     places = whole.places
     orders = orders_of(places)
@@ -225,13 +237,13 @@ def scheme_scores(
             racing = [*others[: FINALISTS - 1], USUAL]
         found = {name: 1.0 - lost[name] / (fold + 1) for name in racing}
         for name in racing if amiss[USUAL] == 0.0 else ():
-            # rows held back are few: what is better by chance is not taken for better
+            # there are few validation rows: subtract `DOUBT` standard errors, so that chance does not win
             better = (losses[USUAL] - losses[name])[fold_of <= fold]
             found[name] -= DOUBT * float(np.std(better)) * math.sqrt(len(better)) / (fold + 1)
         best = max(racing, key=lambda name: (-amiss[name], found[name]))
         if fold and best == USUAL:
             break
-    # of those that did not go on: how far behind they were
+    # schemes that left after the first fold keep their distance to the best one on that fold
     for name in PARTITIONERS:
         if name not in racing:
             found[name] = found[best] - max(0.0, first[name] - first[best])
@@ -240,14 +252,14 @@ def scheme_scores(
 
 @dataclass(frozen=True)
 class _Fold:
-    """The sample in two: rows to build on, and rows held back."""
+    """The sample in two subsets: rows to build on, and validation rows."""
 
     build: np.ndarray
     held: np.ndarray
     known: Known
-    """Of the rows to build on."""
+    """The shared results for the rows to build on."""
     wide: np.ndarray
-    """The boxes that rows held back judge queries by."""
+    """The boxes of queries for the validation rows, widened for queries that few of these rows match."""
 
 
 def _judged(
@@ -260,7 +272,7 @@ def _judged(
     fold: _Fold,
     schemes: Sequence[str],
 ) -> Iterator[tuple[np.ndarray, float]]:
-    """Scheme by scheme what it loses by every row held back, and by how much it cannot keep to what is asked."""
+    """Yield for each scheme the loss of each validation row, and by how much it misses what queries must have."""
     build, held, wide, demand = fold.build, fold.held, fold.wide, fold.known.demand
     _, seen = sums_within(held, wide, asked.query, asked.count, np.zeros((1, held.shape[1])))
     value = asked.values / (seen + PRIOR)
@@ -271,7 +283,7 @@ def _judged(
         )
         frequencies, amiss = np.bincount(lands, demand.frequencies, minlength=tree.count), 0.0
         if asked.at_least.any():
-            # regions too coarse for what a query must have leave no more to drop: theirs is no way, others may be
+            # if regions are too coarse for the minimum shares, too few rows can be dropped; other schemes may be finer
             worth = consolidated(tree, frequencies, asked, build)
             able = configured_for(worth, throttle, 0.0, fairness, 1.0 - most)
             thresholds, amiss = able.thresholds, able.short + max(0.0, able.fairness - fairness)
@@ -284,7 +296,9 @@ def _judged(
 
 
 def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
-    """Chances that come to this share: the rest is dropped, or kept, at random.
+    """Scale the probabilities of dropping each row so that their mean is `drop`.
+
+    The missing share is dropped, or the excess is kept, at random.
 
     >>> at_share(np.array([1.0, 0.0]), 0.75).tolist(), at_share(np.array([1.0, 1.0]), 0.5).tolist()
     ([1.0, 0.5], [0.5, 0.5])
@@ -297,17 +311,17 @@ def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Lines:
-    """The rows of a sample in order, dimension by dimension."""
+    """The rows of a sample in sorted order, by dimension."""
 
     places: np.ndarray
     ranks: np.ndarray
-    """Of a place in order, the share of the rows below it."""
+    """The rank of each sorted place, as a share of the rows."""
     sides: np.ndarray
-    """By box, dimension and end, its rank."""
+    """The rank of each end of each box, by box, dimension and end."""
 
     @staticmethod
     def of(asked: Asked, points: np.ndarray, orders: np.ndarray) -> _Lines:
-        """The lines of all rows, and where boxes lie on them."""
+        """Return the sorted places of all rows, and the ranks of the boxes among them."""
         places = np.take_along_axis(points, orders, axis=1)
         ranks = np.arange(1, places.shape[1] + 1) / (places.shape[1] + 1)
         sides = [
@@ -318,15 +332,15 @@ class _Lines:
 
 
 def around(asked: Asked, wider: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """The boxes of queries; the wider ones of those that have fewer than `LOOKED_AT` rows."""
+    """Return the boxes of queries; for queries with fewer than `LOOKED_AT` rows, the wider boxes."""
     few = seen[asked.query] < LOOKED_AT
     return np.where(few[:, None, None], wider, asked.boxes)
 
 
 def widened_boxes(asked: Asked, lines: _Lines, held: int) -> np.ndarray:
-    """The boxes of queries, as wide at least as `LOOKED_AT` of so many rows take.
+    """Return the boxes of queries, each wide enough to hold about `LOOKED_AT` of `held` rows.
 
-    Widened in ranks along each dimension that they limit, so that where rows are dense little is added.
+    Boxes are widened in ranks, along each dimension that they limit. So little width is added where rows are dense.
     """
     found = asked.boxes.copy()
     sides = lines.sides
@@ -344,7 +358,7 @@ def widened_boxes(asked: Asked, lines: _Lines, held: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _at_ranks(wanted: np.ndarray, ranks: np.ndarray, line: np.ndarray) -> np.ndarray:
-    """`np.interp(wanted, ranks, line)`, for ranks that are even: where each lies among them is no search."""
+    """Compute `np.interp(wanted, ranks, line)` without a search, because the ranks are evenly spaced."""
     found, rows = np.empty(len(wanted)), len(ranks)
     for at in range(len(wanted)):
         x = wanted[at]
@@ -364,7 +378,7 @@ def _at_ranks(wanted: np.ndarray, ranks: np.ndarray, line: np.ndarray) -> np.nda
 
 
 def check_sample(points: np.ndarray, regions: int) -> None:
-    """Refuse what no regions can be built from."""
+    """Refuse a sample or a number of regions from which no regions can be built."""
     if points.ndim != 2 or not 1 <= points.shape[0] <= MOST_DIMENSIONS:
         raise Refused(
             "dimensions",

@@ -1,34 +1,44 @@
-"""Configuration: the drop thresholds that lose least, exactly, without a linear program (IV-C).
+"""Compute the drop thresholds that lose least, exactly and without a linear program (IV-C).
 
     minimise  sum A(S) d(S)    subject to    sum d(S) f(S) = 1 - z,   0 <= d(S) <= u(S),
     and |d(S) - d(S')| <= Delta for regions that some query touches                                       (eq. 10)
 
-The text hands this to an LP solver (150 ms at l = 16, up to 2.7 s at l = 100). It has more of a shape than that.
-Regions that no query touches are worth nothing and not held to Delta: they go first. Of the others, every two lie
-within Delta exactly when all lie in one band [t, t + Delta]; at a given t each has t, and what is left to drop is a
-fractional knapsack of the stretches from t to min(t + Delta, u), in order of A/f. (The text says in order of A, which
-is wrong where frequencies differ: erratum B3; and that Delta = 0 is random dropping, which it is not, since what nobody
-asks for is exempt: B4.) The least cost is convex and piecewise linear in t, so its least lies where a piece ends: at 0,
-where a region's stretch meets its limit u, or where the knapsack fills up with whole stretches. A binary search over
-the first two kinds finds the pieces, and prefix sums all ends of the third kind in them: O(l log l).
+A(S) is the worth of region S to the queries, d(S) its drop threshold, f(S) its share of the rows, u(S) the largest
+threshold it may have, z the throttler (the share of the rows to keep), and Delta the fairness.
 
-Guarantee: the optimum of the program to the precision of its sums; what cannot be met is refused with what can.
+Gedik, Wu and Yu (2008) solve this with an LP solver (150 ms at l = 16 regions, up to 2.7 s at l = 100). The algorithm
+here uses the structure of the program:
+
+- Regions that no query touches have no worth and are exempt from Delta. They are dropped first.
+- The other thresholds differ by at most Delta exactly if all of them lie in one band [t, t + Delta].
+- For a given t, every region drops at least t. The remaining drop is a fractional knapsack: the ranges from t to
+  min(t + Delta, u) are filled in order of A/f.
+- The minimum cost is convex and piecewise linear in t. So its minimum is at t = 0, where the range of a region meets
+  its limit u, or where the knapsack is filled by whole ranges. A binary search over the first two kinds finds the
+  pieces, and prefix sums evaluate all points of the third kind within them: O(l log l) in total.
+
+Two errata of the paper: it fills the knapsack in order of A, which is wrong if frequencies differ (B3). It says that
+Delta = 0 is random dropping, which is wrong because rows that no query asks for are exempt (B4).
+
+Guarantee: the result is the optimum of the program, to the precision of the sums. Constraints that cannot be met are
+refused, and the error names values that can be met.
 
 >>> found = configured(np.array([0.1, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False]), 0.5, 0.5)
 >>> found.round(3).tolist()
 [0.625, 0.125, 1.0]
 
-The throttler: what share of the rows there is room for, and when the filter in use is left for another (II-E).
+The throttler is the share of the rows that fits the limits (II-E):
 
     z = min( rows the server takes in / rows offered,  what the channel carries / what the rows take )
 
-A new filter costs nothing to configure, but a filter that stays makes batches comparable and keeps the same rows of the
-same regions: it stays while there is room for what it keeps, for no more than a little more (`rebuild.throttle`), and
-rows lie where they lay (`rebuild.drift`). Distance between two samples of rows over regions is the total variation,
+A new filter costs almost no time to configure. But if the filter stays the same, batches are comparable, and the same
+rows of the same regions are kept. So the filter stays while three conditions hold: the rows that it keeps fit, not much
+more would fit (`rebuild.throttle`), and the rows are distributed over the regions as before (`rebuild.drift`). The
+distance of two samples of rows over the regions is the total variation distance:
 
     distance(f, g) = sum over regions |f - g| / 2
 
-of which about sum sqrt(f (1 - f) (1/n + 1/m) / (2 pi)) is noise between samples of n and m rows.
+About sum sqrt(f (1 - f) (1/n + 1/m) / (2 pi)) of it is noise between samples of n and m rows.
 
 >>> room = RoomForRows(offered_rows=100.0, row_kbps=0.01, fixed_kbps=0.1, allowed_kbps=0.6, rows_per_second=80.0)
 >>> room.share
@@ -47,7 +57,7 @@ from spillway.errors import Refused
 from spillway.levers.sifters.consolidate import Worth
 
 SLACK = 1e-12
-"""Sums of floats depend on their order: so much of what is to be dropped is forgiven."""
+"""Rounding tolerance of the share to drop, because sums of floats depend on their order."""
 
 
 def configured(
@@ -58,9 +68,10 @@ def configured(
     fairness: float = 1.0,
     most: np.ndarray | None = None,
 ) -> np.ndarray:
-    """The thresholds (d) at a throttler (z) and a fairness (Delta); `most`: by region, no threshold above (u).
+    """Return the optimal thresholds (d) for a throttler (z) and a fairness (Delta).
 
-    A touched region without rows in the sample has the band's lower end: its rows, should they come, are spared.
+    `most` is the largest threshold of each region (u). A touched region without rows in the sample gets the lower end
+    of the band, so that rows that arrive there later are spared.
     """
     worths, frequencies = np.asarray(worths, float), np.asarray(frequencies, float)
     touched = np.asarray(touched, bool)
@@ -81,7 +92,9 @@ def configured(
 
 
 def least_fairness(frequencies: np.ndarray, most: np.ndarray, drop: float) -> float | None:
-    """The smallest Delta at which so much can be dropped of regions with these limits; None: at none.
+    """Return the smallest Delta at which the share `drop` can be dropped; None if no Delta is large enough.
+
+    `most` is the largest threshold of each region (u).
 
     >>> least_fairness(np.array([0.5, 0.5]), np.array([0.2, 1.0]), 0.35)
     0.3
@@ -106,7 +119,7 @@ def least_fairness(frequencies: np.ndarray, most: np.ndarray, drop: float) -> fl
 def _banded(
     a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, spare: float
 ) -> np.ndarray:
-    """Thresholds of touched regions, all in one band, that drop so much and cost least."""
+    """Return the cheapest thresholds of touched regions, all in one band, that drop the share `drop`."""
     ratios = np.divide(a, f, out=np.full(len(a), math.inf), where=f > 0)
     order = np.argsort(ratios, kind="stable")
     thresholds = np.empty(len(a))
@@ -135,7 +148,7 @@ def _banded(
 def _band(
     a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, thresholds: np.ndarray
 ) -> bool:
-    """Fill the thresholds of regions in order of worth over frequency; whether so much can be dropped at all."""
+    """Fill `thresholds` for regions in order of worth over frequency; return False if `drop` cannot be reached."""
     low, high = _reach(f, u, drop, width)
     if low < 0.0:
         return False
@@ -170,7 +183,7 @@ def _band(
 
 @njit(cache=True, nogil=True)
 def _cost(a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, t: float) -> float:
-    """What the best thresholds with this lower end cost: stretches, from t to min(t + width, u), filled in order."""
+    """Return the cost of the best thresholds for the lower end t: ranges up to min(t + width, u), filled in order."""
     cost, before, left = 0.0, 0.0, drop - t * f.sum()
     for place in range(len(a)):
         stretch = max(0.0, min(width, u[place] - t))
@@ -183,7 +196,7 @@ def _cost(a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float
 
 @njit(cache=True, nogil=True)
 def _most(f: np.ndarray, u: np.ndarray, width: float, t: float) -> float:
-    """How much can be dropped with this lower end."""
+    """Return the largest share that can be dropped with the lower end t."""
     found = 0.0
     for place in range(len(f)):
         found += f[place] * (t + max(0.0, min(width, u[place] - t)))
@@ -192,7 +205,7 @@ def _most(f: np.ndarray, u: np.ndarray, width: float, t: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _edges(u: np.ndarray, width: float, low: float, high: float) -> np.ndarray:
-    """The lower ends from low to high at which a stretch meets its limit."""
+    """Return the lower ends from low to high at which the range of a region meets its limit."""
     found = np.empty(len(u) + 2)
     found[: len(u)] = u - width
     found[len(u)], found[len(u) + 1] = low, high
@@ -201,14 +214,14 @@ def _edges(u: np.ndarray, width: float, low: float, high: float) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _reach(f: np.ndarray, u: np.ndarray, drop: float, width: float) -> tuple[float, float]:
-    """The lowest and the highest lower end of a band in which exactly so much can be dropped; -1: there is none."""
+    """Return the lowest and the highest lower end of a band that can drop exactly `drop`; (-1, -1) if there is none."""
     top, whole = u.min(), f.sum()
     high = min(top, drop / whole) if whole > 0.0 else top
     if _most(f, u, width, high) < drop - SLACK:
         return -1.0, -1.0
     if _most(f, u, width, 0.0) >= drop - SLACK:
         return 0.0, high
-    # how much can be dropped grows with t, linearly between the places where a stretch meets its limit
+    # the droppable share grows with t, linearly between the points at which a range meets its limit
     edges = _edges(u, width, 0.0, high)
     at, behind = 0, len(edges) - 1
     while behind - at > 1:
@@ -228,9 +241,10 @@ def _reach(f: np.ndarray, u: np.ndarray, drop: float, width: float) -> tuple[flo
 def _whole_fill(
     a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, begin: float, end: float
 ) -> float:
-    """Within a piece where no stretch meets its limit: the best lower end at which whole stretches are filled, or -1.
+    """Return the best lower end between `begin` and `end` at which the knapsack is filled by whole ranges; -1: none.
 
-    With k filled: t sum f + sum over the first k of f (c - h t) = drop, h = 1 where the stretch ends at u, else 0.
+    No range meets its limit between `begin` and `end`. If the first k ranges are filled:
+    t sum f + sum over the first k of f (c - h t) = drop, with h = 1 if the range ends at u, else 0.
     """
     middle, best, least = (begin + end) / 2.0, -1.0, np.inf
     fill, slope, whole, paid, held = 0.0, f.sum(), a.sum(), 0.0, 0.0
@@ -279,25 +293,25 @@ def _check(
 
 @dataclass(frozen=True)
 class RoomForRows:
-    """What is offered to a stage a second, and what there is room for."""
+    """The rows that are offered to a stage per second, and its limits."""
 
     offered_rows: float
     row_kbps: float
-    """What one row a second takes, as it would be sent."""
+    """The kbps that one row per second takes when sent."""
     fixed_kbps: float
     allowed_kbps: float
     rows_per_second: float | None = None
 
     @property
     def rows_share(self) -> float:
-        """The share of the rows that the server takes in, whatever they weigh; 1 at most."""
+        """The share of the rows that the server takes in, regardless of their size; at most 1."""
         if self.rows_per_second is None or self.offered_rows <= 0:
             return 1.0
         return max(0.0, min(1.0, self.rows_per_second / self.offered_rows))
 
     @property
     def share(self) -> float:
-        """The share of the rows there is room for (z), 1 at most."""
+        """The share of the rows that fits both limits (z), at most 1."""
         whole = self.offered_rows * self.row_kbps
         carried = (self.allowed_kbps - self.fixed_kbps) / whole if whole > 0 else 1.0
         return max(0.0, min(self.rows_share, carried))
@@ -305,24 +319,24 @@ class RoomForRows:
 
 @dataclass(frozen=True)
 class Configured:
-    """Thresholds, what they promise, and what they could not keep to."""
+    """The thresholds, their predicted result, and the constraints that they could not meet."""
 
     thresholds: np.ndarray
     kept: float
-    """Of all rows (z as it came out)."""
+    """The share of all rows that is kept (the resulting z)."""
     quality: float
     fairness: float
     short: float = 0.0
-    """Of all rows, what is kept beyond what there is room for."""
+    """The share of all rows that is kept although it does not fit."""
 
 
 def configured_for(
     worth: Worth, share: float, must_keep: float, fairness: float, sample_share: float
 ) -> Configured:
-    """The thresholds for a share of all rows, `must_keep` of which no filter touches.
+    """Return the thresholds that keep `share` of all rows; the filter never drops the share `must_keep`.
 
-    What cannot be is not refused here, in the middle of a run: as much is dropped as can be and the rest is told, and a
-    fairness that would not let it is widened as little as it must be.
+    Constraints that cannot be met are not refused here, in the middle of a run. As many rows as possible are dropped,
+    and `short` reports the rest. If `fairness` is too small, it is widened by the least necessary amount.
     """
     limits = np.minimum(worth.most_dropped, 1.0 - sample_share)
     rest = 1.0 - must_keep
@@ -341,7 +355,7 @@ def configured_for(
 
 
 def variation(counts: np.ndarray, others: np.ndarray) -> tuple[float, float]:
-    """The distance between two samples, by counts per region, and what of it is noise.
+    """Return the total variation distance of two samples, by counts per region, and its expected noise.
 
     >>> variation(np.array([50, 50]), np.array([90, 10]))[0]
     0.4

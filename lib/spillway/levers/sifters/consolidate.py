@@ -1,4 +1,4 @@
-"""Query consolidation: what a region is worth to all queries together (IV-A.2, IV-B).
+"""Compute the worth of each region to all queries together: query consolidation (IV-A.2, IV-B).
 
     share of query q's result that lies in region S, by the sample (eq. 5 at d = 0):
         x(q, S) = f(S) |S n R(q)|/|S|  /  sum over the regions S' that q touches of  f(S') |S' n R(q)|/|S'|
@@ -6,15 +6,19 @@
     overall QoS at thresholds d (eq. 9): V = 1 - sum over S of  A(S) d(S)
     QoS of a query (eq. 6):              V_q = 1 - alpha_q sum over S of  x(q, S) d(S)
 
-The text writes A with C, which holds (1 - d) already, and then (1 - d) A once more: A is its value at d = 0 (erratum
-B5), and B' = 1 follows when weights sum to 1. A query that the sample says has no results loses none: V_q = 1.
+Gedik, Wu and Yu (2008) write A with C, which already contains (1 - d), and multiply A by (1 - d) again. Here A is its
+value at d = 0 (erratum B5). B' = 1 follows if the weights sum to 1. A query without results in the sample loses
+nothing: V_q = 1.
 
-Where we differ: eq. 5 takes rows to lie evenly in a region, which long tails do not (a region of delays from -20 to 200
-minutes holds few above 60). Where the sample has rows of a query, it says where they lie: the covered part of a region
-is  lambda_q k(q, S)/n(S) + (1 - lambda_q) |S n R(q)|/|S|  with k of the region's n sample rows in the query, n_q sample
-rows of the query in all, and lambda_q = n_q / (n_q + `PRIOR_ROWS`): the text's where nothing is known. A query is a
-union of boxes that do not overlap; it may say how much of its result must be delivered at least (`at_least`), which
-caps the thresholds of the regions it touches (`most_dropped`).
+Differences from the paper:
+
+- Equation 5 assumes that rows are evenly distributed in a region. That is wrong for long tails: a region of delays from
+  -20 to 200 minutes holds few rows above 60. If the sample has rows of a query, the sample tells where they lie. The
+  covered share of a region is then  lambda_q k(q, S)/n(S) + (1 - lambda_q) |S n R(q)|/|S|,  where k of the region's n
+  sample rows match the query, n_q is the number of sample rows of the query in all regions, and
+  lambda_q = n_q / (n_q + `PRIOR_ROWS`). Without sample rows this is the share of the paper.
+- A query is a union of boxes that do not overlap. It may state the minimum share of its result that must be delivered
+  (`at_least`), which limits the thresholds of the regions that it touches (`most_dropped`).
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> asked = Asked(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
@@ -22,9 +26,8 @@ caps the thresholds of the regions it touches (`most_dropped`).
 >>> worth.worths.round(3).tolist(), worth.qos(np.array([1.0, 0.0])).round(3).tolist()
 ([0.4, 0.6], [0.2, 1.0])
 
-Which sample rows boxes hold: by row how much it is asked for, by query what its rows come to.
-
-Rows are put in order of the first dimension once, so that a box looks at those within its first side alone.
+`hits_of`, `sums_within` and `counts_within` find the sample rows that boxes hold. They sort the rows by the first
+dimension once, so that each box inspects only the rows within its first side.
 
 >>> points, boxes = np.array([[0.1, 0.4, 0.9]]), np.array([[[0.0, 0.5]], [[0.3, 1.0]]])
 >>> hits_of(points, boxes, np.array([1.0, 10.0])).tolist()
@@ -47,7 +50,7 @@ from spillway.levers.sifters.regions import RegionTree
 
 
 def hits_of(points: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """By row, the weights of the boxes that hold it; `points` by dimension and row."""
+    """Return for each row the sum of the weights of the boxes that hold it; `points` by dimension and row."""
     order = np.argsort(points[0], kind="stable")
     found = np.zeros(points.shape[1])
     _add_weights(np.ascontiguousarray(points[:, order]), np.ascontiguousarray(boxes), weights, found)
@@ -59,7 +62,7 @@ def hits_of(points: np.ndarray, boxes: np.ndarray, weights: np.ndarray) -> np.nd
 def sums_within(
     points: np.ndarray, boxes: np.ndarray, query: np.ndarray, queries: int, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """By query, the sums of some values of its rows (a row of `values` each), and how many rows it has."""
+    """Return for each query the sums of `values` over its rows (one sum per row of `values`), and its row count."""
     order = np.argsort(points[0], kind="stable")
     sums, counts = np.zeros((len(values), queries)), np.zeros(queries, np.int64)
     _add_values(
@@ -76,7 +79,7 @@ def sums_within(
 def counts_within(
     points: np.ndarray, boxes: np.ndarray, query: np.ndarray, labels: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every pair of a query and a label (below `size`) that its rows have, and how many of them do.
+    """Return each pair of a query and a label (below `size`) of its rows, with the number of such rows.
 
     >>> boxes = np.array([[[0.0, 0.5]], [[0.3, 1.0]]])
     >>> found = counts_within(np.array([[0.1, 0.4, 0.9]]), boxes, np.array([0, 1]), np.array([0, 1, 1]), 2)
@@ -115,9 +118,9 @@ def _pairs(
 
 @njit(cache=True, nogil=True)
 def _inside(points: np.ndarray, row: int, boxes: np.ndarray, box: int) -> bool:
-    """Whether every side of a box holds the row.
+    """Return whether every side of a box holds the row.
 
-    A side holds its lower end and not its upper, but for the end of the line and a side without length.
+    A side includes its lower end and excludes its upper end. The end of the line and sides without length include both.
     """
     for d in range(points.shape[0]):
         place, begin, end = points[d, row], boxes[box, d, 0], boxes[box, d, 1]
@@ -158,23 +161,23 @@ def _add_values(
 
 
 PRIOR_ROWS = 4.0
-"""So many sample rows of a query say as much of where its rows lie as that they lie evenly."""
+"""The weight, in sample rows of a query, of the assumption that its rows are evenly distributed."""
 MOST_LOOKED_AT = 20_000_000
-"""Of more pairs of a query and a sample row, a part of the sample says it."""
+"""The maximum number of pairs of a query box and a sample row; if there are more, only a subset of rows is used."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked: boxes of places, the query of every box (in order), and what queries are worth."""
+    """The queries: their boxes of places, the query of each box (in ascending order), and their weights."""
 
     boxes: np.ndarray
     query: np.ndarray
     weights: np.ndarray
-    """By query; they are divided by their sum."""
+    """The weight of each query; divided by the sum of the weights."""
     alphas: np.ndarray = field(default_factory=lambda: np.ones(0))
-    """By query, how much of its quality hangs on how complete it is; none: all of it."""
+    """The share of each query's quality that depends on its completeness (alpha); if empty, 1 for all queries."""
     at_least: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    """By query, the least share of its result; none: nothing."""
+    """The minimum share of each query's result; if empty, 0 for all queries."""
 
     def __post_init__(self) -> None:
         count = len(self.weights)
@@ -204,75 +207,76 @@ class Asked:
 
     @property
     def count(self) -> int:
-        """How many queries."""
+        """The number of queries."""
         return len(self.weights)
 
     @property
     def values(self) -> np.ndarray:
-        """By query, what its whole result is worth (alpha w)."""
+        """The worth of the whole result of each query (alpha w)."""
         return np.asarray(self.alphas * self.weights)
 
     def hits(self, points: np.ndarray) -> np.ndarray:
-        """By row, how much it is asked for: the weights of the queries that it satisfies; a mean query weighs 1."""
+        """Return for each row the sum of the weights of the queries that it satisfies, scaled to a mean weight of 1."""
         return hits_of(points, self.boxes, self.weights[self.query] * self.count)
 
 
 @dataclass(frozen=True)
 class Worth:
-    """What regions are worth to queries, at frequencies of a sample."""
+    """The worth of regions to queries, for the frequencies of a sample."""
 
     asked: Asked
     frequencies: np.ndarray
-    """By region (f), 1 in all."""
+    """The share of the rows in each region (f); the sum is 1."""
     query: np.ndarray
     region: np.ndarray
-    """Every pair of a query and a region that it touches, with two more of each:"""
+    """`query` and `region` list each pair of a query and a region that it touches."""
     covered: np.ndarray
-    """how much of the region it covers,"""
+    """The share of the region that the query covers, by pair."""
     share: np.ndarray
-    """and what share of its result lies there (x)."""
+    """The share of the query's result that lies in the region (x), by pair."""
 
     @cached_property
     def worths(self) -> np.ndarray:
-        """By region (A)."""
+        """The worth of each region (A)."""
         return np.bincount(
             self.region, self.asked.values[self.query] * self.share, minlength=len(self.frequencies)
         )
 
     @cached_property
     def touched(self) -> np.ndarray:
-        """By region, whether any query touches it."""
+        """Whether any query touches the region, by region."""
         found = np.zeros(len(self.frequencies), bool)
         found[self.region] = True
         return found
 
     @cached_property
     def most_dropped(self) -> np.ndarray:
-        """By region, the largest threshold that leaves every query at least what it asks for."""
+        """The largest threshold of each region at which every query gets its minimum share."""
         found = np.ones(len(self.frequencies))
         np.minimum.at(found, self.region, 1.0 - self.asked.at_least[self.query])
         return found
 
     def completeness(self, thresholds: np.ndarray) -> np.ndarray:
-        """By query, how much of its result is delivered (C)."""
+        """Return the share of each query's result that is delivered (C)."""
         lost = np.bincount(self.query, self.share * thresholds[self.region], minlength=self.asked.count)
         return np.asarray(1.0 - lost)
 
     def qos(self, thresholds: np.ndarray) -> np.ndarray:
-        """By query, its quality (V_q)."""
+        """Return the quality of each query (V_q)."""
         return np.asarray(1.0 - self.asked.alphas * (1.0 - self.completeness(thresholds)))
 
     def overall(self, thresholds: np.ndarray) -> float:
-        """The overall quality (V*, eq. 9)."""
+        """Return the overall quality (V*, eq. 9)."""
         return 1.0 - float(self.worths @ thresholds)
 
 
 def consolidated(
     tree: RegionTree, frequencies: np.ndarray, asked: Asked, points: np.ndarray | None = None
 ) -> Worth:
-    """The worth of a tree's regions at these frequencies (they are divided by their sum).
+    """Return the worth of a tree's regions for these frequencies (divided by their sum).
 
-    `points`: sample rows that say where in the regions queries have theirs; none: all lies evenly (the text).
+    `points`: sample rows that show where in a region the rows of a query lie. Without them, rows are assumed to be
+    evenly distributed, as in the paper.
     """
     query, region, covered = tree.shares(asked.boxes, asked.query)
     if points is not None and points.shape[1]:
@@ -288,7 +292,7 @@ def _seen(
     region: np.ndarray,
     covered: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What queries cover of regions, by the sample as far as it knows."""
+    """Return the shares of regions that queries cover: a mean of the sample's shares and of even distribution."""
     points = points[:, : max(1, MOST_LOOKED_AT // max(1, len(asked.boxes)))]
     lands = tree.regions_of(points)
     rows_of = np.bincount(lands, minlength=tree.count)
@@ -317,9 +321,10 @@ def _added(
     in_region: np.ndarray,
     sums: np.ndarray,
 ) -> int:
-    """Fill the last three with two lists of parts, both in order of queries, added up by query and region, in order.
+    """Add two lists of shares by query and region into `in_query`, `in_region` and `sums`; return the number of pairs.
 
-    What is touched stays so though its part be nothing.
+    Both lists are in order of queries. The result is in order of queries and regions. A pair remains even if its sum
+    is 0, because the query still touches the region.
     """
     added, touched, here = np.zeros(regions), np.zeros(regions, np.bool_), np.empty(regions, np.int64)
     one, other, count = 0, 0, 0
@@ -347,7 +352,7 @@ def _added(
 
 
 def at_frequencies(worth: Worth, frequencies: np.ndarray) -> Worth:
-    """The same regions at other frequencies."""
+    """Return the worth of the same regions for other frequencies."""
     return _shared(len(frequencies), frequencies, worth.asked, worth.query, worth.region, worth.covered)
 
 

@@ -1,20 +1,24 @@
-"""Demand: regions cut where what queries ask for and what rows there are part, and merged again where that pays least.
+"""Build regions by demand: cut where the worth of rows to queries differs most from their frequency, then prune.
 
-Ours. What a threshold is set by is a region's worth over its frequency (A/f), and what configuration gets out of
-regions depends on how far worth and frequency lie apart in them (with fairness the optimum is just that: at an inner
-band every region worth more than its share of the rows is spared, every other one is not). So:
+This scheme is Spillway's own. A region's threshold depends on its worth over its frequency (A/f). So the configuration
+gains more from regions in which worth and frequency differ more. This is exact if the fairness band [t, t + Delta] lies
+inside (0, 1): the optimum then spares every region whose share of the worth exceeds its share of the rows, and no other
+region. The steps are:
 
-1. both are spread over the space as points: every sample row carries 1/n of the frequency, and of each query it
-   satisfies alpha w / (n_q + 1), n_q the query's sample rows; the one row unseen lies at the query's two outermost
-   corners. A query of a ten-thousandth of the space has no sample row at all, and yet says where it asks.
-2. cut on, while  sum over regions A^2 / (f + c)  grows (chi-squared between the two; c is `FEW_ROWS` of the sample, so
-   that noise is not cut after), to `MORE` times the regions that are wanted. Cuts go just along a query's side.
-3. merge back to l: of all ways to prune that tree the one of largest value is found exactly, from the leaves up,
+1. Spread both over the space as points. Each of n sample rows carries the frequency 1/n. For each query that it
+   satisfies, it carries the worth alpha w / (n_q + 1), where n_q is the number of the query's sample rows. The worth of
+   one more row, which is not in the sample, lies at the two outermost corners of the query's box, half at each. So a
+   query that covers a ten-thousandth of the space, and has no sample row, still shows where it asks.
+2. Cut while  sum over regions A^2 / (f + c)  grows (the chi-squared statistic of worth against frequency), up to `MORE`
+   times the wanted number of regions. The constant c is the frequency of `FEW_ROWS` sample rows; it prevents cuts that
+   follow noise. A cut next to a query's side lies exactly on it; other cuts lie halfway between two rows.
+3. Prune the tree to l regions. Dynamic programming from the leaves up finds the pruning with the largest value exactly:
 
-       value of a region = largest over its threshold d of  (mu f - A) d,    d in [0, 1] if nobody asks for it,
+       value of a region = largest over its threshold d of  (mu f - A) d,    d in [0, 1] if no query asks for it,
                                                                              else in [t, t + Delta] (the band)
 
-   with the band's lower end t and the price mu of a row kept as configuration has them for the pruned regions before.
+   The lower end t of the band and the price mu of a kept row are those of the configuration of the previously pruned
+   regions (`ROUNDS` iterations).
 
 >>> asked = np.zeros(400); asked[::2] = 1 / 200
 >>> places = np.where(np.arange(400) % 2, 0.3, 0.1) + np.arange(400) * 1e-5
@@ -36,34 +40,34 @@ from spillway.levers.sifters.partitioners import grown_splits
 from spillway.levers.sifters.regions import RegionTree
 
 FEW_ROWS = 3.0
-"""A region of so few sample rows is hardly told from none."""
+"""A region with this number of sample rows hardly differs from an empty one."""
 MORE, LEAST_ROWS = 4, 4
-"""So many times the regions are cut before they are merged, as far as that leaves them so many sample rows each."""
+"""Before pruning there are `MORE` times the wanted regions, if that leaves `LEAST_ROWS` sample rows per region."""
 ROUNDS = 2
-"""Prices are taken from the regions before so many times."""
+"""The number of iterations of computing prices and pruning."""
 
 
 @dataclass(frozen=True)
 class DemandPoints:
-    """Frequency and worth, as points."""
+    """Frequency and worth, spread over the space as points."""
 
     places: np.ndarray
-    """By dimension and point."""
+    """The places of the points, by dimension and point."""
     frequencies: np.ndarray
     worths: np.ndarray
     kinds: np.ndarray
-    """By point: a row (0), a lower corner (1) or an upper one (2) of a query's box."""
+    """The kind of each point: a row (0), or the lower (1) or the upper corner (2) of a query's box."""
     orders: np.ndarray | None = None
-    """By dimension the points in order, where that is known."""
+    """The sort order of the points by dimension, if already known."""
 
 
 def demand_points(
     rows: np.ndarray, row_worths: np.ndarray, boxes: np.ndarray, box_worths: np.ndarray
 ) -> DemandPoints:
-    """The points of rows and boxes; `box_worths`: by box, what it is worth beyond the rows that were seen in it."""
+    """Return the points of rows and boxes; `box_worths`: the worth of each box beyond its sample rows."""
     count, size = rows.shape[1], len(boxes)
     low, high = boxes[:, :, 0], boxes[:, :, 1]
-    # a box does not hold its upper side: what lies there, lies behind it
+    # a box excludes its upper side: take the largest float below it
     last = np.where((high > low) & (high < 1.0), np.nextafter(high, -np.inf), high)
     return DemandPoints(
         np.concatenate([rows, low.T, last.T], axis=1),
@@ -76,7 +80,10 @@ def demand_points(
 def demand_tree(
     space: np.ndarray, points: DemandPoints, regions: int, drop: float, fairness: float, few: float
 ) -> tuple[RegionTree, np.ndarray]:
-    """The regions to drop so much of the rows from, and that of every point; `few`: see `FEW_ROWS`, as a frequency."""
+    """Return the regions for dropping the share `drop` of the rows, and the region of each point.
+
+    `few` is `FEW_ROWS` as a share of the sample.
+    """
     rows = int(np.count_nonzero(points.kinds == 0))
     wanted = max(regions, min(MORE * regions, rows // LEAST_ROWS))
     splits, lands = grown_splits(
@@ -104,7 +111,7 @@ def demand_tree(
 
 
 def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple[float, float]:
-    """What a kept row must be worth (mu), and the lower end of the band (t)."""
+    """Return the price of a kept row (mu), and the lower end of the band (t)."""
     asked = a > 0
     spare = float(f[~asked].sum())
     if drop <= spare or not asked.any():
@@ -113,7 +120,7 @@ def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple
     low, high = float(d.min()), float(d.max())
     mean = float(a[asked].sum() / f[asked].sum()) if f[asked].any() else 1.0
     if low > 1e-9 and high < 1.0 - 1e-9:
-        return mean, low  # moving the whole band is worth nothing at the optimum
+        return mean, low  # at the optimum, moving the whole band changes nothing
     ratios = np.divide(a[asked], f[asked], out=np.zeros(len(d)), where=f[asked] > 0)[d > low + 1e-12]
     return (float(ratios.max()) if len(ratios) else mean), low
 
@@ -121,7 +128,7 @@ def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple
 def _pruned(
     tree: RegionTree, f: np.ndarray, a: np.ndarray, regions: int, price: float, low: float, fairness: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The splits of the best pruned tree, and by region of the whole tree the one that it falls into."""
+    """Return the splits of the best pruned tree, and for each region of the whole tree its pruned region."""
     nodes = len(tree.axes)
     f_of, a_of = np.zeros(nodes), np.zeros(nodes)
     best, left = np.empty((nodes, regions)), np.zeros((nodes, regions), np.int32)
@@ -149,10 +156,10 @@ def _prune(
     splits: np.ndarray,
     of: np.ndarray,
 ) -> int:
-    """Fill `splits` and `of`; how many splits. `best[v, k]`: the most that node v gives with k cuts."""
+    """Fill `splits` and `of`; return the number of splits. `best[v, k]`: the largest value of node v with k cuts."""
     nodes, most = best.shape
     sizes = np.ones(nodes, np.int64)
-    for v in range(nodes - 1, -1, -1):  # children come behind their parent
+    for v in range(nodes - 1, -1, -1):  # a parent precedes its children
         one, other = children[v, 0], children[v, 1]
         if axes[v] < 0:
             f_of[v], a_of[v] = f[one], a[one]

@@ -1,8 +1,8 @@
-"""Dimensions: the attributes that queries are about, and how their values are keyed (`spans`).
+"""Define dimensions, the attributes that queries compare, and the keys of their values (module `boxes`).
 
-Numbers, times, days and flags are keyed by themselves. A text is a category: a query can tell apart only the words
-that queries name, and all the others are one (`OTHER`). Where the contract lists a dimension's values, their order is
-the order of comparisons (`severity >= 'ERROR'`), and a word that is not listed lies nowhere in it.
+Numbers, times, days and booleans have keys in their own order. A text is a category: only the words that queries name
+have keys of their own, and all other words share one key (`other`). If the contract lists a dimension's values, their
+order is the order of comparisons (`severity >= 'ERROR'`). A word that is not listed has no place in this order.
 
 >>> severity = Dimension("severity", "string", ("INFO", "WARN", "ERROR"), ordered=True)
 >>> severity.keys_of(pa.chunked_array([["WARN", None, "odd"]])).tolist() == [1, NULL, 3]
@@ -31,17 +31,17 @@ _WHOLE = ("integer", "timestamp", "date")
 
 @dataclass(frozen=True)
 class Dimension:
-    """An attribute that predicates are about."""
+    """An attribute that predicates compare."""
 
     name: str
     type: str
     words: tuple[str, ...] = ()
-    """Of a text, the values that are told apart."""
+    """The values of a text that have keys of their own."""
     ordered: bool = False
-    """Whether the contract lists them, in their order."""
+    """Whether the contract lists the values in order."""
     low: float | None = None
     high: float | None = None
-    """The domain, where the contract states it."""
+    """`low` and `high` are the domain, if the contract states it."""
     timezone: str = "UTC"
 
     @property
@@ -50,24 +50,24 @@ class Dimension:
 
     @property
     def other(self) -> int:
-        """The key of every word that is not known."""
+        """The key of all words that are not known."""
         return len(self.words)
 
     @property
     def known(self) -> Spans:
-        """Where values lie that comparisons can place."""
+        """The spans of the values that comparisons can order."""
         return ((0, len(self.words)),) if self.is_text else ((NULL + 1, END),)
 
     def with_words(self, words: Sequence[str]) -> Dimension:
-        """With the words that are told apart, in order; what the contract lists stays as it is."""
+        """Return the dimension with more known words, sorted; values that the contract lists do not change."""
         if self.ordered or not self.is_text:
             return self
         return replace(self, words=tuple(sorted(set(self.words) | set(words))))
 
     def keys_of(self, column: pa.ChunkedArray) -> np.ndarray:
-        """The keys of a column's values."""
+        """Return the keys of a column's values."""
         column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        if isinstance(column, pa.ChunkedArray):  # of no chunk at all
+        if isinstance(column, pa.ChunkedArray):  # it has no chunks
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
         absent = np.asarray(column.is_null()) if column.null_count else None
         if pa.types.is_null(column.type):
@@ -86,7 +86,7 @@ class Dimension:
         return keys
 
     def compared(self, operator: str, literal: Any) -> Spans:
-        """The values for which `value <operator> literal` is true."""
+        """Return the spans of the values for which `value <operator> literal` is true."""
         if self.is_text:
             return self._compared_words(operator, literal)
         first, behind = self._edges(literal)
@@ -144,7 +144,7 @@ class Dimension:
         return ((low, high),) if low < high else ()
 
     def _edges(self, literal: Any) -> tuple[int, int]:
-        """The first key that is not below the literal, and the first that is above it."""
+        """Return the first key that is not below the literal, and the first key above it."""
         if self.type == "boolean":
             if not isinstance(literal, bool):
                 raise Refused(self.name, "be compared with true or false", literal, "write true or false")
@@ -169,7 +169,7 @@ class Dimension:
 
 
 def _first_of(key: int) -> int:
-    """The key of the first whole number that is, as a double, of this key or above: so Spark compares the two."""
+    """Return the key of the first integer whose key as a double is at least `key`: Spark compares both as doubles."""
     low, high = -(2**63), 2**63
     while low < high:
         middle = (low + high) // 2
@@ -211,5 +211,5 @@ def _days(dimension: Dimension, literal: Any) -> int:
 
 
 def whole_type(kind: str) -> bool:
-    """Whether a contract's type is keyed by whole numbers that are its values."""
+    """Return whether the values of a contract's type are their own integer keys."""
     return kind in _WHOLE

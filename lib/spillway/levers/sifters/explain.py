@@ -1,4 +1,4 @@
-"""What the lever tells of itself: why rows go, what each query still gets, and the report's pictures, as data."""
+"""Explain the lever's decisions: why rows are dropped, what each query still gets, and the report's charts as data."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from spillway.levers.sifters.settings import SifterSettings
 
 SHOWN_REGIONS, SHOWN_QUERIES, DRAWN_BATCHES = 5, 20, 200
 CELLS = 32
-"""A map over more than two dimensions is drawn in so many cells a side."""
+"""The cells per side of a map of more than two dimensions."""
 
 
 def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
-    """Why rows of the stream go, and what the attribute has to do with it."""
+    """Explain why rows of the stream are dropped, and how queries and rules use the attribute."""
     settings: SifterSettings = contract.lever_settings("sifters")
     from spillway.levers.sifters.wanted import Wanted
 
@@ -87,7 +87,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
 
 
 def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
-    """The map of what is dropped where, what every query gets, and how throttler and quality went."""
+    """Yield the charts of the report: a map of the dropped shares, the rows of each query, and the batches' history."""
     sifted = sifted_shares(tables, contract.stream)
     if not sifted:
         return
@@ -179,7 +179,10 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
 def _cells(
     found: SifterFilter, across: int, up: int, regions: Sequence[Mapping[str, Any]]
 ) -> list[tuple[float, float, float, float, float, str]]:
-    """A map of more dimensions than two: the mean threshold of the rows of a cell, whatever lies in the others."""
+    """Return the rectangles of a map of two out of more dimensions.
+
+    A cell shows the mean threshold of its rows over all values of the other dimensions.
+    """
     by_region = {one["region"]: one for one in regions}
     weight = np.array([by_region[at]["frequency"] for at in range(found.tree.count)]) + 1e-9
     bounds = found.tree.bounds

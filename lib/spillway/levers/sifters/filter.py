@@ -1,48 +1,50 @@
-"""The filter: regions with their thresholds, small enough to be sent, and all that deciding a row takes (II-D).
+"""Decide which rows are dropped: the filter, its thresholds by region, and the selection of rows (II-D).
 
-It is plain values, packed: a few kilobytes at a hundred regions and some queries. Predicates are in it as spans and
-boxes of keys, so that whoever sifts parses no SQL. Number 0 is the trivial filter, which keeps everything.
+A filter (`SifterFilter`) is plain values in a compressed JSON document: a few kilobytes for a hundred regions and some
+queries. It contains predicates as spans and boxes of keys, so that applying it parses no SQL. The filter number 0 is
+the trivial filter, which keeps all rows.
 
-Sifting: which rows of a piece are dropped, by error diffusion without random numbers (IV-A.1).
+Selecting rows: error diffusion instead of random numbers (IV-A.1).
 
-The text keeps two counters a region and drops a row when the dropped fall behind the threshold. Here the same is done
-over the order of (region, a seeded hash of `seq`, `seq`) within pieces of a fixed number of `seq`: what is kept is
-carried on as one running remainder,
+Gedik, Wu and Yu (2008) keep two counters per region, and drop a row when the dropped share is behind the threshold.
+Here rows are processed in pieces, each a fixed range of `seq`. Within a piece, rows are ordered by region, a seeded
+hash of `seq`, and `seq`. One running remainder carries the error from row to row:
 
-    remainder += 1 - d(region);   keep the row and take 1 off when it reaches 1
+    remainder += 1 - d(region);   keep the row and subtract 1 when the remainder reaches 1
 
-which begins at a hash of the piece's number. So, piece by piece and whatever order rows came in,
+The remainder starts at a hash of the piece's number. So for every piece, regardless of the order of arrival:
 
-- of every region the rows kept are within one of (1 - d) of its rows, and so are those of all regions together within
-  one of the sum: the remainder goes on from region to region;
-- every row is kept with probability exactly 1 - d over seeds, so that 1/(1 - d) is its unbiased weight;
-- two keys that take turns lose alike: in order of arrival, half of two of them would lose one altogether;
-- recomputing a piece, on any machine, gives the same rows. A piece is cut by `seq`, so nothing but it is read.
+- The number of kept rows of each region is within one of (1 - d) times its rows. The total over all regions is also
+  within one of its sum, because the remainder continues from region to region.
+- Over random seeds, each row is kept with probability exactly 1 - d, so 1/(1 - d) is an unbiased weight.
+- If two keys alternate, both lose the same share. In order of arrival, d = 1/2 would drop all rows of one of them.
+- Recomputing a piece on any machine keeps the same rows, because the decision depends on no row outside the piece.
 
-Rows are also *marked*: a share of all rows (sigma), within one of it in every region, whatever the thresholds; since
-thresholds are at most 1 - sigma, every marked row is among those kept. It is the sample that no filter works on (II-E).
+A share of all rows (sigma) is also *marked*. In each region the number of marked rows is within one of sigma times its
+rows, for any thresholds. Thresholds are at most 1 - sigma, so every marked row is kept. Marked rows are the
+sample that the filter does not bias (II-E).
 
 >>> seq, regions = np.arange(1000), np.zeros(1000, np.int32)
 >>> kept, marked = sifted(seq, regions, np.array([0.75]), 0.1, 7)
 >>> int(kept.sum()), int(marked.sum()), bool(np.all(kept[marked]))
 (250, 100, True)
 
-Rows that no query asks for: they go before any other, wherever they lie.
+Rows that no query asks for: they are dropped before all other rows, in every region.
 
-The text drops by region, and a region that any query touches is dropped from as one: rows in it that no query wants
-stay while others go. Who has the queries themselves can tell row by row. So rows that no query asks for make a region
-of their own, which is worth nothing and held to no Delta; the others are cut among, and set for, those that are asked
-for:
+The paper drops by region. In a region that any query touches, it drops rows that queries ask for and rows that none
+asks for at the same rate. But if the filter contains the queries, it can tell for each row whether a query asks for it.
+So here the rows that no query asks for form a region of their own. This region has no worth and is exempt from the
+fairness Delta. The other regions are built and configured for the remaining rows only:
 
-    u: the share of the rows that no query asks for;  most: the largest threshold there may be
-    share of the rows that are asked for to drop:  max(0, (1 - z) - u most) / (1 - u)
+    u: the share of the rows that no query asks for;  most: the largest allowed threshold
+    share of the requested rows to drop:  max(0, (1 - z) - u most) / (1 - u)
 
-Where there is room for all that is asked for, every query has all of its rows. That takes the queries in the filter,
-which a few hundred boxes are and many thousands are not (`MOST_ASKED`); and it takes queries that mean what they say: a
-log that is a sample of what people ask is better read by region (`unasked: by_region`).
+If all requested rows fit, every query gets all of its rows. There are two conditions. The filter must contain the
+queries, which is possible for a few hundred boxes but not for many thousands (`MOST_ASKED`). And the queries must be
+complete: if they are only examples of the requests, such as a log, use `unasked: by_region`.
 
-A row is looked for among the boxes alone that reach into its region, those that cover most first. Keys are compared,
-not places, so that a row is asked for exactly where a query's condition is true of it.
+A row is searched only among the boxes that reach into its region, largest boxes first. The search compares keys, not
+places, so a row counts as requested exactly if a query's condition is true for it.
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> boxes, places = np.array([[[10, 30]], [[50, 51]]]), np.array([[[0.1, 0.3]], [[0.5, 0.51]]])
@@ -68,17 +70,17 @@ from spillway.errors import Refused, RefusedElsewhere
 from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
-from spillway.sketches.hashing import mix64
+from spillway.sketches.kernels import mix64
 
 PIECE_SEQS = 65_536
-"""How many `seq` a piece is long: read whole to decide any row of it."""
+"""The length of a piece in `seq`. A piece is read whole to decide any of its rows."""
 _HASH_BITS = 8
 _ORDER, _START, _MARK = 0x5163D1, 0x0F00D5, 0x3A2C11
-"""What keeps the uses of one seed apart."""
+"""Constants that derive independent hashes from one seed."""
 
 
 def piece_of(seq: int, first_seq: int) -> tuple[int, int]:
-    """The piece that a `seq` of a batch lies in: its first and last seq.
+    """Return the first and the last `seq` of the piece that contains a `seq` of a batch.
 
     >>> piece_of(70_000, 100)
     (65636, 131171)
@@ -90,9 +92,10 @@ def piece_of(seq: int, first_seq: int) -> tuple[int, int]:
 def sifted(
     seq: np.ndarray, regions: np.ndarray, thresholds: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of the rows of one piece, which are kept, and which are marked.
+    """Return for each row of a piece whether it is kept, and whether it is marked.
 
-    `regions` -1: the row must be kept. `share`: of rows to be marked (sigma); `seed`: of the filter and the piece.
+    `regions`: the region of each row; -1: the row must be kept. `share`: the share of the rows to mark (sigma).
+    `seed`: the seed of the filter and the piece (`piece_seed`).
     """
     highest = float(np.max(thresholds, initial=0.0))
     if not 0.0 <= share <= 1.0 or highest > 1.0 - share + 1e-9:
@@ -103,21 +106,21 @@ def sifted(
             "configure the regions with that limit",
         )
     kept, marked = np.zeros(len(seq), bool), np.zeros(len(seq), bool)
-    keep = np.append(1.0 - np.asarray(thresholds, float), 1.0)  # the last: what must be kept
+    keep = np.append(1.0 - np.asarray(thresholds, float), 1.0)  # the last entry: rows that must be kept
     regions = np.where(np.asarray(regions) < 0, len(keep) - 1, regions).astype(np.int32)
     _sift(np.asarray(seq, np.int64), regions, keep, share, np.uint64(seed & (2**64 - 1)), kept, marked)
     return kept, marked
 
 
 def piece_seed(seed: int, batch_first_seq: int, piece_first_seq: int) -> int:
-    """The seed of a piece: the filter's, and where it lies."""
+    """Return the seed of a piece: a hash of the filter's seed and the piece's position."""
     mixed = mix64(np.uint64(piece_first_seq), np.uint64(seed & (2**64 - 1)))
     return int(mix64(np.uint64(batch_first_seq), np.uint64(mixed)))
 
 
 @njit(cache=True, nogil=True)
 def seq_hashes(seq: np.ndarray, seed: np.uint64) -> np.ndarray:
-    """A hash of every `seq`."""
+    """Return a hash of each `seq`."""
     found = np.empty(len(seq), np.uint64)
     for row in range(len(seq)):
         found[row] = mix64(np.uint64(seq[row]), seed)
@@ -171,22 +174,22 @@ def _sift(
 
 
 MOST_ASKED = 1024
-"""A filter holds so many boxes of queries at most: 32 KB of them over two dimensions, before it is packed."""
+"""The maximum number of query boxes in a filter: 32 kB for two dimensions, before compression."""
 
 
 @dataclass(frozen=True)
 class AskedBoxes:
-    """The boxes that rows of every region are looked for in."""
+    """The boxes of queries, indexed by the regions that they reach into."""
 
     boxes: np.ndarray
-    """Of keys: by box and dimension the first, and the one behind the last."""
+    """Boxes of keys: for each box and dimension the first key, and the key after the last."""
     ends: np.ndarray
-    """Where in `listed` the boxes of every region begin, and the last ones end."""
+    """The offset in `listed` at which the boxes of each region begin; the last entry is the end."""
     listed: np.ndarray
 
     @staticmethod
     def of(tree: RegionTree, boxes: np.ndarray, places: np.ndarray) -> AskedBoxes:
-        """Boxes of keys, and the same as boxes of places."""
+        """Build the index from the boxes as keys (`boxes`) and as places (`places`)."""
         sides = places[:, :, 1] - places[:, :, 0]
         order = np.argsort(-np.prod(sides, axis=1), kind="stable")
         boxes, places = np.ascontiguousarray(boxes[order]), np.ascontiguousarray(places[order])
@@ -197,14 +200,16 @@ class AskedBoxes:
         return AskedBoxes(boxes, ends, listed)
 
     def hold(self, keys: np.ndarray, regions: np.ndarray) -> np.ndarray:
-        """Which rows some box holds; keys by dimension and row, and the region of every row."""
+        """Return for each row whether any box holds it; `keys` by dimension and row, `regions` by row."""
         found = np.zeros(keys.shape[1], bool)
         _hold(keys, regions, self.boxes, self.ends, self.listed, found)
         return found
 
 
 def hold_any(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Which rows some box holds, without regions: of rows in order a box looks at those within its first side alone.
+    """Return for each row whether any box holds it, without an index of regions.
+
+    Rows are sorted by the first dimension, so each box inspects only the rows within its first side.
 
     >>> hold_any(np.array([[[10, 30]]]), np.array([[29, 9, 30, 10]])).tolist()
     [True, False, False, True]
@@ -218,7 +223,7 @@ def hold_any(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def throttle_of_asked(throttle: float, unasked: float, most: float) -> float:
-    """What share of the rows that are asked for there is room for, once others go as far as they may (`most`).
+    """Return the share of the requested rows that fits after up to the share `most` of the other rows is dropped.
 
     >>> throttle_of_asked(0.5, 0.25, 1.0), throttle_of_asked(0.5, 0.75, 1.0), throttle_of_asked(0.5, 0.0, 1.0)
     (0.6666666666666667, 1.0, 0.5)
@@ -234,10 +239,10 @@ def throttle_of_asked(throttle: float, unasked: float, most: float) -> float:
 def _reaching(
     bounds: np.ndarray, boxes: np.ndarray, space: np.ndarray, ends: np.ndarray, listed: np.ndarray
 ) -> int:
-    """Fill `ends`, and `listed` as far as there is room, with the boxes that may hold rows of regions.
+    """Fill `ends` and `listed` with the boxes that may hold rows of each region; return the size that `listed` needs.
 
-    Both ends count on both sides, and the line's ends reach as far as anything: one box too many costs time, one too
-    few would cost rows.
+    Bounds are compared inclusively, and the ends of a line extend to infinity: an extra box costs time, but a missing
+    box would lose rows.
     """
     found = 0
     for region in range(len(bounds)):
@@ -292,33 +297,33 @@ def _hold(
 
 
 MUST_KEEP = -1
-"""The region of rows that a rule keeps."""
+"""The region number of rows that a `keep` rule keeps."""
 
 
 @dataclass(frozen=True)
 class SifterFilter:
-    """What decides which rows go."""
+    """A filter: the regions, their thresholds, and the rules that decide which rows are dropped."""
 
     layout: Layout
     tree: RegionTree
     thresholds: np.ndarray
-    """By region (d); the last of those that no query asks for, where queries are in the filter."""
+    """The threshold of each region (d). If the filter contains queries, the last is of rows that no query asks for."""
     keep_dimensions: tuple[Dimension, ...] = ()
     keep: tuple[Product, ...] = ()
     share: float = 0.0
-    """Of all rows, what is marked as sample (sigma)."""
+    """The share of all rows that is marked as sample (sigma)."""
     seed: int = 1
     asked: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 2), np.int64))
-    """The boxes of all queries, of keys; none: rows that no query asks for go as their region does."""
+    """The boxes of all queries, as keys. If empty, rows that no query asks for are dropped as their region is."""
 
     @property
     def count(self) -> int:
-        """The number of regions, that of the rows which no query asks for among them."""
+        """The number of regions, including the region of the rows that no query asks for."""
         return self.tree.count + self.tells_unasked
 
     @property
     def tells_unasked(self) -> bool:
-        """Whether rows that no query asks for are a region of their own: the one behind those of the tree."""
+        """Whether rows that no query asks for form a region of their own, numbered after the regions of the tree."""
         return len(self.asked) > 0
 
     @cached_property
@@ -327,21 +332,21 @@ class SifterFilter:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The attributes that it reads."""
+        """The attributes that the filter reads."""
         return tuple(dict.fromkeys([*self.layout.names, *(one.name for one in self.keep_dimensions)]))
 
     @property
     def weights(self) -> np.ndarray:
-        """By region, how many rows one that is kept stands for; the last: what must be kept."""
+        """The weight of a kept row by region: 1 / (1 - d); the last entry is for rows that must be kept."""
         keep = 1.0 - self.thresholds
         return np.append(np.divide(1.0, keep, out=np.zeros_like(keep), where=keep > 0), 1.0)
 
     def with_thresholds(self, thresholds: np.ndarray) -> SifterFilter:
-        """The same regions with others."""
+        """Return the same regions with other thresholds."""
         return replace(self, thresholds=np.asarray(thresholds, float))
 
     def regions_of(self, rows: pa.Table) -> np.ndarray:
-        """The region of every row; `MUST_KEEP` of what a rule keeps."""
+        """Return the region of each row; `MUST_KEEP` for a row that a rule keeps."""
         at = self.layout.keys(rows)
         found = self.tree.regions_of(self.layout.places(at))
         if self.tells_unasked:
@@ -354,12 +359,12 @@ class SifterFilter:
     def decide(
         self, seq: np.ndarray, regions: np.ndarray, batch_first_seq: int, piece_first_seq: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of the rows of a piece, which are kept and which of them marked."""
+        """Return for each row of a piece whether it is kept, and whether it is marked."""
         seed = piece_seed(self.seed, batch_first_seq, piece_first_seq)
         return sifted(seq, regions, self.thresholds, self.share, seed)
 
     def to_bytes(self) -> bytes:
-        """The filter, packed."""
+        """Serialise the filter as compressed JSON."""
         told = {
             "lines": [line.to_dict() for line in self.layout.lines],
             "space": self.tree.space.tolist(),
@@ -377,7 +382,7 @@ class SifterFilter:
 
     @staticmethod
     def from_bytes(packed: bytes, where: str = "") -> SifterFilter:
-        """The filter that was packed."""
+        """Read a filter that `to_bytes` wrote."""
         try:
             told = json.loads(zlib.decompress(packed))
             return SifterFilter(
@@ -400,7 +405,7 @@ class SifterFilter:
 
 
 def tree_from(told: Mapping[str, Any]) -> RegionTree:
-    """A tree from plain values."""
+    """Return a region tree from plain values."""
     return RegionTree(
         np.array(told["space"], float).reshape(-1, 2),
         np.array(told["axes"], np.int32),

@@ -1,8 +1,8 @@
-"""Learning a stream's regions from some of its rows: a fact, and the filter that follows from it.
+"""Learn a stream's regions from a sample of its rows, and store them as a fact from which filters are built.
 
-The sample is drawn by a hash of `seq`, so that training again on the same rows gives the same regions. Regions are for
-rows that a filter may tell apart: those that must be kept, and those that no query asks for (`unasked`), are set aside
-first, and the sample is drawn of the rest.
+The sample is selected by a hash of `seq`, so training again on the same rows gives the same regions. Two kinds of rows
+are removed before the sample is drawn: rows that must be kept, and, with `unasked: first`, rows that no query asks for.
+The regions separate the remaining rows.
 """
 
 from __future__ import annotations
@@ -36,64 +36,64 @@ from spillway.levers.sifters.wanted import Wanted
 
 FACT = "regions"
 HALF = 0.5
-"""The share of the rows that regions are made for where nothing is known, or all fits: they are for when not."""
+"""The throttler for which regions are built if the load is not known or all rows fit."""
 
 
 @dataclass(frozen=True)
 class LearnedRegions:
-    """Regions that were learned, with the frequencies of the sample they were learned from."""
+    """Learned regions, with the frequencies of their sample."""
 
     wanted: Wanted
     base: SifterFilter
-    """The filter with every threshold at 0."""
+    """The filter with all thresholds at 0."""
     frequencies: np.ndarray
-    """By region, the share of the rows that need not be kept."""
+    """The share of the rows in each region, out of the rows that no rule keeps."""
     scheme: str
     points: np.ndarray
-    """By dimension, where the sample's rows lie that are asked for."""
+    """The places of the sample's rows by dimension and row; with `unasked: first`, only rows that a query asks for."""
     digest: str
     consolidation: str = "sampled"
 
     @property
     def sample_rows(self) -> int:
-        """How many rows it was learned from."""
+        """The number of rows in the sample."""
         return self.points.shape[1]
 
     @property
     def asked(self) -> Asked:
-        """The queries, on the lines of these regions."""
+        """The queries as boxes of places on the lines of these regions."""
         return self.wanted.asked(self.base.layout)
 
     def under(self, found: SifterFilter, frequencies: np.ndarray) -> LearnedRegions:
-        """These with the regions of a filter, which may have been built of a batch."""
+        """Return these with the regions of another filter, which may have been built from a batch."""
         base = found.with_thresholds(np.zeros(found.count))
         return replace(self, base=base, frequencies=frequencies)
 
     def worth(self, frequencies: np.ndarray | None = None) -> Worth:
-        """Return what the regions are worth, at these frequencies or the sample's."""
+        """Return the worth of the regions for these frequencies; None: those of the sample."""
         points = self.points if self.consolidation == "sampled" else None
         of = np.asarray(self.frequencies if frequencies is None else frequencies, float)
         found = consolidated(self.base.tree, of[: self.base.tree.count], self.asked, points)
-        # what no query asks for is worth nothing: its region, if there is one, is but frequent
+        # the region of rows that no query asks for has a frequency but no worth
         return replace(found, frequencies=of / max(of.sum(), 1e-300)) if self.base.tells_unasked else found
 
 
 def seed_of(stream: str) -> int:
-    """The seed of a stream's filters: stated by its name."""
+    """Return the seed of a stream's filters: a hash of its name."""
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:7], "big")
 
 
 def learn_regions(
     contract: StreamContract, settings: SifterSettings, rows: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, Mapping[str, float]]:
-    """Regions from some rows, and what each partitioner scored."""
+    """Return the regions learned from some rows, and the score of each partitioning scheme."""
     wanted, seed = Wanted.of(settings, contract), seed_of(contract.stream)
     if wanted.keep:
         keys = [one.keys_of(rows[one.name]) for one in wanted.keep_dimensions]
         held = np.zeros(rows.num_rows, bool)
         for rule in wanted.keep:
             held |= products_hold(rule.products, keys)
-        # what is never shed must not make regions; but where that is all there is, it says where rows lie
+        # rows that are never shed do not shape regions, unless there are no other rows
         rows = rows.filter(pa.array(~held)) if not held.all() else rows
     layout = layout_of(wanted, drawn(rows, settings.sample.rows, seed))
     unasked = 0.0
@@ -126,15 +126,15 @@ def learn_regions(
 
 
 def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
-    """Whether a filter tells which rows no query asks for."""
+    """Return whether a filter tells for each row whether any query asks for it."""
     return settings.unasked == "first" and len(wanted.boxes) <= MOST_ASKED
 
 
 def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
-    """What a filter was built for: whatever of the contract shapes one makes another.
+    """Return a digest of everything in the contract that shapes a filter; if one of it changes, so does the digest.
 
-    Which rows a condition means hangs on more than its text, the contract's clocks and this Spillway's reading of SQL
-    among it: its boxes say.
+    The digest includes the boxes of the conditions. A condition's text alone is not enough, because the matching rows
+    also depend on the contract's time zone and on how this version of Spillway parses SQL.
     """
     own = (
         settings.regions,
@@ -156,7 +156,7 @@ def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
         ],
         [settings.regions, settings.partition, settings.fairness, settings.sample.marked_pct],
         settings.unasked,
-        # digests of filters that were built before this setting stay what they are
+        # keep the digests of filters that were built before this setting existed
         *([settings.consolidation] if settings.consolidation != "sampled" else []),
     ]
     wanted.digests[own] = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
@@ -180,7 +180,7 @@ def _base(
 
 
 def layout_of(wanted: Wanted, rows: pa.Table) -> Layout:
-    """The lines on which a sample and the queries lie."""
+    """Return the lines of places for a sample and the queries."""
     lines = []
     for place, dimension in enumerate(wanted.dimensions):
         keys = dimension.keys_of(rows[dimension.name])
@@ -203,7 +203,7 @@ def layout_of(wanted: Wanted, rows: pa.Table) -> Layout:
 
 
 def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
-    """So many of the rows, by a hash of their `seq`, in order."""
+    """Return `count` of the rows, selected by a hash of `seq`, in their order."""
     if rows.num_rows <= count:
         return rows
     hashes = seq_hashes(np.asarray(rows["seq"]), np.uint64(seed))
@@ -211,7 +211,7 @@ def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
 
 
 def train(lesson: Lesson) -> list[Fact] | None:
-    """The fact about a stream's regions; None where there is nothing to learn from."""
+    """Learn the fact about a stream's regions. If there are no rows, return None when training again, else []."""
     settings: SifterSettings = lesson.contract.lever_settings("sifters")
     wanted = Wanted.of(settings, lesson.contract)
     rows = lesson.edge(wanted.columns, settings.sample.tuples)
@@ -246,7 +246,7 @@ def train(lesson: Lesson) -> list[Fact] | None:
 
 
 def throttle_for(settings: SifterSettings, lesson: Lesson) -> float:
-    """About what share of the rows there is room for, as regions are chosen for it; half where nothing is known."""
+    """Return an estimate of the share of the rows that fits; `HALF` if the load is not known or all rows fit."""
     found = [1.0]
     if lesson.load is None or lesson.part is None:
         return HALF
@@ -258,7 +258,7 @@ def throttle_for(settings: SifterSettings, lesson: Lesson) -> float:
 
 
 def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedRegions | None:
-    """The regions of a training; None where there were none, or they are for other queries than the contract's now."""
+    """Return the regions of a training; None if there are none, or if the contract's queries have changed since."""
     told = None if facts is None else facts.value(FACT)
     if told is None:
         return None
@@ -280,7 +280,7 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
 
 
 def frequencies_in(regions: LearnedRegions, rows: pa.Table) -> np.ndarray:
-    """By region, how many of some rows lie in it; those that must be kept lie in none."""
+    """Return the number of rows in each region; rows that must be kept belong to no region."""
     found = regions.base.regions_of(rows)
     return np.bincount(found[found >= 0], minlength=regions.base.count)
 

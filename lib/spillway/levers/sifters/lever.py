@@ -1,4 +1,4 @@
-"""The lever `sifters`: rows are shed where a server takes in too little, those that queries lose least by first."""
+"""The lever `sifters`: if rows do not fit, it sheds first the rows whose loss harms the queries least."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from spillway.levers.sifters.apply import ASIDE
 from spillway.levers.sifters.record import SIFTERS
 
 STEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-"""Shares of the rows that a room is told of."""
+"""The shares of the rows that the lever offers to the planning of a capacity group."""
 
 
 class Sifters(Lever):
-    """Sheds rows."""
+    """The lever that sheds rows."""
 
     name = "sifters"
     needs_training = True
@@ -67,7 +67,7 @@ class Sifters(Lever):
         if own_kbps is not None:
             return replace(offer, rate_kbps=min(offer.rate_kbps, own_kbps))
         if contract.lever_names != (self.name,):
-            return offer  # the other levers have ways for the same bytes, and none may be counted twice
+            return offer  # the other levers offer alternatives for the same bytes: do not count them twice
         return replace(
             offer,
             items=(*offer.items, ways_for_rows(contract, facts, offer.rate_kbps, load.tuples_per_second)),
@@ -145,7 +145,11 @@ class Sifters(Lever):
 def ways_for_rows(
     contract: StreamContract, facts: Facts | None, rate_kbps: float, rows_per_second: float
 ) -> tuple[Alternative, ...]:
-    """What a stream may send of its rows, and what that costs: of what queries ask for, in % of its values."""
+    """Return the shares of its rows that a stream may send, each with its kbps and its cost.
+
+    The loss is the share of the queries' results that is lost, in %. The cost is the loss times the values per second
+    and the stream's priority.
+    """
     from spillway.levers.sifters.configure import configured_for
     from spillway.levers.sifters.learn import learned_regions
 

@@ -1,14 +1,14 @@
-"""Queries mined from what people already have: a log of SQL statements, with how often each ran; dbt models.
+"""Mine queries from SQL that already exists: a log of statements with their number of runs, or dbt models.
 
-Of every SELECT that reads the stream (by its name, whatever schema it stands in), also in a join or a common table
-expression, the parts of its WHERE that are comparisons of the stream's columns with constants say which rows it wants:
-they are kept, and what cannot be used is left out, which can only widen what is wanted. A SELECT without such a part
-wants every row. Statements that want the same are one query, whose weight is how often they ran together.
+The input is each SELECT that reads the stream, in any schema, also within a join or a common table expression. The
+conditions of its WHERE that compare the stream's columns with constants tell which rows it wants. Conditions that
+cannot be used are left out, which can only widen the result. A SELECT without usable conditions wants all rows.
+Statements with the same condition become one query, and its weight is the sum of their runs.
 
-Views and common table expressions that hand the stream's rows on as they are (models of dbt begin with such:
-`with flights as (select * from {{ source('raw', 'flights') }})`) are the stream by another name, and want nothing
-themselves where somebody reads them. What a template decides (`{{ var('day') }}`, `{% if ... %}`) is no condition of
-every run: it is left out too.
+A view or a common table expression that returns the stream's rows unchanged counts as another name of the stream. dbt
+models often begin with one: `with flights as (select * from {{ source('raw', 'flights') }})`. It wants no rows itself
+if another statement reads it. A condition that a template decides (`{{ var('day') }}`, `{% if ... %}`) does not hold in
+every run, so it is left out too.
 
 >>> from spillway.levers.sifters.dimensions import Dimension
 >>> delay = {"delay": Dimension("delay", "double")}
@@ -17,10 +17,9 @@ every run: it is left out too.
 >>> found.queries, found.left_out
 ((('delay > 60', 3.0),), (("LOWER(tail) = 'x'", 'be comparisons of a dimension with a constant'),))
 
-Models of dbt as SQL: references are the tables they name, and what a template decides is marked as such.
-
-A value that a template puts in becomes `TEMPLATED`, which no condition may name; a part that it includes or not
-(`{% if ... %}`) is left out, as it is no part of every run, unless nothing can be read without it.
+`sql_of` turns a dbt model into SQL. References become the names of their tables. A value that a template inserts
+becomes `TEMPLATED`, which no condition may name. An optional block (`{% if ... %}`) is left out, because it is not part
+of every run, unless the statement cannot be parsed without it.
 
 >>> sql_of("{{ config(x=1) }} select * from {{ ref('flights') }} where a > {{ var('low') }} {% if x %}and b{% endif %}"
 ... )[0]
@@ -56,11 +55,11 @@ _VALUE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _CHOICE = re.compile(r"\{%-?\s*if\b(?:(?!\{%-?\s*if\b).)*?\{%-?\s*endif\s*-?%\}", re.DOTALL)
 _TAG = re.compile(r"\{%.*?%\}", re.DOTALL)
 TEMPLATED = "spillway_templated"
-"""Stands where a template puts a value, or a name."""
+"""The placeholder for a value or a name that a template inserts."""
 
 
 def sql_of(text: str) -> tuple[str, ...]:
-    """What a statement may be as SQL, the likeliest first; itself, where there are no templates in it."""
+    """Return the possible readings of a statement as SQL, the likeliest first; itself if it has no templates."""
     if "{" not in text:
         return (text,)
     plain = _REFERENCE.sub(r"\1", _NOTHING.sub("", text))
@@ -74,27 +73,27 @@ def sql_of(text: str) -> tuple[str, ...]:
 _CHANGES = (
     "where", "joins", "group", "having", "limit", "offset", "distinct", "qualify", "laterals", "pivots",
 )  # fmt: skip
-"""Parts of a SELECT that make its rows others than those it reads."""
+"""The clauses of a SELECT that change the rows that it reads."""
 
 
 @dataclass(frozen=True)
 class MinedQueries:
-    """What a log says is asked of a stream."""
+    """The queries that a log asks of a stream."""
 
     queries: tuple[tuple[str, float], ...]
-    """Conditions and how often they were asked, the most frequent first; `true`: every row."""
+    """Conditions and their number of runs, the most frequent first; `true`: all rows."""
     left_out: tuple[tuple[str, str], ...] = ()
-    """Parts that could not be used, and the rule they break."""
+    """Conditions that could not be used, and the rule that each breaks."""
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Statements that are no SQL, and why."""
+    """Statements that could not be parsed, and the reason."""
     others: int = 0
-    """Statements that do not read the stream."""
+    """The number of statements that do not read the stream."""
 
 
 def mine_queries(
     statements: Iterable[tuple[str, float]], stream: str, dimensions: Mapping[str, Dimension]
 ) -> MinedQueries:
-    """The queries of some statements, each with how often it ran."""
+    """Return the queries of some statements, each with its number of runs."""
     found: dict[str, float] = {}
     left_out: dict[str, str] = {}
     unreadable: list[tuple[str, str]] = []
@@ -112,11 +111,11 @@ def mine_queries(
     others = 0
     for tree, runs in parsed:
         if views.get(id(tree)) in read:
-            continue  # those who read it say what of it is wanted
+            continue  # the statements that read this view tell which rows are wanted
         reading = list(_reading(tree, known, dimensions))
         others += not reading
         for select, names in reading:
-            # where it is joined with itself, each side wants rows of its own
+            # in a self-join, each side wants rows of its own
             for side in _sides(select, names):
                 where = _wanted_by(select, side, dimensions, left_out)
                 found[where] = found.get(where, 0.0) + runs
@@ -125,7 +124,7 @@ def mine_queries(
 
 
 def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry:
-    """The lever's entry by a log, over the dimensions that the contract declares (or all of its attributes)."""
+    """Return the lever's contract entry for a log, over the declared dimensions (or all attributes)."""
     listed = "sifters" in contract.lever_names
     stated: StatedQueries = (
         contract.lever_settings("sifters") if listed else StatedQueries(queries=(ReadingQuery(where="true"),))
@@ -163,7 +162,7 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
 
 
 def _parsed(text: str) -> list[exp.Expr]:
-    """The syntax trees of a statement, whatever templates are in it."""
+    """Return the syntax trees of a statement, which may contain templates."""
     *first, last = sql_of(text)
     for one in first:
         try:
@@ -174,7 +173,7 @@ def _parsed(text: str) -> list[exp.Expr]:
 
 
 def _views(trees: Sequence[exp.Expr], stream: str, dimensions: Mapping[str, Dimension]) -> dict[int, str]:
-    """By statement, the views that are the stream by another name."""
+    """Return the views that are another name of the stream, by the id of the statement that creates them."""
     found: dict[int, str] = {}
     more = True
     while more:
@@ -196,7 +195,7 @@ def _views(trees: Sequence[exp.Expr], stream: str, dimensions: Mapping[str, Dime
 def _reading(
     tree: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]
 ) -> Iterator[tuple[exp.Select, frozenset[str]]]:
-    """The SELECTs that read the stream, each with the names that are the stream's where it stands."""
+    """Yield the SELECTs that read the stream, each with the names of the stream in its scope."""
     waiting = [(tree, known)]
     while waiting:
         node, outside = waiting.pop()
@@ -211,7 +210,7 @@ def _reading(
 def _scope(
     node: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]
 ) -> tuple[frozenset[str], list[tuple[exp.Expr, frozenset[str]]]]:
-    """The stream's names behind a WITH, and the expressions of it that are something else, with theirs."""
+    """Return the stream's names after a WITH, and the WITH's other expressions, each with the names in its scope."""
     others: list[tuple[exp.Expr, frozenset[str]]] = []
     with_ = _with(node)
     for one in () if with_ is None else with_.expressions:
@@ -229,7 +228,7 @@ def _with(node: exp.Expr) -> exp.Expr | None:
 
 
 def _hands_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]) -> bool:
-    """Whether a SELECT gives all rows of the stream on, its dimensions by their names."""
+    """Return whether a SELECT returns all rows of the stream, with its dimensions under their own names."""
     if not isinstance(select, exp.Select) or any(select.args.get(name) for name in _CHANGES):
         return False
     names, _ = _scope(select, known, dimensions)
@@ -242,7 +241,7 @@ def _hands_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, 
         if name in declared and not (isinstance(given, exp.Column) and given.name.lower() == name):
             return False
         if one.is_star and isinstance(one, exp.Column) and one.table.lower() != sides[0].name:
-            return False  # the fields of a struct
+            return False  # it expands the fields of a struct
     return True
 
 
@@ -251,15 +250,15 @@ class _Side:
     """One reading of the stream by a SELECT."""
 
     name: str
-    """What the stream is called there."""
+    """The name of the stream in this SELECT."""
     renamed: bool
-    """Whether its columns are called otherwise there, or are others."""
+    """Whether the stream's columns have other names here, or are pivoted."""
     padded: bool
-    """Whether an outer join has nulls in its place where it finds no row of it."""
+    """Whether an outer join fills the stream's columns with nulls if it finds no row."""
 
 
 def _sides(select: exp.Select, known: frozenset[str]) -> list[_Side]:
-    """How a SELECT itself reads the stream."""
+    """Return each reading of the stream by a SELECT's own FROM and JOIN."""
     joins = select.args.get("joins") or []
     first = select.args.get("from_") or select.args.get("from")
     found = []
@@ -278,7 +277,7 @@ def _sides(select: exp.Select, known: frozenset[str]) -> list[_Side]:
 def _wanted_by(
     select: exp.Select, side: _Side, dimensions: Mapping[str, Dimension], left_out: dict[str, str]
 ) -> str:
-    """The condition on the stream's rows that a SELECT's WHERE implies."""
+    """Return the condition on the stream's rows that a SELECT's WHERE implies; `true` if there is none."""
     where = select.args.get("where")
     if where is None or side.renamed:
         return "true"
@@ -291,7 +290,7 @@ def _wanted_by(
             c.table.lower() == side.name if c.table else alone or c.name.lower() in known for c in columns
         ]
         if not columns or not all(mine):
-            continue  # of another table
+            continue  # it compares columns of another table
         bare = part.copy()
         for column in bare.find_all(exp.Column):
             column.set("table", None)

@@ -1,12 +1,18 @@
-"""Slicing partitioners (V): uniform grid, data equi-depth and query equi-depth.
+"""Partition the data space into regions: slicing and flexible partitioners (V).
 
-Each slices the space along every dimension in turn: the grid at even distances, data equi-depth into parts of as many
-sample rows, again within each part along the next dimension, query equi-depth so by the centres of queries. The text
-takes l = u^n parts; here a dimension may have one part more than another, so that as much of l is used as can be
-(l = 100 over 3 dimensions: 5 x 5 x 4), and a dimension on which nothing differs has one.
+Slicing partitioners are the uniform grid, data equi-depth and query equi-depth. Each slices the space along one
+dimension after the other:
 
-Guarantee: never more than l regions; parts of equal depth differ by one row, but for rows at the same place, which
-nothing can cut apart.
+- The uniform grid cuts at equal distances.
+- Data equi-depth cuts into slices of equally many sample rows, and again within each slice along the next dimension.
+- Query equi-depth does the same with the centres of the queries.
+
+Gedik, Wu and Yu (2008) use l = u^n regions: u slices for each of n dimensions. Here dimensions may differ by one slice,
+so that more of l is used (l = 100 over 3 dimensions: 5 x 5 x 4). A dimension with only one distinct value gets one
+slice.
+
+Guarantee: never more than l regions. Slices of equal depth differ by at most one row, apart from rows at the same
+place, which no cut can separate.
 
 >>> points = np.random.default_rng(1).random((2, 1000))
 >>> tree = data_equi_depth(np.array([[0.0, 1.0]] * 2), points, 16)
@@ -15,22 +21,26 @@ False
 >>> sorted(set(np.bincount(tree.regions_of(points)).tolist()))
 [62, 63]
 
-Flexible partitioning (V-A, V-B): the region that gains most is cut where it gains most, until there are l.
+Flexible partitioners (V-A, V-B) repeatedly cut the region with the largest gain at its best cut, until there are l:
 
     volume       gain: its volume; cut: the longest edge in the middle                      (approximate grid)
     count        gain: its sample rows; cut: the dimension of highest variance at the median (approximate equi-depth)
-    query_data   gain: equation 11, roof less floor diversity; cut: where the floor is       (QDPart)
-    demand       gain: of sum A^2 / (f + c);  cut: where it is largest, along a query's side  (ours, see `demand`)
+    query_data   gain: equation 11, roof minus floor diversity; cut: at the floor            (QDPart)
+    demand       gain: increase of sum A^2 / (f + c); cut: at the largest increase, along a query's side
+                                                                               (Spillway's own, see `demand`)
 
     diversity H(S, i) = SSE(hits of S's sample rows) x SSE(their places on i)
     benefit(S) = max over i of  H(S, i) - min over cuts j of ( H(S_j-, i) + H(S_j+, i) )                  (eq. 11)
 
-`hits` is how much a row is asked for: the weights of the queries it satisfies (the text counts them; with equal weights
-that is the same up to a factor). Two scans a dimension, one for the sums below every cut and one for those above.
+`hits` is the sum of the weights of the queries that a row satisfies. The paper counts these queries, which is the same
+up to a factor if all weights are equal. The gain takes two scans per dimension: one for the sums below each cut, one
+for the sums above.
 
-Where we differ: rows at one place are never cut apart (the text's j may fall between them, and no look-up could); the
-sample is sorted once a dimension and divided stably, not sorted anew in every region; cutting stops early when no
-region gains anything, which keeps the filter small.
+Differences from the paper:
+
+- Rows at the same place are never separated. A cut j of the paper may fall between them, but a look-up cannot follow.
+- The sample is sorted once per dimension and divided stably. It is not sorted again in each region.
+- Cutting stops if no region gains anything, which keeps the filter small.
 
 >>> points = np.array([[0.1, 0.2, 0.8, 0.9]])
 >>> tree = flexible(np.array([[0.0, 1.0]]), points, 2, "query_data", hits=np.array([0.0, 0.0, 5.0, 5.0]))
@@ -52,7 +62,7 @@ Split = tuple[int, int, float]
 
 
 def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
-    """Cells of equal size (UGRID)."""
+    """Return regions of equal size (uniform grid, UGRID)."""
     counts = parts_along([high > low for low, high in space], regions)
     grower = _Grower()
     leaves = [0]
@@ -64,7 +74,7 @@ def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
 
 
 def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> RegionTree:
-    """Regions of as many sample rows (DEDP); `points` by dimension and row."""
+    """Return regions of equally many sample rows (data equi-depth, DEDP); `points` by dimension and row."""
     counts = parts_along([bool(len(line)) and line.min() < line.max() for line in points], regions)
     grower = _Grower()
     parts = [(0, np.arange(points.shape[1]))]
@@ -75,7 +85,7 @@ def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> Regi
             cuts = equal_cuts(line, count)
             names = grower.slices(region, axis, cuts)
             if axis + 1 == len(counts):
-                continue  # nobody cuts these any further
+                continue  # these slices are not cut again
             where = np.searchsorted(cuts, line, side="right")
             found += [(name, rows[where == place]) for place, name in enumerate(names)]
         parts = found
@@ -83,13 +93,13 @@ def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> Regi
 
 
 def query_equi_depth(space: np.ndarray, boxes: np.ndarray, regions: int) -> RegionTree:
-    """Regions of as many centres of queries (QEDP); `boxes` of places."""
+    """Return regions of equally many query centres (query equi-depth, QEDP); `boxes` are boxes of places."""
     inside = np.clip(boxes, space[None, :, :1], space[None, :, 1:])
     return data_equi_depth(space, inside.mean(axis=2).T, regions)
 
 
 def parts_along(divisible: Sequence[bool], regions: int) -> list[int]:
-    """Into how many parts each dimension is cut, as even as their product stays within `regions`.
+    """Return the number of slices of each dimension: as even as possible, with a product of at most `regions`.
 
     >>> parts_along([True, True], 16), parts_along([True, False, True, True], 100), parts_along([True] * 6, 100)
     ([4, 4], [5, 1, 5, 4], [3, 2, 2, 2, 2, 2])
@@ -108,7 +118,9 @@ def parts_along(divisible: Sequence[bool], regions: int) -> list[int]:
 
 
 def equal_cuts(line: np.ndarray, count: int) -> np.ndarray:
-    """Where to cut a line for parts of as many points: halfway to the next one, never among those at one place.
+    """Return the cuts that divide a line into slices of equally many points.
+
+    A cut lies halfway between two neighbouring points, never between points at the same place.
 
     >>> equal_cuts(np.array([1.0, 2.0, 2.0, 2.0, 8.0]), 2).tolist()
     [1.5]
@@ -119,7 +131,10 @@ def equal_cuts(line: np.ndarray, count: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def _equal_cuts(values: np.ndarray, count: int, found: np.ndarray) -> int:
-    """Fill `found`; how many. The step between places nearest to each wanted place, the lower of two as near."""
+    """Fill `found` with the cuts and return their number.
+
+    Each cut lies at the step between places that is nearest to the wanted rank; the lower step wins a tie.
+    """
     rows, cuts = len(values), 0
     for place in range(1, count):
         wanted = rows * place / count
@@ -142,14 +157,14 @@ def _equal_cuts(values: np.ndarray, count: int, found: np.ndarray) -> int:
 
 
 class _Grower:
-    """Numbers regions as they are cut."""
+    """Collects cuts, and numbers the regions that they create."""
 
     def __init__(self) -> None:
         self.splits: list[Split] = []
         self._halvings: dict[int, tuple[list[int], np.ndarray, list[int]]] = {}
 
     def slices(self, region: int, axis: int, cuts: np.ndarray) -> list[int]:
-        """Cut a region at several places, halving; the parts in order."""
+        """Cut a region at several places by repeated halving; return the regions of the slices in order."""
         count = len(cuts)
         if not count:
             return [region]
@@ -164,7 +179,10 @@ class _Grower:
 
 
 def _halving(count: int) -> tuple[list[int], np.ndarray, list[int]]:
-    """Halving so many cuts: in order the part that is cut and the cut's place, and by place the part it ends up as.
+    """Return how to apply `count` sorted cuts by halving, so that the tree is balanced.
+
+    The result is, for each step, the slice that is cut and the index of the cut; then, for each place on the line, the
+    number of its slice.
 
     >>> [list(map(int, one)) for one in _halving(3)]
     [[0, 0, 1], [1, 0, 2], [0, 2, 1, 3]]
@@ -194,20 +212,20 @@ def flexible(
     hits: np.ndarray | None = None,
     orders: np.ndarray | None = None,
 ) -> RegionTree:
-    """A partition of at most so many regions; `points` by dimension and row, `hits` by row.
+    """Return a partition of at most `regions` regions; `points` by dimension and row, `hits` by row.
 
-    `orders`: by dimension the rows in order, where that is known.
+    `orders`: for each dimension the rows in sorted order, if already known.
     """
     return RegionTree.grown(space, grown_splits(space, points, regions, metric, hits, orders)[0])
 
 
 def orders_of(points: np.ndarray) -> np.ndarray:
-    """By dimension the points in order, those at one place as they come."""
+    """Return for each dimension the stable sort order of the points."""
     return np.argsort(points, axis=1, kind="stable").astype(np.int64)
 
 
 def orders_among(orders: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The orders of some of the points, numbered anew."""
+    """Return the orders of the `kept` points, renumbered from 0."""
     number = np.cumsum(kept) - 1
     return np.stack([number[line[kept[line]]] for line in orders])
 
@@ -223,9 +241,10 @@ def grown_splits(
     kinds: np.ndarray | None = None,
     few: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The cuts of a partition, in order, and the region of every point.
+    """Return the cuts of a partition in order, and the region of each point.
 
-    `hits` (for `demand` worths, and the others as `demand` has them) by point.
+    `hits` by point; for the metric `demand`, they are the worths. Only `demand` uses `frequencies`, `kinds` and `few`
+    (see the module `demand`).
     """
     if metric not in METRICS:
         raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
@@ -262,7 +281,7 @@ def _grow(
     splits: np.ndarray,
     lands: np.ndarray,
 ) -> int:
-    """Fill `splits` and `lands`; how many splits there are."""
+    """Fill `splits` and `lands` (the region of each point); return the number of splits."""
     dimensions, rows = points.shape
     begins, ends = np.zeros(regions, np.int64), np.zeros(regions, np.int64)
     ends[0] = rows
@@ -288,7 +307,7 @@ def _grow(
             goes_up[row] = points[axis, row] >= cut
             if not goes_up[row]:
                 below += 1
-        for d in range(dimensions):  # divided stably: what was in order stays so
+        for d in range(dimensions):  # divide stably: rows stay in order
             low, high = begin, begin + below
             for at in range(begin, end):
                 held[at] = orders[d, at]
@@ -322,7 +341,7 @@ def _rate(
     axes: np.ndarray,
     cuts: np.ndarray,
 ) -> None:
-    """What cutting a region gains, and where."""
+    """Write the gain, the dimension and the place of the best cut of a region."""
     points, orders, hits, frequencies, kinds, few, metric = of
     begin, end = begins[region], ends[region]
     gains[region], axes[region], cuts[region] = 0.0, 0, 0.0
@@ -370,7 +389,7 @@ def _rate_count(
             squares += step * (value - mean)
         if squares > widest:
             middle = (begin + end) // 2
-            # the first step between places at or after the median, else the last before it
+            # the first step between places at or after the median; if there is none, the last one before it
             at = middle
             while at < end and points[d, orders[d, at]] == points[d, orders[d, at - 1]]:
                 at += 1
@@ -398,7 +417,7 @@ def _rate_diversity(
     axes: np.ndarray,
     cuts: np.ndarray,
 ) -> None:
-    """Equation 11 along one dimension, by two scans of its rows in order."""
+    """Compute equation 11 along one dimension, by two scans of its rows in order."""
     rows = end - begin
     if rows < 2:
         return
@@ -449,7 +468,7 @@ def _rate_demand(
     axes: np.ndarray,
     cuts: np.ndarray,
 ) -> None:
-    """What sum A^2 / (f + c) grows by with the best cut along one dimension."""
+    """Compute the increase of sum A^2 / (f + c) by the best cut along one dimension."""
     if end - begin < 2 or points[d, orders[d, begin]] == points[d, orders[d, end - 1]]:
         return
     f, a = 0.0, 0.0
@@ -468,7 +487,7 @@ def _rate_demand(
         if low < high:
             f_above, a_above = max(0.0, f - f_below), max(0.0, a - a_below)
             gain = a_below * a_below / (f_below + few) + a_above * a_above / (f_above + few) - whole
-            # a last bit is no gain
+            # a gain in the last bit is rounding
             if gain > gains[region] and gain > 1e-12 * whole:
                 gains[region], axes[region] = gain, d
                 if kinds[next_] == 1:

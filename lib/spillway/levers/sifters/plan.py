@@ -1,8 +1,13 @@
-"""The plan for a stream's batches: which filter each has, why, and what it came to.
+"""Plan which filter each batch of a stream gets, and account for the rows that the filter drops.
 
-What the levers behind this one would lose for the same bytes, told by themselves.
+`SifterPlan` chooses a filter for each batch and records the reason. It keeps the filter in use while that filter fits
+the batch (`rebuild.throttle`, `rebuild.drift`). If the throttler drifts, it configures the same regions again. If the
+data drift, it learns new regions from the batch.
 
-The sifters' lines of the ledger: rows and values that went, why, and query by query.
+If other levers stand behind this one, `takes` decides whether rows or columns go first. `takes: cheaper` compares the
+loss of the rows with the loss that these levers report for the same number of bytes (`columns_lose_pct`).
+
+`Accounts` returns the ledger rows of a batch: shed rows and values, rows by reason, and rows by query.
 """
 
 from __future__ import annotations
@@ -39,7 +44,10 @@ from spillway.registry import lever
 
 
 def columns_lose_pct(room: Room, work: Work, batch: Batch) -> float:
-    """What they would lose of a value on average, all rows sent; 100 where they cannot fit them."""
+    """Return the mean loss of a value in % if the later levers fit all rows of the batch into its share of the channel.
+
+    Return 100 if they cannot fit the batch.
+    """
     load = work.loads[batch.batch]
     channel = room.contracts.channels[work.contract.channel]
     found = Offer(load.rate_kbps, load)
@@ -54,26 +62,29 @@ _Place = tuple[str, str, int, date, str, int]
 
 
 def counts_of(drafted: Drafted, name: str, size: int) -> np.ndarray:
-    """By region, and at the end for what must be kept, what tasks counted."""
+    """Return the rows that the tasks counted under `name`, by region; the last entry counts rows that must be kept."""
     return np.array([drafted.counts.get(f"{name}.{region}", 0) for region in range(size)], np.int64)
 
 
 @dataclass(frozen=True)
 class Accounts:
-    """What is accounted for of a batch, beside its draft."""
+    """The settings and limits that the ledger rows of a batch depend on, in addition to its draft."""
 
     drops: bool
     aside: bool
-    """Whether rows that go are laid aside, and can be given back."""
+    """Whether dropped rows are stored at the source, so that they are recoverable."""
     excess: float
-    """Of what crosses, the share above the channel's part."""
+    """The fraction of the sent kbps that exceeds the batch's share of the channel."""
     most_rows: int | None
-    """How many rows the server takes in."""
+    """The maximum number of rows that the server takes in; None: no limit."""
     titles: Sequence[str]
-    """Of the queries that are counted."""
+    """The names of the queries whose rows are counted."""
 
     def lines(self, drafted: Drafted, one: ChosenFilter) -> Iterable[LedgerRow]:
-        """Rows and values that go, why, and query by query; what is too much is on record."""
+        """Yield the ledger rows of a batch: shed rows and values in total, then rows by reason and by query.
+
+        The total of the rows states the shortfall: the rows that exceed the server's or the channel's limit.
+        """
         batch = drafted.batch
         place = ("stream", batch.stream, batch.batch, batch.batch_date, "sifters", drafted.ordinal)
         size = 0 if one.filter is None else one.filter.count + 1
@@ -82,7 +93,9 @@ class Accounts:
         rows, shed = drafted.offered["rows"], int(gone.sum())
         values = drafted.counts.get("values", 0) if self.drops else 0
         if self.aside and shed:
-            shed = drafted.aside_rows[ASIDE]  # what was written, not what was to be
+            shed = drafted.aside_rows[
+                ASIDE
+            ]  # the rows that were stored at the source, not the planned number
         for unit, all_, away in (("rows", rows, shed), ("values", drafted.offered["values"], values)):
             yield LedgerRow(
                 *place,
@@ -134,19 +147,19 @@ class Accounts:
 
 
 OWN_BITS = 12.0
-"""About what a row's weight and mark take, before a draft has told."""
+"""Estimated bits of the columns `weight` and `in_sample` in a row, used until a draft measures them."""
 STRETCHES, STRETCH = 8, 512
-"""A batch's rows are looked at in so many stretches of so many."""
+"""The sample of a batch has about `STRETCHES` slices; each slice spans `STRETCH` values of `seq`."""
 QUERIES_COUNTED = 64
-"""Of so many queries, those of the largest weights, rows are counted one by one."""
+"""The maximum number of queries whose rows are counted one by one: those with the largest weights."""
 ROUNDED = 1e-9
-"""What a product of floats may lack of a whole row."""
+"""Rounding tolerance: a product of floats may fall short of a whole row by this much."""
 WORTH_MORE_ROOM = 0.02
-"""Another draft is made for so much more of the rows."""
+"""A plan is worth another draft if it keeps a share of the rows that is larger by more than this."""
 
 
 class SifterPlan(Plan):
-    """Which rows of a stream's batches go on."""
+    """The filters of a stream's batches, which decide the rows that are sent."""
 
     def __init__(self, work: Work, room: Room) -> None:
         self.work, self.contract, self.room = work, work.contract, room
@@ -156,7 +169,7 @@ class SifterPlan(Plan):
         self.short_kbps: dict[int, float] = {}
         self.outcomes: dict[int, Drafted] = {}
         self._because = ""
-        """Why rows of the batch at hand go and not columns, where that was weighed."""
+        """Why rows of the current batch are dropped instead of columns, if the two were compared."""
         self._counted = _counted_queries(self.settings, work.contract)
         before: InUse | None = None
         for batch in work.batches:
@@ -230,7 +243,7 @@ class SifterPlan(Plan):
         must = self._must_keep(rows, mine)
         keeps = must + (1 - must) * (1.0 - float(before.filter.thresholds @ _shares(counts)))
         margin = self.settings.rebuild.throttle
-        # bytes are known when they are drafted; rows by their number now
+        # the bytes are known only after a draft; the number of rows is known now
         most = room.rows_share if room.rows_share <= share else share + margin / 2
         if before.share <= share and share - margin <= keeps <= most + ROUNDED:
             outcome = Configured(
@@ -248,15 +261,15 @@ class SifterPlan(Plan):
         return self._built(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
 
     def _wanted_share(self, batch: Batch, room: RoomForRows, earlier: SifterPlan | None) -> tuple[float, str]:
-        """The share of the rows to keep; and why, where it is another lever's turn."""
+        """Return the share of the rows to keep, and the reason if rows or columns were chosen over the other."""
         takes = self.settings.takes if self.work.behind else "first"
-        share, own = room.share, room.rows_share  # no column that goes makes rows fewer
+        share, own = room.share, room.rows_share  # dropping columns does not reduce the number of rows
         before = None if earlier is None else earlier.chosen[batch.batch]
         if takes == "first" or share >= own:
             return share, before.reason if before is not None and before.kept >= 1.0 else ""
         if before is not None:
             if before.share < own or self.work.aims[batch.batch] < 1.0:
-                # what was left to the others came out too large: rows take over what is too much
+                # the other levers did not fit the batch: drop rows for the excess
                 return share, ""
             return own, before.reason
         if takes == "rest":
@@ -279,7 +292,10 @@ class SifterPlan(Plan):
         return 100.0 * (1.0 - outcome.quality)
 
     def _room(self, batch: Batch, drafted: Drafted | None) -> RoomForRows:
-        """What a row takes, as measured: in raw with a guess of what is added, or as it came out in a draft."""
+        """Return the offered rows of a batch, the width of a row, and the limits.
+
+        If there is a draft, the width is measured in it. Otherwise it is the width in `raw` plus `OWN_BITS`.
+        """
         load = self.work.loads[batch.batch]
         seconds = batch.seconds_covered or 1.0
         rows = load.tuples_per_second * seconds
@@ -290,7 +306,7 @@ class SifterPlan(Plan):
                 row_kbps = sum(drafted.sent_bytes.values()) * 8.0 / 1000.0 / drafted.sent_rows
         limit = self.rows_in_room(batch)
         if limit is not None and rows > limit + ROUNDED:
-            # every piece rounds by less than a row
+            # in each piece, rounding adds less than one row
             limit = max(0, limit - math.ceil((batch.last_seq - batch.first_seq + 1) / PIECE_SEQS) + 1)
         return RoomForRows(
             max(rows / seconds, 1e-12),
@@ -301,12 +317,12 @@ class SifterPlan(Plan):
         )
 
     def rows_in_room(self, batch: Batch) -> int | None:
-        """How many rows of a batch its server takes in; None: it names no limit."""
+        """Return the maximum number of rows of a batch that the server takes in; None: no limit is stated."""
         limit = self.settings.rows_per_second
         return None if limit is None else math.floor(limit * (batch.seconds_covered or 1.0) + ROUNDED)
 
     def exceeds(self, drafted: Drafted) -> bool:
-        """Whether more rows came out than the server takes in, though more could go."""
+        """Return whether the draft keeps more rows than the server takes in although more could be dropped."""
         limit = self.rows_in_room(drafted.batch)
         kept = sum(n for name, n in drafted.counts.items() if name.startswith("kept."))
         return limit is not None and kept > limit and self.can_do_more(drafted.batch.batch)
@@ -314,7 +330,10 @@ class SifterPlan(Plan):
     def _again(
         self, batch: Batch, share: float, measured: float, drafted: Drafted, before: ChosenFilter
     ) -> ChosenFilter:
-        """The filter once more, by the rows that its draft counted in every region."""
+        """Configure the filter again with the rows that its draft counted in every region.
+
+        If the draft had no filter, choose one from a sample of the batch.
+        """
         if before.filter is None or before.regions is None:
             rows = self._looked_at(batch, before.regions)
             regions = before.regions or self._fresh(rows, share)
@@ -366,7 +385,7 @@ class SifterPlan(Plan):
         return learn_regions(self.contract, self.settings, rows, share)[0]
 
     def _looked_at(self, batch: Batch, regions: LearnedRegions | None) -> pa.Table:
-        """Some of the batch's rows, from all along it."""
+        """Return a sample of the batch's rows: slices spread evenly over the batch."""
         columns = _wanted_columns(self.settings, self.contract) if regions is None else regions.wanted.columns
         before = self.work.before(batch.batch_date)
         length = batch.last_seq - batch.first_seq + 1
@@ -442,14 +461,14 @@ class SifterPlan(Plan):
         }
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        # rows say what they stand for themselves; what was dropped lies at the source, or nowhere
+        # kept rows carry their own weight; dropped rows are stored at the source, or not at all
         return {}
 
 
 def _counted_queries(
     settings: SifterSettings, contract: StreamContract
 ) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-    """Dimensions, names and products of the queries that are counted."""
+    """Return the dimensions, and the names and products of the queries whose rows are counted."""
     from spillway.levers.sifters.wanted import Wanted
 
     wanted = Wanted.of(settings, contract)

@@ -1,12 +1,12 @@
-"""Predicates: a Spark SQL boolean expression over declared dimensions, as boxes (II-B).
+"""Parse a predicate, a Spark SQL boolean expression over declared dimensions, into boxes (II-B).
 
-Comparisons (`<`, `<=`, `=`, `==`, `!=`, `<>`, `<=>`, `>`, `>=`, `between`, `in`, `is [not] null`, `is [not] distinct
-from`, a flag by itself) of one dimension with a constant, under `and`, `or` and `not`. SQLGlot parses it, as Spark
-writes it; what it parses is turned inside out here: `not` goes down to the comparisons by Kleene's logic, so that, as
-in a WHERE, a comparison with a null holds no more than its negation does.
+A predicate consists of comparisons of one dimension with a constant, under `and`, `or` and `not`. The comparisons are
+`<`, `<=`, `=`, `==`, `!=`, `<>`, `<=>`, `>`, `>=`, `between`, `in`, `is [not] null`, `is [not] distinct from`, and a
+boolean dimension by itself. SQLGlot parses the text in the Spark dialect. This module pushes `not` down to the
+comparisons by three-valued (Kleene) logic. So, as in a WHERE, neither a comparison with null nor its negation matches.
 
-Guarantee: the boxes hold exactly the rows of which Spark says the predicate is true; anything that is not such a
-comparison is refused by name, with the part of the text that it is.
+Guarantee: the boxes hold exactly the rows for which Spark evaluates the predicate to true. An expression that is not
+such a comparison is refused, and the error quotes it.
 
 >>> temp = Dimension("temp", "double")
 >>> parsed = parse_predicate("not (temp < 4 or temp > 9.5)", {"temp": temp})
@@ -18,13 +18,14 @@ Traceback (most recent call last):
 spillway.errors.Refused: `where` must be over declared dimensions (temp), got 'dewp > 3'; name dewp among the \
 dimensions, or leave that part out
 
-Constants that predicates compare with, as Spark works them out.
+Constants have the values that Spark computes:
 
     3, 0.1, 10L, 0.1BD       exact (a `Fraction`)
-    1e-1, 0.1D               a double (a `float`); what is computed with one, and a list with one in it, are doubles
+    1e-1, 0.1D               a double (a `float`); an expression or a list that contains a double is double
 
-A cast that leaves its value as it is, is that value. One that rounds (`cast(2.7 as int)`, `0.1F`) is no constant of
-the text as it stands, nor is a date with a time of day, which Spark cuts off: None, and whoever asked refuses it.
+A cast that does not change the value returns that value. A cast that changes it returns None, and the caller refuses
+the predicate. Examples are casts that round (`cast(2.7 as int)`, `0.1F`) and a date with a time of day, which Spark
+truncates.
 
 >>> cast_to(exp.DataType.build("double"), number_of("0.1")), cast_to(exp.DataType.build("int"), number_of("2.7"))
 (0.1, None)
@@ -74,11 +75,11 @@ _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamptz", "timestampltz")
 _NOT_FINITE = ("nan", "infinity", "inf", "-infinity", "-inf")
 MOST_DIGITS = 38
-"""A decimal of Spark holds no more; with an exponent it is a double, and may be larger."""
+"""The maximum number of digits of a Spark decimal. A number with an exponent is a double and may be larger."""
 
 
 def number_of(text: str) -> Fraction | float | None:
-    """A number as written; None where Spark has no such number.
+    """Return the value of a number literal; None if Spark has no such number.
 
     >>> number_of("2.50"), number_of("25e-1"), number_of("1e400")
     (Fraction(5, 2), 2.5, None)
@@ -92,12 +93,12 @@ def number_of(text: str) -> Fraction | float | None:
 
 
 def negative(value: Any) -> Fraction | float | None:
-    """The number with the other sign; None of what is no number."""
+    """Return the negated number; None if the value is not a number."""
     return -value if isinstance(value, Fraction | float) else None
 
 
 def computed(sign: str, one: Any, other: Any) -> Fraction | float | None:
-    """What two numbers come to: exactly, or as doubles where either is one; None of what is no number."""
+    """Return the result of an operation on two numbers: exact, or a double if either is one; None if not numbers."""
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         found: Fraction | float = _COMPUTED[sign](one, other)
         return found
@@ -108,7 +109,7 @@ def computed(sign: str, one: Any, other: Any) -> Fraction | float | None:
 
 
 def cast_to(type_: exp.DataType, value: Any) -> Any:
-    """The value of a cast that changes nothing but the type; None of any other."""
+    """Return the value of a cast that changes only the type; None for any other cast."""
     kind = type_.this.name.lower()
     if isinstance(value, str):
         return _of_text(kind, value)
@@ -163,31 +164,31 @@ class Predicate:
     text: str
     dimensions: tuple[Dimension, ...]
     products: tuple[Product, ...]
-    """What it lets through: they may overlap."""
+    """The products whose union the predicate matches; they may overlap."""
 
     @cached_property
     def parts(self) -> tuple[Product, ...]:
-        """The same, of products that do not overlap."""
+        """The same union as products that do not overlap."""
         return tuple(disjoint(self.products))
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """Boxes that do not overlap, by keys: (box, dimension, low and high)."""
+        """The same union as boxes of keys that do not overlap: (box, dimension, low and high)."""
         return boxes_of(self.parts, len(self.dimensions))
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The dimensions that it is about."""
+        """The names of the dimensions that the predicate compares."""
         places = {place for one in self.products for place in one}
         return tuple(one.name for place, one in enumerate(self.dimensions) if place in places)
 
     def holds(self, keys: Sequence[np.ndarray]) -> np.ndarray:
-        """Of which rows it is true; `keys` by dimension."""
+        """Return for each row whether the predicate is true; `keys` by dimension."""
         return products_hold(self.products, keys)
 
 
 def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str = "where") -> Predicate:
-    """The predicate; `field` is what an error calls it. One that nothing can keep to is refused."""
+    """Return the parsed predicate; refuse one that no row can satisfy. Errors call the predicate `field`."""
     found = _Reader(field, dimensions).products(parse_sql(text, field), True)
     if not found:
         raise Refused(
@@ -229,7 +230,7 @@ def _condition(text: str) -> exp.Expr | None:
 
 
 def unread(problem: Exception) -> str:
-    """Where a text stops being SQL, in words.
+    """Return in words where a text stops being valid SQL.
 
     >>> try:
     ...     sqlglot.parse_one("SELECT 1 WHERE a >", dialect=DIALECT)
@@ -241,7 +242,7 @@ def unread(problem: Exception) -> str:
 
 
 def _one_text(node: exp.Expr) -> exp.Expr:
-    """Texts side by side, or joined by `||`, as the one that they are."""
+    """Replace adjacent string literals, or literals joined by `||`, by one literal."""
     if isinstance(node, exp.Concat):
         parts = node.expressions
     elif isinstance(node, exp.DPipe):
@@ -254,7 +255,7 @@ def _one_text(node: exp.Expr) -> exp.Expr:
 
 
 def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
-    """By text attribute, the words that a syntax tree holds it against."""
+    """Return, by text attribute, the string literals that a syntax tree compares it with."""
     found: dict[str, set[str]] = {name: set() for name in texts}
     by_name = {name.lower(): name for name in texts}
     for node in tree.find_all(exp.EQ, exp.NEQ, exp.In, exp.NullSafeEQ, exp.NullSafeNEQ):
@@ -266,12 +267,12 @@ def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
 
 
 def columns_named(tree: exp.Expr) -> list[str]:
-    """The columns that a syntax tree names, in order, each once."""
+    """Return the columns that a syntax tree names, in order and without duplicates."""
     return list(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
 
 
 class _Reader:
-    """Turns a syntax tree into products."""
+    """Converts a syntax tree into a union of products."""
 
     def __init__(self, field: str, dimensions: Mapping[str, Dimension]) -> None:
         self.field = field
@@ -280,7 +281,7 @@ class _Reader:
         self.of = list(dimensions.values())
 
     def products(self, node: exp.Expr, wanted: bool) -> list[Product]:
-        """Where the condition is true (or, not `wanted`, false); nowhere that it is null."""
+        """Return the products where the condition is true, or false if `wanted` is False; never where it is null."""
         if isinstance(node, exp.Paren):
             return self.products(node.this, wanted)
         if isinstance(node, exp.Not):
@@ -301,7 +302,7 @@ class _Reader:
         return [{place: spans}] if spans else []
 
     def _leaf(self, node: exp.Expr) -> tuple[int, Spans, Spans]:
-        """The dimension of a comparison, where it is true, and where it is false."""
+        """Return the place of a comparison's dimension, the spans where it is true, and those where it is false."""
         operator = _COMPARISONS.get(type(node))
         if operator is not None:
             place, literal, operator = self._sides(node, operator)
@@ -355,7 +356,7 @@ class _Reader:
         return place, true, false
 
     def _sides(self, node: exp.Expr, operator: str) -> tuple[int, Any, str]:
-        """The dimension, the constant, and the operator that stands between them in this order."""
+        """Return the place of the dimension, the constant, and the operator if the dimension is on the left."""
         left, right = _bare(node.this), _bare(node.expression)
         if isinstance(left, exp.Column):
             return self._place(left, node), self._constant(right, node), operator
@@ -384,7 +385,7 @@ class _Reader:
         return place
 
     def _constant(self, node: exp.Expr, whole: exp.Expr) -> Any:
-        """A constant's value: None for null, a flag, a text (a time among them), a number as `constants` has them."""
+        """Return the value of a constant: None for null, a bool, a string (also for times), or a number."""
         node = _bare(node)
         if isinstance(node, exp.Null):
             return None

@@ -1,8 +1,7 @@
-"""The table `sifters`: the filter that each batch was sifted with, why, and what became of every region's rows.
+"""Write and read the table `sifters`: the filter of each batch, the reason for it, and the row counts of its regions.
 
-The filter that a batch has, and why.
-
-Regions in words: what lies in one, as people would say it.
+`ChosenFilter` is the filter of one batch, `filter_row` its row in the table, and `region_words` describes a region in
+words.
 """
 
 from __future__ import annotations
@@ -29,26 +28,26 @@ from spillway.levers.sifters.time_cells import TimeCells
 
 @dataclass(frozen=True)
 class ChosenFilter:
-    """The filter of one batch, and why."""
+    """The filter of one batch, and the reason for it."""
 
     built_for: int
-    """The batch that it was built for, which is its number; 0: it keeps everything."""
+    """The number of the filter: the batch for which it was built; 0: it keeps all rows."""
     filter: SifterFilter | None
     regions: LearnedRegions | None
     scheme: str
     share: float
-    """Of the rows there is room for, as the filter was configured (z)."""
+    """The share of the rows for which the filter was configured (the throttler z)."""
     measured: float
-    """The same, as measured of this batch."""
+    """The share of this batch's rows that fits, as measured."""
     reason: str
     counts: np.ndarray
-    """By region, the sample that frequencies are from."""
+    """The number of sample rows in each region, from which the frequencies are computed."""
     outcome: Configured | None = None
     reused: bool = False
 
     @property
     def kept(self) -> float:
-        """The share of the rows that it keeps, as planned."""
+        """The share of the rows that the filter keeps, as planned."""
         return 1.0 if self.outcome is None else self.outcome.kept
 
 
@@ -56,7 +55,7 @@ ASKED_BY_NONE = "asked for by no query"
 
 
 def region_words(of: SifterFilter, region: int) -> str:
-    """What lies in a region.
+    """Return a region's bounds in words.
 
     >>> from spillway.levers.sifters.dimensions import Dimension
     >>> import numpy as np
@@ -72,7 +71,7 @@ def region_words(of: SifterFilter, region: int) -> str:
 
 
 def axis_words(axis: Axis, low: float, high: float) -> str:
-    """What lies between two places of a dimension; empty where that is everything."""
+    """Return in words the values between two places of a dimension; empty if these are all values."""
     least, most = axis.ends
     name = axis.dimension.name
     if low <= least and high >= most:
@@ -97,7 +96,7 @@ def axis_words(axis: Axis, low: float, high: float) -> str:
 
 
 def value_words(kind: str, value: float) -> str:
-    """A value of a dimension.
+    """Return a value of a dimension in words.
 
     >>> value_words("date", 18_262.0), value_words("double", 0.123456)
     ('2020-01-01', '0.1235')
@@ -120,7 +119,7 @@ SIFTERS = "sifters"
 
 @dataclass(frozen=True)
 class InUse:
-    """The filter of an earlier batch."""
+    """The filter that an earlier batch used."""
 
     batch: int
     built_for: int
@@ -141,7 +140,7 @@ def filter_row(
     keep_aside: bool,
     cells: TimeCells | None = None,
 ) -> dict[str, Any]:
-    """A batch's filter as a row."""
+    """Return the row of the table `sifters` for a batch and its filter."""
     outcome = one.outcome
     return {
         "stream": batch.stream,
@@ -167,7 +166,7 @@ def filter_row(
 
 
 def in_use_before(tables: Views, stream: str, batch: int) -> InUse | None:
-    """The filter of the last batch before this one that dropped anything."""
+    """Return the filter of the last batch before this one that has a filter; None if there is none."""
     rows = tables.at(SIFTERS).newest("filter", below=batch, stream=stream).to_pylist()
     rows = [row for row in rows if row["filter"] and row["batch"] < batch]
     if not rows:
@@ -188,9 +187,10 @@ def in_use_before(tables: Views, stream: str, batch: int) -> InUse | None:
 def sifted_batches(
     tables: Views, contract: StreamContract, batches: Iterable[Batch]
 ) -> tuple[SiftedBatch, ...]:
-    """What became of the rows of some batches, in order of their `seq`; without a filter all of them went on.
+    """Return batches with the filters that they used, in order of `seq`; a batch without a filter sent all rows.
 
-    Whether rows went, and lie aside, is what was recorded of the batch: the contract may say otherwise by now.
+    Whether rows were dropped, and stored at the source, is read from the record of the batch, because the contract may
+    have changed since.
     """
     chosen = sorted(batches, key=lambda one: one.first_seq)
     if not chosen:
@@ -254,20 +254,20 @@ def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
 
 
 def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
-    """The row of the last batch that was planned; None before the first."""
+    """Return the row of the last planned batch; None if no batch was planned."""
     found = tables.at(SIFTERS).newest("batch", stream=stream).to_pylist()
     return found[0] if found else None
 
 
 def sifted_shares(tables: Views, stream: str) -> Sequence[Mapping[str, Any]]:
-    """Of the stream's last batches, those with a filter: what there was room for, what was kept, of what quality."""
+    """Return throttler, measured throttler and planned quality of the stream's last batches that have a filter."""
     columns = ["batch", "filter", "throttle", "throttle_measured", "quality_planned"]
     found = tables.at(SIFTERS).last("batch", SHOWN_BATCHES, columns, stream=stream).to_pylist()
     return sorted((row for row in found if row["filter"]), key=lambda row: int(row["batch"]))
 
 
 def sifted_row(tables: Views, stream: str, batch: int) -> Mapping[str, Any]:
-    """The row of a batch that was planned."""
+    """Return the row of a planned batch."""
     found: list[Mapping[str, Any]] = tables.at(SIFTERS).rows(stream=stream, batch=batch).to_pylist()
     return found[0]
 
@@ -309,7 +309,7 @@ def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]
 
 
 def _quality(one: ChosenFilter, drafted: Drafted) -> float | None:
-    """The quality as counted: of the queries whose rows were counted, by their weights."""
+    """Return the measured quality: the weighted mean over queries whose rows were counted; None if there are none."""
     assert one.regions is not None
     queries = sorted((query for query, _ in one.regions.wanted.queries), key=lambda query: -query.weight)
     total = lost = 0.0

@@ -1,28 +1,31 @@
-"""Sifter regions: a partition of the data space by a k-d tree, where a row lies, and how far boxes reach in (IV-A).
+"""Partition the data space into regions by a k-d tree, and lay out values on the lines that it cuts (IV-A).
 
-Every dimension is laid out on a line of *places*: its domain on [0, 1], what lies outside at the ends, nulls on a strip
-below 0 and NaN on one above 1, where the dimension has any. Regions are cut along places, so volumes are those of boxes
-of places; all partitioners build the same tree, so that one look-up serves them.
+The tree. It finds the region of a row, and the share of a region that a box covers. Each dimension is laid out on a
+line of *places*: its domain on [0, 1], values outside the domain at the ends, nulls on a strip below 0, and NaN on a
+strip above 1. The strips exist only if the dimension has such values. Regions are cut along places, so volumes are
+volumes of boxes of places. All partitioners build the same tree, so one look-up serves them all.
 
     share of S that R covers:  |S n R| / |S|  =  product over dimensions of the covered lengths over the lengths of S
 
-A side of R or S without length (an equality on a number, a constant dimension) counts as covered where it lies inside.
+A side of R or S without length (an equality on a number, a constant dimension) counts as covered if it lies inside.
 
-Look-up is a descent in the tree, a block of rows one level at a time: a region's node leads to itself, so that no step
-hangs on where a row has got to, and a core has the steps of many rows in hand at once. For many rows it is one of
-ranks: between which cuts a place lies along each dimension is found from a bucket of the line and a step or two, and a
-table of the cells between cuts has the region, as long as there are not too many cells (more than four dimensions).
+The look-up descends the tree for a block of rows, one level at a time. The node of a region leads to itself, so that no
+step depends on the position of a row, and a core executes the steps of many rows in parallel. For at least `MANY_ROWS`
+rows, the look-up uses ranks instead: the rank of a place among a dimension's cuts follows from a bucket of the line and
+a few steps, and a table of the cells between cuts holds the regions. Trees with more than `MOST_CELLS` cells (usually
+those with more than four dimensions) always use the descent.
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> tree.regions_of(np.array([[0.2, 0.5, 0.9]])).tolist()
 [0, 1, 1]
 
-The layout: how values of dimensions lie on lines of places, for volumes, cuts and look-up (see `regions`).
+The layout. It maps the values of dimensions to places on their lines, for volumes, cuts and look-up:
 
-    place of a value v:  (v - low) / (high - low), no less than 0 and no more than 1;   null: -1/16;   NaN: 1 + 1/32
+    place of a value v:  (v - low) / (high - low), clipped to [0, 1];   null: -1/16 (`STRIP`);   NaN: 1 + 1/32
 
-A category's word lies at its number, and is as wide as any other. The domain is what the contract states, else where
-the sample lies, a few odd values aside, and where queries look: beyond it everything is at the end.
+A category's word lies at its number, and all words are equally wide. The domain is the one that the contract states.
+If it states none, the domain covers the sample and the edges of queries near it; outliers of the sample extend it by at
+most half its width (`OUTLYING`). Values beyond the domain lie at the end of the line.
 
 >>> line = Axis.of(Dimension("temp", "double"), np.array([10.0, 20.0, 30.0]), nulls=True)
 >>> line.low, line.high, line.place_of_values(np.array([20.0, 99.0])).tolist()
@@ -47,10 +50,10 @@ from spillway.levers.sifters.dimensions import Dimension, whole_type
 
 MOST_REGIONS = 10_000
 MOST_CELLS, BUCKETS = 65_536, 4096
-"""Of the table for looking many rows up: as much as a core has at hand."""
+"""The size limits of the look-up table, so that it fits the cache of a core."""
 MANY_ROWS = 20_000
 BLOCK = 256
-"""So many rows descend together."""
+"""The number of rows that descend the tree together."""
 MOST_DIMENSIONS = 6
 
 
@@ -59,17 +62,17 @@ class RegionTree:
     """A partition of the space into regions."""
 
     space: np.ndarray
-    """By dimension, the ends of the line of places."""
+    """The ends of the line of places, by dimension."""
     axes: np.ndarray
-    """By node, the dimension it cuts; -1: it is a region."""
+    """The dimension that each node cuts; -1: the node is a region."""
     cuts: np.ndarray
-    """By node, the place it cuts at: what lies there or above goes to the second child."""
+    """The place at which each node cuts: places at or above it go to the second child."""
     children: np.ndarray
-    """By node, its two children; of a region its number, twice."""
+    """The two children of each node; for a region, its number twice."""
 
     @staticmethod
     def grown(space: np.ndarray, splits: Sequence[tuple[int, int, float]] | np.ndarray) -> RegionTree:
-        """A tree from its cuts in order: (region, dimension, place); the upper part gets the next free number."""
+        """Return a tree from its cuts in order: (region, dimension, place); the upper slice gets the next number."""
         cut = np.asarray(splits, float).reshape(-1, 3)
         nodes = 2 * len(cut) + 1
         axes, cuts = np.full(nodes, -1, np.int32), np.zeros(nodes)
@@ -84,15 +87,18 @@ class RegionTree:
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """By region and dimension, its ends."""
+        """The bounds of each region: by region and dimension, the two ends."""
         found = np.empty((self.count, len(self.space), 2))
         _bound(self.axes, self.cuts, self.children, self.space, found)
         return found
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """What looking many rows up takes: by dimension its cuts in order and where in them buckets of places begin,
-        and by cell between cuts its region; None where there were too many cells."""
+        """The look-up table for many rows; None if it had more than `MOST_CELLS` cells.
+
+        It holds for each dimension the sorted cuts and the rank at which each bucket of places begins, and for each
+        cell between cuts the region.
+        """
         cuts = [np.unique(self.cuts[self.axes == axis]) for axis in range(len(self.space))]
         sizes = np.array([len(one) + 1 for one in cuts], np.int64)
         if float(np.prod(sizes.astype(float))) > MOST_CELLS:
@@ -100,11 +106,11 @@ class RegionTree:
         ends = np.full((len(cuts), int(sizes.max())), np.inf)
         for axis, one in enumerate(cuts):
             ends[axis, : len(one)] = one
-        # a cell's region is that of the place where it begins
+        # the region of a cell is the region of its lower corner
         corners = np.meshgrid(*[np.concatenate([[-np.inf], one]) for one in cuts], indexing="ij")
         regions = self._by_descent(np.stack([corner.ravel() for corner in corners]))
         scales = BUCKETS / np.maximum(self.space[:, 1] - self.space[:, 0], 1e-300)
-        # a hair before the bucket begins: its edge is rounded
+        # 1e-6 of a bucket before its beginning, because its edge is rounded
         edges = [
             low + (np.arange(BUCKETS) - 1e-6) / scale
             for (low, _), scale in zip(self.space, scales, strict=True)
@@ -116,7 +122,7 @@ class RegionTree:
 
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The tree for a descent: regions cut nothing, and lead to themselves; and their numbers by node."""
+        """The tree in the form for a descent, in which a region leads to itself; and the region number of each node."""
         leaf = self.axes < 0
         next_ = self.children.copy()
         next_[leaf] = np.flatnonzero(leaf)[:, None]
@@ -129,7 +135,7 @@ class RegionTree:
         return found
 
     def regions_of(self, places: np.ndarray) -> np.ndarray:
-        """The region of every row; `places` by dimension and row."""
+        """Return the region of each row; `places` by dimension and row."""
         places = np.ascontiguousarray(places, np.float64)
         if places.shape[0] != len(self.space):
             raise Refused(
@@ -143,9 +149,10 @@ class RegionTree:
         return found
 
     def shares(self, boxes: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What boxes of places cover of the regions they touch: (query, region, share), boxes of a query added up.
+        """Return the share of each region that the boxes of each query cover: arrays of query, region and share.
 
-        `queries`: the query of every box, in order.
+        Only regions that a box touches are listed. `boxes` are boxes of places, `queries` is the query of each box, in
+        ascending order.
         """
         boxes = np.ascontiguousarray(boxes, float)
         if not len(boxes):
@@ -157,7 +164,7 @@ class RegionTree:
             if found <= room:
                 break
             room = found
-        if len(np.unique(queries)) == len(queries):  # one box a query: nothing to add up
+        if len(np.unique(queries)) == len(queries):  # one box per query: no sums are necessary
             return queries[of_box[:found]], regions[:found].copy(), parts[:found].copy()
         places = queries[of_box[:found]] * self.count + regions[:found]
         whole, inverse = np.unique(places, return_inverse=True)
@@ -203,7 +210,9 @@ def _descend(
         for row in range(rows if stays < rows else 0):
             on[going] = row
             going += children[2 * at[row]] != at[row]
-        while going:  # some regions lie much deeper than others: on with those rows alone
+        while (
+            going
+        ):  # some regions lie much deeper than others: continue with the rows that are not there yet
             left = 0
             for place in range(going):
                 row = on[place]
@@ -246,7 +255,7 @@ def _bound(
 ) -> None:
     boxes = np.empty((len(axes), space.shape[0], 2))
     boxes[0] = space
-    for node in range(len(axes)):  # children come behind their parent
+    for node in range(len(axes)):  # a parent precedes its children
         axis = axes[node]
         if axis < 0:
             found[children[node, 0]] = boxes[node]
@@ -267,7 +276,7 @@ def _reach(
     regions: np.ndarray,
     parts: np.ndarray,
 ) -> int:
-    """Every region that a box touches, and its share; how many there are, though there be no room for them."""
+    """Fill the arrays with each region that a box touches and its share; return the size that the arrays need."""
     stack = np.empty(len(axes) + 1, np.int64)
     found = 0
     for box in range(len(boxes)):
@@ -308,15 +317,15 @@ def _reach(
 
 
 STRIP = 1.0 / 16.0
-"""How wide nulls lie, and NaN; values take 1."""
+"""The width of the strips of nulls and of NaN; values have the width 1."""
 _NULL_PLACE, _NAN_PLACE = -STRIP, 1.0 + STRIP / 2.0
 OUTLYING = 0.005
-"""This share of the sample at either end does not stretch the domain beyond half its width."""
+"""The share of the sample at each end that counts as outliers: they extend the domain by at most half its width."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The line that one dimension's values lie on."""
+    """The line of places of one dimension."""
 
     dimension: Dimension
     low: float
@@ -332,7 +341,7 @@ class Axis:
         nulls: bool = False,
         nans: bool = False,
     ) -> Axis:
-        """The line of a sample's values and the finite edges of queries."""
+        """Return the line for a sample's values and for the edges of queries."""
         if dimension.is_text:
             return Axis(dimension, 0.0, float(dimension.other + 1), nulls, nans)
         if dimension.type == "boolean":
@@ -343,7 +352,7 @@ class Axis:
         if low is None or high is None:
             found = _domain(known, [edge for edge in edges if math.isfinite(edge)])
             low = found[0] if low is None else low
-            # a whole number is as wide as the step to the next
+            # a whole number has the width 1
             high = (found[1] + (1.0 if whole_type(dimension.type) else 0.0)) if high is None else high
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
             raise Refused(
@@ -358,11 +367,11 @@ class Axis:
 
     @property
     def constant(self) -> bool:
-        """Whether all values lie at one place, so that nothing can be cut."""
+        """Whether all values lie at one place, so that there is no cut."""
         return self.low == self.high and not self.nulls and not self.nans
 
     def place_of_values(self, values: np.ndarray) -> np.ndarray:
-        """The places of values that are neither null nor NaN."""
+        """Return the places of values that are neither null nor NaN."""
         span = self.high - self.low
         if span <= 0 or not math.isfinite(span):
             halves = np.asarray(values) / 2 - self.low / 2
@@ -375,7 +384,7 @@ class Axis:
             return np.clip((np.asarray(values, float) - self.low) / span, 0.0, 1.0)
 
     def places_of(self, keys: np.ndarray) -> np.ndarray:
-        """The places of keys of `dimension`."""
+        """Return the places of keys of `dimension`."""
         values = key_floats(np.minimum(keys, NAN - 1)) if self.dimension.type == "double" else keys
         finite = np.where(keys == NULL, self.low, values) if self.dimension.type == "double" else values
         found = self.place_of_values(np.nan_to_num(finite, nan=self.high))
@@ -383,7 +392,7 @@ class Axis:
         return np.where(keys >= NAN, _NAN_PLACE, found) if self.dimension.type == "double" else found
 
     def edges_of(self, keys: np.ndarray) -> np.ndarray:
-        """The places of edges of boxes: the first key of a box, or the one behind its last."""
+        """Return the places of edges of boxes: an edge is the first key of a box, or the key after its last."""
         low, high = self.ends
         values = key_floats(np.clip(keys, NULL + 1, NAN - 1)) if self.dimension.type == "double" else keys
         found = self.place_of_values(np.nan_to_num(values, nan=self.low, posinf=math.inf, neginf=-math.inf))
@@ -393,7 +402,7 @@ class Axis:
         return np.where(keys == END, high, found)
 
     def value_at(self, place: float) -> float:
-        """The value that lies at a place; infinite at the ends of the line."""
+        """Return the value at a place; infinite at the ends of the line."""
         if place <= 0.0:
             return -math.inf
         if place >= 1.0:
@@ -401,12 +410,12 @@ class Axis:
         return self.low + place * (self.high - self.low)
 
     def to_dict(self) -> dict[str, Any]:
-        """The line as plain values."""
+        """Return the line as plain values."""
         return asdict(self)
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Axis:
-        """A line from plain values."""
+        """Return a line from plain values."""
         stated = dict(values["dimension"])
         stated["words"] = tuple(stated["words"])
         return Axis(**{**values, "dimension": Dimension(**stated)})
@@ -420,30 +429,30 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes, in order."""
+        """The names of the attributes, in order."""
         return tuple(line.dimension.name for line in self.lines)
 
     @property
     def space(self) -> np.ndarray:
-        """By dimension, the ends of its line."""
+        """The ends of the line of each dimension."""
         return np.array([line.ends for line in self.lines], float).reshape(-1, 2)
 
     def keys(self, rows: pa.Table) -> np.ndarray:
-        """By dimension and row, its key."""
+        """Return the keys of rows, by dimension and row."""
         found = np.empty((len(self.lines), rows.num_rows), np.int64)
         for place, line in enumerate(self.lines):
             found[place] = line.dimension.keys_of(rows[line.dimension.name])
         return found
 
     def places(self, keys: np.ndarray) -> np.ndarray:
-        """By dimension and row, where such keys lie."""
+        """Return the places of keys, by dimension and row."""
         found = np.empty(keys.shape)
         for place, line in enumerate(self.lines):
             found[place] = line.places_of(keys[place])
         return found
 
     def boxes(self, keys: np.ndarray) -> np.ndarray:
-        """Boxes of keys as boxes of places."""
+        """Convert boxes of keys to boxes of places."""
         found = np.empty(keys.shape, float)
         for place, line in enumerate(self.lines):
             found[:, place, :] = line.edges_of(keys[:, place, :])
@@ -451,7 +460,10 @@ class Layout:
 
 
 def _domain(known: np.ndarray, edges: Sequence[float]) -> tuple[float, float]:
-    """Where a sample lies: odd values at its ends, and what queries name far outside, do not stretch it."""
+    """Return the domain of a sample, extended by nearby edges of queries.
+
+    Outliers of the sample extend it by at most half its width. Edges of queries far outside do not extend it.
+    """
     if not len(known):
         return (min(edges), max(edges)) if edges else (0.0, 0.0)
     low, high = np.quantile(known, [OUTLYING, 1.0 - OUTLYING])

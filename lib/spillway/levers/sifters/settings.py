@@ -1,5 +1,5 @@
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
-"""What a contract may say of the lever `sifters`: every field, its meaning, its rule and its default.
+"""Define the contract fields of the lever `sifters`: the meaning, the rule and the default of each field.
 
 >>> from spillway.levers.sifters.stated_queries import ReadingQuery
 >>> SifterSettings(queries=(ReadingQuery(where="temp > 30"),)).regions
@@ -33,9 +33,9 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("weight", "double", "how many rows as offered it stands for: 1 / (1 - what is dropped of its region)"),
     ("in_sample", "boolean", "whether it belongs to the sample that no filter works on"),
 )
-"""What the lever adds to rows: name, type, meaning."""
+"""The columns that the lever adds to rows: name, type, meaning."""
 LOSES_ROWS = True
-"""A row that is shed is gone, unless `keep_aside` says otherwise."""
+"""Shed rows are lost unless the contract states `keep_aside`."""
 PARTITIONS = (
     "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
     "demand",
@@ -47,7 +47,7 @@ TAKES = ("first", "rest", "cheaper")
 
 @dataclass(frozen=True, kw_only=True)
 class SifterSample:
-    """The sample that regions are built from, and the one that travels."""
+    """The sample from which regions are built, and the marked sample that is always sent."""
 
     rows: int = rule(Number(least=1, most=100_000, whole=True), "how many rows regions are built from", 4000)
     tuples: int = rule(
@@ -63,7 +63,7 @@ class SifterSample:
 
 @dataclass(frozen=True, kw_only=True)
 class Rebuild:
-    """When the filter in use is left for another."""
+    """The limits of drift at which the filter in use is replaced."""
 
     throttle: float = rule(
         FRACTION, "the filter stays while there is room for no more than so much more of the rows", 0.05
@@ -75,7 +75,7 @@ class Rebuild:
 
 @dataclass(frozen=True, kw_only=True)
 class SifterSettings(StatedQueries):
-    """Which queries read the stream, and how rows are shed by what they ask for."""
+    """The settings of the lever: the queries that read the stream, and how rows are shed by the queries' demand."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {
@@ -165,11 +165,11 @@ class SifterSettings(StatedQueries):
                 yield f"queries[{place}]", "be told apart from the others", name, "remove it, or add a name"
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
-        """What breaks between these settings and the rest of the stream's contract."""
+        """Yield the rules that these settings break in combination with the rest of the stream's contract."""
         from spillway.levers.sifters.wanted import wanted_problems
 
         known = [name for name in contract.names if isinstance(name, str)]
-        fine = len(known) == len(contract.names)  # or that has been told
+        fine = len(known) == len(contract.names)  # if not, another rule reports it
         for place, stated in enumerate(self.dimensions or ()):
             if stated.attribute not in known:
                 fine = False
@@ -185,4 +185,4 @@ class SifterSettings(StatedQueries):
 
 
 SETTINGS = SifterSettings
-"""What the registry reads of a contract's entry."""
+"""The class with which the registry reads a contract's entry."""

@@ -1,4 +1,4 @@
-"""What a contract says is asked of a stream: queries, rules of what must be kept, and dimensions."""
+"""Define the queries, the must-keep rules and the dimensions that a contract may state for a stream."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FRACTION = Number(least=0, most=1)
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingQuery:
-    """A query that reads the stream: the part of it that says which rows it wants."""
+    """A query that reads the stream: the condition of the rows that it wants, and its weight."""
 
     where: str = rule(Text(), "which rows it wants: a Spark SQL condition over dimensions")
     name: str | None = rule(Maybe(Text()), "what it is called; null: its condition", None)
@@ -28,7 +28,7 @@ class ReadingQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedDimension:
-    """An attribute that queries may be about, where more is to be said of it."""
+    """An attribute that queries may compare, with its ordered values or its domain."""
 
     attribute: str = rule(Text(), "an attribute of the stream")
     values: tuple[str, ...] | None = rule(
@@ -43,7 +43,7 @@ class StatedDimension:
 
 @dataclass(frozen=True, kw_only=True)
 class StatedQueries:
-    """What reads the stream, and which rows it wants."""
+    """The queries that read the stream, the rows that are never shed, and the dimensions of the conditions."""
 
     queries: tuple[ReadingQuery, ...] = rule(
         Listing(Record(ReadingQuery), least=1), "what is asked of the stream"

@@ -50,7 +50,7 @@ class TimeCells:
         return TimeCells(contract.order, step * math.ceil(cells / MOST_CELLS))
 
     def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Return the cell of every moment or date; none of them null."""
+        """Return the cell of each moment or date; nulls are not allowed."""
         micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
         return np.asarray(micros // self.step)
 
@@ -61,7 +61,7 @@ class TimeCells:
         unsampled: np.ndarray,
         counts: dict[str, int],
     ) -> None:
-        """Add the rows of every cell to `counts`; rows without a time lie in no window."""
+        """Add the rows of each cell to `counts`; rows without a time belong to no window and are not counted."""
         there = np.asarray(times.is_valid())
         numbers = self.numbers(times.drop_null())
         for name, mask in zip(_COUNTED, (None, kept[there], unsampled[there]), strict=True):

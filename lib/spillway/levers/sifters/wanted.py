@@ -1,7 +1,7 @@
-"""What a contract wants of its rows: its queries and must-keep rules as predicates over its dimensions.
+"""Parse a contract's queries and must-keep rules into predicates over dimensions.
 
-Two sets of dimensions: those that queries are about, along which regions are cut (six at most), and those of the rules
-of what must be kept, which may be about any attribute.
+There are two sets of dimensions. Regions are cut along the dimensions of the queries (at most `MOST_DIMENSIONS`). The
+must-keep rules may compare any attribute.
 """
 
 from __future__ import annotations
@@ -37,41 +37,40 @@ DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Queries and rules, parsed."""
+    """The parsed queries and must-keep rules of a contract, with their dimensions."""
 
     dimensions: tuple[Dimension, ...]
     queries: tuple[tuple[ReadingQuery, Predicate], ...]
     keep_dimensions: tuple[Dimension, ...]
     keep: tuple[Predicate, ...]
     digests: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
-    """By what else shapes a filter, the digest of it and of these (`learn.digest_of`)."""
+    """A cache of `learn.digest_of`: by the other settings that shape a filter, the digest of these and of them."""
 
     @staticmethod
     def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
-        """Return the rows that the contract asks for; the same queries over the same dimensions are parsed once per
-        process."""
+        """Return the parsed queries and rules of a contract; a process caches them by queries and dimensions."""
         known = declared_dimensions(settings, contract)
         return _parsed(settings.queries, settings.keep, tuple(known.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The attributes that deciding takes."""
+        """The attributes that the queries and the rules compare."""
         return tuple(dict.fromkeys(one.name for one in (*self.dimensions, *self.keep_dimensions)))
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """The boxes of all queries, of keys, query by query."""
+        """The boxes of all queries as keys, in order of the queries."""
         return np.concatenate([predicate.boxes for _, predicate in self.queries])
 
     @cached_property
     def query_of_box(self) -> np.ndarray:
-        """Of every box, the place of its query."""
+        """The index of the query of each box."""
         return np.repeat(
             np.arange(len(self.queries)), [len(predicate.boxes) for _, predicate in self.queries]
         )
 
     def asked(self, layout: Layout) -> Asked:
-        """The queries as boxes of places."""
+        """Return the queries as boxes of places."""
         settings = [query for query, _ in self.queries]
         return Asked(
             layout.boxes(self.boxes),
@@ -82,7 +81,7 @@ class Wanted:
         )
 
     def edges(self, place: int) -> np.ndarray:
-        """The keys at which queries begin and end along a dimension."""
+        """Return the keys at which queries begin and end along a dimension."""
         found = {
             edge
             for _, predicate in self.queries
@@ -109,7 +108,7 @@ def _parsed(
 
 
 def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterable[Broken]:
-    """Return what is wrong with each query and rule of a contract, one by one."""
+    """Return the problems of each query and each must-keep rule of a contract."""
     try:
         known = declared_dimensions(settings, contract)
     except Refused as problem:
@@ -155,7 +154,7 @@ def _found_problems(
 
 
 def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> dict[str, Dimension]:
-    """The dimensions that conditions may be about, by name."""
+    """Return the dimensions that conditions may compare, by name."""
     stated = {one.attribute: one for one in settings.dimensions or ()}
     found: dict[str, Dimension] = {}
     for attribute in contract.attributes:
@@ -186,7 +185,7 @@ def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> di
 
 
 def _over(texts: Sequence[str], known: dict[str, Dimension], field: str) -> dict[str, Dimension]:
-    """The dimensions that some conditions are about, with the words that they name."""
+    """Return the dimensions that some conditions compare, with the words that the conditions name."""
     lower = {name.lower(): name for name in known}
     named = dict.fromkeys(
         lower[column.lower()]
@@ -214,7 +213,7 @@ def _with_words(texts: Iterable[str], known: dict[str, Dimension]) -> dict[str, 
 
 
 def _check_domain(predicate: Predicate) -> None:
-    """Refuse a query that asks for nothing of a stated domain."""
+    """Refuse a query that matches nothing of a dimension's stated domain."""
     for place, dimension in enumerate(predicate.dimensions):
         if dimension.low is None or dimension.high is None:
             continue

@@ -1,4 +1,4 @@
-"""Figures and the HTML report: one page, nothing fetched, read from the tables without Spark."""
+"""Build the HTML report: one self-contained page, read from the tables without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One self-contained page about the lake: `build/report.html`."""
+"""Build the self-contained HTML page about the lake: `build/report.html`."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from spillway.store.tables import Tables
 
 
 def build_report(tables: Tables, out: str | Path | None = None) -> Path:
-    """Write the report to `out` (default: `report.html` in the build folder) and say where it is.
+    """Write the report to `out` (default: `report.html` in the build folder); return its path.
 
-    Starts no Spark, fetches nothing; a stream without tables is said to have none.
+    It starts no Spark and fetches nothing from a network. A stream without tables is shown as such.
     """
     if out is not None:
         refuse_uri("output", str(out))
@@ -64,7 +64,7 @@ def page(
     now: datetime,
     trades: Sequence[Picture] = (),
 ) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
     off = sum(fact.figures.ledger_difference for fact in facts) + sum(

@@ -1,20 +1,16 @@
-"""The report's sections: each turns facts into markup, and says nothing where there is nothing to say.
+"""Render the sections of the report from the facts of streams, joins and queries; a section without content is empty.
 
-What the report shows of a stream, read from the tables and told by its levers.
-
-Figures come from `spillway.report.summary`, which `build/run.json` uses too, so that the page and the file cannot
-disagree.
-
-Draws what levers show: pictures come as data, and each kind of them has one way to be drawn.
+The figures come from `spillway.report.summary`, which `build/run.json` uses too, so that the page and the file
+agree. The levers supply pictures as data. There is one renderer for each kind of picture:
 
     lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?}
     timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
     bars      {rows: [(name, [(value, style, words)])], unit?}
     regions   {rects: [(from x, to x, from y, to y, darkness, words)], x, y, x_ticks?, y_ticks?: [(at, words)]}
-    table     {heads: [...], rows: [[...]]}; a head that starts with # stands over numbers
+    table     {heads: [...], rows: [[...]]}; a head that starts with # is above numbers
 
-A style is a class of the page's style sheet; a line without one gets a colour of its own, and c0 to c9 are free for
-all.
+A style is a class of the page's style sheet. A line without a style gets a colour of its own. The styles c0 to
+c9 have no fixed meaning.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ from spillway.streams.presence import Presence, presence_of_row
 
 @dataclass(frozen=True)
 class StreamFacts:
-    """All the report says of a stream: of its last batches, and what was counted all along."""
+    """The facts that the report shows of a stream, of its last batches and of its whole history."""
 
     contract: StreamContract
     figures: StreamFigures
@@ -68,19 +64,19 @@ class StreamFacts:
 
     @property
     def sent(self) -> list[Row]:
-        """The ledger's rows that say how many bytes there were, and how many went over the wire."""
+        """Return the ledger rows with the bytes offered and the bytes sent, one per batch."""
         return list(last_stages(self.ledger).values())
 
     @property
     def retired_bytes(self) -> int:
-        """Bytes of raw that were deleted, as what happened beside the way recorded it."""
+        """Return the bytes of raw that were deleted, from ledger rows outside the path (negative ordinal)."""
         gone = {batch.batch for batch in self.batches if batch.status == RETIRED}
         beside = [row for row in self.ledger if row["ordinal"] < 0 and row["batch"] in gone]
         return sum(row["bytes_offered"] - row["bytes_kept"] for row in beside)
 
 
 def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[StreamFacts]:
-    """The facts of every stream, by name."""
+    """Return the facts of every stream, by name."""
     found = []
     for contract in sorted(streams, key=lambda item: item.stream):
         recent = read_recent(tables, contract.stream)
@@ -100,7 +96,7 @@ def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[Stre
 
 @dataclass(frozen=True)
 class WorkloadFacts:
-    """All the report says of a join or a query."""
+    """The facts that the report shows of a join or a query."""
 
     name: str
     description: str
@@ -109,7 +105,7 @@ class WorkloadFacts:
 
 
 def workload_facts(tables: Tables, workloads: Mapping[str, Workload]) -> list[WorkloadFacts]:
-    """The facts of every join and query that did anything, by name."""
+    """Return the facts of every join and query that has ledger rows, by name."""
     known = tables.at("ledger").rows(["subject"], scope=["join", "query"])["subject"].unique().to_pylist()
     found = []
     for name in sorted(known):
@@ -128,7 +124,7 @@ def _workload_pictures(tables: Tables, contract: Workload) -> Iterator[Picture]:
 
 
 def _pictures(tables: Tables, contract: StreamContract) -> Iterator[Picture]:
-    """What every lever of the stream shows, in the order in which they work on it."""
+    """Yield the pictures of the stream's levers, in the order in which the levers process it."""
     for name in contract.lever_names:
         yield from lever(name).pictures(contract, newest_facts(tables, contract.stream, name), tables)
 
@@ -137,7 +133,7 @@ COLOURS = 10
 
 
 def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
-    """A framed part of a section; empty when `body` is."""
+    """Return a framed part of a section; "" if `body` is empty."""
     if not body:
         return ""
     said = f"<p>{escape(note)}</p>" if note else ""
@@ -145,7 +141,7 @@ def card(title: str, body: str, note: str = "", wide: bool = False) -> str:
 
 
 def picture_card(picture: Picture) -> str:
-    """The picture as a card.
+    """Return a picture as a card.
 
     >>> "<td>often</td>" in picture_card(Picture("How", "table", {"heads": ["how"], "rows": [["often"]]}))
     True
@@ -204,7 +200,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any], bool], str]] = {
 
 
 def headline(facts: StreamFacts) -> str:
-    """The figures that `build/run.json` holds, as people say them."""
+    """Return the figures of `build/run.json` as tiles."""
     f = facts.figures
     saved = f.wire_bytes_saved - f.synopsis_bytes
     offered = sum(row["bytes_offered"] for row in facts.sent)
@@ -247,7 +243,7 @@ def _presence_tile(figures: StreamFigures) -> list[tuple[str, str]]:
 
 
 def byte_bars(facts: Sequence[StreamFacts]) -> str:
-    """Bytes before and after, all streams on one scale."""
+    """Return a chart of the bytes before and after shedding, all streams on one scale."""
     rows = []
     for fact in facts:
         before = float(sum(row["bytes_offered"] for row in fact.sent))
@@ -270,7 +266,7 @@ def byte_bars(facts: Sequence[StreamFacts]) -> str:
 
 
 def stage_table(ledger: Iterable[Row]) -> str:
-    """What every stage did, batches added up: handed on, shed, and of that what can be given back and what is lost."""
+    """Return the work of every stage, summed over batches: passed on, shed, and of these recoverable and lost."""
     names = ("batches", "offered", "handed_on", "rounded", "shed", "recoverable", "lost")
     rows = [cells(one.stage, one.unit, *(getattr(one, name) for name in names)) for one in stages_of(ledger)]
     heads = "stage|unit|#" + "|#".join(name.replace("_", " ") for name in names)
@@ -278,12 +274,12 @@ def stage_table(ledger: Iterable[Row]) -> str:
 
 
 def ledger_table(ledger: Sequence[Row]) -> str:
-    """The ledger, added up over batches, with what is left when it should balance."""
+    """Return the ledger, summed over batches, with the difference by which it fails to balance."""
     sums: dict[tuple[str, str, str, str, str], dict[str, int]] = {}
     names = ("offered", "kept", "rounded", "shed", "deduplicated", "rejected", "recoverable", "lost")
-    # a stage stands where it stands on the way; what is beside the way comes last
+    # stages in path order; those outside the path come last
     for row in sorted(ledger, key=lambda row: (row["ordinal"] < 0, row["ordinal"])):
-        # the numbers behind a choice differ from batch to batch; `spillway explain` tells them
+        # the numbers in a reason differ from batch to batch; `spillway explain` shows them
         reason = row["reason"].partition(":")[0] if row["dimension_kind"] != TOTAL else ""
         at = (row["stage"], row["unit"], row["dimension_kind"], row["dimension"], reason)
         into = sums.setdefault(at, dict.fromkeys((*names, "difference"), 0))
@@ -310,7 +306,7 @@ def ledger_table(ledger: Sequence[Row]) -> str:
 
 
 def certificate_table(facts: StreamFacts) -> str:
-    """Certificates, added up over batches: the worst of each, never the best."""
+    """Return the certificates, summed over batches; the worst error is the largest of all batches."""
     by: dict[tuple[str, str, str], list[Row]] = {}
     for row in facts.certificates:
         by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)
@@ -343,7 +339,7 @@ def _shares(certificates: Sequence[Row]) -> tuple[float | str, float | str]:
 
 
 def bound_said(certificate: Certificate) -> str:
-    """What it is judged by: per cent of the value, the attribute's own unit, or both.
+    """Return the bound in words: per cent of the value, the attribute's own unit, or both.
 
     >>> bound_said(Certificate(4.5)), bound_said(Certificate(math.inf, error=0.5))
     ('4.5 %', '0.5')
@@ -354,7 +350,7 @@ def bound_said(certificate: Certificate) -> str:
 
 
 def validation_tables(validations: Sequence[Row]) -> str:
-    """The last validation: what failed first, then how much held, table by table."""
+    """Return the last validation: failed expectations, then the counts by table."""
     if not validations:
         return card("Validations", table("", []), "Nothing has been validated yet.", True)
     rows = last_validation(validations)
@@ -396,7 +392,7 @@ def validation_tables(validations: Sequence[Row]) -> str:
 
 
 def stream_section(facts: StreamFacts) -> Iterator[str]:
-    """All cards of one stream."""
+    """Yield all cards of one stream."""
     contract, figures = facts.contract, facts.figures
     yield f'<h2 id="{escape(contract.stream)}">{escape(contract.stream)}</h2>'
     said = f"{contract.description} Channel {contract.channel}, mode {contract.mode}."
@@ -419,7 +415,7 @@ def stream_section(facts: StreamFacts) -> Iterator[str]:
 
 
 def workload_section(facts: WorkloadFacts) -> Iterator[str]:
-    """The cards of a join or a query: what its lever shows, what its stages did."""
+    """Yield the cards of a join or a query: pictures of its levers, and the work of its stages."""
     yield f'<h2 id="{escape(facts.name)}">{escape(facts.name)}</h2>'
     if facts.description:
         yield f'<p class="soft">{escape(facts.description)}</p>'

@@ -1,7 +1,7 @@
-"""Small charts as inline SVG: no script, no fonts, no colours of their own (the page's style sheet has those).
+"""Draw small charts as inline SVG, without script, fonts or colours (the page's style sheet has the colours).
 
-Every function returns markup whose coordinates live in a 720-wide box (twice that for wide ones) that scales
-with the page.
+Every function returns markup. Its coordinates are in a box 720 units wide (wide charts: 1440) that scales with
+the page.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart: its points, its style class, and its name in the legend. None breaks it."""
+    """A line of a chart: its points, its style class, and its name in the legend.
+
+    A point with y = None interrupts the line.
+    """
 
     points: Points
     style: str
@@ -53,7 +56,7 @@ class Line:
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers between `low` and `high`.
+    """Return round numbers between `low` and `high`.
 
     >>> ticks(0, 97)
     [0.0, 20.0, 40.0, 60.0, 80.0]
@@ -68,7 +71,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 
 def number(value: float) -> str:
-    """A number short enough for an axis.
+    """Return a number that is short enough for an axis.
 
     >>> number(1_250_000), number(0.25), number(3.0), number(0), number(0.00002)
     ('1.25M', '0.25', '3', '0', '0.00002')
@@ -90,7 +93,7 @@ def line_chart(
     mark: tuple[float, str] | None = None,
     width: int = WIDTH,
 ) -> str:
-    """Lines over one pair of axes. `band`: (x, low, high), shaded; `mark`: an x with a word at it."""
+    """Draw lines over one pair of axes. `band`: (x, low, high), shaded; `mark`: an x with a label."""
     points = [(x, y) for line in lines for x, y in line.points if y is not None and math.isfinite(y)]
     if not points:
         return ""
@@ -120,9 +123,9 @@ def timeline(
     x_label: str,
     legend: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """One bar per row, cut in runs (from, to, style, words shown on hovering).
+    """Draw one bar per row, split into runs (from, to, style, text shown on hovering).
 
-    `legend`: what styles mean, in the order to tell it; the others go by their own names.
+    `legend`: the names of styles, in the order of the legend; other styles are shown by their class name.
     """
     runs = [run for _, row in rows for run in row]
     if not runs:
@@ -160,7 +163,7 @@ def timeline(
 
 
 def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], *, unit: str = "B") -> str:
-    """Horizontal stacked bars: (row name, parts of (value, style, name)); one scale for all."""
+    """Draw horizontal stacked bars: (row name, parts of (value, style, name)); all rows have one scale."""
     longest = max((sum(value for value, _, _ in row) for _, row in rows), default=0)
     if longest <= 0:
         return ""
@@ -194,7 +197,10 @@ def region_map(
     y_ticks: Sequence[tuple[float, str]] = (),
     height: int = 520,
 ) -> str:
-    """A space cut into rectangles (from x, to x, from y, to y, how dark from 0 to 1, words shown on hovering)."""
+    """Draw a plane divided into rectangles.
+
+    A rectangle is (from x, to x, from y, to y, darkness from 0 to 1, text shown on hovering).
+    """
     if not rects:
         return ""
     left = max(MARGIN_LEFT, 8 * max((len(word) for _, word in y_ticks), default=0) + 20)

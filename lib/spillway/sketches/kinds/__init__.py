@@ -1,8 +1,8 @@
-"""The kinds of sketches there are: a name in contracts, and the class that is the kind.
+"""The kinds of sketches: the name of each in contracts, and its class.
 
-A kind is a class of `kinds.base.Kind`: which sketch a contract's entry becomes, how rows feed it, what it can be
-asked, on the command line and in SQL. Readers, merging, questions and functions derive from this one list: adding a
-kind is adding its module and its line here. The modules load no kernel until a sketch is made or asked.
+A kind is a subclass of `kinds.base.Kind`. It defines the sketch of a contract's entry, how rows are added to it, and
+its queries on the command line and in SQL. Reading, merging, queries and SQL functions are derived from this list. To
+add a kind, add its module and a line here. The modules load no kernel until a sketch is created or queried.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spillway.sketches.kinds.base import Kind
 
 MOST_KIB = 1 << 20
-"""The most memory that may be asked for."""
+"""The maximum memory of a sketch in KiB."""
 SKETCH_KINDS: dict[str, str] = {
     "count_min": "spillway.sketches.kinds.frequencies.FrequencyKind",
     "quantiles": "spillway.sketches.kinds.quantiles.QuantileKind",
@@ -28,7 +28,7 @@ SKETCH_KINDS: dict[str, str] = {
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of this name.
+    """Return the kind with this name.
 
     >>> kind_of("quantiles").name
     'quantiles'
@@ -46,5 +46,5 @@ def kind_of(name: str) -> Kind:
 
 
 def every_kind() -> Iterator[Kind]:
-    """All kinds, in the order of the list."""
+    """Return all kinds, in the order of the list."""
     return map(kind_of, SKETCH_KINDS)

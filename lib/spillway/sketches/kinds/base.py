@@ -1,4 +1,4 @@
-"""What a kind of sketch is, and what it is to ask one."""
+"""Base classes of the kinds of sketches, of their queries, and of loaded sketches that answer them."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ ANSWER = "struct<value:double,low:double,high:double,rows:bigint,note:string>"
 HEAVY_KEYS = f"array<struct<key:string,answer:{ANSWER}>>"
 
 Answered = list[tuple[str, Answer]]
-"""Answers, each with what was asked."""
+"""Answers, each with a description of its query."""
 
 
 @dataclass(frozen=True)
 class SketchQuestion:
-    """A question of the command line: its name, what is said of it, and how its values become answers.
+    """A query of the command line: its name, its help text, and the function that answers it.
 
-    `ask` gets the loaded sketch, the values and the confidence; of two sketches (`of_two`) it gets the other one before
-    the values. `takes` are the least and the most words it takes (None: any number), beside the other sketch's stream
-    and name, and `typed` says what they are: `key`, a value of each attribute; `ordered`, values of the one attribute;
-    else words.
+    - `ask`: gets the loaded sketch, the values and the confidence. If `of_two`, it gets the other sketch before the
+      values.
+    - `takes`: the least and the greatest number of arguments (None: any number), without the stream and the name of
+      the other sketch.
+    - `typed`: the type of the arguments. `key`: a value of each attribute; `ordered`: values of the one attribute;
+      empty: plain words.
     """
 
     name: str
@@ -45,7 +47,7 @@ class SketchQuestion:
     """Whether `ask` has a parameter `purpose`, which selects the estimator."""
 
     def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
-        """The words, when they are as many as the question takes."""
+        """Return the arguments; raise `UsageError` if their number is wrong."""
         least, most = (len(types), len(types)) if self.typed == "key" else self.takes
         named = 2 * self.of_two
         least, most = least + named, None if most is None else most + named
@@ -58,10 +60,10 @@ class SketchQuestion:
 
 
 class Kind(ABC):
-    """One kind: what its sketches are made of and asked.
+    """A kind of sketch: how its sketches are built, merged and queried.
 
-    `answers` are the methods of its `asking` class that SQL may call, by what they return; those in `of_two` take
-    another sketch of the kind. `merges` is false where the order of the stream decides the cells.
+    `answers`: the methods of its `asking` class that SQL may call, with their return types. Those in `of_two` take
+    another sketch of the kind. `merges`: False if the state depends on the order of the stream.
     """
 
     name: ClassVar[str]
@@ -70,57 +72,63 @@ class Kind(ABC):
     questions: ClassVar[tuple[SketchQuestion, ...]] = ()
     merges: ClassVar[bool] = True
     seeded: ClassVar[bool] = True
-    """Whether its sketches hash by the contract's `seed`; the library's have one of their own."""
+    """Whether its sketches use the contract's `seed`; HLL sketches of DataSketches have their own seed."""
 
     default_kib: ClassVar[int] = 64
-    """The memory of a sketch whose contract names none."""
+    """The memory in KiB of a sketch whose contract does not state it."""
 
     def alike(self, sketch: Any) -> Any:
-        """What sketches of this kind must have in common to become one."""
+        """Return the properties that must be equal in sketches that are merged."""
         return sketch.shape
 
     def context_of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a row of `sketches` knows of the keys in its payload, beside the attributes and their types."""
+        """Return what a row of `sketches` states about the payload's keys in addition to attributes and types."""
         return {}
 
     @abstractmethod
     def forms(self) -> tuple[type[StoredSketch], ...]:
-        """The sketches that a payload of this kind can be."""
+        """Return the sketch classes that a payload of this kind can have."""
 
     @abstractmethod
     def empty(self, spec: SketchSpec) -> StoredSketch:
-        """A sketch that has seen nothing; refused when the memory is too small for what is asked."""
+        """Return an empty sketch; raise `Refused` if the memory is too small for the parameters."""
 
     def part(self, spec: SketchSpec) -> StoredSketch:
-        """What one piece of the rows fills: mostly the sketch itself."""
+        """Return an empty partial sketch for one slice of the rows; for most kinds the same as `empty`."""
         return spec.empty()
 
     @abstractmethod
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys | None:
-        """Take the rows in; returns their keys where heavy ones may be asked for."""
+        """Add the rows. Return their keys if the kind supports heavy keys, else None."""
 
     def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
-        """The sketch, from all parts merged and the heavy keys where the spec asks for them."""
+        """Return the sketch from the merged partial sketches and, if the spec requires them, the heavy keys."""
         found: StoredSketch = parts
         return found
 
     def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
-        """A closed day's sketch, from those of its batches merged."""
+        """Return the sketch of a closed day from the merged sketches of its batches."""
         found: StoredSketch = merged
         return found
 
     def counters(self, sketch: Any) -> list[int] | None:
-        """What readers without this program may count with: None where its payload is the library's, or no table."""
+        """Return the counters for readers without Spillway, or None.
+
+        None: the payload has the format of DataSketches, or the sketch is not a table of counters.
+        """
         return None
 
     def asking(self) -> type[Loaded]:
-        """The class that answers questions to a sketch of this kind."""
+        """Return the class that answers queries on a sketch of this kind."""
         return Loaded
 
 
 @dataclass(frozen=True)
 class Segment:
-    """What of a range was sketched alike, and so is one sketch; a contract that changes begins another."""
+    """The part of a date range with equal sketch parameters, merged to one sketch.
+
+    A change of the contract's sketch begins a new segment.
+    """
 
     sketch: Any
     from_date: str = ""
@@ -134,9 +142,10 @@ class Segment:
 
 
 class Loaded:
-    """A sketch in memory and what it covers; questions it cannot answer are refused with what can.
+    """A sketch in memory, with the data that it covers. The error for a wrong query names the kind that answers it.
 
-    Where a range holds `segments`, some questions are answered by each and added up, intervals too; others need one.
+    If a date range has several `segments`, some queries are answered by each segment, and the estimates and intervals
+    are added up. Other queries need a single segment.
     """
 
     def __init__(self, sketch: Any, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> None:
@@ -146,7 +155,7 @@ class Loaded:
 
     @property
     def sketch(self) -> Any:
-        """The one sketch of the whole range; refused where there are several."""
+        """The single sketch of the whole range; raise `Refused` if there are several segments."""
         if len(self.segments) > 1:
             told = "; ".join(map(str, self.segments))
             remedy = f"ask from {self.segments[-1].from_date} on, or for one of these ranges"
@@ -154,11 +163,11 @@ class Loaded:
         return self._sketch
 
     def each(self) -> list[Loaded]:
-        """Every segment by itself."""
+        """Return a loaded sketch for each segment."""
         return [type(self)(one.sketch, self.covers) for one in self.segments]
 
     def added(self, answers: Sequence[Answer]) -> Answer:
-        """The answers of all segments as one: the sum of each end of their intervals holds the sum."""
+        """Return the sum of the answers of all segments; each end of the interval is the sum of their ends."""
         first, *others = answers
         if not others:
             return self.covered(first)
@@ -176,7 +185,7 @@ class Loaded:
         raise AttributeError(name)
 
     def wrong_kind(self, wanted: str) -> Refused:
-        """The refusal of a question that another kind answers."""
+        """Return the error for a query that another kind answers."""
         return Refused(
             "kind",
             f"be {wanted} for this question",
@@ -186,20 +195,20 @@ class Loaded:
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of the attributes that were sketched."""
+        """The types of the sketched attributes."""
         return tuple(self._sketch.context.get("types", ()))
 
     @property
     def rows(self) -> int | None:
-        """How many rows the sketch knows it has seen; None where it does not."""
+        """The number of rows in the sketch; None if it does not store this."""
         return None
 
     def covered(self, answer: Answer) -> Answer:
-        """The answer with what it covers."""
+        """Return the answer with the data that it covers."""
         return replace(answer, covers=self.covers)
 
     def paired(self, other: Loaded) -> str:
-        """How the attributes of two sketches meet, in words; refused where they cannot, saying what differs."""
+        """Return in words which attributes of two sketches are matched; raise `Refused` if they cannot be matched."""
         if type(other) is not type(self):
             raise other.wrong_kind(self._sketch.kind)
         mine, theirs = self._sketch.context, other._sketch.context
@@ -226,13 +235,13 @@ class Loaded:
         return ", ".join(f"{one} with {two}" for one, two in zip(*names, strict=True) if one != two)
 
     def of_both(self, other: Loaded, answer: Answer, what: str, paired: str = "") -> Answer:
-        """An answer about two sketches."""
+        """Return an answer about two sketches, with a note that names both."""
         names = " x ".join(f"{one.covers.stream}/{one.covers.name}" for one in (self, other))
         return replace(self.covered(answer), note=f"{what} of {names}" + f", {paired}" * bool(paired))
 
 
 def numbers(question: str, values: Sequence[str], count: int | None = None) -> list[float]:
-    """The values of a question as so many numbers (at least one).
+    """Return the values of a query as `count` numbers (None: at least one).
 
     >>> numbers("between", ["1", "2.5"], 2)
     [1.0, 2.5]
@@ -252,12 +261,12 @@ def numbers(question: str, values: Sequence[str], count: int | None = None) -> l
 
 
 def asks(method: str, told: str) -> Callable[..., Answered]:
-    """A question without values."""
+    """Return the `ask` function of a query without values. `told`: the description of the answer."""
     return lambda sketch, values, confidence: [(told, getattr(sketch, method)(confidence=confidence))]
 
 
 def asks_both(method: str, told: str) -> Callable[..., Answered]:
-    """A question about two sketches."""
+    """Return the `ask` function of a query on two sketches. `told`: the description of the answer."""
     return lambda sketch, other, _, confidence: [
         (told, getattr(sketch, method)(other, confidence=confidence))
     ]

@@ -1,4 +1,4 @@
-"""`distinct`: how many different values, or combinations of values."""
+"""The kind `distinct`: the number of distinct values, or distinct combinations of values."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 
 SUREST = 0.997
-"""Three standard errors, beyond which the library gives no bounds."""
+"""The confidence of three standard errors; DataSketches has no bounds beyond it."""
 
 
 class DistinctKeys(Loaded):
-    """Questions to a count of different keys."""
+    """Queries on a count of distinct keys."""
 
     def distinct(self, confidence: float = 0.95) -> Answer:
-        """How many different keys there are; rows in which one of the attributes is null count for none, as in SQL.
+        """Return the number of distinct keys. As in SQL, a row with a null in one of the attributes is not counted.
 
-        Of ranges whose keys cannot be told to be the same, there are as many as in the largest at least, and as in all
-        together at most; each range is asked so surely that all hold at the confidence.
+        If the segments have different hashes, equal keys in two segments are not recognised. The number is then at
+        least that of the largest segment, and at most the sum over all segments. The confidence of each segment is
+        raised, so that all intervals together hold with `confidence`.
         """
         from spillway.sketches.intervals import check_confidence
 
@@ -63,11 +64,11 @@ class DistinctKind(Kind):
         return (Hll,)
 
     def alike(self, sketch: Any) -> Any:
-        """The types, and the seed of hashed keys: the finer is as coarse as the coarser when they unite."""
+        """Return the types and the seed of hashed keys. The precision may differ: a merge takes the coarser one."""
         return sketch.shape["types"], sketch.context.get("seed", 1)
 
     def context_of(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Contracts of old chose the seed by which keys were hashed."""
+        """Return the key seed, which older contracts could state."""
         from spillway.sketches.hashing import are_hashed
 
         types = json.loads(row["parameters"]).get("types") or ["double"]

@@ -1,4 +1,4 @@
-"""`count_min`: how often keys come, how many there are, how large a join is; by value for the heavy ones."""
+"""The kind `count_min`: frequencies of keys, join sizes and skew, and the most frequent keys with their values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spillway.sketches.types import Estimates, Keys
 
 COUNTED = "exact"
-"""The method of what was counted one by one."""
+"""The method of frequencies that were counted exactly."""
 BY_PURPOSE = "by_purpose"
 """The estimator if the contract states none."""
 FREQUENT = "frequent"
@@ -38,7 +38,7 @@ FREQUENT = "frequent"
 
 
 class Frequencies(Loaded):
-    """Questions to a table of counters, with its heavy keys or without."""
+    """Queries on a count-min table, with or without heavy keys."""
 
     @property
     def rows(self) -> int:
@@ -47,7 +47,7 @@ class Frequencies(Loaded):
     def frequencies(
         self, columns: Sequence[pa.Array], *, purpose: str = FREQUENT, confidence: float = 0.95
     ) -> Estimates:
-        """How many rows have each of these keys: all at once, an array an attribute, of the attributes' types."""
+        """Return the number of rows with each of these keys. `columns`: one array per attribute, of its type."""
         import pyarrow as pa
 
         from spillway.sketches.column_keys import keys_of
@@ -61,19 +61,19 @@ class Frequencies(Loaded):
     def frequency(
         self, *key: object, estimator: str = "auto", confidence: float = 0.95, purpose: str = FREQUENT
     ) -> Answer:
-        """How many rows have these values (one per attribute, None for null).
+        """Return the number of rows with these values (one per attribute, None for null).
 
-        `purpose` selects the estimator: `frequent` for one key that is expected to be frequent; `any` for one key that
-        may be rare; `sum` for one of many keys whose answers are added up.
+        `purpose` selects the estimator. `frequent`: one key that is expected to be frequent. `any`: one key that may be
+        rare. `sum`: one of many keys whose answers are added up.
         """
         return self.added([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
 
     def frequency_for(self, purpose: str, *key: object) -> Answer:
-        """`frequency` with its purpose first, as SQL asks."""
+        """Return `frequency`; the purpose is the first argument, as in SQL."""
         return self.frequency(*key, purpose=purpose)
 
     def frequencies_for(self, purpose: str, keys: Sequence[pa.Array]) -> Estimates:
-        """`frequencies` with their purpose first, as SQL asks."""
+        """Return `frequencies`; the purpose is the first argument, as in SQL."""
         return self.frequencies(keys, purpose=purpose)
 
     def _frequency(self, key: Sequence[object], estimator: str, confidence: float, purpose: str) -> Answer:
@@ -128,7 +128,7 @@ class Frequencies(Loaded):
         return self._counts().without(self._exact)
 
     def top(self, count: int, confidence: float = 0.95) -> list[HeavyKey]:
-        """The `count` most frequent keys, each with its frequency."""
+        """Return the `count` most frequent keys, each with its frequency."""
         from spillway.sketches.heavy_hitters import HeavyHitters
         from spillway.sketches.values import whole_number
 
@@ -154,7 +154,11 @@ class Frequencies(Loaded):
         ]
 
     def _top_of_segments(self, count: int, confidence: float) -> list[HeavyKey]:
-        """A key of at least the largest share of all rows has at least that share of some segment."""
+        """Return the most frequent keys of several segments.
+
+        A key with at least the largest share of all rows has at least this share of the rows of some segment, so it is
+        among the heavy keys there.
+        """
         labels = {tuple(label) for one in self.segments for label in one.sketch.labels.values()}
         share = max(one.sketch.share for one in self.segments)
         note = f"complete above {100 * share:g} % of the rows; added up over {len(self.segments)} ranges"
@@ -165,17 +169,17 @@ class Frequencies(Loaded):
         return sorted(found, key=lambda one: (-one.answer.estimate, str(one.key)))[:count]
 
     def self_join_size(self, confidence: float = 0.95) -> Answer:
-        """F2: how many (ordered) pairs of rows have equal keys, each row with itself included."""
+        """Return F2: the number of ordered pairs of rows with equal keys, including each row with itself."""
         return self.covered(self._counts().self_join_size("cmm", confidence))
 
     def join_size(self, other: Frequencies, confidence: float = 0.95) -> Answer:
-        """How many pairs of rows, one of each, have equal keys: the size of the join, before it is run."""
+        """Return the number of pairs of rows, one of each stream, with equal keys: the size of the equality join."""
         paired = self.paired(other)
         answer = self._counts().join_size(other._counts(), "cmm", confidence)
         return self.of_both(other, answer, "join", paired)
 
     def skew(self, confidence: float = 0.95) -> Answer:
-        """N^2/F2: how many equally frequent keys would be as skewed; few is skewed."""
+        """Return N^2/F2, the number of equally frequent keys with the same F2; a small number means high skew."""
         from spillway.sketches.count_min import effective_keys
 
         counts = self._counts()
@@ -243,7 +247,7 @@ class FrequencyKind(Kind):
     )
 
     def alike(self, sketch: Any) -> Any:
-        """The table's parameters and what keys are made of; the share of heavy keys may differ."""
+        """Return the table's parameters and the context of its keys; the share of heavy keys may differ."""
         return getattr(sketch, "counts", sketch).shape, dict(sketch.context), hasattr(sketch, "counts")
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
@@ -256,7 +260,7 @@ class FrequencyKind(Kind):
         from spillway.sketches.count_min import CountMin, parameters_for_memory
         from spillway.sketches.heavy_hitters import HeavyHitters
 
-        # the hashes of Spark's own count_min_sketch, so that its tables and ours are the same
+        # the hashes of Spark's own count_min_sketch, so that both have the same table
         parameters = replace(
             parameters_for_memory(spec.memory_kib * 1024, depth=spec.depth),
             seed=spec.seed & 0x7FFFFFFF,
@@ -266,7 +270,7 @@ class FrequencyKind(Kind):
         return CountMin(parameters) if share is None else HeavyHitters(parameters, share)
 
     def part(self, spec: SketchSpec) -> StoredSketch:
-        """Counters only: heavy keys are found later, from the counts of all parts."""
+        """Return a table of counters only; heavy keys are found later, from the counts of all partial sketches."""
         sketch = spec.empty()
         counts: StoredSketch = getattr(sketch, "counts", sketch)
         counts.context = spec.context

@@ -1,7 +1,8 @@
-"""`pair_count`: pairs of rows that agree in most of their attributes, or texts in most of their min-hashes.
+"""The kind `pair_count`: pairs of rows that agree in most attributes, or pairs of texts that agree in most min-hashes.
 
-A min-hash of two texts agrees with the probability of their Jaccard similarity J, so that d of them agree in at least s
-with that of a binomial variable: of six, five or more where J is about 0.8 (0.66 of such pairs; 0.11 at 0.5).
+Two texts with Jaccard similarity J agree in one min-hash with probability J. So the number of the d min-hashes in which
+they agree has a binomial distribution. For example, five or more of six agree for 66 % of the pairs with J = 0.8, and
+for 11 % with J = 0.5.
 """
 
 from __future__ import annotations
@@ -22,24 +23,27 @@ if TYPE_CHECKING:
 
 
 class NearDuplicates(Loaded):
-    """Questions about pairs of rows."""
+    """Queries about pairs of similar rows."""
 
     @property
     def rows(self) -> int:
         return int(self.sketch.records)
 
     def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """How many pairs of rows agree in at least `at_least` attributes."""
+        """Return the number of pairs of rows that agree in at least `at_least` attributes."""
         return self.covered(self.sketch.pairs(_agreeing(at_least), "unordered", confidence))
 
     def near_duplicates_per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
-        """The same a row: the cleanliness of a table."""
+        """Return the number of such pairs per row, a measure of the cleanliness of a table."""
         return self.covered(self.sketch.per_row(_agreeing(at_least), confidence))
 
     def near_duplicate_join(
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
     ) -> Answer:
-        """How many pairs of rows, one of each, agree in `at_least` attributes: ask before a similarity join is run."""
+        """Return the number of pairs of rows, one of each stream, that agree in at least `at_least` attributes.
+
+        This is the size of the similarity join.
+        """
         paired = self.paired(other)
         answer = self.sketch.join(other.sketch, _agreeing(at_least), confidence)
         return self.of_both(other, answer, "similarity join", paired)

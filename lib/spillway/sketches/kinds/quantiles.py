@@ -1,4 +1,4 @@
-"""`quantiles`: ranges and quantiles of one ordered attribute."""
+"""The kind `quantiles`: quantiles and range counts of one ordered attribute."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ _ORDERED = ("integer", "double", "timestamp", "date", "boolean")
 
 
 class Quantiles(Loaded):
-    """Questions to counts over an ordered attribute."""
+    """Queries on a quantile sketch of an ordered attribute."""
 
     @property
     def rows(self) -> int:
-        """Those with a value."""
+        """The number of rows with a value."""
         return int(self.sketch.n)
 
     def quantile(self, share: float, confidence: float = 0.95) -> Answer:
-        """The value below which `share` of the values lie, from the values at the ranks that it may be off by.
+        """Return the value at or below which `share` of the values lie.
 
-        The three numbers are whole where the values are: no double holds every digit above 2^53.
+        The interval has the values at the lowest and highest possible rank. If the values are integers, the three
+        numbers are Python integers, because a double does not hold all digits above 2^53.
         """
         from spillway.sketches.intervals import check_confidence
 
@@ -60,7 +61,7 @@ class Quantiles(Loaded):
         )
 
     def between(self, low: object, high: object, confidence: float = 0.95) -> Answer:
-        """How many values lie from `low` to `high`, both included."""
+        """Return the number of values from `low` to `high`, both included."""
         from spillway.sketches.intervals import check_confidence
         from spillway.sketches.values import ordinal
 
@@ -107,7 +108,7 @@ class QuantileKind(Kind):
         return (Kll,)
 
     def alike(self, sketch: Any) -> Any:
-        """The type alone: items of any number of sketches unite."""
+        """Return only the type: sketches of different `k` can be merged, by the union of their items."""
         return sketch.shape["types"]
 
     def empty(self, spec: SketchSpec) -> StoredSketch:
@@ -120,12 +121,12 @@ class QuantileKind(Kind):
 
         if len(spec.types) != 1 or spec.types[0] not in _ORDERED:
             raise Refused("attributes", "be one ordered attribute for quantiles", spec.types, "name a number")
-        # beside the items: what each of up to 62 levels takes, the ends, and what is left over of whole blocks
+        # 512 bytes for the offsets of up to 62 levels, the two ends, and the items of incomplete blocks
         k = (spec.memory_kib * 1024 - 512) // 8
         return KllParameters(min(k, MOST_K), spec.types[0] != "double")
 
     def part(self, spec: SketchSpec) -> StoredSketch:
-        """Sixteen times finer than the whole, so that the pieces add next to nothing to its error."""
+        """Return a partial sketch with a 16 times larger `k` (at most `MOST_K`), so that slices add little error."""
         from spillway.sketches.kll import MOST_K, Kll
 
         whole = self._parameters(spec)

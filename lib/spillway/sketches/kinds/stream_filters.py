@@ -1,4 +1,7 @@
-"""`alternating_bloom`: the filter of `duplicates.rows`; the stream's order decides what it holds: it does not merge."""
+"""The kind `alternating_bloom`: the filter of `duplicates.rows`.
+
+Its state depends on the order of the stream, so it cannot be merged.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ if TYPE_CHECKING:
 
 
 UNSEEN = "unseen_to"
-"""In a state's context: the last `seq` of its window that it has not seen, where there is one."""
+"""Entry of a state's context: the last `seq` of its window that the filter has not seen, if there is one."""
 
 
 class RowFilter(Loaded):
-    """Questions to the filter of `duplicates.rows`, as the last batch left it."""
+    """Queries on the filter of `duplicates.rows`, in its state after the last batch."""
 
     def seen(self, *key: object, confidence: float = 0.95) -> Answer:
-        """Whether rows with these values came lately: 1 for yes (or a false positive), 0 for no (or long ago).
+        """Return whether a row with these values arrived lately: 1: yes (or a false positive), 0: no (or long ago).
 
-        A no is certain (its interval ends at 0) where the filter has seen every row of its window; rows that came after
-        it, or were gone before it was made, may hold what it has not.
+        A 0 is certain (its interval ends at 0) if the filter has seen every row of its window. It has not seen rows of
+        batches without a filter state, and rows that were retired before the filter was built.
         """
         import numpy as np
 

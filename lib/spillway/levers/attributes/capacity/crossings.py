@@ -1,24 +1,25 @@
-"""What of an attribute crosses the channel, and the choice among it: spend no more error than the channel demands.
+"""Choose the treatment of every attribute: a multiple-choice knapsack over bytes and error.
 
-An attribute is *kept*; *rounded* in one of several precisions; or *shed* in one of several, and then its synopsis is
-*sent* with the batch, or *held* at the source until it is asked for. Each of these is a `Crossing`: so many bytes a
-tuple cross, and what the destination has by itself is so much in error (the *loss*, in %; what is absent counts 100).
-Subject to what crosses <= the room, a plan minimises, in this order (specs/attributes.md, section 4),
+An attribute is *kept*, *rounded* to one of several precisions, or *shed* at one of several precisions. The synopsis of
+a shed attribute is *sent* with the batch, or *held* at the source until it is requested. Each of these treatments is a
+`Crossing`. It has the bytes per tuple that cross the channel, and a *loss*: the error in % of what the destination has
+without a request (absent values count 100). A plan keeps the bytes that cross within the capacity and minimises, in
+this order (specs/attributes.md, section 4),
 
-    minimize: error    1. sum of worth x loss    2. measures that do not arrive as they are    3. bytes in all
-    minimize: bytes    1. bytes paid for         2. sum of worth x loss                         3. measures touched
+    minimize: error    1. sum of weight x loss   2. number of measures that are not kept       3. total bytes
+    minimize: bytes    1. price of the bytes     2. sum of weight x loss                       3. measures not kept
 
-over all attributes at once (`levers.knapsack`). Paid for is what is sent, and of what is held the share that
-is expected to be asked back, at the price of sending; and what is held at that of keeping. The smallest form of a
-synopsis within E is the one that is held. A synopsis that is not smaller than its column is no way to shed it.
+over all attributes at once (`levers.knapsack`). The price of sending applies to sent bytes, and to the share of held
+bytes that is expected to be requested. The price of keeping applies to held bytes. The smallest form of a synopsis
+within the error bound E is the one that is held. A synopsis that is not smaller than its column is never used.
 
-Where the next better way of an attribute takes more than is left, a part of the tuples has it and the rest not
-(`Crossings.finer`): the room is filled.
+If the next better treatment of one attribute needs more than the remaining capacity, only a share of the tuples gets it
+(`Crossings.finer`). So the capacity is used up.
 
-`synopsis: send` is kept to as long as anything that keeps to it fits. Where nothing does, what is worth least stays at
-the source, for no more may cross than there is room for.
+With `synopsis: send` every synopsis is sent as long as such a plan fits. If none fits, the synopses of least weight
+stay at the source, because the capacity must not be exceeded.
 
-Guarantee: with room for everything nothing is touched; the loss never grows with the room.
+Guarantee: if everything fits, nothing is rounded or shed. The loss never grows with the capacity.
 
 >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4, 1.0)]
 >>> for room in (2.0, 1.5, 1.0, 0.4, 0.1):
@@ -31,7 +32,8 @@ round: 0.5
 shed, its synopsis sent: 1
 shed, its synopsis held, 25% shed, its synopsis sent: 75.25
 
-What bytes came to over what was planned, and what is hoped of ways that were never tried.
+`corrected` applies measured corrections of the bytes (`Paid`). `hoped` tries a finer treatment for all tuples if it was
+never tried before.
 """
 
 from __future__ import annotations
@@ -50,16 +52,16 @@ _OBJECTIVES = ("error", "bytes")
 
 @dataclass(frozen=True)
 class Terms:
-    """What is asked of a plan, and what may be done."""
+    """The objective of a plan, the allowed treatments, and the prices."""
 
     minimize: str = "error"
     synopsis: str = "auto"
     ways: tuple[str, ...] = WAYS
     asked_back: float = 0.0
-    """Share of what is held that is expected to be asked for."""
+    """Share of held synopsis bytes that is expected to be requested."""
     sent_price: float = 1.0
     kept_price: float = 0.0
-    """Of sending a byte, and of keeping one at the source."""
+    """Price of keeping a byte at the source; `sent_price` is the price of sending one."""
 
     def __post_init__(self) -> None:
         for name, known in (("minimize", _OBJECTIVES), ("synopsis", CROSSINGS)):
@@ -76,41 +78,42 @@ class Terms:
 
 @dataclass(frozen=True)
 class Crossing:
-    """One way for an attribute: its option, and whether its synopsis, if it has one, is sent with the batch."""
+    """One treatment of an attribute: its option, and whether its synopsis, if it has one, is sent with the batch."""
 
     option: Option
     sent: bool = False
     asked_back: float = 0.0
     last_resort: bool = False
-    """Whether it is for where nothing else fits."""
+    """Whether it may be chosen only if nothing else fits."""
 
     @property
     def name(self) -> str:
-        """The way in words."""
+        """Return the treatment in words."""
         if self.option.way != "shed":
             return self.option.way
         return f"shed, its synopsis {'sent' if self.sent else 'held'}"
 
     @property
     def crosses(self) -> float:
-        """Bytes a tuple that cross: the column's, or the synopsis's as far as it is sent or asked back."""
+        """Return the bytes per tuple that cross: those of the column, and of the synopsis if sent, or the share that is
+        expected to be requested."""
         stored = self.option.synopsis_bytes_per_tuple
         return self.option.wire_bytes_per_tuple + (stored if self.sent else stored * self.asked_back)
 
     @property
     def loss(self) -> float:
-        """The error in % of what the destination has by itself."""
+        """Return the error in % of what the destination has without a request."""
         return option_loss(self.option, self.sent)
 
     @property
     def touched(self) -> bool:
-        """Whether a reader of the destination finds something else than what arrived."""
+        """Return whether the destination has other values than the source."""
         return self.option.way != "keep"
 
 
 @dataclass(frozen=True)
 class Finer:
-    """What a part of the tuples has of one attribute, instead of the way that the rest has."""
+    """The better treatment that a `share` of the tuples has for one attribute."""
 
     attribute: str
     way: Crossing
@@ -119,34 +122,34 @@ class Finer:
 
 @dataclass(frozen=True)
 class Crossings:
-    """How every attribute crosses, what that comes to a tuple, and how far from the best it may be."""
+    """The treatment of every attribute, the bytes per tuple and the loss, and the gap to the best plan."""
 
     ways: Mapping[str, Crossing]
     crosses: float
     loss: float
-    """The sum of worth x loss."""
+    """The sum of weight x loss."""
     over: float
     exact: bool
     gap: float
     cost: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """What it costs, part by part, as the terms order them."""
+    """The three objectives in the order of the terms."""
     finer: Finer | None = None
-    """Of one attribute, what a part of the tuples has instead."""
+    """The better treatment that a share of the tuples has for one attribute."""
 
     @property
     def sends_any(self) -> bool:
-        """Whether a synopsis crosses."""
+        """Return whether any synopsis is sent."""
         every = [*self.ways.values(), *([self.finer.way] if self.finer else [])]
         return any(one.sent for one in every)
 
     @property
     def holds_any(self) -> bool:
-        """Whether a synopsis stays."""
+        """Return whether any synopsis stays at the source."""
         return any(one.option.way == "shed" and not one.sent for one in self.ways.values())
 
 
 def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
-    """Every way of one attribute that is allowed and pays, what is kept first.
+    """Return the treatments of one attribute that are allowed and save bytes; `keep` comes first.
 
     >>> options = [Option("a", "keep", 1.0), Option("a", "shed", 0.0, 0.7, 0.0), Option("a", "shed", 0.0, 2.0, 0.0)]
     >>> [one.name for one in crossings_of(options, Terms(synopsis="send"))]
@@ -170,7 +173,7 @@ def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
 
 
 def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, float]:
-    """What a way costs, part by part, as the terms order them."""
+    """Return the three objectives of a treatment in the order of the terms; `worth` is the weight of its loss."""
     lost, touched, option = worth * one.loss, float(one.touched), one.option
     if terms.minimize == "error":
         return lost, touched, option.bytes_per_tuple
@@ -181,7 +184,7 @@ def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, fl
 def choices_of(
     options: Mapping[str, Sequence[Option]], worths: Mapping[str, float], terms: Terms
 ) -> Iterator[tuple[list[Crossing], list[Alternative]]]:
-    """Attribute by attribute, the ways there are and the same as the knapsack takes them."""
+    """Yield, for each attribute, its treatments and the same treatments as alternatives of the knapsack."""
     for name, found in options.items():
         ways = crossings_of(found, terms)
         yield (
@@ -206,11 +209,12 @@ def cross(
     around_sent_bytes: float = 0.0,
     dearer: Mapping[str, float] | None = None,
 ) -> Crossings:
-    """The best way of every attribute into a room of so many bytes a tuple; what crosses least where none fits.
+    """Return the best treatments for a capacity of `room_bytes` per tuple; the fewest bytes if nothing fits.
 
-    `around_sent_bytes`: what sending any synopsis takes beside it, which is taken once: the best that sends none is
-    set against the best that sends some. `dearer`: by attribute, how much more it takes than the mean of its parts
-    where these are treated otherwise; what is not named is not divided.
+    `around_sent_bytes` are the bytes of the file around sent synopses. They are counted once if any synopsis is sent.
+    So the best plan that sends none is compared with the best plan that sends some. `dearer` has, by attribute, the
+    ratio of its bytes to the mean of its slices if these have different treatments. An attribute without an entry has
+    one treatment for all tuples.
 
     >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4)]
     >>> for around in (0.5, 0.7):
@@ -225,7 +229,7 @@ def cross(
     held = replace(terms, synopsis="hold")
     found = [with_file, _best(options, worths, room_bytes, held, 0.0, dearer or {})]
     if terms.synopsis == "send":
-        # nothing stays at the source while there is another way
+        # nothing stays at the source as long as another plan fits
         none = replace(held, ways=tuple(way for way in terms.ways if way != "shed"))
         found.append(_best(options, worths, room_bytes, none, 0.0, dearer or {}))
     return min(found, key=lambda one: (one.over, terms.synopsis == "send" and one.holds_any, one.cost))
@@ -239,9 +243,9 @@ def _best(
     around: float,
     dearer: Mapping[str, float],
 ) -> Crossings:
-    """The best choice where `around` is taken off the room first."""
+    """Return the best choice for the capacity less `around`."""
     offered = list(choices_of(options, worths, terms))
-    # what always travels may take more than there is
+    # the columns that are always sent may exceed the capacity
     items = [choices for _, choices in offered]
     found = least_cost(items, room_bytes - around)
     mixed = least_mixed(items, room_bytes - around, found, [dearer.get(name, math.inf) for name in options])
@@ -265,7 +269,7 @@ def _best(
 
 
 def why(one: Crossing, options: Sequence[Option]) -> str:
-    """A way in a sentence: what crosses instead of what, and what that brings.
+    """Describe a treatment in one line: the bytes per tuple that cross, those of the kept column, and the mean error.
 
     >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5)]
     >>> print(why(Crossing(temp[1]), temp))
@@ -284,20 +288,21 @@ def why(one: Crossing, options: Sequence[Option]) -> str:
 
 
 Paid = Mapping[str, Mapping[str, float]]
-"""By attribute and way, and by way and precision, what its bytes came to over what was planned, as last seen."""
+"""The last measured ratio of actual to planned bytes, by attribute and treatment (with or without its precision)."""
 DIVIDED = "divided"
-"""As a way in `Paid`: of an attribute whose tuples were not all treated alike."""
+"""Key in `Paid` for an attribute whose tuples had different treatments."""
 UNTRIED_DIVIDED = 1.05
-"""The same of an attribute whose tuples were all treated alike so far."""
+"""The ratio that is assumed for `DIVIDED` as long as all tuples of the attribute had the same treatment."""
 UNTRIED = 1.02
-"""How much more than planned is expected of what was not tried yet, of an attribute of which something was."""
+"""Extra factor for a treatment that was never tried, if another treatment of the attribute was."""
 HOPED = 1.1
-"""A mixture that took so much more than the mean of its parts packs badly, and what was never tried may take less than
-was estimated: the finer way is tried for all tuples where it is estimated to take up to so much of the room."""
+"""A mixture that took `HOPED` x the mean of its slices packs badly, and an untried treatment may need fewer bytes than
+estimated. Then the finer treatment is tried for all tuples if its estimate is at most `HOPED` x the capacity."""
 
 
 def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
-    """The options with what their bytes really came to; what is kept is measured, not planned."""
+    """Return the options with their bytes corrected by measured ratios; `keep` is exact, because its width is
+    measured."""
     found, tried = [], bool(paid.keys() - {DIVIDED})
     for one in options:
         known = paid.get(f"{one.way}/{one.precision}")
@@ -307,7 +312,10 @@ def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Opti
 
 
 def hoped(found: Crossings, room_bytes: float, worths: Mapping[str, float], paid: Paid) -> Crossings | None:
-    """The same with the finer way for all tuples, where that was never tried and may come out small enough.
+    """Return the plan with the finer treatment for all tuples, or None.
+
+    It is None if the plan has no finer treatment, a mixture packs well (below `HOPED`), the finer treatment is `keep`
+    or was tried before, or its estimate exceeds `HOPED` x the capacity.
 
     >>> from spillway.levers.attributes.capacity.crossings import Terms, cross
     >>> coarse, fine = Option("a", "round", 1.0, 0.0, 2.0, precision=1), Option("a", "round", 2.0, 0.0, 1.0)

@@ -1,15 +1,15 @@
-"""How many attributes must go so that the rest fits into a channel (3.2.3.1).
+"""Fit a stream into a channel by shedding a prefix of the ranking (Ahuja 2006, section 3.2.3.1).
 
-- The count of the thesis (equation 3.4; 3.9 on a multiplexed channel): n' = ceil((R - C) / R n), 0 when R <= C.
-  n counts the stream's attributes including the key; all 81 cells of Table 4.6 agree with this. `seq`, which Spillway
-  adds, does not count. The quotient is an exact rational (`levers.exact`). So the last bit of a float never raises the
-  result of ceil, neither for a decimal nor for a share of a channel, which is stored as a double.
-- `fit="bits"` (ours): the count takes all attributes to be equally wide. Here the shortest prefix of the
-  ranking goes whose *measured* width brings R' <= C; then, from the most informative of them to the least,
-  every attribute that turns out not to be needed is given back (a wide one late in the prefix often makes
-  narrow ones before it needless).
+- `fit="count"`: the count of the thesis (equation 3.4; 3.9 on a multiplexed channel), n' = ceil((R - C) / R n), 0 if
+  R <= C. n counts the stream's attributes including the key; all 81 cells of Table 4.6 agree with this. `seq`, which
+  Spillway adds, does not count. The quotient is an exact rational (`levers.exact`). So the last bit of a float never
+  raises the result of ceil, neither for a decimal nor for a share of a channel, which is stored as a double.
+- `fit="bits"` (ours): the count assumes that all attributes have the same width. This rule sheds the shortest prefix
+  of the ranking whose *measured* width brings R' <= C. Then it keeps every attribute of the prefix that need not be
+  shed, from the most informative to the least. (A wide attribute late in the prefix often makes narrow ones before it
+  unnecessary.)
 
-Guarantee: `planned_kbps` <= capacity, or `shortfall_kbps` says by how much it is not. Nothing is silent.
+Guarantee: `planned_kbps` <= capacity, or `shortfall_kbps` has the difference.
 
 >>> fitted = fit(["a", "b", "c"], {"key": 8, "a": 8, "b": 64, "c": 16}, tuples_per_second=1000, capacity_kbps=40)
 >>> fitted.shed, fitted.planned_kbps, fitted.shortfall_kbps
@@ -32,7 +32,7 @@ _REMEDY = "state what the channel carries"
 
 
 def count_to_shed(rate_kbps: float | Fraction, capacity_kbps: float | Fraction, attributes: int) -> int:
-    """n' = ceil((R - C) / R n), 0 when R <= C, in exact rationals (equation 3.4).
+    """Return n' = ceil((R - C) / R n), 0 if R <= C, in exact rationals (Ahuja 2006, equation 3.4).
 
     >>> count_to_shed(160, 120, 7)
     2
@@ -50,7 +50,7 @@ def count_to_shed(rate_kbps: float | Fraction, capacity_kbps: float | Fraction, 
 
 @dataclass(frozen=True)
 class Fit:
-    """What goes so that the rest fits: `shed` in ranking order, and the rate before and after."""
+    """The attributes to shed so that the rest fits, in ranking order, and the rate before and after."""
 
     shed: tuple[str, ...]
     offered_kbps: float

@@ -1,4 +1,4 @@
-"""A training set whose values are small integers: what the search, and what doubts its finds, both look at."""
+"""A training set whose values are coded as small integers, shared by the search (`search`) and the `doubts`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from spillway.levers.attributes.cycle.codes import (
 from spillway.levers.attributes.cycle.robust import MOST_VALUES, replicated_period
 
 RECURRING = 1.5
-"""An order attribute comes back when its values have so many tuples on average."""
+"""An order attribute recurs if its values have at least this number of tuples on average."""
 
 Set = tuple[str, ...]
-"""Attributes that are looked at together."""
+"""A set of attributes that are tested together."""
 
 
 @dataclass
 class CodedSet:
-    """The columns of one training set, the codes of each, and the periods of those that are replicated."""
+    """The columns of one training set, the codes of each column, and the periods of replicated attributes."""
 
     columns: Mapping[str, npt.NDArray[Any]]
     names: Sequence[str]
@@ -46,7 +46,7 @@ class CodedSet:
             codes, values = value_codes(self.columns[name])
             missing = codes < 0
             if missing.mean() > 0.1:
-                # so many nulls are a value of their own: a sub-sensor that most sites do not have
+                # above 10 %, null is a value of its own, such as a sub-sensor that most sites do not have
                 codes = np.where(missing, len(values), codes)
                 values = [*values, None]
             self.codes[name], self.values[name] = codes, values
@@ -56,35 +56,35 @@ class CodedSet:
 
     @property
     def rows(self) -> int:
-        """How many tuples there are."""
+        """Return the number of tuples."""
         return len(self.codes[self.names[0]])
 
     def joint(self, attributes: Set) -> Codes:
-        """One code a combination of values."""
+        """Return one code per combination of values."""
         return joint_codes([self.codes[name] for name in attributes])
 
     def distinct(self, name: str) -> int:
-        """How many values an attribute has."""
+        """Return the number of distinct values of an attribute."""
         return int(self.codes[name].max(initial=-1)) + 1
 
     def may_repeat(self, name: str) -> bool:
-        """Whether there are values enough to tell tuples apart, and few enough to come back."""
+        """Return whether an attribute has enough values to distinguish tuples, and few enough to recur."""
         return 2 <= self.distinct(name) <= max(MOST_VALUES * self.rows, 2)
 
     def width(self, attributes: Set) -> float:
-        """Declared bits of all; what has none is infinitely wide."""
+        """Return the sum of the declared bits; infinity if an attribute has none."""
         return sum(self.bits.get(name, inf) for name in attributes)
 
     def is_quantity(self, name: str) -> bool:
-        """Whether the values are numbers, which may measure something."""
+        """Return whether the values are numbers, which may be measurements."""
         return np.asarray(self.columns[name]).dtype.kind in "iuf"
 
     def is_clock(self, name: str) -> bool:
-        """Whether the values only tell the time of the order attribute."""
+        """Return whether the values only repeat the time of the order attribute."""
         return self._seconds is not None and is_clock(self.codes[name], self._seconds)
 
     def tells_time(self, name: str) -> bool:
-        """Whether it is a clock, or follows from an order attribute that comes back, as a round does from its hour."""
+        """Return whether an attribute is a clock, or an order attribute that recurs determines it (hour -> round)."""
         if name not in self._timed:
             moments = self._moments
             follows = moments is not None and determines(moments, self.codes[name])
@@ -97,7 +97,8 @@ class CodedSet:
 
     @cached_property
     def _moments(self) -> Codes | None:
-        """The order attribute's codes where its values come back, so that what follows from them means something."""
+        """Return the codes of the order attribute if its values recur, else None; otherwise they determine
+        everything."""
         if self.order is None:
             return None
         codes = value_codes(self.order)[0]

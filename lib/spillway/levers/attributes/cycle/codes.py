@@ -1,4 +1,6 @@
-"""Values as small integers, so that equality, order of appearance and joint keys are array arithmetic.
+"""Code values as small integers, and test which attributes are clocks, keys or determined by others.
+
+With codes, equality, order of appearance and joint keys are array arithmetic.
 
 >>> import numpy as np
 >>> codes, values = value_codes(np.array(["LGA", None, "JFK", "LGA"], dtype=object))
@@ -7,19 +9,18 @@
 >>> joint_codes([codes, np.array([0, 0, 1, 1])]).tolist()
 [0, -1, 1, 2]
 
-Key or clock: what tells a site above its sensors from an hour above its stations.
+`is_clock` recognises an attribute that only repeats the time. So an hour that changes above its stations is not taken
+for a key, as a site above its sensors is.
 
 >>> import numpy as np
 >>> at = np.datetime64("2024-01-01", "s") + np.arange(0, 86400, 600)
 >>> is_clock(np.arange(144) // 6, epoch_seconds(at)), is_clock(np.arange(144) // 5, epoch_seconds(at))
 (True, False)
 
-What identifies what: whether one attribute follows from another, and which attributes look like a sender's name.
-
-K *determines* A when the value of A follows from that of K: the share of tuples that would have to go for it to hold
-exactly is at most `EXCEPTIONS` (the measure g3 of Kivinen and Mannila 1995). An attribute that a sender's name
-determines, and that does not determine it, is a property of the sender (its site, its type, which of two feeds it came
-by) and identifies nobody, however regularly it comes round.
+K *determines* A (an approximate functional dependency) if the value of A follows from that of K: the share of tuples
+that must be removed until this holds exactly is at most `EXCEPTIONS` (the measure g3 of Kivinen and Mannila 1995). If
+the name of a sender determines an attribute, and the attribute does not determine the name, it is a property of the
+sender (its site, its type, its feed). A property does not identify a sender, even if it repeats regularly.
 
 >>> import numpy as np
 >>> key = np.random.default_rng(1).integers(0, 6, 600)
@@ -44,7 +45,7 @@ Codes = npt.NDArray[np.int64]
 
 
 def plain_value(value: Any) -> Any:
-    """A value as JSON holds it: Python scalars; times as ISO text, so that they compare after a reload."""
+    """Return a value for JSON: Python scalars, and times as ISO text, so that they are equal after a reload."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)
     if isinstance(value, np.generic):
@@ -55,14 +56,14 @@ def plain_value(value: Any) -> Any:
 
 
 def value_codes(values: npt.NDArray[Any]) -> tuple[Codes, list[Any]]:
-    """Codes in order of first appearance, and the value of each; null and NaN are -1."""
+    """Return codes in order of first appearance, and the value of each code; null and NaN are -1."""
     codes, uniques = pd.factorize(np.asarray(values), use_na_sentinel=True)
     listed = uniques if uniques.dtype.kind in "mM" else uniques.tolist()
     return codes.astype(np.int64), [plain_value(value) for value in listed]
 
 
 def first_appearance(codes: Codes) -> tuple[Codes, Codes]:
-    """Codes made dense in order of first appearance, and the row where each first appears; -1 stays."""
+    """Return dense codes in order of first appearance, and the first row of each; -1 stays -1."""
     dense, uniques = pd.factorize(np.where(codes < 0, np.int64(-1), codes), use_na_sentinel=False)
     missing = np.flatnonzero(uniques == -1)
     if missing.size:
@@ -77,13 +78,13 @@ def first_appearance(codes: Codes) -> tuple[Codes, Codes]:
 
 
 def rows_by_value(codes: Codes) -> Codes:
-    """Rows ordered by code, equal codes in row order; numpy sorts 16 bits by radix, in linear time."""
+    """Return the rows sorted by code, equal codes in row order; numpy sorts 16-bit codes by radix, in linear time."""
     narrow = codes.astype(np.uint16) if len(codes) and codes.min() >= 0 and codes.max() < 65536 else codes
     return np.argsort(narrow, kind="stable")
 
 
 def joint_codes(parts: Sequence[Codes]) -> Codes:
-    """One code per combination, in order of first appearance; -1 where any part is missing."""
+    """Return one code per combination, in order of first appearance; -1 if any of its codes is -1."""
     joint = parts[0]
     for part in parts[1:]:
         width = int(part.max(initial=0)) + 1
@@ -95,7 +96,7 @@ def joint_codes(parts: Sequence[Codes]) -> Codes:
 def coded_keys(
     columns: Mapping[str, npt.NDArray[Any]], attributes: Sequence[str]
 ) -> tuple[Codes, list[tuple[Any, ...]]]:
-    """Joint codes of the key and the tuple of values behind each code."""
+    """Return the joint codes of the key, and the tuple of values of each code."""
     parts = [value_codes(np.asarray(columns[name])) for name in attributes]
     filled = [
         (np.where(codes < 0, len(values), codes), [*values, None]) if len(parts) > 1 else (codes, values)
@@ -107,7 +108,7 @@ def coded_keys(
 
 
 def is_clock(codes: Codes, at: Codes) -> bool:
-    """Whether an attribute is one to one with the second, minute, hour or weekday of its tuple."""
+    """Return whether an attribute maps one to one to the second, minute, hour or weekday of its tuple."""
     distinct = len(np.unique(codes))
     for part in (at % 60, at // 60 % 60, at // 3600 % 24, (at // 86400 + 4) % 7):
         if len(np.unique(part)) == distinct and len(np.unique(joint_codes([codes, part]))) == distinct:
@@ -116,7 +117,7 @@ def is_clock(codes: Codes, at: Codes) -> bool:
 
 
 def epoch_seconds(order: npt.NDArray[Any]) -> Codes | None:
-    """Seconds since 1970 of an order attribute that tells the time, in whatever unit; None of any other."""
+    """Return the seconds since 1970 of an order attribute that is a time in any unit; None if it is no time."""
     if order.dtype.kind == "O":
         parsed = pd.to_datetime(pd.Series(order), errors="coerce", utc=True, format="ISO8601")
         if parsed.isna().any():
@@ -128,14 +129,14 @@ def epoch_seconds(order: npt.NDArray[Any]) -> Codes | None:
         return None
     ticks = order.astype(np.int64)
     for per_second in (1, 10**3, 10**6, 10**9):
-        # the years 1990 to 2100: no unit's range meets another's
+        # the years 1990 to 2100: the ranges of the units do not overlap
         if 631_152_000 * per_second <= ticks.min() and ticks.max() < 4_102_444_800 * per_second:
             return np.asarray(ticks // per_second)
     return None
 
 
 def usual_return(codes: Codes) -> float:
-    """After how many tuples a value usually comes back: about the length of its cycle if it has one."""
+    """Return the median number of tuples until a value recurs: about the length of its cycle if it has one."""
     kept = codes[codes >= 0]
     by = rows_by_value(kept)
     again = np.diff(by)[kept[by][1:] == kept[by][:-1]]
@@ -143,7 +144,7 @@ def usual_return(codes: Codes) -> float:
 
 
 def mean_step(values: npt.NDArray[np.float64], key: Codes) -> float | None:
-    """Mean distance from the previous value of the same key, in ranks, so that bursts do not decide."""
+    """Return the mean distance from the previous value of the same key, in ranks, so that bursts do not dominate."""
     usable = np.flatnonzero((key >= 0) & np.isfinite(values))
     if len(usable) < 8:
         return None
@@ -158,15 +159,16 @@ def mean_step(values: npt.NDArray[np.float64], key: Codes) -> float | None:
 EXCEPTIONS = 0.01
 SAMPLED_ROWS = 4_096
 RECURRENCES = 1.2
-"""A name is met at least so often on average; that the last quarter knows it says the rest."""
+"""Least number of tuples per name on average; the check on the last quarter of the tuples (`KNOWN_LATER`) is added."""
 KNOWN_LATER = 0.9
-"""Share of the last quarter's tuples whose name the first three quarters know."""
+"""Least share of the tuples of the last quarter whose name occurs in the first three quarters."""
 UNEVEN = 0.5
-"""Senders report about equally often, the values of a quantity do not: standard deviation over mean of the counts."""
+"""Largest standard deviation / mean of the counts: senders report about equally often, values of a quantity do not."""
 
 
 def undetermined_share(by: Codes, of: Codes) -> float:
-    """g3: the least share of tuples without which `of` follows from `by`; tuples with a null in either count not."""
+    """Return g3: the least share of tuples to remove until `by` determines `of`; tuples with a null in either are
+    ignored."""
     usable = (by >= 0) & (of >= 0)
     n = int(usable.sum())
     if n == 0:
@@ -179,16 +181,16 @@ def undetermined_share(by: Codes, of: Codes) -> float:
 
 
 def determines(by: Codes, of: Codes) -> bool:
-    """Whether `of` follows from `by`, but for `EXCEPTIONS`; what a sample of tuples rules out is not counted out."""
+    """Return whether `by` determines `of`, up to `EXCEPTIONS`; a sample of tuples may already refute it."""
     step = len(by) // SAMPLED_ROWS
-    # a sample's g3 is below the whole's but for sqrt(EXCEPTIONS / SAMPLED_ROWS) = .0016
+    # the g3 of a sample exceeds that of the whole by about sqrt(EXCEPTIONS / SAMPLED_ROWS) = .0016 at most
     if step > 1 and undetermined_share(by[::step], of[::step]) > 2 * EXCEPTIONS:
         return False
     return undetermined_share(by, of) <= EXCEPTIONS
 
 
 def change_share(of: Codes, within: Codes) -> float:
-    """How often `of` differs between one tuple of a value of `within` and the next."""
+    """Return how often `of` changes between consecutive tuples with the same value of `within`."""
     usable = (of >= 0) & (within >= 0)
     by = rows_by_value(within[usable])
     owner, value = within[usable][by], of[usable][by]
@@ -197,7 +199,8 @@ def change_share(of: Codes, within: Codes) -> float:
 
 
 def looks_like_a_key(codes: Codes, *, quantity: bool) -> bool:
-    """Whether the values come back as names do; a `quantity` (numbers) only where they come about equally often."""
+    """Return whether the values recur as names do; those of a `quantity` (numbers) must also be about equally
+    frequent."""
     n, values = len(codes), int(codes.max(initial=-1)) + 1
     if values < 2 or n < RECURRENCES * values:
         return False
@@ -211,7 +214,7 @@ def looks_like_a_key(codes: Codes, *, quantity: bool) -> bool:
 
 
 def comes_evenly(codes: Codes, groups: Codes | None = None) -> bool:
-    """Whether the values come about equally often, or do so within each group (one group a value)."""
+    """Return whether the values are about equally frequent, or so within each group (each value has one group)."""
     counts = np.bincount(codes[codes >= 0]).astype(np.float64)
     if groups is not None:
         group = np.zeros(len(counts), dtype=np.int64)
@@ -223,7 +226,7 @@ def comes_evenly(codes: Codes, groups: Codes | None = None) -> bool:
 
 
 def smallest_determining(codes: Sequence[Codes]) -> list[tuple[int, ...]]:
-    """The smallest subsets (of at most ten) that determine all; of more than ten, one found by leaving out in turn.
+    """Return the smallest subsets that determine all columns; of more than ten, one subset by backward elimination.
 
     >>> site, sensor = np.array([0, 0, 1, 1] * 9), np.array([0, 1, 0, 1] * 9)
     >>> smallest_determining([site, sensor, 2 * site + sensor, np.zeros(36, dtype=np.int64)])

@@ -1,23 +1,23 @@
-"""What speaks against a candidate that comes round: there is a sender's name that it does not determine.
+"""Check a candidate cycle: doubts because of a sender's name, and confirmation by held-back tuples.
 
-Two feeds that take turns give their label a perfect cycle of two, and identify nobody. A candidate that does not
-determine an attribute which looks like a sender's name (`identity`) is doubted where
+*Doubts.* Two feeds that take turns give their label a perfect cycle of two, but the label does not identify a sender.
+Suppose a candidate does not determine an attribute that looks like a sender's name (`codes.looks_like_a_key`). The
+candidate is doubted if one of these holds:
 
-- an attribute of it is a *property* of that name: it follows from the name (a site from its sensor);
-- it is nothing but a clock, or comes round for the sake of a clock in it only;
-- the name's values come about equally often, as many attributes follow from it, and the measures are closer to the
-  previous tuple of the name than to the candidate's, or to the last of all.
+- One of its attributes is a *property* of that name: the name determines it (a sensor determines its site).
+- It consists of clocks only, or repeats only because of a clock in it.
+- The values of the name are about equally frequent, at least as many attributes follow from it as from an attribute of
+  the candidate, and the measures are closer to the previous tuple of the name than to that of the candidate, or than to
+  the previous tuple of the stream.
 
-A name that stays the same from one tuple of a member to its next is an attribute of the member, and no doubt.
+A name that stays the same from one tuple of a member to its next is an attribute of the member, and raises no doubt.
 
-Held-back confirmation: what the first part of the training set shows, its last part must bear out.
-
-The ring is learned on the first three quarters alone (on more where these hold less than two cycles) and then foretells
-the last quarter, first visits included. Members that join in between are passed over, members that left are not
-expected; values that belong to no ring fail. Both parts must reach the confidence asked of the whole, less two standard
-errors of so many steps, and the held-back steps must not be a guess's (Chernoff's bound).
-
-A cycle that only the first part has, and an order that a search fitted to the rows it saw, are refused here.
+*Held-back confirmation.* The last part of the training set must confirm what the first part shows. The ring is learned
+on the first three quarters (on more rows if these have less than two cycles). It then predicts the last quarter,
+including first visits. Members that join in between are skipped, members that left are not expected, and values that
+belong to no ring count as failures. Both parts must reach the confidence required of the whole, less two standard
+errors for their number of steps. The held-back steps must not be explained by guessing (Chernoff bound). So a cycle
+that only the first part has is rejected, and so is an order that the search overfitted to its rows.
 
 >>> import numpy as np
 >>> steady = np.arange(400) % 5
@@ -49,17 +49,17 @@ from spillway.levers.attributes.cycle.robust import EDGE_CYCLES, Trace, is_chanc
 
 CLOSENESS_ROWS = 10_000
 MOST_NAMES = 8
-"""Names held against a candidate, most values first."""
+"""Number of names that a candidate is compared with, those with most values first."""
 OFTEN = 50
 RARELY = 0.25
-"""A name that changes more seldom from one tuple of a member to its next is an attribute of the member."""
+"""A name that changes in a smaller share of the steps from one tuple of a member to its next is its attribute."""
 
 Votes = Callable[[Codes, Codes, Set, int], tuple[int, int]]
-"""How many measures are closer to the previous tuple of the second key than of the first, how many of the first."""
+"""Returns how many measures are closer to the previous tuple of the second key, and how many to that of the first."""
 
 
 class Doubts:
-    """The doubts about one training set's candidates; what was judged is remembered."""
+    """The doubts about the candidates of one training set; results are cached."""
 
     def __init__(self, coded: CodedSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
         self._coded, self._votes, self._comes_round = coded, votes, comes_round
@@ -67,7 +67,7 @@ class Doubts:
         self._followed: dict[str, set[str]] = {}
 
     def of(self, chosen: Set) -> str | None:
-        """The name that speaks against a set that came round; None: none does."""
+        """Return the name because of which a candidate set is doubted; None if there is none."""
         if chosen not in self._known:
             self._known[chosen] = self._of(chosen)
         return self._known[chosen]
@@ -77,7 +77,7 @@ class Doubts:
         joint = coded.joint(chosen)
         core = tuple(name for name in chosen if not coded.tells_time(name))
         if core and len(core) < len(chosen) and not self._comes_round(core):
-            # the hours go round above a site that stays
+            # only the hours repeat, the site stays the same
             return next(name for name in chosen if name not in core)
         for name in self.names[:MOST_NAMES]:
             key = coded.codes[name]
@@ -89,7 +89,7 @@ class Doubts:
                 continue
             if any(self.is_property(part, name) for part in chosen):
                 return name
-            # what has properties of its own names something, whatever a status does to the measures
+            # an attribute with properties of its own is a name, even if measures follow a status
             nobler = len(self._followers(name)) >= max(len(self._followers(part)) for part in chosen)
             if (
                 nobler
@@ -100,8 +100,10 @@ class Doubts:
         return None
 
     def _goes_by(self, key: Codes, rival: Codes, judged: Set) -> bool:
-        """Whether measures are closer to the previous tuple of the key than of the rival, none the other way round, and
-        closer than to the last tuple of all, which is closest where they drift together.
+        """Return whether measures follow the key: they are closer to its previous tuple than to that of the rival.
+
+        No measure may be closer to the rival's tuple. Measures must also be closer to the key's previous tuple than to
+        the previous tuple of the stream, which is the closest one if all senders drift together.
         """
         anyone = np.zeros(len(key), dtype=np.int64)
         mine, others = self._votes(rival, key, judged, CLOSENESS_ROWS)
@@ -109,7 +111,8 @@ class Doubts:
 
     @cached_property
     def names(self) -> list[str]:
-        """Attributes that look like a sender's name, most values first; quantities only where they come evenly."""
+        """Return the attributes that look like a sender's name, most values first; the values of a quantity must be
+        about equally frequent."""
         coded = self._coded
         found = [
             name
@@ -122,7 +125,8 @@ class Doubts:
         return sorted(found, key=lambda name: (-coded.distinct(name), coded.names.index(name)))
 
     def _comes_evenly(self, name: str) -> bool:
-        """Evenly as a whole, or under another attribute, as the members of two feeds do."""
+        """Return whether the values are about equally frequent, overall or under another attribute (as in two
+        feeds)."""
         coded = self._coded
         codes, values = coded.codes[name], coded.distinct(name)
         return comes_evenly(codes) or any(
@@ -133,15 +137,17 @@ class Doubts:
         )
 
     def is_property(self, name: str, key: str) -> bool:
-        """Whether a sender's name determines this attribute, which does not determine it in turn."""
+        """Return whether the name `key` determines the attribute `name`, and not the other way round."""
         short, long = self._coded.codes[name], self._coded.codes[key]
         if not determines(long, short) or determines(short, long):
             return False
         return not self._coded.is_quantity(key) or comes_evenly(long, short)
 
     def likeliest_name(self, closest: Sequence[Set]) -> Set | None:
-        """What an error should propose: the attribute that others follow from and that is nobody's property, else of
-        the names the one that most measures go by, else the `closest` to a cycle that is free of properties.
+        """Return the attributes that an error message should propose as key; None if there are none.
+
+        First choice is an attribute that determines others and is no property itself. Second are the names, and among
+        them the one that most measures follow. Last is the first of `closest`, the candidates nearest to a cycle.
         """
         pool = [name for name in self._coded.names if self._may_name(name)]
         follow = {name: self._followers(name) for name in pool}
@@ -157,7 +163,10 @@ class Doubts:
         return closest[0] if closest else None
 
     def _may_name(self, name: str) -> bool:
-        """Anything that recurs, save clocks, and fractions unless they come as evenly or as often as names."""
+        """Return whether an attribute may be a name: it recurs and is no clock.
+
+        Reals must also be as frequent as names, or about equally frequent.
+        """
         coded = self._coded
         codes = coded.codes[name]
         if (
@@ -170,7 +179,7 @@ class Doubts:
         return coded.columns[name].dtype.kind != "f" or often or comes_evenly(codes)
 
     def _followers(self, name: str) -> set[str]:
-        """The attributes that follow from this one, and it not from them."""
+        """Return the attributes that this one determines and that do not determine it."""
         if name not in self._followed:
             self._followed[name] = self._found_followers(name)
         return self._followed[name]
@@ -187,7 +196,7 @@ class Doubts:
         }
 
     def _margin(self, name: str, rivals: Sequence[str]) -> int:
-        """How many measures go by this name and not by its rivals, less those the other way round."""
+        """Return the number of measures that follow this name, less the number that follow a rival, over all rivals."""
         margin = 0
         for other in rivals:
             if other != name:
@@ -200,23 +209,23 @@ class Doubts:
 
 HELD_BACK_SHARE = 0.25
 KNOWN_SHARE = 0.5
-"""Of the held-back tuples, the least share from members that the first part knows."""
+"""Least share of the held-back tuples that belong to members of the first part."""
 AHEAD = 3
 MOVING = 0.5
-"""Of the steps of each attribute, the least share that goes a few places ahead; in short cycles any step does."""
+"""Least share of the steps of each attribute that go a few places ahead; in short cycles every step does."""
 STANDARD_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class Confirmation:
-    """Whether the held-back part bears a cycle out, and the share of its steps that conform."""
+    """Whether the held-back part confirms a cycle, and the share of its steps that conform."""
 
     confirmed: bool
     share: float
 
 
 def first_rows(rows: int, length: float) -> int:
-    """How many rows are learned from: three quarters, or two cycles and a bit where that is more.
+    """Return the number of rows to learn from: three quarters, or 2.1 cycles if that is more.
 
     >>> first_rows(1000, 10), first_rows(1000, 450)
     (750, 945)
@@ -225,7 +234,7 @@ def first_rows(rows: int, length: float) -> int:
 
 
 def held_back(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
-    """Whether the last part of the rows confirms the ring that the first part gives."""
+    """Return whether the last part of the rows confirms the ring that is learned from the first part."""
     cut = first_rows(len(codes), whole.mean_length)
     first = trace_cycle(codes[:cut], confidence=_less_error(confidence, cut))
     if not first.accepted:
@@ -250,10 +259,10 @@ def held_back(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
 
 
 def moves_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
-    """Of the steps at which one attribute of the cycle moves on, the share that goes a few places ahead.
+    """Return the share of the steps that go a few places ahead, among those at which one attribute changes.
 
-    Senders that report at random, each its eight readings in a row, conform in seven steps of eight; in none at which
-    the sender changes.
+    Example: senders report at random, each with its eight readings in a row. Then seven of eight steps conform, but
+    few of those at which the sender changes.
 
     >>> sender = np.repeat(np.random.default_rng(2).integers(0, 20, 100), 8)
     >>> both = 8 * sender + np.arange(800) % 8
@@ -271,14 +280,14 @@ def moves_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
 
 
 def _foretold(positions: Codes, first: Trace, length: float) -> tuple[int, int]:
-    """Steps that go where the first part's ring says, of how many."""
+    """Return the number of steps that follow the ring of the first part, and the number of steps that count."""
     members, n = len(first.order), len(positions)
     last = np.full(members, -1, dtype=np.int64)
     last[positions] = np.arange(n)
     stays = np.zeros(members, dtype=np.bool_)
     stays[first.interval_position[first.to_end]] = True
     edge = EDGE_CYCLES * length
-    # one that left before, or stays away for whole cycles, is not expected; one that comes back is
+    # a member that left before, or is absent for whole cycles, is not expected; one that returns is
     active = np.flatnonzero((last >= 0) | (stays & (n < edge)))
     gone = n - 1 - last[active] >= edge
     stops = np.where(gone & (last[active] >= 0), last[active] + 1, n + 1)

@@ -1,14 +1,14 @@
-"""The cycle identifier (CID) of a stream: the smallest set of attributes that comes round and round.
+"""Find the cycle identifier (CID) of a stream: the smallest set of attributes whose values repeat in a cycle.
 
-Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (section 3.2.1). The CID
-names the member of the cycle a tuple belongs to; it is the key of the synopsis, is never shed, and its
-length is the window of everything else. `find_cycle` finds it unaided: first as the text defines it
-(`strict`: T[i+L][A] = T[i][A] throughout), then in the form that survives gaps, repeats, swapped
-neighbours and members that come and go (`robust`); `search` chooses among attributes, `keyed` where the contract
-declares keys: these come first, and are the identifier by themselves where nothing comes round.
+Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (Ahuja 2006, section 3.2.1). The CID
+names the member of the cycle to which a tuple belongs. It is the key of the synopsis and is never shed, and windows are
+whole cycles. `find_cycle` looks first for a cycle as Ahuja defines it (`strict`: T[i+L][A] = T[i][A] throughout), then
+for one with gaps, repeats, swapped neighbours and members that come and go (`robust`). `search` chooses among the
+attributes. If the contract declares keys, `search_keys` tries these first. If nothing repeats, the keys alone are the
+identifier.
 
-The cycle's length is the least common multiple of its attributes' periods; the text's product is kept
-beside it and differs when periods share a factor (errata A6).
+The length of the cycle is the least common multiple of the periods of its attributes. Ahuja's product is stored as
+well; it differs if periods share a factor (errata A6).
 
 >>> import numpy as np
 >>> router = np.array(["a", "b", "c"] * 20, dtype=object)
@@ -17,29 +17,26 @@ beside it and differs when periods share a factor (errata A6).
 >>> cycle.attributes, cycle.length, cycle.form
 (('router', 'phase'), 12, 'strict')
 
-Who is in a cycle, from when and until when; and whether that still holds.
-
-A ticker is listed, a station closes: the trained fact says from which `seq` each membership holds, so
-that windows follow. A cycle that changes after training shows as members that are new, members that
-stay away for `EDGE_CYCLES` cycles, or steps that no longer follow the order.
+*Membership and drift.* A ticker is listed, a station closes: the trained fact says from which `seq` each member
+belongs to the cycle, so that windows follow. `cycle_drift` detects a change after training: new members, members that
+are absent for `EDGE_CYCLES` cycles, or steps that no longer follow the order.
 
 >>> member = Member(("GOOG",), from_seq=3366)
 >>> member.is_active_at(3365), member.is_active_at(3366)
 (False, True)
 
-The cycle among declared keys: what the contract calls a key is looked at first, and nothing else where it repeats.
+*Declared keys.* The declared keys identify the sender of a tuple, so a cycle is accepted as identifier only if it
+determines every key. `search_keys` tries, in this order:
 
-The declared keys say who a tuple is of, so a cycle is only taken as identifier where it determines every one of them:
+1. The keys alone. If their joint values run through one cycle, the CID is the smallest subset that determines them all
+   (fewest attributes, then fewest bits, then first in the contract). Constant keys identify nothing.
+2. The keys and one or two further attributes (a sensor under a declared site), if the keys alone do not repeat.
+   Attributes that only tell the time are excluded: a clock, or an attribute that a recurring order attribute
+   determines. The smallest set that makes a cycle wins, even if a larger set has more confidence.
+3. The keys alone, if they repeat strictly but a value occurs twice in a cycle (a,b,a,c).
+4. Otherwise None: the stream is identified *by keys*, without a cycle.
 
-1. the keys alone: if their joint values run through one cycle, the smallest subset that determines them all is the
-   CID (fewest attributes, then least bits, then first in the contract); constant keys identify nothing;
-2. the keys and one or two further attributes (a sensor under a declared site), where the keys alone do not repeat.
-   What only tells the time joins nothing: a clock, or what follows from an order attribute that comes back. Of the sets
-   that make a cycle the smallest wins, whatever the confidence of a larger one;
-3. the keys alone, where they repeat strictly but a value comes twice in a cycle (a,b,a,c);
-4. otherwise None: the stream is identified *by keys*, without a cycle.
-
-At most `MOST_JOINERS` attributes are tried as further ones.
+At most `MOST_JOINERS` further attributes are tried.
 """
 
 from __future__ import annotations
@@ -79,22 +76,22 @@ from spillway.levers.attributes.cycle.search import Candidate, Search
 
 @dataclass(frozen=True)
 class Member:
-    """One value of the CID, where it is first valid and, if it has left, where it was last seen."""
+    """One value of the CID, the `seq` from which it is a member, and the `seq` of its last tuple if it has left."""
 
     values: tuple[Any, ...]
     from_seq: int
     until_seq: int | None = None
     absences: tuple[tuple[int, int], ...] = ()
-    """(last seq seen, seq of return) of each long absence in between."""
+    """(last `seq` before, first `seq` after) of each long absence."""
 
     def is_active_at(self, seq: int) -> bool:
-        """Whether the member is expected at `seq`."""
+        """Return whether the member is expected at `seq`."""
         if seq < self.from_seq or (self.until_seq is not None and seq > self.until_seq):
             return False
         return not any(left < seq < back for left, back in self.absences)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return a JSON object."""
         return {
             "values": [plain_value(value) for value in self.values],
             "from_seq": self.from_seq,
@@ -104,7 +101,7 @@ class Member:
 
     @classmethod
     def from_dict(cls, fact: Mapping[str, Any]) -> Member:
-        """The inverse of `to_dict`."""
+        """Return the member that `to_dict` wrote."""
         absences = tuple((int(left), int(back)) for left, back in fact.get("absences", ()))
         return cls(tuple(fact["values"]), int(fact["from_seq"]), fact.get("until_seq"), absences)
 
@@ -112,7 +109,7 @@ class Member:
 def members_of_trace(
     trace: Trace, values: Sequence[tuple[Any, ...]], seq: npt.NDArray[np.int64]
 ) -> tuple[Member, ...]:
-    """Members in cyclic order, their intervals told in `seq`."""
+    """Return the members in cyclic order, with their intervals as `seq`."""
     intervals: list[list[int]] = [[] for _ in trace.order]
     for k in np.argsort(trace.first_rows, kind="stable"):
         intervals[int(trace.interval_position[k])].append(int(k))
@@ -135,7 +132,7 @@ def members_of_trace(
 
 @dataclass(frozen=True)
 class CycleDrift:
-    """A trained cycle held against new data."""
+    """The comparison of a trained cycle with new data."""
 
     new: tuple[Member, ...]
     vanished: tuple[Member, ...]
@@ -144,7 +141,7 @@ class CycleDrift:
 
     @property
     def needs_retraining(self) -> bool:
-        """Whether the cycle is no longer the one that was trained."""
+        """Return whether the cycle differs from the trained one."""
         return bool(self.new or self.vanished) or self.confidence < self.needed_confidence
 
     def __str__(self) -> str:
@@ -161,11 +158,11 @@ class CycleDrift:
 def cycle_drift(
     cycle: Cycle, columns: Mapping[str, npt.NDArray[Any]], seq: npt.NDArray[np.int64]
 ) -> CycleDrift:
-    """Who is new, who is gone, and how well the trained order still predicts the next tuple.
+    """Return the new members, the members that left, and how well the trained order still predicts the next tuple.
 
-    A new value counts as a member once it comes back as often as half its cycles ask for: a misspelt key
-    does not. A member counts as gone after five whole cycles without it. Where the declared keys identify and
-    follow no order, nobody is expected and nothing can drift.
+    A new value is a member if it occurs in at least half of the cycles since its first tuple; a misspelt key does not.
+    A member has left after `EDGE_CYCLES` whole cycles without it. If the stream is identified by keys or has one
+    sender, there is no order, and nothing can drift.
     """
     if not cycle.is_ordered:
         return CycleDrift((), (), 1.0, 0.0)
@@ -208,7 +205,7 @@ def cycle_drift(
             dtype=np.int64,
         )
         kept, counted, _, _ = conforming_steps(places[in_ring], len(cycle.members), starts, stops, active)
-        # first visits prove as much as any other here: the order was learned elsewhere
+        # the first visit of each member is not counted here, although the order was learned on other rows
     strangers = int((~in_ring).sum())
     share = kept / (counted + strangers) if counted + strangers else cycle.confidence
     return CycleDrift(tuple(new), tuple(vanished), share, cycle.needed_confidence)
@@ -232,7 +229,7 @@ def search_keys(
     instants: npt.NDArray[Any] | None,
     confidence: float,
 ) -> tuple[Candidate | None, Search]:
-    """The candidate that the keys lead to, and the search that knows its codes; None: by keys."""
+    """Return the candidate found from the keys, and the search that has its codes; None: identified by keys."""
     alone = Search(columns, keys, bits, instants, confidence=confidence)
     varying = [key for key in keys if int(alone.codes[key].max(initial=-1)) > 0]
     if not varying:
@@ -253,7 +250,7 @@ def search_keys(
 
 
 def _smallest(search: Search, whole: Candidate) -> Candidate | None:
-    """The smallest of the sets that determine the whole and run through its cycle."""
+    """Return the smallest set that determines all attributes of the candidate and runs through its cycle."""
     if not whole.accepted:
         return None
     names = whole.attributes
@@ -272,7 +269,7 @@ def _joined(search: Search, keys: Sequence[str]) -> Candidate | None:
         if name not in keys
         and search.may_repeat(name)
         and not search.tells_time(name)
-        # what follows from the keys divides no key's tuples
+        # an attribute that the keys determine does not split the tuples of a key
         and not determines(key, search.codes[name])
     ]
     joiners.sort(key=lambda name: search.distinct(name))
@@ -295,7 +292,7 @@ FORMS = ("strict", "robust", "declared", "by keys", "one sender")
 
 
 class CycleNotFound(SpillwayError):
-    """No cycle could be trusted and no key is declared; says what came closest and how to state the identifier."""
+    """No cycle is reliable and no key is declared; the message has the best candidate and how to state the CID."""
 
     def __init__(self, attributes: Sequence[str], confidence: float, needed: float, reason: str) -> None:
         self.attributes = tuple(attributes)
@@ -319,23 +316,22 @@ class CycleNotFound(SpillwayError):
 
 @dataclass(frozen=True)
 class Cycle:
-    """A trained cycle identifier: its attributes, its members in order and since when, and how sure it is."""
+    """A trained cycle identifier: its attributes, its members in order with their intervals, and its confidence."""
 
     attributes: tuple[str, ...]
     length: int
-    """Members active at the end of training; for periods, their least common multiple; by keys, keys seen."""
+    """Members active at the end of training; strict: least common multiple of the periods; by keys: number of keys."""
     product: int
-    """What step (e) of the text gives; equals `length` for coprime periods only."""
+    """The product of the periods (Ahuja 2006, Algorithm 1, step (e)); equals `length` only for coprime periods."""
     periods: Mapping[str, int]
     form: str
-    """strict, robust, declared, "by keys": identified by the declared keys, which follow no order, or "one sender":
-    nothing identifies, every tuple is of the same sender.
-    """
+    """strict, robust or declared; "by keys": the declared keys identify, without an order; or "one sender": there is no
+    identifier, and every tuple belongs to the same sender."""
     confidence: float
     members: tuple[Member, ...]
-    """In cyclic order; the first is where a cycle starts."""
+    """The members in cyclic order; a cycle starts with the first."""
     unique: bool = True
-    """False when a value comes twice in a cycle and no attribute tells the two apart (a,b,a,c)."""
+    """False if a value occurs twice in a cycle and no attribute distinguishes the two (a,b,a,c)."""
     needed_confidence: float = DEFAULT_CONFIDENCE
 
     def __post_init__(self) -> None:
@@ -348,18 +344,23 @@ class Cycle:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether members come round in an order; by keys, and of one sender, there is none and no member is listed."""
+        """Return whether the members repeat in an order; by keys or with one sender there is none, and no member is
+        listed."""
         return self.form not in ("by keys", "one sender")
 
     @property
     def ring(self) -> int:
-        """How many places `positions` tells apart: where values repeat in a cycle, what starts it and what does not."""
+        """Return the number of places that `positions` distinguishes.
+
+        If a value occurs twice in a cycle, there are two: the start of a cycle, and any other place.
+        """
         return max(len(self.members), 1) if self.unique else 2
 
     def positions(self, columns: _Columns) -> Codes:
-        """The place in the cycle of every row, 0 where it starts; -1 for values that are no member.
+        """Return the place in the cycle of every row: 0 at its start, -1 for values that are no member.
 
-        `columns` must hold the identifier's; of one sender, who has none, any column tells how many rows there are.
+        `columns` must include those of the identifier. With one sender there is none, and any column gives the number
+        of rows.
         """
         if not self.is_ordered:
             return np.full(len(next(iter(columns.values()))), -1, dtype=np.int64)
@@ -369,7 +370,7 @@ class Cycle:
         return table[codes]
 
     def length_at(self, seq: int) -> int:
-        """How many members the cycle has at `seq`: windows follow as members come and go; 1 where none comes round."""
+        """Return the number of members at `seq`, which sets the length of windows; 1 if there is no order."""
         if not self.is_ordered:
             return 1
         if self.form == "strict":
@@ -377,7 +378,7 @@ class Cycle:
         return sum(member.is_active_at(seq) for member in self.members) or self.length
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """Return a JSON object."""
         return {
             "attributes": list(self.attributes),
             "length": self.length,
@@ -392,7 +393,7 @@ class Cycle:
 
     @classmethod
     def from_dict(cls, fact: Mapping[str, Any]) -> Cycle:
-        """The inverse of `to_dict`."""
+        """Return the cycle that `to_dict` wrote."""
         return cls(
             **{
                 **fact,
@@ -411,12 +412,14 @@ def find_cycle(
     keys: Sequence[str] = (),
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Cycle:
-    """The cycle identifier of a training set; by keys where none is found; `CycleNotFound` where there are no keys.
+    """Find the cycle identifier of a training set.
 
-    `columns` in contract order; `order` names the order attribute: no candidate itself, its ties tell keys
-    from clocks; `keys` are the attributes that the contract declares to be keys: they are looked at first, and
-    nothing that does not determine them is taken (`keyed`); `bits` are the widths that choose among attributes
-    that identify alike (one that has none is taken last).
+    If no cycle is found, the stream is identified by its keys; without keys, raise `CycleNotFound`.
+
+    `columns` must be in contract order. `order` names the order attribute, which is no candidate itself; tuples with
+    equal order values distinguish keys from clocks. `keys` are the keys that the contract declares. They are tried
+    first, and the identifier must determine them (`search_keys`). `bits` are the widths by which one of several equally
+    good attributes is chosen; an attribute without a width comes last.
 
     >>> import numpy as np
     >>> sender = np.random.default_rng(0).integers(0, 30, 3000)              # they report when they like
@@ -454,10 +457,10 @@ def find_cycle(
 
 
 def one_sender() -> Cycle:
-    """The cycle of a stream that nothing identifies: all its tuples are one sender's, one key, one after the other.
+    """Return the cycle of a stream without identifier: all tuples belong to one sender, that is to one key.
 
-    What is given back is within its bound as ever: every value is held against its prediction before it is sent.
-    Where several send without a name, only predictions are worse.
+    Recovered values are within their bound as always, because every value is compared with its prediction before it is
+    sent. If in fact several senders send without a name, only the predictions are worse.
 
     >>> alone = one_sender()
     >>> alone.attributes, alone.length_at(0), alone.ring, Cycle.from_dict(alone.to_dict()) == alone
@@ -467,7 +470,8 @@ def one_sender() -> Cycle:
 
 
 def _by_keys(search: Search, keys: Sequence[str], needed: float) -> Cycle:
-    """Identified by the declared keys: nothing comes round, so that no member is listed, however many there are."""
+    """Return the cycle of a stream that is identified by its declared keys: there is no order, and no member is
+    listed."""
     codes = search.joint(tuple(keys))
     count = len(np.unique(codes[codes >= 0]))
     confidence = search.test([key for key in keys if search.distinct(key) > 1] or keys).confidence
@@ -481,7 +485,7 @@ def declared_cycle(
     *,
     order: str | None = None,
 ) -> Cycle:
-    """The cycle for a CID stated by hand: members and confidence are learned, nothing is refused.
+    """Return the cycle for a CID that the contract states: members and confidence are learned, no check rejects it.
 
     >>> import numpy as np
     >>> cycle = declared_cycle({"city": np.array(["Oslo", "Bern", "Oslo"], dtype=object)}, np.arange(3), ["city"])
@@ -498,7 +502,7 @@ def declared_cycle(
             )
     codes, values = coded_keys(columns, attributes)
     if not follows_some_order(codes):
-        # sorting thousands of keys into an order that they do not have is long and says nothing
+        # ordering thousands of keys that have no order takes long and has no meaning
         count = int(codes.max()) + 1
         return Cycle(tuple(attributes), count, count, {}, "by keys", 0.0, ())
     trace = trace_cycle(codes, forced=True)
@@ -553,7 +557,7 @@ def _values_of(search: Search, chosen: tuple[str, ...], codes: Codes) -> list[tu
 def _strict_members(
     search: Search, found: Candidate, seq: npt.NDArray[np.int64], instants: npt.NDArray[Any] | None
 ) -> tuple[Member, ...]:
-    """The members as one whole cycle lays them out, also those a short training set has not reached."""
+    """Return the members in the order of one whole cycle, also those that a short training set has not reached."""
     chosen = found.attributes
     joint = cycle_codes(search.codes, search.periods, chosen)
     _, rows = first_appearance(joint)
@@ -571,7 +575,7 @@ def _strict_members(
 
 
 def _turn_trace(trace: Trace, codes: Codes, instants: npt.NDArray[Any] | None) -> Trace:
-    """Let the ring start where an instant starts, else at the first tuple."""
+    """Rotate the ring to start at the member that opens an instant, else at the first tuple."""
     positions = trace.positions(codes)
     start = _first_of_cycle(positions, len(trace.order), instants)
     known = positions[positions >= 0]
@@ -585,7 +589,7 @@ def _turn_trace(trace: Trace, codes: Codes, instants: npt.NDArray[Any] | None) -
 
 
 def _first_of_cycle(positions: Codes, size: int, instants: npt.NDArray[Any] | None) -> int:
-    """The member that most often opens a new instant; the first tuple's when instants say nothing."""
+    """Return the member that most often opens a new instant; that of the first tuple if instants do not decide."""
     known = positions >= 0
     first = int(positions[known][0]) if known.any() else 0
     if instants is None or len(positions) < 2:

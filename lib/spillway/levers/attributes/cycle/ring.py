@@ -1,4 +1,4 @@
-"""The ring of a cycle's members, learned from the steps of the stream, and how well the steps follow it.
+"""Learn the ring (cyclic order) of a cycle's members from the stream, and measure how well the steps follow it.
 
 >>> import numpy as np
 >>> codes = np.array([0, 1, 2, 3] * 5 + [0, 2, 1, 3] + [0, 1, 2, 3] * 5)     # one swap
@@ -18,7 +18,7 @@ from numba import njit
 from spillway.levers.attributes.cycle.codes import Codes
 
 ENTRY_TURNS = 9
-"""From how many of its first turns a member's place is learned."""
+"""Number of a member's first turns from which its place is learned."""
 
 
 @njit(cache=True)
@@ -38,7 +38,7 @@ def _most_frequent(values: Codes, filled: int) -> int:
 
 @njit(cache=True)
 def ring_by_entry(codes: Codes, members: int) -> Codes:
-    """Step 1; codes count up in order of first appearance."""
+    """Return the initial ring (step 1 of `robust`); codes must be numbered in order of first appearance."""
     before = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
     after = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
     befores = np.zeros(members, dtype=np.int64)
@@ -82,7 +82,7 @@ def ring_by_entry(codes: Codes, members: int) -> Codes:
             preceding[w] = v
             placed += 1
             progress = True
-        # forced places go in order of appearance, where v - 1 always has its place
+        # members without a place are inserted in order of appearance, so v - 1 already has its place
         forced = not progress or turns >= ENTRY_TURNS
     order = np.empty(members, dtype=np.int64)
     value = 0
@@ -94,7 +94,7 @@ def ring_by_entry(codes: Codes, members: int) -> Codes:
 
 @njit(cache=True)
 def _settle(order: Codes, keys: Codes, counts: Codes, look: int) -> Codes:
-    """Let members that most cycles see the other way round change places, over any that saw neither."""
+    """Swap members that most cycles show in the opposite order, also across members without votes in between."""
     members = len(order)
 
     def votes(before: int, after: int) -> int:
@@ -109,7 +109,7 @@ def _settle(order: Codes, keys: Codes, counts: Codes, look: int) -> Codes:
                 b = order[(left + step) % members]
                 if votes(b, a) <= votes(a, b):
                     continue
-                # b goes before a when all in between let it pass
+                # b moves before a if no member in between has a majority before b
                 free = True
                 for k in range(1, step):
                     x = order[(left + k) % members]
@@ -127,7 +127,7 @@ def _settle(order: Codes, keys: Codes, counts: Codes, look: int) -> Codes:
 
 
 def settle_ring(codes: Codes, order: Codes, reach: int) -> Codes:
-    """Step 2: votes are pairs seen within `reach` tuples of each other."""
+    """Return the corrected ring (step 2 of `robust`); a vote is a pair of codes within `reach` tuples."""
     members = len(order)
     if members < 3 or len(codes) <= reach:
         return order
@@ -138,7 +138,7 @@ def settle_ring(codes: Codes, order: Codes, reach: int) -> Codes:
 
 @njit(cache=True)
 def same_successor_share(codes: Codes, values: int) -> float:
-    """Steps that go where the last step from the same value went, among steps that can be compared."""
+    """Return the share of steps with the same successor as the previous step from that value."""
     successor = np.full(values, -1, dtype=np.int64)
     same = 0
     compared = 0
@@ -160,7 +160,7 @@ def _walk(
     event_on: npt.NDArray[np.bool_],
     seen: npt.NDArray[np.bool_],
 ) -> tuple[int, int, int, int]:
-    """Steps that conform, steps that count, active members summed over rows, active members at the end."""
+    """Return conforming steps, counted steps, active members summed over the rows, and active members at the end."""
     following = np.full(members, -1, dtype=np.int64)
     preceding = np.full(members, -1, dtype=np.int64)
     active = np.zeros(members, dtype=np.bool_)
@@ -212,9 +212,10 @@ def conforming_steps(
     *,
     first_visits: bool = False,
 ) -> tuple[int, int, float, int]:
-    """Walk the rows with members active in [start, stop): conforming, counted, mean length, last length.
+    """Return conforming steps, counted steps, mean length and last length of the ring.
 
-    A first visit proves nothing of an order learned from these rows; of one learned elsewhere it does (`first_visits`).
+    Member `at[k]` is active in rows [starts[k], stops[k]). The first visit of a member is not counted if the order was
+    learned from these rows, because it could not fail. Set `first_visits` if the order was learned from other rows.
     """
     rows = np.concatenate([starts, stops])
     places = np.concatenate([at, at])

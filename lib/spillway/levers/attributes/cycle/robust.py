@@ -1,34 +1,31 @@
-"""The robust form of the cycle identifier: gaps, repeats, swapped neighbours, members that come and go.
+"""Test one attribute or combination for a cycle, in the robust and in the strict form.
 
-Strict equality at a lag finds nothing in a stream that skips a station, repeats one or delivers two in
-the wrong order: one missing tuple shifts all that follow. So the order of the members is learned instead:
+*Robust form.* Equality at a fixed lag finds nothing in a stream that skips a station, repeats one or delivers two in
+the wrong order, because one missing tuple shifts all later ones. So `trace_cycle` learns the order of the members:
 
-1. Values enter a ring in order of first appearance, each behind the value that came before it most often
-   in its first turns (`cycle_ring.ENTRY_TURNS`); members that join years later find their place by the same rule.
-2. Members that most cycles see the other way round change places.
-3. A member is active from its first to its last tuple, save for absences of `ABSENCE_CYCLES` of its own
-   cycles or more; absences at either end shorter than `EDGE_CYCLES` are taken for gaps.
-4. `confidence` = steps that go to the next active member / all steps, steps onto a value never seen
-   before left out since they could not have failed; tuples whose value has no place in the ring fail.
+1. Values enter a ring in order of first appearance. Each goes behind the value that most often came before it in its
+   first turns (`ring.ENTRY_TURNS`). Members that join later find their place by the same rule.
+2. Members that most cycles show in the opposite order change places.
+3. A member is active from its first to its last tuple, except for absences of at least `ABSENCE_CYCLES` of its own
+   cycles. An absence at either end that is shorter than `EDGE_CYCLES` counts as a gap.
+4. `confidence` = steps to the next active member / all steps. Steps to a value that is seen for the first time are not
+   counted, because they could not fail. Tuples whose value has no place in the ring count as failures.
 
-It is accepted when confidence is high enough *and* could not come from chance (Chernoff's bound on a
-guess among the active members), two full cycles were seen, values do not turn over like a measure's, and
-no member comes more than once in a cycle (a, a, b against x, y, z).
-With 5 % of tuples gone, 1 % doubled and 2 % of neighbours swapped 1 - .05 - .01 - 3 x .02 = 0.88 of the
-steps conform, whatever the length; the default asks for 0.8.
+A cycle is accepted if the confidence is high enough *and* cannot be chance (Chernoff bound on a guess among the active
+members), two full cycles were seen, the values do not change over time like those of a measure, and no member occurs
+more than once in a cycle (a, a, b against x, y, z). If 5 % of the tuples are missing, 1 % are duplicated and 2 % of the
+neighbours are swapped, 1 - .05 - .01 - 3 x .02 = 0.88 of the steps conform, at every length. The default requires 0.8.
 
 >>> import numpy as np
 >>> trace = trace_cycle(np.array([0, 1, 2] * 9 + [0, 2] + [0, 1, 2] * 9))
 >>> trace.accepted, trace.order.tolist(), trace.length, round(trace.confidence, 3)
 (True, [0, 1, 2], 3, 0.981)
 
-Replicated attributes, the strict form of the cycle identifier (section 3.2.1, Algorithm 1).
-
-Attribute A is *replicated* with period L when T[i+L][A] = T[i][A] for every i of the training set. The
-text compares with the first tuple and gives up at the first tuple that equals it, which loses a,b,a,c
-(errata A1, A2, A5); here the smallest L of all is found in one pass: n minus the longest proper border of
-the sequence (Knuth, Morris and Pratt's failure function). A period is evidence only when the training set
-holds two full cycles, and a constant attribute identifies nothing (A7).
+*Strict form: replicated attributes* (Ahuja 2006, section 3.2.1, Algorithm 1). Attribute A is *replicated* with period
+L if T[i+L][A] = T[i][A] for every i of the training set. Algorithm 1 compares with the first tuple and stops at the
+first tuple that equals it, so it misses a,b,a,c (errata A1, A2, A5). `smallest_period` finds the smallest L in one
+pass: n minus the longest proper border of the sequence (the failure function of Knuth, Morris and Pratt). A period is
+evidence only if the training set has two full cycles. A constant attribute identifies nothing (A7).
 
 >>> import numpy as np
 >>> smallest_period(np.array([0, 1, 0, 2, 0, 1, 0, 2]))
@@ -64,14 +61,14 @@ TURNOVER = 4.0
 CHANCE = 1e-4
 NO_ORDER = "does not follow one order"
 FEW = 64
-"""So many members are put in order even where they follow none."""
+"""Up to this number of members, values are ordered even if they follow no order."""
 TWICE = 1.4
-"""A member that comes so many times as often as its cycles has two places in them."""
+"""A member that occurs `TWICE` x as often as there are cycles has two places in them."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What following one code through the stream found."""
+    """The result of tracing the codes of one attribute or combination through the stream."""
 
     accepted: bool
     reason: str
@@ -81,18 +78,18 @@ class Trace:
     order: Codes
     """The codes of the members in cyclic order."""
     first_rows: Codes
-    """Activity intervals: the row of the first tuple, per interval."""
+    """The row of the first tuple of each activity interval."""
     last_rows: Codes
-    """The row of the last tuple, per interval."""
+    """The row of the last tuple of each activity interval."""
     interval_position: Codes
-    """Which position of `order` an interval belongs to."""
+    """The position in `order` of the member of each interval."""
     from_start: npt.NDArray[np.bool_]
-    """The interval reaches back to the first tuple."""
+    """Whether the interval starts at the first tuple."""
     to_end: npt.NDArray[np.bool_]
-    """The interval lasts to the last tuple."""
+    """Whether the interval ends at the last tuple."""
 
     def positions(self, codes: Codes) -> Codes:
-        """The place in the ring of every row; -1 where the value has none."""
+        """Return the place in the ring of every row; -1 if its value has none."""
         table = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int64)
         table[self.order] = np.arange(len(self.order))
         return table[codes]
@@ -107,7 +104,7 @@ def _refused(reason: str, confidence: float = 0.0, length: float = 0.0) -> Trace
 
 
 def is_chance(conforming: int, counted: int, guess: float) -> bool:
-    """Whether a random guess, right with probability `guess`, could conform that often (Chernoff)."""
+    """Return whether random guesses, right with probability `guess`, could conform that often (Chernoff bound)."""
     share = conforming / counted if counted else 0.0
     if share <= guess:
         return True
@@ -118,7 +115,7 @@ def is_chance(conforming: int, counted: int, guess: float) -> bool:
 
 
 def worth_sorting(confidence: float) -> float:
-    """The least share of steps that go where the last one went: a deviating step spoils two comparisons.
+    """Return the least share of steps with the same successor as before; one deviating step spoils two comparisons.
 
     >>> round(worth_sorting(0.8), 9)
     0.5
@@ -127,16 +124,17 @@ def worth_sorting(confidence: float) -> float:
 
 
 def follows_some_order(codes: Codes) -> bool:
-    """Whether a stated identifier's values come in an order worth learning, or all in one; few always are."""
+    """Return whether the values of a stated identifier follow an order that can be learned; up to `FEW` values always
+    count."""
     c = codes[codes >= 0]
     values = int(c.max(initial=-1)) + 1
     return values <= FEW or float(same_successor_share(c, values)) >= worth_sorting(DEFAULT_CONFIDENCE)
 
 
 def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced: bool = False) -> Trace:
-    """Learn the ring of the values, who is in it when, and how well the stream follows it.
+    """Learn the ring of the values, the intervals of its members, and how well the stream follows it.
 
-    `forced` is for a cycle that is stated by hand: everything is learned, nothing is refused.
+    `forced` is for a cycle that the contract states: everything is learned, and no check rejects it.
     """
     rows = np.flatnonzero(codes >= 0)
     n = len(rows)
@@ -174,7 +172,7 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
         slowest = 3 * float(np.quantile(distance, 0.9)) if len(distance) else 0.0
         regular = (near_count > 0) & (mean_distance <= slowest)
         if len(distance) and n < 4 * float(np.median(distance)):
-            # in so short a training set a gap leaves some members a single turn
+            # in a short training set, a gap leaves some members a single turn
             regular |= count == 1
     in_ring = regular[c]
     strays = int(n - in_ring.sum())
@@ -234,7 +232,7 @@ def _comes_twice(
     from_start: npt.NDArray[np.bool_],
     to_end: npt.NDArray[np.bool_],
 ) -> bool:
-    """Whether a member came clearly more often than there were cycles while it was active."""
+    """Return whether a member occurred clearly more often than there were cycles while it was active."""
     n, members = len(positions), int(at.max()) + 1
     begin, end = np.where(from_start, 0, starts), np.where(to_end, n, stops + 1)
     alive = np.cumsum(np.bincount(begin, minlength=n + 1)[:n] - np.bincount(end, minlength=n + 1)[:n])
@@ -259,7 +257,8 @@ def _median_by_owner(values: Codes, owner: Codes, owners: int) -> npt.NDArray[np
 def _activity(
     positions: Codes, members: int
 ) -> tuple[Codes, Codes, Codes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Intervals (first row, last row, position, reaches the start, reaches the end) of every member."""
+    """Return the activity intervals of all members: first row, last row, position, reaches the start, reaches the
+    end."""
     n = len(positions)
     by_member = rows_by_value(positions)
     owner = positions[by_member]
@@ -275,7 +274,7 @@ def _activity(
     return starts, stops, at, starts <= edge, n - 1 - stops <= edge
 
 
-# Beyond this the joint cycle is not laid out: no window that long is useful.
+# A longer joint cycle is cut off here: no window of that length is useful.
 LONGEST_CYCLE_TUPLES = 1_000_000
 
 
@@ -294,12 +293,12 @@ def _longest_border(codes: Codes) -> int:
 
 
 def smallest_period(codes: Codes) -> int:
-    """The smallest L >= 1 with codes[i + L] == codes[i] for all i (L = n when nothing repeats)."""
+    """Return the smallest L >= 1 with codes[i + L] == codes[i] for all i; L = n if nothing repeats."""
     return len(codes) - int(_longest_border(np.ascontiguousarray(codes, dtype=np.int64)))
 
 
 def replicated_period(codes: Codes) -> int | None:
-    """The period of a replicated attribute, or None: constant, or less than two full cycles seen."""
+    """Return the period of a replicated attribute; None if it is constant or has less than two full cycles."""
     if len(codes) < 4:
         return None
     period = smallest_period(codes)
@@ -307,9 +306,9 @@ def replicated_period(codes: Codes) -> int | None:
 
 
 def cycle_codes(codes: Mapping[str, Codes], periods: Mapping[str, int], attributes: Sequence[str]) -> Codes:
-    """The joint codes of one whole cycle: lcm of the periods long, also when the data are shorter.
+    """Return the joint codes of one whole cycle, whose length is the lcm of the periods, even if the data are shorter.
 
-    The text multiplies the periods (step e); periods 4 and 6 repeat together after 12 tuples, not 24 (A6).
+    Ahuja multiplies the periods (step e); but periods 4 and 6 repeat together after 12 tuples, not 24 (A6).
     """
     length = lcm(*(periods[attribute] for attribute in attributes))
     rows = np.arange(min(length, LONGEST_CYCLE_TUPLES))
@@ -319,6 +318,6 @@ def cycle_codes(codes: Mapping[str, Codes], periods: Mapping[str, int], attribut
 def is_unique_in_cycle(
     codes: Mapping[str, Codes], periods: Mapping[str, int], attributes: Sequence[str]
 ) -> bool:
-    """Whether these attributes tell every tuple of one cycle from every other (A4)."""
+    """Return whether these attributes distinguish all tuples of one cycle (A4)."""
     joint = cycle_codes(codes, periods, attributes)
     return bool((joint >= 0).all()) and int(joint.max()) + 1 == lcm(*(periods[a] for a in attributes))

@@ -1,25 +1,24 @@
-"""Which attributes make the cycle identifier: the search over candidates, strict and robust alike.
+"""Search for the attributes of the cycle identifier, in the strict and the robust form.
 
-The text groups replicated attributes by period and takes the shortest of each group. That is kept as the
-goal and made safe:
+Ahuja (2006) groups replicated attributes by period and takes the shortest attribute of each group. The search has the
+same goal, with these safeguards:
 
-- An attribute identifies on its own when its values are unique within its cycle. The search starts from
-  the one with the longest cycle and adds others while the joint cycle gets longer (periods 3 and 4: 12).
-  When no attribute identifies alone, the smallest combination that does is the start.
-- An attribute that only moves on when a faster cycle wraps may be part of the key (site, under sensor) or
-  a clock (hour, above station); their shape is the same. What decides: it varies among tuples of one
-  instant (key); the other attributes are closer to the previous tuple of the longer key (key) or of the
-  shorter one (clock); it moves with the order attribute (clock). With no evidence at all it is kept, as
-  the text does.
-- Of all sets with the same cycle and about as few members over time (a ticker outlives the prices it had) the
-  smallest, of these that of least bits, then the first in the contract; confidence does not choose among them.
-- A cycle that its own held-back tuples do not confirm (`confirm`) is none. One that is doubted is not taken either:
-  an attribute of it follows from a sender's name that it does not itself determine (`identity`), it is nothing but
-  a clock beside such a name, or the measures go by that name and not by it.
+- An attribute identifies alone if its values are unique within its cycle. The search starts from the attribute with the
+  longest cycle, and adds others as long as the joint cycle gets longer (periods 3 and 4: 12). If no attribute
+  identifies alone, the search starts from the smallest combination that does.
+- An attribute that changes only when a faster cycle wraps may be part of the key (the site of a sensor) or a clock (the
+  hour of a station round); both have the same pattern. It is a key if it varies among tuples of one instant, or if the
+  other attributes are closer to the previous tuple of the longer key. It is a clock if they are closer to that of the
+  shorter key, or if it changes with the order attribute. Without any evidence it is kept, as Ahuja does.
+- Among sets with the same cycle and about the fewest members over time (a ticker outlives its prices), the smallest set
+  wins, then the one with the fewest bits, then the first in the contract. Confidence does not choose among them.
+- A cycle that the held-back tuples do not confirm is rejected. So is a cycle that is doubted because of a sender's name
+  that it does not determine: one of its attributes follows from that name, it consists of clocks only, or the measures
+  follow the name and not the cycle (both in `doubts`).
 
-The search is bounded by counts, so that it ends, and ends alike, everywhere: at most `MOST_COMBINATIONS` combinations
-are looked at, on their first `GLANCED_ROWS` tuples; only what seems to follow an order there is looked at again, and
-at most `MOST_TESTED` of these are traced in full.
+The search is limited by counts, not by time. So it always ends, with the same result on every machine. At most
+`MOST_COMBINATIONS` combinations are screened on their first `GLANCED_ROWS` tuples. Those that seem to follow an order
+are screened on `SCREENED_ROWS`, and at most `MOST_TESTED` of these are traced on all rows.
 """
 
 from __future__ import annotations
@@ -58,21 +57,21 @@ SCREENED_ROWS = 20_000
 GLANCED_ROWS = 2_048
 MOST_COMBINATIONS = 1_500
 MOST_TESTED = 100
-"""Of the combinations that pass the glance, how many are traced in full."""
+"""Largest number of combinations that are traced on all rows after the screening."""
 MOST_GROWN = 300
-"""Attributes that are held against what is found so far, in all rounds together, to see whether its cycle grows."""
+"""Largest number of attributes that are tried, in all rounds together, to extend the cycle found so far."""
 MOST_MEASURES = 16
-"""How many measures vote, and on how many tuples."""
+"""Largest number of measures that vote; `MEASURED_ROWS` is the number of tuples they vote on."""
 MEASURED_ROWS = 50_000
 SAME_MEMBERS = 1.1
-"""Sets with about the same members are told apart by their size first."""
+"""Sets with up to this ratio of members to the fewest count as equal; among them the size of the set decides."""
 LONGER = 1.5
 CLEARLY = 0.05
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A set of attributes, the cycle it makes, and how sure that is."""
+    """A set of attributes, its cycle, and the confidence in it."""
 
     attributes: Set
     accepted: bool
@@ -86,24 +85,24 @@ class Candidate:
 
 @dataclass
 class Search(CodedSet):
-    """One training set under search; what was tested is remembered."""
+    """The search in one training set; tested candidates are cached."""
 
     confidence: float = DEFAULT_CONFIDENCE
     tested: dict[Set, Candidate] = field(default_factory=dict)
 
     @cached_property
     def doubts(self) -> Doubts:
-        """What speaks against a candidate that comes round."""
+        """Return the doubts about candidates of this training set."""
         return Doubts(self, self.votes, lambda chosen: self.test(chosen).accepted)
 
     def doubt(self, candidate: Candidate) -> str | None:
-        """The sender's name that speaks against it; None: none does."""
+        """Return the sender's name because of which the candidate is doubted; None if there is none."""
         return self.doubts.of(candidate.attributes)
 
     # -- one set ---------------------------------------------------------------------------------------
 
     def test(self, attributes: Iterable[str]) -> Candidate:
-        """Whether these attributes together run through one cycle."""
+        """Test whether these attributes together run through one cycle."""
         chosen: Set = tuple(sorted(attributes, key=self.names.index))
         if chosen not in self.tested:
             self.tested[chosen] = self._test(chosen)
@@ -112,7 +111,7 @@ class Search(CodedSet):
     def _test(self, chosen: Set) -> Candidate:
         if all(name in self.periods for name in chosen):
             length = lcm(*(self.periods[name] for name in chosen))
-            # a joint cycle that never ended once is not laid out: nobody has met most of its members
+            # a joint cycle longer than the training set is no strict cycle: most of its members were never seen
             if length <= self.rows and is_unique_in_cycle(self.codes, self.periods, chosen):
                 return Candidate(chosen, True, "strict", length, length, 1.0)
         codes = self.joint(chosen)
@@ -149,7 +148,7 @@ class Search(CodedSet):
     # -- the whole -------------------------------------------------------------------------------------
 
     def run(self) -> Candidate | None:
-        """The cycle identifier, or None."""
+        """Return the cycle identifier, or None."""
         alone = [self.test([name]) for name in self.names if self.may_repeat(name)]
         sure = [candidate for candidate in alone if candidate.accepted and not self.doubt(candidate)]
         if not sure:
@@ -161,7 +160,7 @@ class Search(CodedSet):
         return None if self.doubt(found) else found
 
     def not_unique(self) -> Candidate | None:
-        """a,b,a,c has period 4 (A5): with nothing better, a strict cycle whose values are not unique."""
+        """Return a strict cycle whose values are not unique, as a last choice: a,b,a,c has period 4 (A5)."""
         repeating = [
             name
             for name, period in self.periods.items()
@@ -176,7 +175,8 @@ class Search(CodedSet):
         return None
 
     def best_guess(self) -> Candidate | None:
-        """What the error names: no property of the sender; with the confidence of all tuples, none screened out."""
+        """Return the candidate that an error message names, with its confidence over all tuples; no property of a
+        sender."""
         tried = sorted(self.tested.values(), key=lambda c: (-c.confidence, len(c.attributes)))
         closest = [candidate.attributes for candidate in tried if candidate.confidence > 0]
         chosen = self.doubts.likeliest_name(closest)
@@ -185,13 +185,13 @@ class Search(CodedSet):
         known = self.test(chosen)
         whole = 0.0
         if known.reason == NO_ORDER:
-            # screening stops at the first doubt; the error owes the user the whole count
+            # screening stops early; the error message needs the confidence over all tuples
             whole = trace_cycle(self.joint(chosen), forced=True).confidence
         reason = known.reason or "is a clock, or a property of what sends"
         return replace(known, confidence=max(known.confidence, whole), reason=reason)
 
     def _start(self, sure: Sequence[Candidate]) -> Candidate:
-        """The longest; but one that cannot be joined with the others gives way to what measures follow."""
+        """Return the candidate with the longest cycle; if it cannot be joined with another, the measures decide."""
         ranked = sorted(sure, key=lambda c: (-round(c.length), *self.preference(c)))
         start = ranked[0]
         for other in ranked[1:]:
@@ -205,13 +205,13 @@ class Search(CodedSet):
 
     def _rivals(self, one: Candidate, other: Candidate) -> bool:
         both = self.test({*one.attributes, *other.attributes})
-        # one that the other determines is no rival: their joint cycle is one of the two
+        # if one determines the other, they are no rivals: their joint cycle is one of the two
         return not both.accepted and other.length > 2
 
     def _combinations(self) -> list[Candidate]:
         rows = min(SCREENED_ROWS, self.rows)
         few = [name for name in self.names if self.may_repeat(name) and self.distinct(name) <= rows / 4]
-        # what comes evenly may be part of a key, what does not hardly: where not all can be tried, these come first
+        # equally frequent values are more likely part of a key: they come first, as not all sets can be tried
         few.sort(key=lambda name: not comes_evenly(self.codes[name]))
         left, tests = MOST_COMBINATIONS, MOST_TESTED
         for size in (2, 3):
@@ -231,7 +231,8 @@ class Search(CodedSet):
         return []
 
     def seems_ordered(self, chosen: Set) -> bool:
-        """Whether the first tuples leave it open that these follow an order: a glance, then a longer look."""
+        """Return whether these attributes may follow an order, by the first `GLANCED_ROWS`, then `SCREENED_ROWS`
+        tuples."""
         whole = self.rows
         for rows in (min(GLANCED_ROWS, whole), min(SCREENED_ROWS, whole)):
             head = joint_codes([self.codes[name][:rows] for name in chosen])
@@ -240,14 +241,14 @@ class Search(CodedSet):
             if len(head) < 2 or np.mean(head[1:] == head[:-1]) > 1 - self.confidence:
                 return False
             if 2 * values > rows:
-                # a cycle longer than the glance shows in the longer look only
+                # a cycle longer than the first screening shows only in the second
                 continue
             if same_successor_share(head, values) < worth_sorting(self.confidence):
                 return False
         return 2 * values <= rows
 
     def _grow(self, best: Candidate, sure: Sequence[Candidate]) -> Candidate:
-        """Add what makes the joint cycle longer, shortest step first, clocks left out."""
+        """Add attributes that make the joint cycle longer, the smallest increase first, without clocks."""
         first = {name for candidate in sure for name in candidate.attributes}
         refused: set[str] = set()
         looks = 0
@@ -291,7 +292,7 @@ class Search(CodedSet):
     # -- key or clock ----------------------------------------------------------------------------------
 
     def _is_slow(self, name: str, inner: Candidate) -> bool:
-        """Whether the attribute moves on at one place of the inner cycle only."""
+        """Return whether the attribute changes only at one place of the inner cycle."""
         ring = self.joint(inner.attributes)
         codes = self.codes[name]
         moved = np.flatnonzero((codes[1:] != codes[:-1]) & (ring[1:] >= 0)) + 1
@@ -310,7 +311,7 @@ class Search(CodedSet):
         return not (tied is not None or self.is_clock(name))
 
     def _share_of_ties_it_varies_in(self, name: str) -> float | None:
-        """Among instants with several tuples, the share in which the attribute takes several values."""
+        """Return the share of instants with several values of the attribute, among instants with several tuples."""
         if self.order is None:
             return None
         instants = value_codes(self.order)[0]
@@ -323,7 +324,7 @@ class Search(CodedSet):
 
     @cached_property
     def _measures(self) -> dict[str, npt.NDArray[np.float64]]:
-        """What may vote: numbers that do not come round themselves, nor only tell the time."""
+        """Return the numeric attributes that vote: those that neither repeat in a cycle nor only tell the time."""
         found = [
             name
             for name in self.names
@@ -338,7 +339,7 @@ class Search(CodedSet):
         }
 
     def votes(self, short: Codes, long: Codes, judged: Set, rows: int = MEASURED_ROWS) -> tuple[int, int]:
-        """How many measures are clearly closer to the previous tuple of the longer key, how many of the shorter."""
+        """Return how many measures are clearly closer to the previous tuple of the longer key, and of the shorter."""
         longer = shorter = 0
         for name, values in self._measures.items():
             if name in judged:

@@ -1,16 +1,18 @@
-"""A synopsis block as bytes: the entries of one (stream, batch, frame, attribute).
+"""Pack the entries of one (stream, batch, frame, attribute) into a synopsis block of bytes, and unpack it.
 
-Layout of version 2: the letters ``SP``, a version byte, a CRC-32 of the rest (little endian), an encoding
-byte, a kind byte, the number of entries and the first `seq` (varints), then the body:
-* encoding 0, *columns*: gaps, flags, steps and values as byte planes, compressed with zstd; for a few
-  entries spread over a long span, and for patterns that repeat exactly;
-* encoding 1, *coded*: the arithmetic coder of `entry_coder`; whole values as scaled decimals with a common
-  divisor, or as the ordered bits of the float, each against the key's value before it;
-* encoding 2, *coded with a list*: the same, with whole values as indices into a list of distinct values;
-* encodings 3 and 4, *keyed*: the same as 1 and 2, over the rows of the frame instead of all of `seq`, and in the
-  context of each row's key. Both ends have the frame's rows, so neither keys nor gaps cost anything; whoever unpacks
-  must have them too. With the last rows missing, the entries of those that are there come back.
-The smallest is kept (whether a list pays is tried on the first entries). The checksum tells corruption from data.
+Layout of version 2: the letters ``SP``, a version byte, a CRC-32 of the rest (little endian), an encoding byte, a kind
+byte, the number of entries and the first `seq` (varints), then the body:
+
+* encoding 0, *columns*: gaps, flags, steps and values as byte planes, compressed with zstd. It suits a few entries over
+  a long span, and patterns that repeat exactly.
+* encoding 1, *coded*: the arithmetic coder of `entry_coder`. Whole values are scaled decimals with a common divisor, or
+  the ordered bits of the float, each as the difference from the key's value before.
+* encoding 2, *coded with a list*: as 1, with whole values as indices into a list of distinct values.
+* encodings 3 and 4, *keyed*: as 1 and 2, over the rows of the frame instead of all of `seq`, and in the context of each
+  row's key. Both ends have the rows of the frame, so keys and gaps take no bytes, but `unpack` needs these rows. If the
+  last rows are missing, it returns the entries of the others.
+
+The smallest encoding is used; the first entries decide whether a list is smaller. The checksum detects corruption.
 
 >>> from spillway.levers.attributes.columns import Column
 >>> entries = Entries.of_values(np.array([70, 75, 90]), Column.real([1.5, None, 2.5]))
@@ -52,7 +54,7 @@ _HEAD = 7
 
 
 def pack(entries: Entries, frame: Frame | None = None) -> bytes:
-    """The entries as bytes, in the smallest encoding found. With their `frame`, `unpack` needs its rows too."""
+    """Return the entries as bytes in the smallest encoding. If `frame` is given, `unpack` needs its rows, too."""
     bodies = [(COLUMNS, _columns(entries))]
     if len(entries):
         rows = entries.seq - entries.seq[0]
@@ -76,7 +78,7 @@ def pack(entries: Entries, frame: Frame | None = None) -> bytes:
 
 
 def unpack(block: bytes, frame: Frame | None = None) -> Entries:
-    """The entries of a block; those of a keyed one that lie within the rows of `frame`."""
+    """Return the entries of a block; for a keyed block, those within the rows of `frame`."""
     block = bytes(block)
     if len(block) < _HEAD or block[:2] != _MAGIC:
         raise Refused("block", f"start with {_MAGIC!r}", block[:2], "it is no synopsis block")
@@ -140,7 +142,7 @@ def _unshuffled(plain: bytes, at: int, n: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """Entries as the arrays that the coder takes."""
+    """Entries as arrays for the coder."""
 
     entries: Entries
     rows: np.ndarray
@@ -165,9 +167,10 @@ class _Coded:
         return _Coded(entries, rows, key, marks, form, wholes, np.unique(wholes[numbers]))
 
     def best(self) -> tuple[int, bytes]:
-        """Whole values as indices into a list of them, if they are few, or as they are: what is shorter at first.
+        """Return the encoding and the body: whole values as they are, or as indices into a list if that is shorter.
 
-        Tried on the first entries, as far as there are whole values among them; steps are coded alike in both.
+        The list is tried only if there are few distinct values, and on the first entries up to the last whole value,
+        because steps are coded equally in both.
         """
         if not 0 < len(self.distinct) <= min(LONGEST_LIST, len(self.entries) // 4 + 16):
             return CODED, self.body(False)
@@ -207,7 +210,7 @@ class _Coded:
 
 
 def _from_coded(source: Reader, kind: str, n: int, listed: bool, frame: Frame | None, first: int) -> Entries:
-    """`first` is the row of the frame, or without a frame the seq, that the rows of the body begin at."""
+    """Return the entries of a coded body; `first` is the first row in the frame, or the first seq without a frame."""
     form = WholeForm.read(source, kind)
     words = tuple(json.loads(source.text())) if kind == "text" else ()
     distinct = source.ascending() if listed else np.zeros(0, np.int64)

@@ -1,22 +1,19 @@
-"""The coded body of a block: which rows of a span have an entry, and what the entries say.
+"""Code the body of a synopsis block by an adaptive binary arithmetic coder with mixed contexts.
 
-What happened at the key's last rows, and at the rows just before whatever their keys, is the context in which the flag
-"has an entry" is coded; likewise the size and sign of steps and of the differences between a whole value and the key's
-whole value before it. Both ends know every row's key, so keys may arrive in any order. Without keys all rows are of
-one.
+*Entries* (`code_entries`): the body says which rows of a span have an entry, and what each entry is. The flag "has an
+entry" is coded in the context of the key's last rows and of the last rows of any key. So are the size and sign of
+steps, and the differences between a whole value and the key's whole value before. Both ends know the key of every row,
+so keys may arrive in any order. Without keys, all rows have the same key. Whole values are whole numbers here
+(`whole_numbers` converts reals).
 
-Whole values are whole numbers here: see `packing` for how reals become such.
+*Coder* (`code_bit`): every bit is predicted from several contexts at once, and takes -log2 p bits (arithmetic coding by
+Rissanen and Langdon; mixing in the logistic domain by Mahoney, PAQ). A context is a counter with a 16-bit probability.
+It adapts at the rate 1/(n + 1.5), later at about 1/LIMIT. The probabilities are stretched, ln(p / (1 - p)), weighted,
+summed and squashed back. The weights move along the gradient of the coding cost. All arithmetic is in integers, so
+every machine decodes what any other encoded.
 
-An adaptive binary arithmetic coder with mixed contexts: what makes a synopsis block small.
-
-Every bit is predicted from several contexts at once and coded at the price of its surprise: -log2 p bits
-(Rissanen & Langdon; the mixing in the logistic domain is Mahoney's, PAQ). A context is a counter of 16-bit
-probability that adapts as 1/(n + 1.5), then at 1/LIMIT; `stretch` = ln(p / (1 - p)), weighted, summed,
-squashed back, the weights moved along the gradient of the coding cost. All of it in integers, so that every
-machine decodes what any machine encoded.
-
-Encoding and decoding run the same statements (`code_bit` with `decode` on or off), as `walking` does.
-Numbers are coded as bit length, then mantissa, the top mantissa bits in contexts of their own.
+Encoding and decoding run the same statements (`code_bit` with `decode` on or off), as `walking` does. Numbers are coded
+as bit length, then mantissa. The top mantissa bits have contexts of their own.
 
 >>> coder, flips = Coder.writing(1), np.array([0, 0, 1, 0, 0, 0, 0, 0] * 50)
 >>> for flip in flips:
@@ -65,7 +62,7 @@ RATE = (65536 / (np.arange(LIMIT + 1) + 1.5)).astype(np.int64)
 
 
 class Coder(NamedTuple):
-    """The arrays one pass works on: registers, bytes, and per context a probability (<< 8) and a count."""
+    """The arrays of one pass: registers, bytes, a probability (<< 8) and a count per context, and mixing weights."""
 
     state: np.ndarray
     buffer: np.ndarray
@@ -83,12 +80,12 @@ class Coder(NamedTuple):
 
     @staticmethod
     def writing(mixers: int, contexts: int = INPUTS, room: int = 1 << 10) -> Coder:
-        """To encode with; `room` must hold all bytes written (see `grown`)."""
+        """Return a coder for encoding; `room` is the size of the buffer, which must hold all bytes written."""
         return Coder._fresh(np.zeros(room, np.uint8), contexts, mixers)
 
     @staticmethod
     def reading(block: bytes, mixers: int, contexts: int = INPUTS) -> Coder:
-        """To decode with."""
+        """Return a coder for decoding."""
         coder = Coder._fresh(np.frombuffer(block + bytes(8), np.uint8).copy(), contexts, mixers)
         for _ in range(4):
             coder.state[_CODE_VALUE] = (coder.state[_CODE_VALUE] << 8) | int(coder.buffer[coder.state[_AT]])
@@ -107,7 +104,7 @@ def _learn(counters, at, target):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, c4, c5, mixer):  # type: ignore[no-untyped-def]
-    """Code one bit in six contexts; returns it."""
+    """Code one bit in six contexts and return it."""
     w = weights[np.uint32(mixer)]
     i0, i1, i2, i3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
     i4, i5 = np.uint32(c4), np.uint32(c5)
@@ -207,7 +204,7 @@ def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, 
 
 
 def finish(state: np.ndarray, buffer: np.ndarray) -> bytes:
-    """The bytes written, ended so that they can be read back."""
+    """Return the bytes written, with an end from which they can be decoded."""
     tail = (int(state[_HIGH]) >> 24) & 0xFF
     return bytes(buffer[: int(state[_AT])].tobytes() + bytes([tail, 0, 0, 0])).rstrip(b"\0")
 
@@ -235,7 +232,7 @@ LITERAL, EMPTY, NOT_A_NUMBER, POSITIVE, NEGATIVE = 0, 1, 2, 3, 4
 
 
 def contexts_needed(index_bits: int) -> int:
-    """How many contexts a block uses; those of indices cost time to clear and are left out when idle."""
+    """Return the number of contexts of a block; those for indices take time to clear and are left out if unused."""
     return _INDEX + (_INDEX_TREES << index_bits if index_bits else 0)
 
 
@@ -251,7 +248,7 @@ def _size_class(value):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _zigzag(value):  # type: ignore[no-untyped-def]
-    """-1, 1, -2, 2, ... as 1, 2, 3, 4, ..., over all of int64."""
+    """Return -1, 1, -2, 2, ... as 1, 2, 3, 4, ..., over all of int64."""
     return (np.uint64(value) << np.uint64(1)) ^ np.uint64(value >> 63)
 
 
@@ -266,10 +263,9 @@ def code_entries(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Code all entries of rows with these keys; decoding fills offsets, is_step, steps, marks, wholes.
 
-    Returns how many were coded: with the last rows missing, decoding gives the entries of those that are there.
-    `marks` tells null, NaN and infinities from numbers; `wholes` are whole numbers (indices into a list of
-    distinct values when `index_bits` > 0). `buffer` must hold what is written; when it runs short the result
-    is -1.
+    Returns the number of entries coded. If the last rows are missing, decoding gives the entries of the others. `marks`
+    distinguishes numbers, null, NaN and infinities. `wholes` are whole numbers, or indices into a list of distinct
+    values if `index_bits` > 0. If `buffer` is too small, the result is -1.
     """
     span = len(key)
     keys = key.max() + 1 if span else 0
@@ -279,7 +275,7 @@ def code_entries(  # type: ignore[no-untyped-def]
     whole_at = np.full(keys, -1, np.int64)  # per key, its newest entry that is a whole number
     older_whole = np.zeros(keys, np.int64)  # per key, the whole number before that
     size_at = np.zeros(keys, np.int64)  # per key, the size of its newest difference of whole numbers
-    way_at = np.zeros(keys, np.int64)  # per key, the way of the step before its newest entry
+    way_at = np.zeros(keys, np.int64)  # per key, the direction of the step before its newest entry
     newest_size = 0
     row_past = 0
     e = 0
@@ -335,7 +331,7 @@ def code_entries(  # type: ignore[no-untyped-def]
         was = 0
         if mine >= 0:
             was = 1 + (1 if is_step[mine] else 0) + (2 if marks[mine] != LITERAL else 0)
-        # kind: step, number, or one of the rest; a bit each
+        # kind: step, number, or one of the others; one bit each
         what = 0
         if not decode:
             what = 1 if is_step[e] else 0
@@ -433,7 +429,7 @@ def code_entries(  # type: ignore[no-untyped-def]
 
 
 def in_order_of_appearance(key: np.ndarray) -> np.ndarray:
-    """Keys as 0, 1, 2, ... in the order in which they first appear: the same for the first rows alone.
+    """Return keys as 0, 1, 2, ... in order of first appearance; a prefix of the rows has the same codes.
 
     >>> in_order_of_appearance(np.array([7, 3, 7, 9])).tolist()
     [0, 1, 0, 2]

@@ -1,8 +1,8 @@
-"""Reals as whole numbers for the coder, and the bytes of a block's header.
+"""Convert reals to whole numbers for the coder, and write the header of a block.
 
-A list of reals that all have at most d decimals is sent as whole numbers v 10^d, over their greatest common
-divisor; anything else as the float's 64 bits, ordered like the floats themselves. Either way every value
-comes back bit for bit (0.0 for -0.0 in decimals), because v is checked to equal whole / 10^d.
+If all reals of a list have at most d decimals, they are sent as whole numbers v 10^d, divided by their greatest common
+divisor. Otherwise they are sent as their 64 bits, in the order of the floats. Both ways every value is recovered bit
+for bit (except 0.0 for -0.0 in decimals), because v is checked to equal whole / 10^d.
 
 >>> form = WholeForm.of("real", np.array([350.0, 20.0]))
 >>> form.wholes(np.array([350.0, 20.0])).tolist(), form.values(np.array([35, 2])).tolist()
@@ -22,7 +22,7 @@ _EXACT = 9007199254740992.0
 
 
 def decimals_of(values: np.ndarray, most: int = MOST_DECIMALS) -> int | None:
-    """The fewest decimals that give every (finite) value back exactly, or None.
+    """Return the fewest decimals with which every (finite) value is exact; None if there are none.
 
     >>> decimals_of(np.array([1.25, 3.0])), decimals_of(np.array([1 / 3]))
     (2, None)
@@ -43,7 +43,7 @@ def _exact(values: np.ndarray, decimals: int) -> bool:
 
 @dataclass(frozen=True)
 class WholeForm:
-    """How whole numbers stand for values: whole x `divisor` / 10^`decimals`, or ordered bits."""
+    """The conversion of whole numbers to values: whole x `divisor` / 10^`decimals`, or ordered bits."""
 
     kind: str
     decimals: int = 0
@@ -51,7 +51,7 @@ class WholeForm:
 
     @staticmethod
     def of(kind: str, values: np.ndarray) -> WholeForm:
-        """The form that suits all `values` (finite)."""
+        """Return the form that fits all `values` (finite)."""
         if kind == "text" or not len(values):
             return WholeForm(kind)
         if kind == "integer":
@@ -64,7 +64,7 @@ class WholeForm:
         return WholeForm(kind, decimals, max(1, int(np.gcd.reduce(scaled))))
 
     def wholes(self, values: np.ndarray) -> np.ndarray:
-        """Values to whole numbers."""
+        """Return the whole numbers of values."""
         if self.kind != "real":
             return np.asarray(values // self.divisor)
         if self.decimals == BITS:
@@ -73,7 +73,7 @@ class WholeForm:
         return np.rint(values * float(10**self.decimals)).astype(np.int64) // self.divisor
 
     def values(self, wholes: np.ndarray) -> np.ndarray:
-        """Whole numbers back to values."""
+        """Return the values of whole numbers."""
         if self.kind != "real":
             return np.asarray(wholes * self.divisor)
         if self.decimals == BITS:
@@ -82,53 +82,53 @@ class WholeForm:
         return np.asarray((wholes * self.divisor) / float(10**self.decimals))
 
     def write(self, out: Writer) -> None:
-        """Into a header."""
+        """Write the form into a header."""
         out.byte(self.decimals)
         out.number(self.divisor)
 
     @staticmethod
     def read(source: Reader, kind: str) -> WholeForm:
-        """Out of a header."""
+        """Read the form from a header."""
         return WholeForm(kind, source.byte(), source.number())
 
 
 class Writer:
-    """Bytes of a header: varints of seven bits, the lowest first."""
+    """Writes the bytes of a header; numbers are varints of seven bits, lowest first."""
 
     def __init__(self) -> None:
         self._parts = bytearray()
 
     def data(self) -> bytes:
-        """What was written."""
+        """Return the written bytes."""
         return bytes(self._parts)
 
     def byte(self, value: int) -> None:
-        """One byte."""
+        """Write one byte."""
         self._parts.append(value)
 
     def number(self, value: int) -> None:
-        """A whole number >= 0."""
+        """Write a whole number >= 0."""
         while value > 127:
             self._parts.append(value & 127 | 128)
             value >>= 7
         self._parts.append(value)
 
     def signed(self, value: int) -> None:
-        """A whole number of either sign."""
+        """Write a whole number of either sign."""
         self.number(value * 2 if value >= 0 else -value * 2 - 1)
 
     def blob(self, value: bytes) -> None:
-        """Bytes with their length, compressed."""
+        """Write compressed bytes with their length."""
         packed = zlib.compress(value, 9)
         self.number(len(packed))
         self._parts += packed
 
     def text(self, value: str) -> None:
-        """A string."""
+        """Write a string."""
         self.blob(value.encode())
 
     def ascending(self, values: np.ndarray) -> None:
-        """Distinct whole numbers in ascending order."""
+        """Write distinct whole numbers in ascending order."""
         numbers = [int(value) for value in values]
         steps = Writer()
         steps.number(len(numbers))
@@ -138,22 +138,22 @@ class Writer:
 
 
 class Reader:
-    """The inverse of `Writer`."""
+    """Reads the bytes that `Writer` wrote."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self._data, self._at = data, at
 
     def rest(self) -> bytes:
-        """All that was not read yet."""
+        """Return the bytes that were not read yet."""
         return self._data[self._at :]
 
     def byte(self) -> int:
-        """One byte."""
+        """Read one byte."""
         self._at += 1
         return self._data[self._at - 1]
 
     def number(self) -> int:
-        """A whole number >= 0."""
+        """Read a whole number >= 0."""
         value = shift = 0
         while True:
             part = self.byte()
@@ -163,22 +163,22 @@ class Reader:
             shift += 7
 
     def signed(self) -> int:
-        """A whole number of either sign."""
+        """Read a whole number of either sign."""
         value = self.number()
         return value // 2 if value % 2 == 0 else -(value + 1) // 2
 
     def blob(self) -> bytes:
-        """Bytes with their length."""
+        """Read compressed bytes with their length."""
         size = self.number()
         self._at += size
         return zlib.decompress(self._data[self._at - size : self._at])
 
     def text(self) -> str:
-        """A string."""
+        """Read a string."""
         return self.blob().decode()
 
     def ascending(self) -> np.ndarray:
-        """Distinct whole numbers in ascending order."""
+        """Read distinct whole numbers in ascending order."""
         source = Reader(self.blob())
         values, value = [], 0
         for _ in range(source.number()):

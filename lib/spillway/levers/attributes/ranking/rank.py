@@ -1,21 +1,20 @@
-"""Which attribute carries the least information (3.2.3.2): ascending score, shed first.
+"""Rank attributes by information, ascending; the first is shed first (Ahuja 2006, section 3.2.3.2).
 
 `rank_by` is one of
 
-- `stddev`: sigma(A) = sqrt(1/n sum (s_i - mean)^2), the population standard deviation of the smoothed
-  attribute over the window, as the thesis has it (its examples 7, 5, 1 are population figures);
-- `relative`: sigma(A) divided by the mean of |s_i|, so that inches or millibars rank alike;
-- `recoverability` (ours): what was measured in training, the transmitted bytes that shedding A saves per byte
-  of synopsis and per cent of recovery error; the most recoverable goes first, so its score is the negative.
+- `stddev`: sigma(A) = sqrt(1/n sum (s_i - mean)^2), the population standard deviation of the smoothed attribute over
+  the window, as in the thesis (its examples 7, 5, 1 are population figures);
+- `relative`: sigma(A) divided by the mean of |s_i|, so that the unit (inches, millibars) has no effect;
+- `recoverability` (ours): measured in training, the transmitted bytes that shedding A saves per byte of synopsis and
+  per cent of recovery error. The score is the negative, so that the most recoverable attribute is shed first.
 
-Guarantee: the order depends on the values and the contract alone; ties break by contract order; every score
-is a finite number.
+Guarantee: the order depends only on the values and the contract. Ties break by contract order. Every score is a finite
+number.
 
-Where we differ: the thesis ranks numbers only. A text attribute scores sqrt(1 - sum p_v^2) with p_v the share
-of value v: that is its population standard deviation when every value is a unit vector of its own, so a
-constant scores 0 and all-distinct values almost 1. Nulls do not count; an attribute without any observation
-tells nothing and scores 0, so it is shed first. The key, the order attribute and what the contract protects
-are not in `order`, hence never ranked.
+Difference from the thesis, which ranks numbers only: a text attribute scores sqrt(1 - sum p_v^2) with p_v the share of
+value v. This is its population standard deviation if every distinct value is a unit vector. So a constant scores 0, and
+all-distinct values almost 1. Nulls do not count. An attribute without any value has no information, scores 0 and is
+shed first. The key, the order attribute and protected attributes are not in `order`, so they are never ranked.
 
 >>> import numpy as np
 >>> window = {"a": np.array([0.0, 6.0, 8.0, 14.0]), "b": np.array([6.0, 6.0, 8.0, 8.0])}
@@ -41,7 +40,7 @@ from spillway.levers.attributes.ranking.smoothing import Smoothing, Values
 
 @dataclass(frozen=True)
 class Ranked:
-    """An attribute and its score; less is shed earlier."""
+    """An attribute and its score; a lower score is shed earlier."""
 
     attribute: str
     score: float
@@ -92,7 +91,7 @@ def rank(
 
 
 def score(values: npt.NDArray[Any], smoothing: Smoothing, relative: bool = False) -> float:
-    """The information of one attribute in one window; 0 when nothing was observed."""
+    """Return the information of one attribute in one window; 0 if it has no values."""
     if values.dtype.kind in "OUS":
         return text_score(values)
     smoothed = smoothing.smooth(values)
@@ -104,7 +103,7 @@ def score(values: npt.NDArray[Any], smoothing: Smoothing, relative: bool = False
 
 
 def population_std(values: Values) -> float:
-    """The population standard deviation of what is not NaN, 0 when there is nothing.
+    """Return the population standard deviation of the finite values; 0 if there are none.
 
     >>> import numpy as np
     >>> population_std(np.array([0.0, 0.0, 14.0, np.nan, 14.0]))
@@ -114,7 +113,7 @@ def population_std(values: Values) -> float:
 
 
 def text_score(values: npt.NDArray[Any]) -> float:
-    """sqrt(1 - sum p^2) over the values that are not null.
+    """Return sqrt(1 - sum p^2) over the values that are not null.
 
     >>> import numpy as np
     >>> text_score(np.array(["a", "a", None, "a"], dtype=object)), text_score(np.array(["a", "b"]))
@@ -149,7 +148,7 @@ def _population_std(values: Values) -> float:
             largest = max(largest, abs(value))
     if count == 0 or largest == 0.0:
         return 0.0
-    # a power of two scales without rounding, and keeps squares of huge or tiny values in range
+    # scaling by a power of two does not round, and keeps squares of huge or tiny values in range
     scale = math.ldexp(1.0, math.frexp(largest)[1] - 1) if largest > 1e-300 else 1.0
     first = np.nan
     total = 0.0

@@ -1,35 +1,36 @@
-"""When to evaluate the ranking again, and what to adopt (3.2.3.3, Algorithm 2).
+"""Decide when to re-evaluate the ranking, and which treatment to adopt (Ahuja 2006, section 3.2.3.3, Algorithm 2).
 
 Algorithm 2: rank again after an interval dt. If the set of attributes is the same, dt doubles (`factor`, up to
 `cap_windows`). If it is another set, that set is adopted and dt returns to its first value (the print's RS := C is
 reversed, erratum A16). dt is a real number of windows, and the next evaluation is floor(dt) windows later. So an
 interval of one window grows also with a factor below 2, which section 4.3.2 recommends for fewer misses.
 
-A ranking made on a window applies from the next one on: nothing waits. A *treatment* is what a ranking leads to: the
-way of every attribute that is not kept, precision aside; two rankings of one treatment are the same to this rule.
+A ranking computed on a window applies from the next window on, so no row waits. A *treatment* here is the decision that
+follows from a ranking: what is done to every attribute that is not kept. Two treatments that differ only in precision
+count as the same.
 
-A *hit* is a window in which the treatment in force equals the one that its own data, ranked afresh with no memory
-and no hysteresis (`ranking_of`), would give. That is the text's yardstick, and nothing here may bend it: who never
-changes his mind hits as often as the stream happens to agree with him.
+A *hit* is a window in which the treatment in force equals the one that a new ranking of its own data gives, without
+memory and hysteresis (`ranking_of`). This is the measure of the thesis, and the settings below do not change it. A rule
+that never changes its treatment gets only the hits of windows that happen to agree.
 
-What we add, each switched off in `Reevaluation.text()`:
+Extensions (ours), all switched off in `Reevaluation.text()`:
 
-- `memory_evaluations` (m): forecasts compete: what training ranked, the mean of the last evaluations' scores,
-  s <- s + (x - s) / m, a plain mean until there are m, and the last evaluation alone. Every evaluation shows which of
-  them would have been nearest to what this window asks for (attributes treated otherwise, old evidence discounted by
-  `_DISCOUNT`), and the one that strayed least, by more than `_MARGIN`, is followed. On a stream that wanders the last
-  window is the best forecast, on a noisy one the mean, or training, which saw most: none is right for all, and the
-  stream itself tells.
-- A treatment that is kept although this window would have had another, and another forecast would have been nearer
-  so far, halves dt instead of doubling it. A miss that no forecast would have avoided is noise: to look again soon
-  learns nothing.
-- `reach`: how long treatments stayed so far (mean of the last m, or the stay that lasts) says how far one may look
-  ahead: dt is at most `reach` times that. Before the first change Algorithm 2 is left alone.
-- `most_pct` (b): of w windows at most max(log2 w + 1, b / 100 w) are evaluated, log2 w + 1 being what doubling takes
-  on a stream that never changes. Algorithm 2 looks at every second window of a noisy stream and learns nothing by it.
-- `hysteresis` (h): an attribute in force stays unless beaten by more than h: its score counts 1/(1 + h).
+- `memory_evaluations` (m): three forecasts compete: the ranking of training; the mean of the scores of the last
+  evaluations, s <- s + (x - s) / m (a plain mean until there are m); and the last evaluation alone. Every evaluation
+  shows which forecast was nearest to this window's own ranking, by the number of attributes with another treatment; old
+  differences are discounted by `_DISCOUNT`. Another forecast is followed if it was nearer by more than `_MARGIN`. The
+  last window is the best forecast on a stream that drifts. On a noisy stream it is the mean, or training, which saw
+  most data.
+- The interval dt is divided by `factor`, not multiplied, if the treatment is kept although this window needs another
+  one, and another forecast has been nearer so far. A miss that no forecast would have avoided is noise, and an early
+  re-evaluation would not help.
+- `reach`: dt is at most `reach` x the time that treatments stayed in force so far (the mean of the last m, or the
+  current one if longer). Before the first change Algorithm 2 is not changed.
+- `most_pct` (b): of w windows at most max(log2 w + 1, b / 100 w) are evaluated. Doubling needs log2 w + 1 on a stream
+  that never changes. Algorithm 2 evaluates every second window of a noisy stream without any benefit.
+- `hysteresis` (h): an attribute stays in force unless another one is better by more than h; its score counts 1/(1 + h).
 
-Guarantee: the state is all there is (JSON, no clock, no global); replaying windows gives the same treatments.
+Guarantee: all information is in the state (JSON, no clock, no globals). Replaying windows gives the same treatments.
 
 >>> controller = Reevaluation.text()
 >>> state = State()
@@ -50,20 +51,20 @@ from typing import Any
 from spillway.errors import Refused
 
 Treatment = Mapping[str, str]
-"""What is done to every attribute that does not travel as it is, and how precisely: `shed+/2` (+: synopsis sent)."""
+"""Treatment and precision of every attribute that is not kept, such as `shed+/2` (+: synopsis sent)."""
 
 Chooser = Callable[[tuple[str, ...]], Treatment]
 
 TRAINED, MEAN, LATEST = "trained", "mean", "latest"
 
-# what an evaluation said of the forecasts counts this much at the next one
+# weight of earlier differences of the forecasts at the next evaluation
 _DISCOUNT = 0.9
-# attributes that another forecast must have been nearer by to be followed: one place changed with another
+# number of attributes by which another forecast must be nearer to be followed: one swap of two places
 _MARGIN = 2.0
 
 
 def ranking_of(scores: Mapping[str, float]) -> tuple[str, ...]:
-    """The ranking of these scores and nothing else, ties in their order, which is the contract's.
+    """Return the ranking by these scores only; ties keep the order of `scores`, which is that of the contract.
 
     >>> ranking_of({"a": 2.0, "b": 1.0, "c": 1.0})
     ('b', 'c', 'a')
@@ -72,7 +73,7 @@ def ranking_of(scores: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def treated_otherwise(one: Treatment, other: Treatment) -> int:
-    """How many attributes two treatments treat otherwise, precision aside; 0 is a hit.
+    """Return the number of attributes that differ between two treatments, without precision; 0 is a hit.
 
     >>> treated_otherwise({"a": "shed", "b": "round/1"}, {"a": "round", "b": "round/2", "c": "shed"})
     2
@@ -86,18 +87,18 @@ def _kind(done: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class State:
-    """What is in force, what it rests on, and when to look again."""
+    """The treatment in force, the scores behind it, and the time of the next evaluation."""
 
     treatment: Treatment = field(default_factory=dict)
     ranking: tuple[str, ...] = ()
     trained: Mapping[str, float] = field(default_factory=dict)
-    """The scores that training found; none: no forecast."""
+    """The scores of training; empty if there is no such forecast."""
     scores: Mapping[str, float] = field(default_factory=dict)
-    """The mean of the last evaluations."""
+    """The mean scores of the last evaluations."""
     latest: Mapping[str, float] = field(default_factory=dict)
-    """What the last evaluation saw."""
+    """The scores of the last evaluation."""
     strayed: Mapping[str, float] = field(default_factory=lambda: {TRAINED: 0.0, MEAN: 0.0, LATEST: 0.0})
-    """By how many attributes each forecast was off, discounted."""
+    """The discounted number of attributes that each forecast got wrong."""
     follows: str = TRAINED
     evaluations: int = 0
     interval_windows: float = 0.0
@@ -107,15 +108,15 @@ class State:
     changes: int = 0
     changed_window: int = 0
     stay_windows: float = 0.0
-    """How long the last treatments stayed in force, on average."""
+    """Mean number of windows that the last treatments stayed in force."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON."""
+        """Return a JSON object."""
         return {**asdict(self), "ranking": list(self.ranking)}
 
     @staticmethod
     def from_dict(stored: Mapping[str, Any]) -> State:
-        """The state that `to_dict` wrote.
+        """Return the state that `to_dict` wrote.
 
         >>> State.from_dict(State(treatment={"a": "shed"}, evaluations=1).to_dict()).treatment
         {'a': 'shed'}
@@ -125,7 +126,7 @@ class State:
 
 @dataclass(frozen=True)
 class Reevaluation:
-    """The controller's settings; intervals are counted in windows, `cap_windows` None has no cap."""
+    """The controller of re-evaluations; intervals are in windows, and there is no cap if `cap_windows` is None."""
 
     interval_windows: int = 1
     factor: float = 2.0
@@ -158,18 +159,18 @@ class Reevaluation:
 
     @staticmethod
     def text(interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None) -> Reevaluation:
-        """Algorithm 2 as the thesis has it: no memory, no hysteresis, no cap, no limit."""
+        """Return Algorithm 2 as in the thesis: without memory, hysteresis, cap and limits."""
         return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None, None)
 
     def due(self, state: State, window: int) -> bool:
-        """Whether `window` is to be evaluated."""
+        """Return whether `window` is due for evaluation."""
         return window >= state.next_window
 
     def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
-        """Rank again at `window`: adopt what is found and set the next evaluation.
+        """Re-evaluate at `window`: adopt the treatment and set the next evaluation.
 
-        `scores` is in contract order, which breaks ties after what is in force; `choose` picks the treatment
-        from a ranking: the capacity's count or fit at this window's rate.
+        `scores` is in contract order. Ties are broken first for attributes in force (with hysteresis), then by this
+        order. `choose` returns the treatment for a ranking, at the capacity and rate of this window.
         """
         _require(len(scores) > 0, "scores", "name at least one attribute", "none", "rank a wider stream")
         _require(
@@ -239,7 +240,7 @@ class Reevaluation:
     def _strayed(
         self, state: State, scores: Mapping[str, float], own: Treatment, choose: Chooser
     ) -> dict[str, float]:
-        """How far off each forecast was, from what this window asks for (`own`)."""
+        """Return how far each forecast is from this window's own treatment (`own`), with discounted history."""
         found = {name: _DISCOUNT * astray for name, astray in state.strayed.items()}
         for name, seen in ((TRAINED, state.trained), (MEAN, state.scores), (LATEST, state.latest)):
             if seen and (state.evaluations or name == TRAINED):
@@ -256,13 +257,13 @@ class Reevaluation:
     def _ranking(self, scores: Mapping[str, float], in_force: Treatment) -> tuple[str, ...]:
         if not self.hysteresis:
             return ranking_of(scores)
-        # scores of recoverability are negative: there an advantage makes the number larger in magnitude
+        # scores of recoverability are negative: an advantage makes them larger in magnitude
         bonus = 1.0 + self.hysteresis
         weighed = {a: (s / bonus if s > 0 else s * bonus) if a in in_force else s for a, s in scores.items()}
         return tuple(sorted(weighed, key=lambda a: (weighed[a], a not in in_force)))
 
     def _not_before(self, evaluations: int) -> int:
-        """The first window at which one more evaluation is within max(log2 w + 1, b / 100 w)."""
+        """Return the first window at which one more evaluation is within max(log2 w + 1, b / 100 w)."""
         if self.most_pct is None:
             return 0
         by_share = math.ceil((evaluations + 1) * 100.0 / self.most_pct) - 1
@@ -270,7 +271,7 @@ class Reevaluation:
 
 
 def _of(seen: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
-    """What was seen of the attributes that may be ranked now; a new one comes last."""
+    """Return the scores of the attributes that may be ranked now; a new attribute comes last."""
     return {name: seen.get(name, math.inf) for name in known}
 
 

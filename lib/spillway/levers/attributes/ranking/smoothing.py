@@ -1,22 +1,21 @@
-"""Moving averages that take the irregularities out of a window before it is ranked (3.2.2, Appendix B).
+"""Smooth a window by a moving average before it is ranked (Ahuja 2006, section 3.2.2, Appendix B).
 
 Formulas, with a_n the n-th value of the window in tuple order:
 
-- simple, over the last N values (equation 3.1, whose 1/n the print lost):
+- simple moving average over the last N values (equation 3.1, where 1/n is missing in print):
   SMA_n = (a_{n-N+1} + ... + a_n) / N
-- exponential (equation 3.2, whose parenthesis the print misplaces), with the multiplier m:
+- exponential moving average with the multiplier m (equation 3.2, where a parenthesis is misplaced in print):
   EMA_n = EMA_{n-1} + m (a_n - EMA_{n-1})
 
-The thesis starts the exponential average in three ways, all of which are here as `seed`: `first` takes the
-first value (Table 3.3), `zero` starts from 0 (Table 3.6), `sma` takes the simple average of the first N
-values and gives nothing before (Table B.2). The default is `first` with m = 0.18.
+The thesis starts the exponential average in three ways. All are available as `seed`: `first` takes the first value
+(Table 3.3), `zero` starts from 0 (Table 3.6), and `sma` takes the simple average of the first N values and has no
+output before (Table B.2). The default is `first` with m = 0.18.
 
-Guarantee: one pass, strictly in order, in float64 without reassociation: equal input, equal bits.
+Guarantee: one pass, strictly in order, in float64 without reassociation. Equal input gives equal bits.
 
-Where we differ: the thesis knows no nulls. A null, NaN or infinity is no observation: it is skipped, the
-average carries over it, and the output is NaN there, so that a score counts only what was observed. An
-attribute that is all null has an all-NaN average. A window with fewer than N values is seeded by the mean of
-all it has, at its last value.
+Difference from the thesis, which has no nulls: a null, NaN or infinity is skipped. The average continues after it, and
+the output is NaN at that row, so that a score counts only real values. An attribute with only nulls has an all-NaN
+average. With seed `sma`, a window with fewer than N values has one output, the mean of its values at the last of them.
 
 >>> import numpy as np
 >>> Smoothing(multiplier=0.7).smooth(np.array([84.0, 55.0, np.nan, 46.0])).round(2).tolist()
@@ -66,7 +65,7 @@ class Smoothing:
             )
 
     def smooth(self, values: npt.ArrayLike) -> Values:
-        """The smoothed window, as long as the window; NaN where there was no observation."""
+        """Return the smoothed window, of the same length; NaN where the window has no finite value."""
         window = np.ascontiguousarray(values, dtype=np.float64)
         if self.kind == "none":
             return np.where(np.isfinite(window), window, np.nan)
@@ -76,7 +75,7 @@ class Smoothing:
 
 
 def simple_moving_average(values: Values, tuples: int) -> Values:
-    """SMA over the last `tuples` (N) values; NaN until N values have been seen (equation 3.1).
+    """Return the SMA over the last `tuples` (N) values; NaN until there are N values (equation 3.1).
 
     >>> import numpy as np
     >>> simple_moving_average(np.array([1.0, 2.0, 6.0]), 2).tolist()
@@ -88,7 +87,7 @@ def simple_moving_average(values: Values, tuples: int) -> Values:
 def exponential_moving_average(
     values: Values, multiplier: float, seed: str = "first", sma_tuples: int | None = None
 ) -> Values:
-    """EMA with one of the three seedings of the thesis (equation 3.2).
+    """Return the EMA with one of the three seedings of the thesis (equation 3.2).
 
     >>> import numpy as np
     >>> exponential_moving_average(np.array([28.07, 18.68]), 0.2, seed="zero").round(4).tolist()
@@ -105,9 +104,10 @@ def exponential_moving_average(
 
 
 def rounded_up(value: float, decimals: int) -> Decimal:
-    """`value` as Tables 3.3 and 3.6 print it: cut after `decimals` places, away from zero (erratum A11).
+    """Return `value` as Tables 3.3 and 3.6 print it: rounded away from zero to `decimals` places (erratum A11).
 
-    The value is first read at twelve significant digits, else float64's last bit would lift 63.7 to 63.71.
+    The value is first rounded to twelve significant digits. Otherwise the last bit of a float64 would turn 63.7 into
+    63.71.
 
     >>> rounded_up(61.593, 2), rounded_up(-0.0341, 2), rounded_up(63.7, 2)
     (Decimal('61.60'), Decimal('-0.04'), Decimal('63.70'))
@@ -126,7 +126,7 @@ def _sma(values: Values, tuples: int) -> Values:
         kept[seen % tuples] = values[i]
         seen += 1
         if seen >= tuples:
-            # summed afresh: a running sum would drift and depend on how far the stream has come
+            # a new sum each time: a running sum would accumulate rounding errors and depend on all rows before
             total = 0.0
             for j in range(tuples):
                 total += kept[(seen + j) % tuples]

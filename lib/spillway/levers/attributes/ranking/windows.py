@@ -1,20 +1,20 @@
-"""Windows that follow the cycle (sections 3.2.1, 3.2.1.2).
+"""Split a range of `seq` into windows that follow the cycle (Ahuja 2006, sections 3.2.1 and 3.2.1.2).
 
-A window is one or more whole cycles. Counting tuples would let one gap shift every later window, so edges follow the
-*wrap*: the tuple with which the cycle starts again. Windows cut a *stretch* of `seq` (a frame, or the part of it that
-is at hand) and never leave it:
+A window is one or more whole cycles. If windows counted tuples, one gap would shift every later window. So edges follow
+the *wrap*: the tuple with which the cycle starts again. Windows split a range of `seq` (a frame, or a slice of it) and
+never cross its ends:
 
     nominal edge i = low + i W,  W = m x cycle length,  m = the fewest whole cycles of `tuples_at_least`
     edge i         = the first wrap of its window, nominal edge i <= wrap < nominal edge i + W;
-                     nominal edge i itself where the cycle does not turn in it
+                     nominal edge i itself if the cycle does not wrap in that window
 
-So how many windows a stretch has is known without reading it (`window_count`), and an edge is found by looking near it.
-An edge at which the window before it, or all that follows it, would hold fewer than `tuples_at_least` tuples is none:
-its window is empty, and those tuples belong to the window before. This is where silent members, tuples refused at the
-door and cycles that come faster than they were trained are made up for.
+So the number of windows of a range is known without reading it (`window_count`), and an edge is found from the rows
+near it. An edge is dropped if the window before it, or all rows after it, would have fewer than `tuples_at_least`
+tuples. Its window is then empty, and its tuples belong to the window before. This compensates for silent members,
+rejected tuples, and cycles that are shorter than trained.
 
-Guarantee: windows follow each other without gap or overlap from `low` to `high`, and each holds `tuples_at_least`
-tuples or none at all, unless the whole stretch holds fewer.
+Guarantee: windows follow each other without gap or overlap from `low` to `high`. Each has at least `tuples_at_least`
+tuples or none, unless the whole range has fewer.
 
 >>> import numpy as np
 >>> positions = np.array([0, 1, 2] * 4 + [0, 2] + [0, 1, 2] * 4)      # one gap
@@ -34,7 +34,7 @@ from spillway.levers.attributes.cycle.codes import Codes
 
 
 def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:
-    """W: the fewest whole cycles that hold `tuples_at_least` tuples.
+    """Return W, the tuples of the fewest whole cycles with at least `tuples_at_least` tuples.
 
     >>> window_tuples(3), window_tuples(75)
     (66, 75)
@@ -47,7 +47,7 @@ def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:
 
 
 def window_count(low: int, high: int, window: int) -> int:
-    """How many windows (W) a stretch is cut into: the last one takes what is over, up to half a window.
+    """Return the number of windows (of W tuples) in a range; the last may be up to half a window longer or shorter.
 
     >>> window_count(0, 149, 66), window_count(0, 97, 66), window_count(0, 98, 66), window_count(0, 10, 66)
     (2, 1, 2, 1)
@@ -65,16 +65,16 @@ def window_edges(
     window: int,
     tuples_at_least: int,
 ) -> npt.NDArray[np.int64]:
-    """The `seq` at which the windows of the stretch `low..high` start, and its end: window i is edges i to i + 1.
+    """Return the `seq` at which the windows of the range `low..high` start, and its end; window i is edges i to i + 1.
 
-    `seq` and `positions` are those of the tuples that the stretch holds, `positions` their places in the cycle's ring
-    of `ring` places (`Cycle.positions`, `Cycle.ring`). A window whose edge is the next one's is empty.
+    `seq` has the tuples of the range, and `positions` their places in the cycle's ring of `ring` places
+    (`Cycle.positions`, `Cycle.ring`). A window whose edge equals the next edge is empty.
     """
     nominal = low + window * np.arange(1, window_count(low, high, window), dtype=np.int64)
     turns = np.append(seq[wraps(positions, ring)], np.iinfo(np.int64).max)
     first = turns[np.searchsorted(turns, nominal)]
     wanted = np.where(first < nominal + window, first, nominal)
-    # where the stretch ends before a whole window has passed, the cycle may still have been about to turn
+    # if the range ends before a whole window has passed, the cycle may wrap only after its end
     wanted = np.where((first > high) & (nominal + window > high), high + 1, wanted)
     before = np.searchsorted(seq, wanted)
     edges = [low]
@@ -91,9 +91,9 @@ def window_edges(
 
 
 def wraps(positions: Codes, ring: int) -> npt.NDArray[np.bool_]:
-    """The rows where a new cycle starts: the place in the ring of `ring` members falls, and not by a swap.
+    """Return the rows where a new cycle starts: the place in the ring of `ring` members falls, and not by a swap.
 
-    Strangers (-1) open no cycle and do not part their neighbours. A lone member opens one with every tuple.
+    Rows without a place (-1) start no cycle and are skipped. With a single member, every tuple starts a cycle.
     """
     opens = np.zeros(len(positions), dtype=np.bool_)
     solid = np.flatnonzero(positions >= 0)
@@ -107,7 +107,10 @@ def wraps(positions: Codes, ring: int) -> npt.NDArray[np.bool_]:
 
 
 def _long_falls(p: Codes, ring: int) -> npt.NDArray[np.bool_]:
-    """A wrap falls by more than half the ring, a swap by a few; one across the wrap falls, rises, falls."""
+    """Return the wraps of a long ring.
+
+    A wrap falls by more than half the ring, a swap by a few places. A swap across the wrap falls, rises and falls.
+    """
     step = np.diff(p)
     fall = 2 * step < -ring
     fall[:-1] &= ~(2 * step[1:] > ring)
@@ -115,16 +118,19 @@ def _long_falls(p: Codes, ring: int) -> npt.NDArray[np.bool_]:
 
 
 def _short_falls(p: Codes) -> npt.NDArray[np.bool_]:
-    """Where half a ring is a swap's reach: four places fit better with the middle two exchanged (0 2 1 3)."""
+    """Return the wraps of a short ring, where a swap may fall by half the ring.
+
+    Four places are a swap if they fit better with the middle two exchanged (0 2 1 3).
+    """
     fall = p[1:] < p[:-1]
     if len(p) >= 4:
         a, x, y, b = p[:-3], p[1:-2], p[2:-1], p[3:]
         as_is = _fits(a, x) + _fits(x, y) + _fits(y, b)
         exchanged = _fits(a, y) + _fits(y, x) + _fits(x, b)
         swapped = (exchanged >= 2) & (exchanged > as_is)
-        # a fall to 0 stays the wrap unless the step before it, now first of the pair, was one already
+        # a fall to 0 remains the wrap, unless the step before it, now first of the pair, is a fall already
         fall[1:-1] &= ~(swapped & (y < x) & ((y > 0) | (x < a)))
-        # the wrap came a tuple early: it belongs behind the one that was overtaken
+        # the wrap came one tuple early: it belongs after the tuple that it overtook
         early = swapped & (x == 0) & (y > 0)
         fall[:-2] &= ~early
         fall[1:-1] |= early
@@ -138,7 +144,7 @@ def _fits(u: Codes, v: Codes) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """A window stated in seconds (section 3.2.1.2): size = duration x line rate, so that it follows the rate.
+    """A window in seconds (Ahuja 2006, section 3.2.1.2): size = duration x line rate, so that it follows the rate.
 
     >>> TimeWindow(3.0, 25.0).tuples, TimeWindow(3.0, 50.0).tuples
     (75, 150)
@@ -155,5 +161,5 @@ class TimeWindow:
 
     @property
     def tuples(self) -> int:
-        """Tuples the window holds."""
+        """Return the number of tuples of the window."""
         return round(self.duration_seconds * self.tuples_per_second)

@@ -1,19 +1,22 @@
-"""The error test, once: how far a value given back may be from the one that was shed.
+"""Error tests and certificates: how far a recovered value is from the true value.
 
-    error_pct = |mv - sv| / |sv| x 100        (Algorithm 3's test, with |sv| for the text's sv: errata A17, A18)
-    error     = |mv - sv|                     (ours: in the attribute's own unit; infinity where no such bound is)
+A recovered value `mv` is accepted for a true value `sv` if both errors are within their limits:
 
-in float64, in exactly this order of operations, wherever it is asked: by the kernels that decide what to store or how
-to round, by the curve that a threshold is read off, and by the certificate. One arithmetic, so that no value can be a
-violation by rounding alone. A value stands for another within both limits.
+    error_pct = |mv - sv| / |sv| x 100        (Ahuja 2006, Algorithm 3, with |sv| instead of sv: errata A17, A18)
+    error     = |mv - sv|                     (ours: in the attribute's own unit; infinity if there is no such bound)
 
-- zero stands for zero alone: sv = 0 has infinite error unless mv = 0, and so has mv = 0 unless sv = 0, at any limit
-  (ours; by the text a stored zero is off by 100 % from every value, and at E = 100 stands for all of them);
-- 0.0 and -0.0 stand for each other, with error 0: at a bound of 0 a value that was shed has its number, not its sign
-  of zero;
-- NaN, +inf and -inf have error 0 when given back as they are, else infinity;
-- integers are told apart exactly (no overflow, no float64 rounding of the difference). What is beyond 2^53 on the way
-  to float64 is rounded *against* the value, the difference up and |sv| down, by 2048 at most: in doubt strict.
+Both are computed in float64, in exactly this order of operations. The kernels that decide what to store or how to
+round, the curve from which a threshold is read, and the certificate all use this code. So a value can never be a
+violation because of rounding alone.
+
+- Zero is accepted only for zero. The error is infinite if exactly one of sv and mv is 0, at any limit. (This is ours.
+  In Algorithm 3 a stored zero is off by 100 % from every value, and at E = 100 it is accepted for all of them.)
+- 0.0 and -0.0 are equal, with error 0. So at a bound of 0 a recovered value has the right number, but may lose the sign
+  of zero.
+- NaN, +inf and -inf have error 0 if they are recovered unchanged, else infinity.
+- Integers are compared exactly: without overflow, and without float64 rounding of the difference. Numbers above 2^53
+  are converted to float64 *against* the value: the difference is rounded up and |sv| down, by 2048 at most. In doubt
+  the test is strict.
 
 >>> real_error_pct(30.08, 29.91) < 0.6, real_error_pct(1.0, 0.0), real_error_pct(np.nan, np.nan)
 (True, inf, 0.0)
@@ -24,10 +27,9 @@ False
 >>> within_real(0.0, 0.3, np.inf, 0.5), within_real(0.2, 0.3, np.inf, 0.5)
 (False, True)
 
-A certificate made: what shedding and rounding cost an attribute, measured against the truth while it is held.
-
-Errors are those of `bounds`, value by value; null and text have error 0 when given back as they were, else infinity.
-What is measured of parts (tasks, batches) adds up to that of the whole, see `levers.certificate`.
+`certify` measures the errors that shedding and rounding caused, against the true values while the source still has
+them. Null and text have error 0 if they are recovered unchanged, else infinity. Certificates of slices (tasks, batches)
+add up to that of the whole (`levers.certificate`).
 
 >>> truth, given = Column.real([100.0, 0.0, -5.2]), Column.real([98.0, 0.0, -5.0])
 >>> certificate = certify(truth, given, error_pct=4.5)
@@ -47,18 +49,18 @@ from numba import njit
 from spillway.levers.attributes.columns import Column
 from spillway.levers.certificate import Certificate
 
-# x / 0 is infinity, as IEEE 754 has it, and no exception that keeps a loop from being fast
+# x / 0 is infinity, as in IEEE 754; raising an exception instead would make the loops slow
 _njit = njit(cache=True, error_model="numpy")
-# a call in the middle of a loop costs it more than the test does; whoever calls these must be of the same error model
+# a call inside a loop costs more than the test itself; a caller must have the same error model
 _inlined = njit(cache=True, error_model="numpy", inline="always")
-_LARGEST = np.finfo(np.float64).max  # what is finite has a finite error, for a bound in its unit may admit it
+_LARGEST = np.finfo(np.float64).max  # error of finite values is finite: a bound in their unit may admit it
 _EXACT = np.uint64(1 << 53)
-_LAST_BITS = np.uint64(2047)  # what is left of 64 bits without these, a float64 holds
+_LAST_BITS = np.uint64(2047)  # a float64 holds a 64-bit integer exactly if these bits are 0
 
 
 @dataclass(frozen=True)
 class ErrorBound:
-    """How far a value given back may be off: in per cent of it, and in its own unit; infinity: not bounded so.
+    """The largest error of a recovered value, in per cent and in its own unit; infinity means no such bound.
 
     >>> ErrorBound(4.5).tightest(ErrorBound(20.0, 0.5)), ErrorBound(0.0).admits(0.0, math.inf)
     (ErrorBound(error_pct=4.5, error=0.5), True)
@@ -68,11 +70,11 @@ class ErrorBound:
     error: float = math.inf
 
     def tightest(self, other: ErrorBound) -> ErrorBound:
-        """Both bounds at once."""
+        """Return the bound that keeps both bounds."""
         return ErrorBound(min(self.error_pct, other.error_pct), min(self.error, other.error))
 
     def admits(self, error_pct: float, error: float) -> bool:
-        """Whether what keeps to these limits keeps to the bound; what is exact does."""
+        """Return whether every value within these limits is within the bound; a limit of 0 (exact) always is."""
         return not min(error_pct, error) or (error_pct <= self.error_pct and error <= self.error)
 
 
@@ -80,10 +82,10 @@ EXACT = ErrorBound(0.0, 0.0)
 
 
 def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What values that were given back keep to, each at the place of its `precision`, in % of the truth.
+    """Return the bound of each recovered value in % of the true value; `places[precision]` is its error bound.
 
-    A bound in the attribute's own unit is told in per cent of the least that the truth can be, 100 a / (|v| - a) for
-    |v| > a; infinity where that is nothing. Zero stands for zero alone.
+    A bound a in the attribute's own unit is converted to per cent of the smallest possible true value,
+    100 a / (|v| - a) for |v| > a. It is infinite for other |v|. Zero is recovered only for zero, so its bound is 0.
 
     >>> told_pct([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
     [5.0, 2.5, 5.0]
@@ -113,7 +115,7 @@ def own_unit_bounds(places: Sequence[ErrorBound], precision: np.ndarray, told: n
 
 @_njit
 def real_error_pct(mv, sv):  # type: ignore[no-untyped-def]
-    """The error in % of `mv` for the real `sv`, infinity where no finite error describes it; never NaN."""
+    """Return the error in % of `mv` for the real `sv`; infinity if no finite error describes it, never NaN."""
     if mv == sv:
         return 0.0
     if mv == 0.0:
@@ -130,7 +132,7 @@ def real_error_pct(mv, sv):  # type: ignore[no-untyped-def]
 
 @_inlined
 def within_real(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
-    """Whether the real `mv` stands for `sv` within both limits, of which one may be infinity."""
+    """Return whether the real `mv` is within both limits of `sv`; one limit may be infinity."""
     gap = abs(mv - sv)
     error_pct = gap / abs(sv) * 100.0
     if error_pct <= limit_pct:
@@ -142,7 +144,8 @@ def within_real(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
 
 @_njit
 def real_error(mv, sv):  # type: ignore[no-untyped-def]
-    """The error of `mv` for the real `sv` in its own unit, infinity where no finite error describes it; never NaN."""
+    """Return the error of `mv` for the real `sv` in its own unit; infinity if no finite error describes it, never
+    NaN."""
     if mv == sv:
         return 0.0
     gap = abs(mv - sv)
@@ -153,38 +156,38 @@ def real_error(mv, sv):  # type: ignore[no-untyped-def]
 
 @_njit
 def _magnitude(value):  # type: ignore[no-untyped-def]
-    """|v| of an int64 as uint64, right for the most negative one too."""
+    """Return |v| of an int64 as uint64, also for the most negative one."""
     return np.uint64(0) - np.uint64(value) if value < 0 else np.uint64(value)
 
 
 @_njit
 def _at_most(whole):  # type: ignore[no-untyped-def]
-    """A uint64 as float64, or a little less."""
+    """Return a uint64 as float64, rounded down."""
     return np.float64(whole if whole < _EXACT else whole & ~_LAST_BITS)
 
 
 @_njit
 def _at_least(whole):  # type: ignore[no-untyped-def]
-    """A uint64 as float64, or a little more."""
+    """Return a uint64 as float64, rounded up."""
     more = 2048.0 if whole >= _EXACT and (whole & _LAST_BITS) != 0 else 0.0
     return _at_most(whole) + more
 
 
 @_njit
 def _gap(mv, sv):  # type: ignore[no-untyped-def]
-    """|mv - sv| of two int64 as uint64."""
+    """Return |mv - sv| of two int64 as uint64."""
     return np.uint64(mv) - np.uint64(sv) if mv > sv else np.uint64(sv) - np.uint64(mv)
 
 
 @_njit
 def integer_error(mv, sv):  # type: ignore[no-untyped-def]
-    """The error of `mv` for the integer `sv` in its own unit, never too small."""
+    """Return the error of `mv` for the integer `sv` in its own unit, never too small."""
     return _at_least(_gap(mv, sv))
 
 
 @_njit
 def integer_error_pct(mv, sv):  # type: ignore[no-untyped-def]
-    """The error in % of `mv` for the integer `sv`, infinity where one of them is 0 and the other is not."""
+    """Return the error in % of `mv` for the integer `sv`; infinity if exactly one of them is 0."""
     if mv == sv:
         return 0.0
     if mv == 0:
@@ -198,7 +201,7 @@ def integer_error_pct(mv, sv):  # type: ignore[no-untyped-def]
 
 @_inlined
 def within_integer(mv, sv, limit_pct, limit):  # type: ignore[no-untyped-def]
-    """Whether the integer `mv` stands for `sv` within both limits, of which one may be infinity."""
+    """Return whether the integer `mv` is within both limits of `sv`; one limit may be infinity."""
     if mv == sv:
         return True
     gap, size = _gap(mv, sv), _magnitude(sv)
@@ -235,7 +238,7 @@ def _errors_pct(truth, known, given, here, is_integer):  # type: ignore[no-untyp
 
 @njit(cache=True)
 def _sums(truth, known, given, here, is_integer, chosen, limit_pct, limit):  # type: ignore[no-untyped-def]
-    """Largest and summed errors of the chosen rows, in % and in their unit, and how many are outside the limits."""
+    """Return the largest and summed errors of the chosen rows, in % and in their unit, and the number of violations."""
     most_pct, total_pct, most, total, violations = 0.0, 0.0, 0.0, 0.0, 0
     for i in range(len(truth)):
         if chosen[i]:
@@ -245,19 +248,19 @@ def _sums(truth, known, given, here, is_integer, chosen, limit_pct, limit):  # t
                 most_pct, most = max(most_pct, error_pct), max(most, error)
                 total_pct += error_pct
                 total += error
-                # what no finite error describes is outside of every limit: a zero for a value, none for one
+                # an infinite error violates every limit: zero or null for a value, or a value for zero or null
                 violations += error_pct == np.inf or not (error_pct <= limit_pct and error <= limit)
     return most_pct, total_pct, most, total, violations
 
 
 def _numbers(truth: Column, given: Column) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, bool]:
-    """Both columns as the kernels take them; a column of another kind (all null, as read) has nothing of this one's."""
+    """Return both columns as arrays for the kernels; a `given` column of another kind (all null) counts as null."""
     same = given if given.kind == truth.kind else Column.nulls(truth.kind, len(truth))
     return truth.values, truth.valid, same.values, same.valid, truth.kind == "integer"
 
 
 def relative_errors_pct(truth: Column, given: Column) -> np.ndarray:
-    """Row by row, the error of `given` in %, infinity where no finite error describes it."""
+    """Return the error of `given` in % for each row; infinity if no finite error describes it."""
     if truth.kind == "text":
         same = given if given.kind == "text" else Column.nulls("text", len(truth))
         return np.where(truth.same(same), 0.0, np.inf)
@@ -265,7 +268,7 @@ def relative_errors_pct(truth: Column, given: Column) -> np.ndarray:
 
 
 def changed(truth: Column, given: Column) -> np.ndarray:
-    """Where `given` is not what the truth is to the bit; null is a value of its own.
+    """Return where `given` differs from the truth in any bit; null differs from every value.
 
     >>> changed(Column.real([1.0, 0.0, None]), Column.real([1.0, -0.0, None])).tolist()
     [False, True, False]
@@ -286,10 +289,10 @@ def certify(
     is_rounded: np.ndarray | None = None,
     error: float = math.inf,
 ) -> Certificate:
-    """Measure the column `given` back against the `truth` at the rows that were shed (all, if not said) or rounded.
+    """Measure the recovered column `given` against the `truth` at the rows that were shed or rounded.
 
-    The bound is `error_pct` of the value and `error` in its unit. A zero for a value, or a value for a zero, is a
-    violation whatever the bound.
+    If `is_shed` is None, all rows were shed. The bound is `error_pct` of the value and `error` in its own unit. A zero
+    for a value, or a value for a zero, is a violation under every bound.
     """
     shed = np.ones(len(truth), np.bool_) if is_shed is None else is_shed
     rounded = np.zeros(len(truth), np.bool_) if is_rounded is None else is_rounded & ~shed

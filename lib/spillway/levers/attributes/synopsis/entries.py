@@ -1,23 +1,23 @@
-"""Shed and recover: the synopsis of one attribute over one frame (section 3.2.4, Algorithm 3 corrected).
+"""Shed and recover one attribute over one frame: its synopsis (Ahuja 2006, section 3.2.4, Algorithm 3 corrected).
 
-Going through a frame in `seq` order, the source predicts each shed value sv from what the destination will
-know, and stores a correction only when the prediction mv misses by more than the threshold:
+The source processes a frame in `seq` order. It predicts each shed value sv from the values that the destination will
+have, and stores a correction only if the prediction mv misses by more than the threshold:
 
-    |mv - sv| / |sv| x 100 > E        (Algorithm 3; |sv| for the text's sv, A17, A18)
+    |mv - sv| / |sv| x 100 > E        (Algorithm 3, with |sv| instead of sv: A17, A18)
 
-Recovery runs the same kernel over the frame as transmitted, with the entries in place of the truth. With the
-predictor `last`, mv is the last value *stored* for the key in this frame (A20), unchanged by rows at which
-the attribute was transmitted; the first value of a key is always stored (A21). Zero stands for zero alone; null,
-NaN, infinities and text are stored on any change.
+Recovery runs the same kernel over the frame as transmitted, with the entries in place of the true values. With the
+predictor `last`, mv is the last value *stored* for the key in this frame (A20). Rows at which the attribute was
+transmitted do not change it. The first value of a key is always stored (A21). Zero is accepted only for zero. Null,
+NaN, infinities and text are stored on every change.
 
-An attribute may be bound in its own unit instead of relative to the value, or both ways (`bounds`). Every row is
-shed at a *precision*, a place among those of the model; E above is then that row's aim. What a value is compared
-with is the same whatever the precisions before it were.
+An attribute may have a bound in its own unit instead of a relative one, or both (`bounds`). Every row is shed at a
+*precision* of the model (an index); E above is then the aim of that row. The value that a row is compared with does
+not depend on the precisions of earlier rows.
 
-Guarantee: every recovered value keeps |rv - sv| / |sv| x 100 <= its row's aim <= E in the float64 arithmetic of
-`bounds`, and what cannot be measured that way (null, NaN, infinities, text, 0) comes back as it was.
-The entries depend on the frame's rows alone: not on batches (`first_new_row` replays the rows before and
-returns what is new), not on partitions.
+Guarantee: every recovered value rv keeps |rv - sv| / |sv| x 100 <= aim of its row <= E in the float64 arithmetic of
+`bounds`. Values without such an error (null, NaN, infinities, text, 0) are recovered unchanged. The entries depend only
+on the rows of the frame, not on batches (`first_new_row` replays the rows before it and returns new entries only), and
+not on partitions.
 
 >>> frame = Frame(np.arange(4), np.array([0, 1, 0, 1]), {"pressure": Column.real([29.91, 27.96, 30.08, 31.64])})
 >>> model, everything = AttributeModel("pressure", "real", error_pct=10), np.ones(4, bool)
@@ -48,8 +48,8 @@ from spillway.levers.attributes.synopsis.walking import step_tables, walk
 class Entries:
     """Stored corrections in `seq` order: whole `values`, or `steps` away from the prediction.
 
-    Where `is_step`, the value is the prediction moved by so many steps (`steps`), and `values` is null;
-    elsewhere `values` holds it as it is (null for a stored null) and the step is 0.
+    If `is_step`, the value is the prediction moved by `steps`, and `values` is null. Otherwise `values` has the value
+    itself (null for a stored null), and the step is 0.
     """
 
     seq: np.ndarray
@@ -62,21 +62,21 @@ class Entries:
 
     @staticmethod
     def of_values(seq: np.ndarray, values: Column) -> Entries:
-        """Entries that are all whole values, as those of the paper's form."""
+        """Return entries that are all whole values, as in the paper's form."""
         n = len(seq)
         return Entries(np.asarray(seq, np.int64), np.zeros(n, np.bool_), np.zeros(n, np.int64), values)
 
     @staticmethod
     def none(kind: str) -> Entries:
-        """No entries."""
+        """Return no entries."""
         return Entries.of_values(np.zeros(0, np.int64), Column.nulls(kind, 0))
 
     def take(self, rows: np.ndarray) -> Entries:
-        """Some of the entries."""
+        """Return some of the entries."""
         return Entries(self.seq[rows], self.is_step[rows], self.steps[rows], self.values.take(rows))
 
     def __add__(self, later: Entries) -> Entries:
-        """These and `later` ones, as the parts of a frame that spans batches are put together."""
+        """Return these entries followed by `later` ones; this joins the slices of a frame that spans batches."""
         values = concatenate(self.values, later.values)
         return Entries(
             np.concatenate([self.seq, later.seq]),
@@ -87,7 +87,7 @@ class Entries:
 
 
 def concatenate(first: Column, second: Column) -> Column:
-    """Two columns of one kind, one after the other."""
+    """Return two columns of one kind, one after the other."""
     words: tuple[str, ...] = ()
     if first.kind == "text":
         words = shared_dictionary(first, second)
@@ -98,7 +98,7 @@ def concatenate(first: Column, second: Column) -> Column:
 
 @dataclass(frozen=True, eq=False)
 class Shed:
-    """What the source keeps (`entries`, at row `positions` of the frame) and what the destination will have."""
+    """The `entries` that the source stores, their rows in the frame (`positions`), and the recovered column."""
 
     positions: np.ndarray
     entries: Entries
@@ -107,10 +107,10 @@ class Shed:
 
 @dataclass(frozen=True, eq=False)
 class Recovered:
-    """The attribute given back over the frame, and each shed value's bound in % (NaN where it was not shed).
+    """The recovered attribute over the frame, and the bound of each shed value in % (NaN if it was not shed).
 
-    A bound in the attribute's own unit is told in per cent of the least that the truth can be; infinity where that
-    is nothing.
+    A bound in the attribute's own unit is given in per cent of the smallest possible true value; infinity if there is
+    no such value above 0.
     """
 
     values: Column
@@ -170,11 +170,11 @@ def shed(
     first_new_row: int = 0,
     precision: np.ndarray | None = None,
 ) -> Shed:
-    """Decide, row by row, what the synopsis stores of the rows that are shed.
+    """Decide for each shed row what the synopsis stores.
 
-    `frame` is as transmitted, except that the attribute's own column holds the truth where `is_shed`. `precision`
-    is each row's place among the model's (default: the first). The entries are those of rows from `first_new_row`
-    on; `reconstructed` covers the whole frame.
+    `frame` is as transmitted, except that the attribute's own column has the true values where `is_shed`. `precision`
+    has the index of each row's precision in the model (default: the first). The entries are those of the rows from
+    `first_new_row` on; `reconstructed` covers the whole frame.
     """
     is_shed, precision = _checked(model, frame, is_shed, precision)
     column = _one_form(frame.columns[model.attribute], is_shed)
@@ -203,9 +203,9 @@ def recover(
     entries: Entries,
     precision: np.ndarray | None = None,
 ) -> Recovered:
-    """Give the shed values of a whole frame back from the frame as transmitted and its entries.
+    """Recover the shed values of a whole frame from the frame as transmitted and its entries.
 
-    `precision` is each row's place among the model's, as it was shed (default: the first).
+    `precision` has the index of each row's precision in the model, as it was shed (default: the first).
     """
     is_shed, precision = _checked(model, frame, is_shed, precision)
     rows = _rows_of(frame, is_shed, entries)
@@ -231,7 +231,8 @@ def recover(
 
 
 def _one_form(column: Column, rows: np.ndarray) -> Column:
-    """-0.0 as 0.0 and every NaN as one where shed: equal values must not leave different bits at the ends."""
+    """Return the column with one zero (0.0) and one NaN in the shed rows, so that equal values have equal bits at both
+    ends."""
     if column.kind != "real":
         return column
     values = np.where(np.isnan(column.values), np.nan, column.values + 0.0)
@@ -272,7 +273,7 @@ def _recover_by_prediction(
     known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
     bound = np.full(n, np.nan)
     error = _tell_bounds(bound, model, is_shed, precision, known)
-    ladder = np.array([one.ladder for one in model.precisions])  # there whole values are levels too
+    ladder = np.array([one.ladder for one in model.precisions])  # on a ladder, whole values are levels too
     exact = whole[~ladder[precision[whole]]]
     bound[exact], error[exact] = 0.0, np.nan
     return Recovered(known, bound, error)
@@ -316,7 +317,7 @@ def _tell_bounds(
 ) -> np.ndarray:
     """Set `bound` to the bounds of shed values in per cent; return their bounds in the attribute's own unit."""
     error = np.full(len(bound), np.nan)
-    if model.kind == "text":  # comes back exactly at every precision
+    if model.kind == "text":  # exact at every precision
         bound[is_shed] = 0.0
         return error
     places = [model.bound_at(place) for place in range(len(model.precisions))]
@@ -327,7 +328,7 @@ def _tell_bounds(
 
 
 def _aims(model: AttributeModel) -> tuple[np.ndarray, np.ndarray]:
-    """What values keep to at each precision, in per cent and in their unit: text comes back exactly at every one."""
+    """Return the bound at each precision, in per cent and in the own unit; text is exact at every precision."""
     if model.kind == "text":
         return np.zeros(len(model.precisions)), np.zeros(len(model.precisions))
     bounds = [model.bound_at(place) for place in range(len(model.precisions))]
@@ -357,7 +358,9 @@ def _checked(
 
 
 def checked_precision(precision: np.ndarray | None, rows: int, count: int) -> np.ndarray:
-    """Each row's place among `count` precisions, which kernels index by without looking; the first if not said.
+    """Return the index of each row's precision (default: the first); raise unless all are below `count`.
+
+    The kernels do not check bounds.
 
     >>> checked_precision(None, 2, 1).tolist()
     [0, 0]

@@ -1,14 +1,14 @@
-"""What training learned about one attribute: its bound, its way, its predictors. JSON in and out.
+"""The trained model of one attribute: its error bound, precisions and predictors, to and from JSON.
 
-A model is enough, with the rows as transmitted and the entries of a frame, to give every shed value back.
-`predictors` is a preference list: at each row the first predictor that the destination can evaluate there is
-used (its regressors transmitted and not null, its history known), so the same model serves every scheme and
-every gap in the data, and the two ends agree without a word about it. The list ``(last,)`` is the paper's
-form: compared with the last *stored* value, corrections exact.
+A model, the rows as transmitted and the entries of a frame are enough to recover every shed value. `predictors` is a
+preference list: each row uses the first predictor that the destination can evaluate there (its regressors are
+transmitted and not null, its history is known). So the same model works for every scheme and every gap in the data,
+and the two ends agree without any message. The list ``(last,)`` is the paper's form: a value is compared with the last
+*stored* value, and corrections are exact.
 
-A bound may also be absolute, in the attribute's own unit (`error`), instead of relative or beside it; then both hold.
-Round and shed come in several *precisions*, finest first, from exact to the bound E; a scheme says which one each
-row has. Both ends read the same list, so an index is all that crosses.
+A bound may also be absolute, in the attribute's own unit (`error`), instead of or in addition to the relative one. If
+there are two, both hold. Rounding and shedding have several *precisions*, finest first, from exact to the bound E. A
+scheme says which one each row has. Both ends read the same list, so only an index is sent.
 
 >>> from dataclasses import replace
 >>> model = AttributeModel("dewp", "real", error_pct=4.5)
@@ -22,12 +22,11 @@ row has. Both ends read the same list, so an index is all that crosses.
 >>> [half.bound_at(place).error for place in range(2)], AttributeModel.from_dict(half.to_dict()) == half
 ([0.1, 0.5], True)
 
-Parts of a time as regressors: "polled_at#us-18000.hour" is the hour, five hours behind UTC, of `polled_at`.
-
-Columns that say when a tuple is from (year, month, day, hour, weekday) follow from its order attribute, which always
-travels. The name of such a regressor is the attribute, `#`, the unit of its stored whole numbers (d, s, ms, us, ns),
-the offset from UTC in seconds with its sign, a dot, and the part. Whole numbers throughout, the proleptic Gregorian
-calendar (days to dates: Hinnant's `civil_from_days`), so every machine finds the same.
+*Parts of a time as regressors*: "polled_at#us-18000.hour" is the hour, five hours behind UTC, of `polled_at`. Columns
+with a part of the tuple's time (year, month, day, hour, weekday) follow from the order attribute, which is always sent.
+The name of such a regressor is the attribute, `#`, the unit of its stored whole numbers (d, s, ms, us, ns), the offset
+from UTC in seconds with its sign, a dot, and the part. The calendar is the proleptic Gregorian one (days to dates:
+Hinnant's `civil_from_days`), in integers only, so every machine gets the same result.
 
 >>> at = np.array([1_357_012_800_000_000, 1_362_196_799_000_000])  # 2013-01-01T04:00:00Z, 2013-03-02T03:59:59Z
 >>> [clock_part(at, part_of("t#us-18000." + part)).tolist() for part in ("year", "month", "day", "hour", "weekday")]
@@ -51,13 +50,15 @@ from spillway.levers.attributes.synopsis.bounds import ErrorBound
 
 ROUNDINGS = ("grid", "hold")
 NAMES = (*PREDICTORS, "previous", "level")
-"""`previous` is what a model falls back on, `level` a trend that stands still: not for contracts to choose."""
+"""`previous` is the fallback of a model, and `level` belongs to `trend`; a contract cannot choose these two."""
 
 
 @dataclass(frozen=True)
 class Term:
-    """`weight` times the product of `numerators` over the product of `denominators` of this row, or of the
-    same key's previous row for names that end in "@1", or of a part of a time (`calendar`).
+    """A term of a regression: `weight` times the product of `numerators` over the product of `denominators`.
+
+    A name that ends in "@1" is read from the key's previous row, other names from this row. A name with `#` is a part
+    of a time (`ClockPart`).
 
     >>> str(Term(100.0, ("change",), ("last",)))
     '100*change/last'
@@ -73,17 +74,17 @@ class Term:
 
     @property
     def names(self) -> frozenset[str]:
-        """The attributes read, of whichever row."""
+        """Return the attributes that the term reads, from this row or the previous one."""
         every = self.numerators + self.denominators
         return frozenset(name.removesuffix("@1").partition("#")[0] for name in every)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON; floats survive it exactly."""
+        """Return a JSON object; floats are kept exactly."""
         return {"weight": self.weight, "numerators": [*self.numerators], "denominators": [*self.denominators]}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Term:
-        """The inverse of `to_dict`."""
+        """Return the term that `to_dict` wrote."""
         return Term(float(facts["weight"]), tuple(facts["numerators"]), tuple(facts["denominators"]))
 
 
@@ -91,9 +92,9 @@ class Term:
 class Predictor:
     """A named predictor with its parameters (see `predictors` for the formulas).
 
-    `persistence` is the share of a regression's (or season's) last miss that is carried over, `slope` the
-    weight of the key's last change, `season` a lag in rows of the key, `common` the weight of the relative
-    surprise at the row just before, whatever its key, `smoothing` how fast a key's level follows its values.
+    `persistence` is the share of the last error of a regression or season that is carried over. `slope` is the weight
+    of the key's last change, and `season` a lag in rows of the key. `common` is the weight of the relative surprise at
+    the row just before, of any key. `smoothing` is the rate at which the level of a key follows its values.
     """
 
     name: str = "last"
@@ -119,11 +120,11 @@ class Predictor:
 
     @property
     def regressors(self) -> frozenset[str]:
-        """Attributes that must be transmitted for this predictor to be used."""
+        """Return the attributes that must be known for this predictor to be used."""
         return frozenset().union(*(term.names for term in self.terms))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON."""
+        """Return a JSON object."""
         return {
             "name": self.name,
             "terms": [term.to_dict() for term in self.terms],
@@ -136,7 +137,7 @@ class Predictor:
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Predictor:
-        """The inverse of `to_dict`."""
+        """Return the predictor that `to_dict` wrote."""
         return Predictor(
             str(facts["name"]),
             tuple(Term.from_dict(term) for term in facts["terms"]),
@@ -150,10 +151,10 @@ class Predictor:
 
 @dataclass(frozen=True)
 class Precision:
-    """How closely shed values are given back.
+    """The precision of recovered values.
 
-    `aim_pct` <= E is the bound the kernels hold themselves to (None: E itself), `step_pct` how fine corrections
-    are (0: exact values). `unit` > 0 makes steps even, `unit` wide, instead of relative; with both, steps go along a
+    `aim_pct` <= E is the bound that the kernels keep (None: E itself). `step_pct` is the relative step of corrections
+    (0: exact values). With `unit` > 0, steps are even and `unit` wide instead of relative. With both, steps follow a
     ladder of levels that is even near zero and relative beyond (`walking.ladder_of`). `aim` is the bound in the
     attribute's own unit (None: the model's `error`, if it has one).
 
@@ -178,16 +179,16 @@ class Precision:
 
     @property
     def ladder(self) -> bool:
-        """Whether steps lead along a ladder of levels, even near zero and relative beyond."""
+        """Return whether steps follow a ladder of levels that is even near zero and relative beyond."""
         return self.step_pct > 0 and self.unit > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON; floats survive it exactly."""
+        """Return a JSON object; floats are kept exactly."""
         return {"aim_pct": self.aim_pct, "step_pct": self.step_pct, "unit": self.unit, "aim": self.aim}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Precision:
-        """The inverse of `to_dict`."""
+        """Return the precision that `to_dict` wrote."""
         return Precision(
             _maybe(facts["aim_pct"]),
             float(facts["step_pct"]),
@@ -198,9 +199,9 @@ class Precision:
 
 @dataclass(frozen=True)
 class Rounding:
-    """How closely rounded values keep to the truth, and by which method of `rounding`; 0: sent as they are.
+    """The bound of rounded values, and the method (see `rounding`); with a bound of 0 they are sent unchanged.
 
-    `error_pct` is infinity where the bound is in the attribute's own unit alone (`error`).
+    `error_pct` is infinity if the only bound is in the attribute's own unit (`error`).
 
     >>> Rounding.from_dict(Rounding("hold", 3.1).to_dict())
     Rounding(method='hold', error_pct=3.1, error=None)
@@ -217,16 +218,16 @@ class Rounding:
 
     @property
     def bound(self) -> ErrorBound:
-        """What rounded values keep to."""
+        """Return the bound of rounded values."""
         return ErrorBound(self.error_pct, math.inf if self.error is None else self.error)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON, which knows no infinity."""
+        """Return a JSON object; infinity becomes null."""
         return {"method": self.method, "error_pct": _finite(self.error_pct), "error": self.error}
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> Rounding:
-        """The inverse of `to_dict`."""
+        """Return the rounding that `to_dict` wrote."""
         return Rounding(str(facts["method"]), _or_infinity(facts["error_pct"]), _maybe(facts.get("error")))
 
 
@@ -251,15 +252,18 @@ def _maybe(value: Any) -> float | None:
 
 @dataclass(frozen=True)
 class AttributeModel:
-    """Trained facts of one attribute.
+    """The trained facts of one attribute.
 
-    `error_pct` (E) is the promise, and so is `error`, in the attribute's own unit, where there is one; with `error`,
-    `error_pct` may be infinity: no relative bound. `precisions` are how closely it may be shed, `roundings` how
-    closely it may be rounded, each finest first and within E; without `roundings` rounding saves nothing.
-    `decimals`: recovered values are rounded to so many, when the attribute has no more. `cycle_length` is what
-    training saw, for the reader. `rank` is the attribute's place in the order of recovery: where attributes of
-    lower rank are shed, predictors read them as recovered. `blend`: at each row not the first predictor that
-    can be evaluated, but a mean of all, weighed by how well each has served the key.
+    - `error_pct` (E) is the guaranteed bound, and `error`, if stated, the one in the attribute's own unit. With
+      `error`, `error_pct` may be infinity: no relative bound.
+    - `precisions` are those at which it may be shed, `roundings` those to which it may be rounded, each finest first
+      and within E. Without `roundings`, rounding saves nothing.
+    - `decimals`: recovered values are rounded to this number, if the attribute has no more.
+    - `cycle_length` is that of the training set, for information.
+    - `rank` is the place in the order of recovery. If attributes of lower rank are shed, predictors read their
+      recovered values.
+    - `blend`: a row uses a weighted mean of all predictors that can be evaluated, not the first of them. The weights
+      depend on the errors of each predictor for the key so far.
     """
 
     attribute: str
@@ -298,21 +302,21 @@ class AttributeModel:
 
     @property
     def paper_form(self) -> bool:
-        """Whether values are compared with the last stored one and stored as they are (Algorithm 3)."""
+        """Return whether values are compared with the last stored one and stored exactly (Algorithm 3)."""
         return self.predictors[0].name == "last"
 
     @property
     def coarsest(self) -> int:
-        """The index of the precision that spends most."""
+        """Return the index of the coarsest precision."""
         return len(self.precisions) - 1
 
     @property
     def bound(self) -> ErrorBound:
-        """The promise."""
+        """Return the guaranteed bound."""
         return ErrorBound(self.error_pct, _or_infinity(self.error))
 
     def bound_at(self, precision: int) -> ErrorBound:
-        """What values recovered at a precision really keep to: its aims, or the promise."""
+        """Return the bound of values recovered at a precision: its aims, or the guaranteed bound."""
         one, promise = self.precisions[precision], self.bound
         return ErrorBound(
             promise.error_pct if one.aim_pct is None else one.aim_pct,
@@ -320,12 +324,12 @@ class AttributeModel:
         )
 
     def bound_pct(self, precision: int) -> float:
-        """The relative part of `bound_at`."""
+        """Return the relative part of `bound_at`."""
         return self.bound_at(precision).error_pct
 
     def _check_order(self, name: str, bounds: Sequence[ErrorBound]) -> None:
         for what, unit, most in (("error_pct", " %", self.error_pct), ("error", "", self.bound.error)):
-            # what is exact in one measure is so in the other
+            # a bound that is exact in one unit is exact in both
             found = [0.0 if not min(one.error_pct, one.error) else getattr(one, what) for one in bounds]
             if any(bound > most for bound in found):
                 raise Refused(name, f"lie within 0..{most:g}{unit}", found, "retrain")
@@ -333,7 +337,7 @@ class AttributeModel:
                 raise Refused(name, "be finest first", found, "retrain")
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON for the `models` table."""
+        """Return a JSON object for the table `models`."""
         return {
             "attribute": self.attribute,
             "kind": self.kind,
@@ -351,7 +355,7 @@ class AttributeModel:
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> AttributeModel:
-        """The inverse of `to_dict`; what was trained when there was one precision of each way is read as such."""
+        """Return the model that `to_dict` wrote, also in the old form with one precision for each treatment."""
         if "precisions" in facts:
             precisions = tuple(Precision.from_dict(one) for one in facts["precisions"])
             roundings = tuple(Rounding.from_dict(one) for one in facts["roundings"])
@@ -376,21 +380,21 @@ class AttributeModel:
 
 
 TICKS = {"d": 0, "s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""Ticks a second; 0 for days."""
+"""Ticks per second; 0 for days."""
 PARTS = ("year", "month", "day", "weekday", "yearday", "hour", "minute", "second")
 _DAY = 86_400
 _NAME = re.compile(r"(?P<unit>d|s|ms|us|ns)(?P<offset>[+-]\d+)\.(?P<part>[a-z]+)")
 
 
 class ClockPart(NamedTuple):
-    """A part of a time: the attribute's unit, seconds ahead of UTC, and which part."""
+    """A part of a time: the attribute's unit, the offset from UTC in seconds, and the name of the part."""
 
     unit: str
     offset: int
     part: str
 
     def of(self, attribute: str) -> str:
-        """The regressor's name.
+        """Return the name of the regressor.
 
         >>> ClockPart("us", -18000, "hour").of("polled_at")
         'polled_at#us-18000.hour'
@@ -399,7 +403,7 @@ class ClockPart(NamedTuple):
 
 
 def part_of(name: str) -> ClockPart:
-    """What a regressor's name says after the `#`."""
+    """Return the part of a time from the name of a regressor (after the `#`)."""
     found = _NAME.fullmatch(name.partition("#")[2])
     if not found or found["part"] not in PARTS:
         raise Refused("name", "name a unit, an offset and a part of the calendar", name, "retrain")
@@ -407,7 +411,7 @@ def part_of(name: str) -> ClockPart:
 
 
 def clock_part(values: np.ndarray, wanted: ClockPart) -> np.ndarray:
-    """That part of times in whole ticks since 1970, as whole numbers; Monday is weekday 0."""
+    """Return that part of times in whole ticks since 1970, as whole numbers; Monday is weekday 0."""
     ticks = TICKS[wanted.unit]
     seconds = (values // ticks if ticks else values * _DAY) + wanted.offset
     days, second = seconds // _DAY, seconds % _DAY
@@ -432,6 +436,6 @@ def _date(days: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _days(year: np.ndarray) -> np.ndarray:
-    """Days from 1970 to the first of January."""
+    """Return the days from 1970 to the first of January of the year."""
     before = year - 1
     return 365 * (year - 1970) + (before // 4 - before // 100 + before // 400) - 477

@@ -1,21 +1,25 @@
-"""Predictors: what the destination would say a shed value is, from what it knows at that row.
+"""Predict a shed value from what the destination knows at its row.
 
-Let h1, h2, ... be the values of the row's key known to the destination in this frame (transmitted or
-recovered, numbers only), newest first, and f a regression's value on the row as transmitted (f' at the row
-of h1). Then the prediction is
+Let h1, h2, ... be the values of the row's key that the destination knows in this frame (transmitted or recovered,
+numbers only), newest first. Let f be the value of a regression on the row as transmitted, and f' that on the row of h1.
+The prediction is
+
 * `previous`: h1;
 * `trend`: h1 + slope (h1 - h2);
 * `season`: hS + persistence (h1 - h(S+1)), S the season in rows of the key;
-* `level`: L + persistence (h1 - L), L the key's values smoothed: L + smoothing (v - L) at each, from the first one on;
-* `any`: the last value known of any key, moved by persistence towards h1;
-* `regression`: f + persistence (h1 - f'), f a sum of `Term`s: products and ratios of never-shed attributes
-  of this row and of the key's previous row, or parts of a time (`calendar`);
-each times (1 + common x surprise), surprise = (v - b) / b at the row just before, whatever its key, with v
-known there and b predicted: what moves all keys at once shows at the first of them.
-A `blend` is the mean of all predictors that can be evaluated, each weighed by 1 / m^3: m is how far, relative to the
-value and smoothed over the key's rows (a new key: over all rows), it missed so far. So every key gets the predictors
-that have served it best, and another set when it changes, and nothing about keys has to be kept in the model.
-`last` (the paper's: the last value *stored*) has a kernel of its own in `synopsis`.
+* `level`: L + persistence (h1 - L), L the smoothed values of the key: L becomes L + smoothing (v - L) at each value v,
+  starting with the first;
+* `any`: the last known value of any key, moved by persistence towards h1;
+* `regression`: f + persistence (h1 - f'), f a sum of `Term`s: products and ratios of other attributes of this row and
+  of the key's previous row, or parts of a time (`model.clock_part`);
+
+each times (1 + common x surprise). The surprise is (v - b) / b at the row just before, of any key, with the known value
+v and the prediction b. So a change that affects all keys is seen at the first of them.
+
+A `blend` is the mean of all predictors that can be evaluated, each with the weight 1 / m^3. m is the predictor's
+relative error so far, smoothed over the rows of the key (for a new key: over all rows). So every key uses the
+predictors that were best for it, and others after a change. The model stores nothing about single keys. `last` (the
+paper's: the last value *stored*) has its own kernel in `entries`.
 
 Only +, -, *, / are used, elementwise and in a fixed order, so that every machine computes the same bits.
 
@@ -36,7 +40,7 @@ from spillway.levers.attributes.synopsis.walking import same_key_before
 
 
 def regression_values(terms: tuple[Term, ...], frame: Frame) -> np.ndarray:
-    """The sum of the terms at every row; NaN where a regressor is null, shed, or makes no finite number."""
+    """Return the sum of the terms at every row; NaN if a regressor is null or shed, or the sum is not finite."""
     total = np.zeros(len(frame))
     reader = RegressorReader(frame)
     with np.errstate(all="ignore"):
@@ -46,7 +50,7 @@ def regression_values(terms: tuple[Term, ...], frame: Frame) -> np.ndarray:
 
 
 class RegressorReader:
-    """Regressors of a frame as float64, of this row and of the key's previous row ("name@1")."""
+    """The regressors of a frame as float64: of this row, and of the key's previous row ("name@1")."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -54,7 +58,7 @@ class RegressorReader:
         self._before: np.ndarray | None = None
 
     def values(self, name: str) -> np.ndarray:
-        """One regressor, NaN where unknown."""
+        """Return one regressor, NaN where it is unknown."""
         if name not in self._cache:
             self._cache[name] = self._previous(name) if name.endswith("@1") else self._present(name)
         return self._cache[name]
@@ -76,7 +80,7 @@ class RegressorReader:
         return np.where(self._before >= 0, present[np.maximum(self._before, 0)], np.nan)
 
     def product(self, term: Term) -> np.ndarray:
-        """The term without its weight."""
+        """Return the term without its weight."""
         result = np.ones(len(self._frame))
         for name in term.numerators:
             result = result * self.values(name)
@@ -87,7 +91,7 @@ class RegressorReader:
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A model's predictors over a frame, as the arrays that `walking.walk` takes."""
+    """The predictors of a model over a frame, as arrays for `walking.walk`."""
 
     offsets: np.ndarray
     regresses: np.ndarray
@@ -99,7 +103,7 @@ class Evaluated:
 
     @staticmethod
     def of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
-        """Evaluate what does not depend on the shed attribute itself."""
+        """Evaluate the parts of the predictors that do not depend on the shed attribute itself."""
         offsets = np.full((len(predictors), len(frame)), np.nan)
         for i, predictor in enumerate(predictors):
             if predictor.terms:
@@ -116,14 +120,14 @@ class Evaluated:
 
 
 def scale_of(model: AttributeModel) -> float:
-    """10^decimals to round recovered values by, 1 for integers, 0 for not at all."""
+    """Return the scale for rounding recovered values: 10^decimals, 1 for integers, 0 for no rounding."""
     if model.kind == "integer":
         return 1.0
     return 0.0 if model.decimals is None else float(10**model.decimals)
 
 
 def column_as_floats(column: Column) -> tuple[np.ndarray, np.ndarray]:
-    """A numeric column's values as float64, and exactly as int64 for integers (zeros for reals)."""
+    """Return the values of a numeric column as float64, and exactly as int64 for integers (zeros for reals)."""
     if column.kind == "integer":
         return column.values.astype(np.float64), column.values.copy()
     return column.values.copy(), np.zeros(len(column), np.int64)

@@ -1,12 +1,15 @@
-"""The lever `round`: spend the error bound on the wire, so that the column compresses, and recover nothing.
+"""Round a column within its error bound, so that it compresses well; nothing is recovered.
 
-* `grid`: each value goes to the nearest of J even levels per octave, J = ceil(1 / (2 E)) with E as a share,
-  so that the relative error is at most E and few distinct values remain for the dictionary; where a bound in
-  the attribute's own unit is the tighter one, levels are twice that apart;
-* `hold`: the key's previous sent value while it is within E, else the grid's: repeats for the compressor.
-A value that its level misses by more than E (in the arithmetic of `bounds`), zeros and what would become one,
-nulls, NaN, infinities and text are sent as they are. Levels are made of multiplications and exact scalings by powers of
-two alone: every machine rounds alike. Every row has a precision, its place among the model's roundings.
+* `grid`: each value is rounded to the nearest of J even levels per octave, J = ceil(1 / (2 E)) with E as a share. So
+  the relative error is at most E, and few distinct values remain for the dictionary. If a bound in the attribute's own
+  unit is tighter, the levels are twice that bound apart.
+* `hold`: the key's previously sent value as long as it is within E, else the value of the grid. This gives repeats,
+  which compress well.
+
+These values are sent unchanged: a value whose level misses it by more than E (in the arithmetic of `bounds`), zeros and
+values that would become zero, nulls, NaN, infinities and text. Levels are computed only by multiplication and exact
+scaling by powers of two, so every machine rounds equally. Every row has a precision: an index into the model's
+roundings.
 
 >>> from spillway.levers.attributes.synopsis.model import Rounding
 >>> frame = Frame(np.arange(3), np.zeros(3, int), {"max": Column.real([101.0, 103.0, 0.0])})
@@ -32,7 +35,7 @@ from spillway.parquet import widths_of
 
 
 def levels_per_octave(error_pct: float) -> int:
-    """J for a bound: neighbours are 1/J of the octave's start apart, so half of that is E.
+    """Return J for a bound: neighbouring levels are 1/J of the octave's start apart, and half of that is E.
 
     >>> levels_per_octave(5.0)
     10
@@ -42,7 +45,7 @@ def levels_per_octave(error_pct: float) -> int:
 
 @njit(cache=True, error_model="numpy")
 def _level(value, levels, error_pct, error):  # type: ignore[no-untyped-def]
-    if error < abs(value) * (error_pct / 100.0):  # the tighter of the two here
+    if error < abs(value) * (error_pct / 100.0):  # the bound in the own unit is tighter here
         return np.rint(value / (2.0 * error)) * (2.0 * error)
     mantissa, exponent = math.frexp(value)
     return math.ldexp(np.rint(mantissa * 2.0 * levels) / (2.0 * levels), exponent)
@@ -100,11 +103,10 @@ def _round_integer(key, wanted, values, valid, precision, errors_pct, errors, ev
 def round_rows(
     model: AttributeModel, frame: Frame, is_rounded: np.ndarray, precision: np.ndarray | None = None
 ) -> Column:
-    """The attribute's column with the rows of the mask rounded; the others as they are.
+    """Return the attribute's column with the rows of the mask rounded, and the others unchanged.
 
-    `precision` is each row's place among the model's roundings (default: the first). The state of `hold` starts
-    afresh in every frame; for a later batch of an open frame pass the frame's rows from its start and use the new
-    ones.
+    `precision` has the index of each row's rounding in the model (default: the first). The state of `hold` starts new
+    in every frame. For a later batch of an open frame, pass the rows from the start of the frame and use the new ones.
     """
     column = frame.columns[model.attribute]
     bounds = [one.bound for one in model.roundings]
@@ -128,7 +130,7 @@ def round_rows(
 def rounded_bound_pct(
     model: AttributeModel, sent: Column, is_rounded: np.ndarray, precision: np.ndarray
 ) -> np.ndarray:
-    """What values that were rounded, as they were sent, keep to in %; NaN where they are sent as they are.
+    """Return the bound of each rounded value in %, from the values as sent; NaN if a value was sent unchanged.
 
     >>> from spillway.levers.attributes.synopsis.model import Rounding
     >>> model = AttributeModel("max", "real", error_pct=10, way="round", roundings=(Rounding("grid", 10.0),))
@@ -152,10 +154,10 @@ def as_sent(
     truth_of: str | None = None,
     precision: Mapping[str, np.ndarray] | None = None,
 ) -> Frame:
-    """The frame as the destination sees it: rounded where rounded (at the row's `precision`), null where shed.
+    """Return the frame as the destination sees it: rounded values rounded at their `precision`, shed values null.
 
-    With `truth_of`, that attribute's shed values stay: the frame that `synopsis.shed` wants for it. Predictors
-    read the other columns, so both ends must make them by this rule.
+    With `truth_of`, the shed values of that attribute stay, as `entries.shed` requires for it. Predictors read the
+    other columns, so both ends must compute them by this function.
 
     >>> from spillway.levers.attributes.synopsis.model import Rounding
     >>> frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([101.0, 7.0])})
@@ -175,5 +177,5 @@ def as_sent(
 
 
 def parquet_bytes(column: Column) -> int:
-    """The column as the wire carries it."""
+    """Return the bytes of the column as it is sent (Parquet)."""
     return widths_of(pa.table({"a": column.to_arrow()}))["a"] if len(column) else 0

@@ -1,25 +1,30 @@
-"""The one kernel of both ends: predict, compare, correct, row by row.
+"""The kernel that both ends run: predict, compare and correct, row by row.
 
-`walk` goes through a frame in `seq` order. At each row it evaluates the first predictor that can be
-evaluated there, or blends all that can be (formulas in `predictors`), and then
-* encoding: keeps the prediction when it misses the truth by at most the aim, else decides on a step away
-  from it, else on the whole value;
-* decoding: does what the entry says, or keeps the prediction where there is none.
-Everything the state depends on (values known to the destination, their classes, the last surprise) is
-updated by the same statements in both directions, in float64, without fused or reordered arithmetic: what
-the source decided on is what the destination gets, bit for bit.
+`walk` processes a frame in `seq` order. At each row it evaluates the first predictor that can be evaluated there, or
+blends all of them (formulas in `predictors`). Then
 
-A key's values have classes: number, null, NaN, +inf, -inf. A row without entry has the class of the key's
-previous row. The first shed value of a key in a frame is always an entry.
+* encoding keeps the prediction if its error is at most the aim, else stores a step away from it, else the whole value;
+* decoding applies the entry, or keeps the prediction if there is none.
 
-Steps: q > 0 moves a prediction p to p g^q, q < 0 to p / g^-q, with g = 1 + step_pct / 100 and the powers
-made by repeated multiplication (no library's pow, which may differ between machines); with a `unit` u, to
-(round(p / u) + q) u; with both, q levels up or down the ladder of `ladder_of` from the level nearest to p (it passes
-zero, so signs and scales change by steps too), and a whole value is stored as the level nearest to it. Results are
-rounded to `decimals`, to whole numbers for integers.
+The same statements update the state in both directions (values known to the destination, their classes, the last
+surprise), in float64, without fused or reordered arithmetic. So the destination gets exactly what the source decided,
+bit for bit.
 
-Every row has a precision: its aim, step and unit. The state knows nothing of precisions, so they may change from row
-to row; what a value is compared with stays what the destination has.
+Values have classes: number, null, NaN, +inf, -inf. A row without entry has the class of the key's previous row. The
+first shed value of a key in a frame is always an entry.
+
+A step q moves a prediction p, with g = 1 + step_pct / 100:
+
+* without `unit`: to p g^q for q > 0, to p / g^-q for q < 0. The powers are made by repeated multiplication, because a
+  library's pow may differ between machines.
+* with a `unit` u and no step_pct: to (round(p / u) + q) u.
+* with both: q levels up or down the ladder of `ladder_of`, from the level nearest to p. The ladder passes zero, so
+  steps can change sign and scale, too. A whole value is stored as the level nearest to it.
+
+Results are rounded to `decimals`, and to whole numbers for integers.
+
+Every row has a precision: its aim, step and unit. The state does not depend on precisions, so they may change from row
+to row; a value is always compared with what the destination has.
 """
 
 from __future__ import annotations
@@ -34,14 +39,14 @@ from spillway.levers.attributes.synopsis.bounds import within_integer, within_re
 NUMBER, NULL, NAN, PLUS, MINUS = 1, 2, 3, 4, 5
 LARGEST_POWER = 4096
 LARGEST_STEP = 1 << 40
-_WHOLE = 4503599627370496.0  # 2^52: from here on every float64 is whole and scaling would only lose bits
+_WHOLE = 4503599627370496.0  # 2^52: every float64 from here on is whole, and scaling would only lose bits
 _INT64_END = 9.2e18
 _TINY_MISS = 1e-15
 MOST_LEVELS = 1 << 15
 
 
 def powers(step_pct: float) -> np.ndarray:
-    """g^0 .. g^m by repeated multiplication, up to a factor of a million or LARGEST_POWER steps."""
+    """Return g^0 .. g^m by repeated multiplication, up to a factor of a million or LARGEST_POWER steps."""
     if not step_pct > 0:
         return np.ones(1)
     factors = np.full(LARGEST_POWER + 1, 1.0 + step_pct / 100.0)
@@ -53,7 +58,9 @@ def powers(step_pct: float) -> np.ndarray:
 
 @njit(cache=True)
 def ladder_of(step_pct: float, unit: float) -> np.ndarray:
-    """0, u, 2u, ... as long as u is the larger step, then g times the level before it, always whole u apart.
+    """Return the levels 0, u, 2u, ... as long as u is the larger step, then g times the level before.
+
+    All levels are multiples of u.
 
     >>> ladder_of(50.0, 1.0)[:6].tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0, 6.0]
@@ -70,7 +77,9 @@ def ladder_of(step_pct: float, unit: float) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def step_tables(steps: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The powers (or ladder) of several steps and units, one after the other, where each begins and the last ends.
+    """Return the powers (or ladders) of several (step, unit) pairs, one after the other, and the start of each.
+
+    The starts end with the end of the last table.
 
     >>> tables, starts = step_tables(((0.0, 0.0), (100.0, 0.0), (100.0, 5.0)))
     >>> [tables[low:high][:4].tolist() for low, high in zip(starts, starts[1:], strict=False)]
@@ -103,7 +112,7 @@ def _snap(value, scale):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def _place(value, tables, first, count):  # type: ignore[no-untyped-def]
-    """The signed place of the level nearest to a value."""
+    """Return the signed index of the level nearest to a value."""
     size = abs(value)
     high = min(np.searchsorted(tables[first : first + count], size), count - 1)
     if high > 0 and size - tables[first + high - 1] <= tables[first + high] - size:
@@ -113,7 +122,7 @@ def _place(value, tables, first, count):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def _moved(p, q, tables, first, count, unit, levels, scale):  # type: ignore[no-untyped-def]
-    """The prediction p moved by q steps; NaN when that leaves the numbers."""
+    """Return the prediction p moved by q steps; NaN if the result is no finite number."""
     if levels:
         if q == 0:
             moved = p
@@ -136,7 +145,7 @@ def _moved(p, q, tables, first, count, unit, levels, scale):  # type: ignore[no-
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
-    """Whether the reconstruction r (a float64, whole for integers) keeps to both aims."""
+    """Return whether the reconstruction r (a float64, whole for integers) is within both aims."""
     if not np.isfinite(r):
         return False
     if is_integer:
@@ -146,13 +155,13 @@ def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyp
 
 @njit(cache=True, error_model="numpy")
 def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no-untyped-def]
-    """The step that brings p nearest to sv, 0 when there is none."""
+    """Return the step that brings p nearest to sv; 0 if there is none."""
     if levels:
         return _place(sv, tables, first, count) - _place(p, tables, first, count)
     if unit > 0.0:
         level = np.rint(sv / unit)
         if level == 0.0 and sv != 0.0:
-            level = np.sign(sv)  # zero stands for zero alone
+            level = np.sign(sv)  # zero is accepted only for zero
         q = level - np.rint(p / unit)
         return np.int64(q) if abs(q) < LARGEST_STEP else np.int64(0)
     if p == 0.0 or sv == 0.0 or (p > 0.0) != (sv > 0.0):
@@ -179,11 +188,12 @@ def walk(  # type: ignore[no-untyped-def]
     offsets, regresses, persistence, slope, season, common, smoothing, blend, precision, aims_pct, aims, tables, starts,
     units, ladders, scale,
 ):  # fmt: skip
-    """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become what is known.
+    """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become those of the destination.
 
-    `values` are float64 (of integers too, whose exact values are in `wholes`), `offsets` what each
-    regression says at each row (NaN where it cannot be evaluated). `precision` is each row's place in `aims_pct`,
-    `aims`, `units` and the `power_tables`. Returns the row at which decoding had nothing to start from, or -1.
+    `values` are float64, also those of integers, whose exact values are in `wholes`. `offsets` has the value of each
+    regression at each row (NaN if it cannot be evaluated). `precision` is the index of each row in `aims_pct`, `aims`,
+    `units`, `ladders`, and in `starts`, which has the start of its table in `tables`. Returns the row at which decoding
+    failed for lack of a start, or -1.
     """
     n = len(key)
     keys = key.max() + 1 if n else 0
@@ -367,7 +377,7 @@ def walk(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, error_model="numpy")
 def same_key_before(key):  # type: ignore[no-untyped-def]
-    """The row of each row's key just before it, -1 at the first."""
+    """Return for each row the previous row of its key; -1 if it is the first."""
     n = len(key)
     at = np.full(key.max() + 1 if n else 0, -1, np.int64)
     before = np.empty(n, np.int64)

@@ -1,29 +1,35 @@
-"""The category of a stream by the vocabularies of the domains; in doubt, the strictest class.
+"""Find the category of a stream, and with it the largest error, from the names of its attributes.
 
-Every domain has a vocabulary, taken from public schemas and kept as data to review (`known_words.csv`: a schema a line;
-`categories.yaml`), beside the correlations that the thesis's matrix stood for (`word_correlations.csv`: synonyms,
-abbreviations, related words). With c(w, d) the best factor between w and a word of domain d, and n(w) the sum of it
-over all domains,
+In doubt the strictest class applies. The recogniser (ours) compares the words of the names with the vocabulary of each
+domain. The vocabularies come from public schemas and are data that can be reviewed (`known_words.csv`, one schema per
+line; `categories.yaml`). `word_correlations.csv` (synonyms, abbreviations, related words) replaces the correlation
+matrix of the thesis (Ahuja 2006). With c(w, d) the best factor between w and a word of domain d, and n(w) the sum of
+c(w, d) over all domains,
 
     explained(d) = sum over w of n(w)^-rarity c(w, d) / sum over w of n(w)^-rarity
 
-over the distinct words of a stream; a word that nobody knows weighs `unknown`. So a temperature, which ten domains
-know, says little, and a dewpoint much. Of equation 3.7 only Sim(i, j) has a like here: a short stream need not cover a
-vocabulary.
+over the distinct words of a stream. A word that no domain knows has the weight `unknown`. So a temperature, which ten
+domains know, says little, and a dewpoint much. Of equation 3.7 only Sim(i, j) has a counterpart here, because a short
+stream need not cover a vocabulary.
 
-*When in doubt, strict*, where the thesis allows any error to what it does not know. Of domains that explain about
-equally much (a `tie`, 0.15) the one of the stricter class wins. Where none explains enough (`least_explained`: the
-looser the class, the more), too few words are `sure`, a domain without a class (vehicles, rooms, logs, ...) explains
-about as much (`rival_tie`, 0.1), or words that only such domains know weigh too much (`foreign`), the strictest class
-is assumed, and said to be. Three things keep this from being needlessly so:
+*In doubt strict*: the thesis allows any error to a stream that it does not recognise; this module does not. If several
+domains explain about the same share (within `tie`, 0.15), the one with the stricter class wins. The strictest class is
+assumed, and marked as assumed, in each of these cases:
 
-- *Foreign words are set against the domain that knows them.* A word counts for weather against retail when retail does
-  not know it, though farms do. The foreign words of all domains are added up, and of the domains that know one, that
-  is taken which leaves the domain found the least of its own.
-- *A domain that stands alone may explain a little less* (`alone`). With six sure words, and no other domain, of
-  whatever class, that explains a third as much, the rest are codes that nobody knows (PREABE, V133) rather than
-  another domain. It was set by leaving every schema out of its vocabulary in turn.
-- *The strictest class asks the least*, as it is what is assumed anyway.
+- no domain explains enough (`least_explained`: more for a looser class);
+- too few words are `sure`;
+- a domain without a class (vehicles, rooms, logs, ...) explains about as much (within `rival_tie`, 0.1);
+- words that only such domains know have too much weight (`foreign`).
+
+Three rules avoid this where it is unnecessary:
+
+- *Foreign words are compared with the domain that knows them.* If retail is compared with weather, a weather word that
+  retail does not know counts for weather, even if farms know it. The foreign words of all domains are added up. Of the
+  domains that know one, the one that leaves the found domain the least weight of its own is used.
+- *A domain without competitors may explain a little less* (`alone`): with six sure words, if no other domain of any
+  class explains a third as much. The remaining words are then more likely unknown codes (PREABE, V133) than another
+  domain. The value was set by leaving every schema out of its vocabulary in turn.
+- *The strictest class requires the least*, because it would be assumed anyway.
 
 Guarantee: the rate is finite, and depends on the names and the data files alone, not on the order of the names.
 
@@ -34,15 +40,21 @@ Guarantee: the rate is finite, and depends on the names and the data files alone
 >>> found.domain, found.criticality, found.rate_pct, found.assumed
 ('assumed: Vehicle telemetry has no class', 'extremely', 1.67, True)
 
-The words that attribute names are made of: `PatientID`, `wind_spd` and `bytesIn` say the same in any spelling.
+*Words of a name* (`NameReader`): `PatientID`, `wind_spd` and `bytesIn` are read in any spelling. A name is split at
+characters that are no letter or digit, and where the case changes. If a token is no known word, these are tried in
+order:
 
-A name is split where no letter or digit stands and where the case changes. A piece that is no known word is tried, in
-this order, without the number behind it (rtt1), in the singular (humidities), taken apart into the fewest known words
-(totalpackets, each of at least four letters, or three where the table of correlations has it), as the beginning of the
-one head word that starts so (precipitat), as the one head word that is left so without its vowels (lctn), and by
-spelling (temprature). What is left is a word that nobody knows, and counts as such. Accents are dropped, and letters
-such as ß, ø and æ written in plain ones. Stop words are left out, and units too (temp_c, rain_mm) unless the name is
-nothing else and the word has a meaning of its own: `HR` alone is a heart rate, in `rain_hr` it is an hour.
+1. without the number behind it (rtt1);
+2. in the singular (humidities);
+3. split into the fewest known words (totalpackets), each of at least four letters, or three if the word is a head word,
+   in the table of correlations, a stop word or a unit;
+4. as the beginning of the only head word that starts so (precipitat);
+5. as the only head word that is written so without its vowels (lctn);
+6. by similar spelling (temprature).
+
+Otherwise the token is an unknown word, and counts as one. Accents are dropped, and letters such as ß, ø and æ are
+replaced by plain ones. Stop words are left out. Units are left out too (temp_c, rain_mm), unless the name has no other
+word and the unit has a meaning of its own: `HR` alone is a heart rate, in `rain_hr` it is an hour.
 
 Guarantee: a name's words depend on the name and the data files alone.
 
@@ -50,21 +62,18 @@ Guarantee: a name's words depend on the name and the data files alone.
 >>> [reader.words_of(name) for name in ("heartRate_c", "WIND2", "bytesIn", "heart id", "HR")]
 [('heart', 'rate'), ('wind',), ('bytes', 'in'), ('heart',), ()]
 
-Classes of criticality, the error rate of each, and the category a stream was assigned to (3.2.4.3, chapter 4).
+*Classes of criticality* and their error rates are those of Ahuja (2006, section 3.2.4.3 and chapter 4), without the
+class "others", which has no rate. A stream that is not recognised gets the strictest class.
 
-What nothing is known of gets the strictest class: the thesis's class without a rate, "others", is not there.
-
-The category of a stream by the names of its attributes, as the thesis finds it (3.2.4.3, 4.2), and as we do.
-
-`Matcher.text()` is the thesis's fuzzy-set retrieval (equation 3.7) with plain words: with W_i the words of the stream's
-names and W_j those of a known list,
+*Matching as in the thesis* (3.2.4.3, 4.2). `Matcher.text()` is its fuzzy-set retrieval (equation 3.7) with plain words.
+With W_i the words of the stream's names and W_j those of a known list,
 
     mu(w, W) = 1 - prod over k in W of (1 - c(w, k)),  c(w, w) = 1
     Sim(i, j) = mean over w in W_i of mu(w, W_j)
     EQ = 1 when min(Sim(i, j), Sim(j, i)) >= 0.29 and |Sim(i, j) - Sim(j, i)| <= 0.65
 
-and c = 0 for different words, because its Wikipedia matrix was never published; it reproduces 65 of the 80 rows of
-Tables C.1 and C.2. `Matcher.standard()` is a `Recogniser`, which is what training uses.
+and c = 0 for different words, because the Wikipedia matrix of the thesis was never published. This reproduces 65 of the
+80 rows of Tables C.1 and C.2. `Matcher.standard()` returns the `Recogniser`, which training uses.
 
 >>> Matcher.text().classify(["Router Name", "Packet Loss", "Average Delay"]).domain
 'Internet Traffic Information'
@@ -90,7 +99,7 @@ _PIECES = re.compile(r"[\W_]+")
 _PLAIN = re.compile(r"[0-9a-z]+", re.IGNORECASE)
 _CASE = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ing", ""), ("ed", ""))
-# letters that Unicode does not take apart in a plain one and an accent
+# letters that Unicode does not decompose into a plain letter and an accent
 _LETTERS = str.maketrans(
     {"ß": "ss", "ø": "o", "Ø": "O", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ł": "l", "Ł": "L", "ı": "i"}
 )
@@ -103,7 +112,7 @@ _SPELLING = 0.9
 
 @dataclass(frozen=True)
 class NameReader:
-    """Reads names in known words; `heads` are those that may be abbreviated, misspelt or joined at three letters."""
+    """Split names into known words; `heads` are words that may be abbreviated, misspelt or joined at three letters."""
 
     known: frozenset[str]
     stop_words: frozenset[str]
@@ -111,10 +120,10 @@ class NameReader:
     heads: frozenset[str] = frozenset()
 
     def words_of(self, name: str) -> tuple[str, ...]:
-        """The words of one name that count."""
+        """Return the words of one name without stop words and units."""
         pieces = [word for piece in _PIECES.split(_unaccented(name)) if piece for word in self._split(piece)]
         if len(pieces) > 1:
-            # a lone letter behind a name is a unit or an axis, alone it may be a name (o, h, l, c, v)
+            # a single letter after a name is a unit or an axis; alone it may be a name (o, h, l, c, v)
             pieces = [piece for piece in pieces if len(piece) > 1] or pieces[:1]
         words = [word for piece in pieces for word in self._recognise(piece)]
         meant = tuple(word for word in words if word not in self.stop_words and word not in self.units)
@@ -135,7 +144,7 @@ class NameReader:
         return word in self.known or word in self.stop_words or word in self.units
 
     def _recognise(self, word: str) -> list[str]:
-        """`word` in known words where it can be said in them, else as it is."""
+        """Return the known words for `word`, or `word` itself if there are none."""
         if self._knows(word):
             return [word]
         for ending, instead in _ENDINGS:
@@ -156,7 +165,7 @@ class NameReader:
         return [word]
 
     def _take_apart(self, word: str) -> list[str]:
-        """The fewest known words that `word` is written together from, [] when there are none."""
+        """Return the fewest known words of which `word` is the concatenation; [] if there are none."""
         fewest: list[list[str] | None] = [[]]
         for end in range(1, len(word) + 1):
             best: list[str] | None = None
@@ -175,7 +184,8 @@ class NameReader:
 
     @cached_property
     def _without_vowels(self) -> dict[str, str]:
-        """The heads by their letters without vowels, but for the first; of several with the same, none."""
+        """Return the heads by their spelling without vowels (the first letter stays); ambiguous spellings are left
+        out."""
         found: dict[str, set[str]] = {}
         for head in self._ordered_heads:
             short = head[:1] + "".join(letter for letter in head[1:] if letter not in _VOWELS)
@@ -185,7 +195,8 @@ class NameReader:
 
     @cached_property
     def _joinable(self) -> frozenset[str]:
-        """Three letters of somebody's schema are in half of all words, those of common words are not."""
+        """Return the words that may be joined; words of three letters only if they are common, because many words
+        contain three letters of some schema."""
         common = self.heads | self.stop_words | self.units
         return frozenset(word for word in self.known if len(word) > _SHORTEST_PIECE) | frozenset(
             word for word in common if len(word) >= _SHORTEST_PIECE
@@ -193,7 +204,8 @@ class NameReader:
 
 
 def _unaccented(text: str) -> str:
-    """
+    """Return the text with plain letters only.
+
     >>> [_unaccented(name) for name in ("Eröffnung", "Snødybde", "Größe")]
     ['Eroffnung', 'Snodybde', 'Grosse']
     """
@@ -202,12 +214,12 @@ def _unaccented(text: str) -> str:
 
 
 STRICTEST = "extremely"
-"""The class that is assumed where the names tell none."""
+"""The class that is assumed if the names do not show a class."""
 
 
 @dataclass(frozen=True)
 class Category:
-    """The category a stream was assigned to and its rate in per cent; `assumed` where its names tell none."""
+    """The category of a stream and its rate in per cent; `assumed` if its names do not show one."""
 
     domain: str
     criticality: str
@@ -215,7 +227,7 @@ class Category:
     words: tuple[str, ...] = ()
     assumed: bool = False
     explained: Mapping[str, float] = field(default_factory=dict)
-    """The share of the words that each of the best few domains explains, best first."""
+    """The share of the words that each of the best domains explains, best first."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +237,7 @@ class Classes:
     rates_pct: Mapping[str, float]
 
     def rate_pct(self, criticality: str) -> float:
-        """The category recovery error rate of a class, for a contract that names the class itself.
+        """Return the category recovery error rate of a class, in per cent.
 
         >>> Classes(class_rates()).rate_pct("extremely")
         1.67
@@ -237,7 +249,7 @@ class Classes:
         return self.rates_pct[criticality]
 
     def assumed(self, why: str, words: tuple[str, ...], explained: Mapping[str, float] = {}) -> Category:
-        """The strictest class, for want of a better one."""
+        """Return the strictest class, marked as assumed; `why` is the reason."""
         return Category(f"assumed: {why}", STRICTEST, self.rate_pct(STRICTEST), words, True, explained)
 
 
@@ -247,18 +259,18 @@ def _read(file: str) -> str:
 
 @cache
 def domain_data() -> dict[str, Any]:
-    """`categories.yaml`."""
+    """Return the content of `categories.yaml`."""
     loaded: dict[str, Any] = yaml.safe_load(_read("categories.yaml"))
     return loaded
 
 
 def class_rates() -> dict[str, float]:
-    """The category recovery error rate of every class, in per cent."""
+    """Return the category recovery error rate of every class, in per cent."""
     return {name: float(rate) for name, rate in domain_data()["classes"].items()}
 
 
 def data_rows(file: str) -> Iterator[dict[str, str]]:
-    """The rows of a data file beside this module."""
+    """Return the rows of a data file in the folder of this module."""
     return iter(csv.DictReader(_read(file).splitlines()))
 
 
@@ -267,11 +279,11 @@ _TOLD_DOMAINS = 3
 
 @dataclass(frozen=True)
 class Recogniser(Classes):
-    """Vocabularies of the domains, word correlations, and what it takes to be sure."""
+    """The recogniser of domains: vocabularies, word correlations, and the limits for a sure result."""
 
     vocabularies: Mapping[str, frozenset[str]]
     criticalities: Mapping[str, str]
-    """By domain; those that are not here have no class."""
+    """The class of each domain; other domains have no class."""
     reader: NameReader
     correlations: Mapping[str, Mapping[str, float]]
     rarity: float
@@ -285,7 +297,7 @@ class Recogniser(Classes):
     alone: Mapping[str, float]
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The words of attribute names that count, repeats included (W).
+        """Return the words of attribute names without stop words and units, repeats included (W).
 
         >>> recogniser().words(["windSpeed_kph", "maxRain", "PatientName"])
         ('windspeed', 'rain', 'patient')
@@ -293,7 +305,7 @@ class Recogniser(Classes):
         return tuple(word for name in names for word in self.reader.words_of(name))
 
     def classify(self, names: Sequence[str]) -> Category:
-        """The category of a stream with these attribute names."""
+        """Return the category of a stream with these attribute names."""
         words = self.words(names)
         distinct = sorted(set(words))
         explained = self.explained(distinct)
@@ -315,7 +327,7 @@ class Recogniser(Classes):
         return Category(found, criticality, self.rate_pct(criticality), words, False, told)
 
     def explained(self, words: Sequence[str]) -> dict[str, float]:
-        """The share of these words that each domain explains, the best first; those that explain none are left out."""
+        """Return the share of these words that each domain explains, best first, without domains that explain none."""
         shares = dict.fromkeys(self.vocabularies, 0.0)
         whole = 0.0
         for word in words:
@@ -328,7 +340,7 @@ class Recogniser(Classes):
         return {domain: share / whole for domain, share in ordered if share}
 
     def covers(self, word: str) -> Mapping[str, float]:
-        """c(w, d) by domain; a related word counts less where some domain has the word itself."""
+        """Return c(w, d) by domain; a related word counts less if some domain has the word itself."""
         if word not in self._covered:
             found = {domain: self._best(word, words) for domain, words in self.vocabularies.items()}
             at_home = 1.0 in found.values()
@@ -340,7 +352,7 @@ class Recogniser(Classes):
         return self._covered[word]
 
     def correlation(self, word: str, other: str) -> float:
-        """c(w, k), the same in both directions; 0 for words the table does not connect."""
+        """Return c(w, k), equal in both directions; 0 for words that the table does not connect."""
         return correlated(self.correlations, word, other)
 
     def _best(self, word: str, words: frozenset[str]) -> float:
@@ -351,7 +363,7 @@ class Recogniser(Classes):
         )
 
     def _least(self, distinct: Sequence[str], domain: str, explained: Mapping[str, float]) -> float:
-        """The share that the domain must explain: a little less where it stands alone with many sure words."""
+        """Return the share that the domain must explain: a little less without competitors and with many sure words."""
         others = max((share for other, share in explained.items() if other != domain), default=0.0)
         alone = (
             others <= self.alone["others"] * explained[domain]
@@ -365,16 +377,17 @@ class Recogniser(Classes):
     def _is_sure(self, distinct: Sequence[str], domain: str) -> bool:
         sure = self._sure_words(distinct, domain)
         if self._rate(domain) == self.rate_pct(STRICTEST):
-            return sure >= 2  # nothing is lost by believing it
+            return sure >= 2  # the strictest class would be assumed anyway
         own, foreign = self._own_and_foreign(distinct, domain)
-        # a list of two words is believed if both are sure, though not where almost any error is allowed
+        # two words are enough if both are sure, but not for the loosest class
         least = 3 if self._rate(domain) == max(self.rates_pct.values()) else max(2, min(3, len(distinct)))
         return sure >= least and (not foreign or foreign < self.foreign * own)
 
     def _own_and_foreign(self, distinct: Sequence[str], domain: str) -> tuple[float, float]:
-        """The weights of the words for the domain that no rival knows, and of those that only rivals know.
+        """Return the weight of the domain's words that a rival does not know, and that of words that only rivals know.
 
-        A rival is a domain without a class that knows one of the latter; of several rivals the worst counts.
+        A rival is a domain without a class that knows one of the latter words. If there are several rivals, the one
+        that leaves the least weight counts.
         """
         foreign, rivals = 0.0, set()
         sure = [
@@ -410,7 +423,7 @@ class Recogniser(Classes):
 
     @cached_property
     def _related(self) -> dict[str, dict[str, float]]:
-        """The correlations in both directions."""
+        """Return the correlations in both directions."""
         found: dict[str, dict[str, float]] = {}
         for word, others in self.correlations.items():
             for other in others:
@@ -421,13 +434,13 @@ class Recogniser(Classes):
 
 
 def correlated(correlations: Mapping[str, Mapping[str, float]], word: str, other: str) -> float:
-    """c(w, k), the same in both directions; 0 for words the table does not connect."""
+    """Return c(w, k), equal in both directions; 0 for words that the table does not connect."""
     return max(correlations.get(word, {}).get(other, 0.0), correlations.get(other, {}).get(word, 0.0))
 
 
 @cache
 def recogniser() -> Recogniser:
-    """The one with the vocabularies that are shipped."""
+    """Return the recogniser with the vocabularies of this package."""
     data = domain_data()
     heads = {
         domain["name"]: {word for words in domain["lists"] for word in words} for domain in data["domains"]
@@ -463,7 +476,7 @@ def recogniser() -> Recogniser:
 
 
 def _correlations() -> dict[str, dict[str, float]]:
-    """The factor in the table, or the product over one word between the two of which one step is a synonym."""
+    """Return the factors of the table, and products over one word in between if one of the two steps is a synonym."""
     table: dict[str, dict[str, float]] = {}
     for row in data_rows("word_correlations.csv"):
         factor = float(row["factor"])
@@ -489,7 +502,7 @@ def _correlations() -> dict[str, dict[str, float]]:
 
 @dataclass(frozen=True)
 class KnownList:
-    """A list of words that streams of a domain have in their names; `criticality` None: the domain has no class."""
+    """A list of words in the attribute names of a domain; `criticality` is None if the domain has no class."""
 
     domain: str
     criticality: str | None
@@ -498,7 +511,7 @@ class KnownList:
 
 @dataclass(frozen=True)
 class Match:
-    """How a stream's names compare with one list."""
+    """The comparison of a stream's names with one list."""
 
     known: KnownList
     stream_in_list: float
@@ -508,7 +521,7 @@ class Match:
 
 @dataclass(frozen=True)
 class Matcher(Classes):
-    """Known lists, the words that do not count, word correlations and the thresholds of EQ."""
+    """The matching of the thesis: known lists, stop words, word correlations and the thresholds of EQ."""
 
     lists: tuple[KnownList, ...]
     stop_words: frozenset[str]
@@ -518,16 +531,16 @@ class Matcher(Classes):
 
     @staticmethod
     def text() -> Matcher:
-        """The thesis's predefined lists and plain words."""
+        """Return the matcher with the predefined lists of the thesis and plain words."""
         return _text()
 
     @staticmethod
     def standard() -> Recogniser:
-        """All vocabularies, with the table of word correlations."""
+        """Return the recogniser with all vocabularies and the table of word correlations."""
         return recogniser()
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The words of attribute names that count, repeats included (W).
+        """Return the words of attribute names without stop words, repeats included (W).
 
         >>> Matcher.text().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
         ('sale', 'index', 'net', 'change')
@@ -535,14 +548,14 @@ class Matcher(Classes):
         return tuple(word for name in names for word in _plain_words(name) if word not in self.stop_words)
 
     def compare(self, words: Sequence[str], known: KnownList) -> Match:
-        """Sim in both directions and EQ (equation 3.7)."""
+        """Return Sim in both directions, and EQ (equation 3.7)."""
         forth = self._similarity(words, known.words)
         back = self._similarity(known.words, words)
         equal = min(forth, back) >= self.permissible and abs(forth - back) <= self.variation
         return Match(known, forth, back, equal)
 
     def classify(self, names: Sequence[str]) -> Category:
-        """The category of a stream with these attribute names."""
+        """Return the category of a stream with these attribute names."""
         words = self.words(names)
         equal = [match for known in self.lists if (match := self.compare(words, known)).equal]
         best = max(equal, key=lambda m: (m.stream_in_list, m.list_in_stream), default=None)
@@ -588,13 +601,13 @@ def _text() -> Matcher:
 
 
 def criticality_weight(criticality: str | None) -> float:
-    """How much dearer a loss is in a critical stream: inverse to the error its class allows, `not` being 1.
+    """Return the weight of a loss in a stream of this class: inverse to the error that the class allows, 1 for `not`.
 
     >>> criticality_weight("not"), round(criticality_weight("very"), 2), criticality_weight(None)
     (1.0, 4.33, 1.0)
     """
     classes = Matcher.standard()
-    # facts trained before every stream had a class name the one without a rate
+    # old facts, from before every stream had a class, may name the class without a rate
     if criticality is None or criticality == "others":
         return 1.0
     return classes.rate_pct("not") / classes.rate_pct(criticality)

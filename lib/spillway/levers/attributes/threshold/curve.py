@@ -1,24 +1,27 @@
-"""The error threshold E of an attribute (3.2.4.3): E = min(fixed point, category recovery error rate, 20.33 %).
+"""Find the error threshold E of an attribute: E = min(fixed point, category recovery error rate, 20.33 %).
 
-- *Curve*: the share of values that the synopsis would store, against E from 0 to 100 %. The store rule is
-  that of Algorithm 3 with the sign mended (errata A17, A18): per key, mv is the value last stored and sv the
-  next; sv is stored when |mv - sv| / |sv| x 100 > E. The first value of a key is always stored, zero
-  matches only zero (`bounds`), and a null, NaN or infinity is stored on any change.
-- *Fixed point*: the smallest E of the grid beyond which the curve stays within `flatness` (1 %) of the whole
-  drop, above its last value.
-- *Drift*: the fixed point of a later window against the trained one, in per cent of the larger (Table 4.3).
+This is section 3.2.4.3 of Ahuja (2006).
 
-All thresholds are followed in one pass over the values: each threshold of the grid has its own last stored
-value per key, because what was stored depends on E. Cost: values x thresholds comparisons, no allocation.
+- *Curve*: the share of values that the synopsis stores, for E from 0 to 100 %. The store rule is that of Algorithm 3
+  with the sign corrected (errata A17, A18): for each key, mv is the last stored value and sv the next value; sv is
+  stored if |mv - sv| / |sv| x 100 > E. The first value of a key is always stored, zero matches only zero (`bounds`),
+  and a null, NaN or infinity is stored on every change.
+- *Fixed point*: the smallest E of the grid beyond which the curve stays above its last value by at most `flatness`
+  (1 %) of the whole drop.
+- *Drift*: the deviation of the trained fixed point from that of a later window, in per cent of the later one
+  (Table 4.3).
 
-Guarantee: the share at every E of the grid is exactly what Algorithm 3 would store, for the counting is the
-algorithm. The curve need not fall monotonically (a larger E may store one value more), which is why the
-fixed point looks at all of the curve beyond E and not at its first flat step.
+One pass over the values computes all thresholds. Each threshold of the grid has its own last stored value per key,
+because that value depends on E. Cost: values x thresholds comparisons, without allocation.
 
-Where we differ: the thesis reads the point off a drawing; "flat" is defined here so that outliers, which keep
-a curve falling slowly for ever, cannot move it. The text allows streams of no known class any error; ours is never
-looser than its loosest class, for the fixed point of whatever comes and goes may be 100 %. The overrule of a contract
-wins over all.
+Guarantee: the share at every E of the grid is exactly what Algorithm 3 stores, because the pass runs that algorithm.
+The curve may rise (a larger E may store one value more). So the fixed point uses the whole curve beyond E and not its
+first flat step.
+
+Differences from the thesis: the thesis reads the point off a drawing. "Flat" is defined here so that outliers, which
+let a curve fall slowly for ever, cannot move the point. The thesis allows any error to a stream without a known class.
+Here the loosest class is the limit, because the fixed point of an intermittent value may be 100 %. A bound stated in
+the contract overrules all of these.
 
 >>> import numpy as np
 >>> drawn = curve(np.array([100.0, 109.0, 111.0, 112.0, 90.0]), np.zeros(5, dtype=np.int64), [0, 10, 100])
@@ -27,20 +30,18 @@ wins over all.
 >>> threshold(9.2, 4.7)
 Threshold(error_pct=4.7, source='category', error=None)
 
-What may be given back inexactly: quantities, of which a little more or less means about the same (ours).
+*Quantities and codes* (ours). Only quantities may be recovered inexactly. Timestamps, dates, booleans and text are no
+quantities. Whole numbers (integers, and reals that are all whole) may count or measure, or they may be names: a status,
+a postcode, a weekday. A name that is off by one per cent is another name. So whole numbers that are not clearly a
+quantity are *codes*, and codes are recovered exactly. In the training rows, whole numbers are a quantity if they
 
-Timestamps, dates, booleans and text are none. Of whole numbers (integers, and reals that are all whole) some count or
-measure and others name: a status, a postcode, a weekday. One per cent of a name is another name, so what is not plainly
-a quantity is a *code*, and codes come back exactly. In the rows of training whole numbers are a quantity when they
+- have more than `FEW_VALUES` different values (`FEW_REALS` for type double, which suggests a measure), and
+- either seldom recur (the number of different values is above `SELDOM_RECUR` of the rows), or fill their range: at
+  least half of the steps between the least and the greatest value occur, with their greatest common divisor as step.
 
-- take more than `FEW_VALUES` different values (of type double, which is to declare a measure: `FEW_REALS`), and
-- either seldom recur (more than `SELDOM_RECUR` of the rows hold another value), or fill their range: at least half of
-  the steps between the least and the greatest occur, a step being their greatest common divisor.
-
-So 200, 404 and 502 are codes, a postcode that recurs is one, and so is a small count such as people in a room: where
-either reading is possible, the strict one is taken. Names that fill their range (customers numbered from 1) cannot be
-told from counts; the contract says `codes: true` of them, and `error_pct` or `error` of a quantity that this takes for
-codes.
+So 200, 404 and 502 are codes, as is a postcode that recurs, and a small count such as the people in a room: in doubt
+the strict reading applies. Names that fill their range (customers numbered from 1) look like counts; for these the
+contract states `codes: true`. For a quantity that is taken for codes, it states `error_pct` or `error`.
 
 >>> statuses = Column.integer([200, 404, 200, 502] * 500)
 >>> delays = Column.integer([(7919 * row) % 1009 for row in range(2000)])
@@ -65,7 +66,7 @@ from spillway.levers.attributes.synopsis.bounds import within_real
 _Reals = npt.NDArray[np.float64]
 _Whole = npt.NDArray[np.int64]
 
-# fine where curves fall, coarse where they are flat: the text's fixed points lie between 1.2 and 21.2
+# fine where curves fall, coarse where they are flat: the fixed points in Ahuja (2006) lie between 1.2 and 21.2
 ERROR_GRID_PCT: tuple[float, ...] = tuple(
     [step / 20 for step in range(0, 100)]
     + [step / 10 for step in range(50, 250)]
@@ -73,12 +74,12 @@ ERROR_GRID_PCT: tuple[float, ...] = tuple(
 )
 FLATNESS = 0.01
 LOOSEST_PCT = 20.33
-"""The rate of the loosest class: what states no bound of its own is never allowed more."""
+"""The rate of the loosest class; an attribute without a stated bound never gets a larger one."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Stored share against threshold; `values` counts what the shares are shares of."""
+    """The stored share by threshold; `values` is the number of all values."""
 
     error_pct: tuple[float, ...]
     stored_share_pct: tuple[float, ...]
@@ -87,9 +88,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Threshold:
-    """E in per cent (infinity: no relative bound) and in the attribute's unit, and where it comes from.
+    """E in per cent (infinity: no relative bound) and in the attribute's own unit, and its source.
 
-    That is fixed_point, category, loosest_class or contract; or why the attribute is given back exactly.
+    The source is fixed_point, category, loosest_class or contract; or the reason why the attribute is recovered
+    exactly.
     """
 
     error_pct: float
@@ -99,7 +101,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class ThresholdDrift:
-    """A trained fixed point against a later one; `retrain` asks for new training."""
+    """The comparison of a trained fixed point with a later one; `retrain` says whether to train again."""
 
     trained_pct: float
     observed_pct: float
@@ -111,7 +113,7 @@ class ThresholdDrift:
 def curve(
     values: npt.ArrayLike, keys: npt.ArrayLike, error_grid_pct: Sequence[float] = ERROR_GRID_PCT
 ) -> Curve:
-    """The stored share at every threshold of the grid; `keys` are codes 0, 1, ... in any order."""
+    """Return the stored share at every threshold of the grid; `keys` are codes 0, 1, ... in any order."""
     column = np.ascontiguousarray(values, dtype=np.float64)
     codes = np.ascontiguousarray(keys, dtype=np.int64)
     grid = np.ascontiguousarray(error_grid_pct, dtype=np.float64)
@@ -132,7 +134,7 @@ def curve(
 
 
 def fixed_point(drawn: Curve, flatness: float = FLATNESS) -> float:
-    """The smallest E beyond which the curve stays within `flatness` of its whole drop.
+    """Return the smallest E beyond which the curve stays within `flatness` of its whole drop.
 
     >>> fixed_point(Curve((0, 1, 2, 3), (100, 40, 20.5, 20), 200))
     2.0
@@ -150,7 +152,7 @@ def fixed_point(drawn: Curve, flatness: float = FLATNESS) -> float:
 def threshold(
     fixed_point_pct: float, category_rate_pct: float = math.inf, overrule_pct: float | None = None
 ) -> Threshold:
-    """The lowest of fixed point, category rate and the loosest class, unless the contract overrules them.
+    """Return the smallest of fixed point, category rate and loosest class, unless the contract overrules them.
 
     >>> threshold(9.5, 13.5).source, threshold(20, math.inf, overrule_pct=3).source, threshold(100.0).error_pct
     ('fixed_point', 'contract', 20.33)
@@ -172,11 +174,11 @@ def threshold(
 
 
 def threshold_drift(trained_pct: float, observed_pct: float, tolerated_pct: float = 25.0) -> ThresholdDrift:
-    """How far a later fixed point is from the trained one.
+    """Return the deviation of the trained fixed point from a later, observed one.
 
-    The deviation is relative to the observed point, as Table 4.3 has it (1.3 against 1.2 is 8.33 %), and is
-    infinite when only the observed point is 0. The thesis saw up to 8.94 %; `tolerated_pct` leaves room for
-    the grid's step and asks for retraining beyond.
+    It is relative to the observed point, as in Table 4.3 (1.3 against 1.2 is 8.33 %), and infinite if only the observed
+    point is 0. The thesis observed up to 8.94 %. `tolerated_pct` is larger because of the step of the grid; above it,
+    the stream should be trained again.
 
     >>> round(threshold_drift(1.3, 1.2).deviation_pct, 2), threshold_drift(4.5, 9).retrain
     (8.33, True)
@@ -223,7 +225,7 @@ QUANTITIES = ("integer", "double")
 
 
 def are_codes(column: Column) -> bool:
-    """Whether the values name things, as far as can be seen; what has no values yet is in doubt, and so does."""
+    """Return whether the values look like codes; True in doubt, as for a column without values."""
     if column.kind == "text":
         return True
     values = column.values[column.valid]
@@ -240,7 +242,7 @@ def are_codes(column: Column) -> bool:
 
 
 def _fill_their_range(found: np.ndarray) -> bool:
-    """Whether at least half of the steps between the least and the greatest of distinct values occur."""
+    """Return whether at least half of the steps between the least and the greatest distinct value occur."""
     gaps = np.diff(found.astype(np.float64))
     if not gaps.max() < 2.0**53:
         return False

@@ -1,7 +1,7 @@
-"""What to try: predictors that read no other attribute, and precisions of corrections.
+"""List the candidates of a search: predictors that read no other attribute, and precisions of corrections.
 
-Slopes, seasons and the weight of what is common to all keys are estimated from the training rows by least
-squares on relative changes, so that a few candidates are enough.
+Slopes and the weight of changes that are common to all keys are estimated by least squares on the relative changes of
+the training rows. Seasons are the lags with the smallest relative error. So a few candidates are enough.
 
 >>> waves = np.round(50 + 20 * np.sin(np.arange(4800) // 2 * 2 * np.pi / 24), 2)
 >>> frame = Frame(np.arange(4800), np.arange(4800) % 2, {"load": Column.real(waves)})
@@ -47,7 +47,7 @@ STEPS = tuple((aim, width) for width in WIDTHS for aim in AIMS if width == 2.0 o
 
 @dataclass(frozen=True)
 class Lattice:
-    """How far a prediction may miss, in per cent and in the attribute's unit, and how coarse corrections are."""
+    """The allowed error of a prediction, in per cent and in the attribute's own unit, and the step of corrections."""
 
     aim_pct: float | None
     step_pct: float
@@ -56,7 +56,7 @@ class Lattice:
 
     @property
     def precision(self) -> Precision:
-        """As a model has it."""
+        """Return the precision for a model."""
         return Precision(self.aim_pct, self.step_pct, self.unit, self.aim)
 
 
@@ -77,7 +77,7 @@ def _symbol_counts(key, symbols):  # type: ignore[no-untyped-def]
 
 
 def estimated_bytes(frame: Frame, result: Shed) -> int:
-    """About what a block would take, without coding it: the entropy of what happens at each row.
+    """Estimate the bytes of a block without coding it, by the entropy of the symbols of its rows.
 
     Symbols are "no entry", the steps from -15 to 15, larger steps by sign and power of two, and "whole value". The
     lower bits of larger steps and the bits of whole values are added by size.
@@ -123,9 +123,9 @@ def _bits_of_wholes(column: Column, key: np.ndarray) -> float:
 def lattices_of(
     error_pct: float, column: Column, decimals: int | None, error: float | None = None
 ) -> list[Lattice]:
-    """Precisions to try, a good first guess first; even steps where the values have a common unit.
+    """Return the precisions to try, a good guess first; with even steps too if the values have a common unit.
 
-    With a bound in the attribute's own unit (`error`) steps are even, and multiples of what the values are.
+    With a bound in the attribute's own unit (`error`), steps are even and multiples of the unit of the values.
     """
     if error is not None:
         return _even_lattices(error_pct, column, decimals, error)
@@ -171,7 +171,7 @@ def _even_lattices(error_pct: float, column: Column, decimals: int | None, error
 
 
 def unit_of(column: Column, decimals: int | None) -> float:
-    """The largest number that all values are multiples of, 0 when there is none worth knowing.
+    """Return the largest number of which all values are multiples; 0 if there is none of use.
 
     >>> unit_of(Column.real([350.0, 20.0, 10.0]), 0), unit_of(Column.real([1.5, 0.25]), 2)
     (10.0, 0.25)
@@ -184,7 +184,7 @@ def unit_of(column: Column, decimals: int | None) -> float:
     if not len(values) or bool((np.abs(values.astype(np.float64)) >= 2.0**52).any()):
         return 0.0
     divisor = int(np.gcd.reduce(values))
-    if divisor < LEAST_DIVISOR:  # that all are even may be chance, and then the odd ones cost most
+    if divisor < LEAST_DIVISOR:  # all values may be even by chance, and later odd ones are then expensive
         divisor = 1
     return divisor / 10.0 ** (decimals or 0) if column.kind == "real" else float(divisor)
 
@@ -208,14 +208,14 @@ def usual_unit(column: Column) -> float:
 
 
 def least_of(column: Column) -> float:
-    """A size that few values are below, 0 where there is none: where the ladder of levels becomes relative."""
+    """Return the 2 % quantile of the sizes, at which the ladder of levels becomes relative; 0 if there is none."""
     sizes = np.abs(column.values[column.valid].astype(np.float64))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     return float(np.quantile(sizes, 0.02)) if len(sizes) else 0.0
 
 
 def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> list[Predictor]:
-    """Trends, seasons and common movements worth trying, with parameters from the data."""
+    """Return trends, seasons, levels and common changes to try, with parameters from the data."""
     column = frame.columns[attribute]
     with np.errstate(all="ignore"):
         values = np.where(column.valid, column.values.astype(np.float64), np.nan)
@@ -240,7 +240,7 @@ def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> 
 
 
 def _back(values: np.ndarray, before: np.ndarray, lag: int) -> tuple[np.ndarray, np.ndarray]:
-    """Relative change against the key's value `lag` rows of the key ago, and that row."""
+    """Return the relative change since the key's value `lag` of its rows before, and that row."""
     row = np.arange(len(values))
     for _ in range(lag):
         row = np.where(row >= 0, before[np.maximum(row, 0)], -1)
@@ -266,7 +266,8 @@ def _common(change: np.ndarray) -> list[float]:
 
 
 def _seasons(values: np.ndarray, before: np.ndarray) -> list[Predictor]:
-    """The lags (in rows of a key) that repeat best, over the better of the obvious lag 1."""
+    """Return season predictors for the two lags (in rows of a key) with the smallest error, if at most 1.5 x that of
+    lag 1."""
     first = np.flatnonzero(before < 0)
     scores: dict[int, float] = {}
     row = np.arange(len(values))

@@ -1,13 +1,13 @@
-"""Choose predictor and precisions of every attribute by what they weigh, measured on training data.
+"""Choose the predictors and precisions of every attribute by their packed bytes on training data.
 
-For each attribute the candidates are shed and packed as they would be (specs: chosen at training by measured packed
-bytes): the paper's `last`, and sets of predictors, each in precisions from exact to the full bound E. The set whose
-curve of bytes against mean error lies lowest wins, never one that weighs more than `last` at E. Of its precisions, and
-of the roundings, those stay that no mixture of two others beats: the lower convex hull, thinned. Each is an option of
-its own with what was measured of it; which one is worth its bytes is for the plan to say.
+For each attribute the candidates are shed and packed as in operation: the paper's `last` (Ahuja 2006), and sets of
+predictors, each at precisions from exact to the full bound E. The set with the lowest curve of bytes by mean error
+wins, but never one that takes more bytes than `last` at E. Of its precisions, and of the roundings, those on the lower
+convex hull are kept and thinned: no mixture of two others is better. Each of them is an option with its measurements.
+The plan chooses among the options.
 
-A model that wins with regressors also carries predictors that do without each of them, so that a scheme
-which sheds one still has the next best.
+A model whose predictor has regressors also has predictors without each of them. So a scheme that sheds a regressor
+still has the next best predictor.
 
 >>> rows = np.arange(600)
 >>> columns = {"a": Column.real((rows * 7919 % 97) + 1.0), "b": Column.real(((rows * 7919 % 97) + 1.0) * 25.4)}
@@ -46,10 +46,10 @@ def train_attributes(
 ) -> dict[str, TrainedAttribute]:
     """Train every attribute named in `error_pct` (its bound E) on the rows of `frame`.
 
-    `regressors`: attributes that predictions may read (default: every numeric column of the frame).
-    `predictors` as in the contract; ``["last"]`` is the paper's method. `error`: bounds in an attribute's own
-    unit, of which the loss is the mean error over the bound times `rate_pct`. `clocks`: attributes that always
-    travel and say when (attribute: unit of its whole numbers), whose parts predictions may read.
+    `regressors` are the attributes that predictions may read (default: every numeric column of the frame). `predictors`
+    are those of the contract; ``["last"]`` is the paper's method. `error` has bounds in an attribute's own unit; the
+    loss is then mean error / bound x `rate_pct`. `clocks` has the attributes with a time that are always sent
+    (attribute: unit of its whole numbers); predictions may read their parts.
     """
     usable = [*frame.columns] if regressors is None else [*regressors]
     usable = [name for name in usable if name in frame.columns and frame.columns[name].kind != "text"]
@@ -70,7 +70,7 @@ def train_attributes(
 
 
 class Learn(Protocol):
-    """`train_attributes` with its settings filled in."""
+    """`train_attributes` with its settings bound."""
 
     def __call__(
         self, frame: Frame, error_pct: Mapping[str, float], *, regressors: Iterable[str] | None
@@ -80,11 +80,12 @@ class Learn(Protocol):
 def train_cascade(
     frame: Frame, error_pct: Mapping[str, float], order: Sequence[str], sent: Iterable[str], learn: Learn
 ) -> dict[str, TrainedAttribute]:
-    """Train attributes that are all shed, in the order in which they will be recovered; `sent` are transmitted.
+    """Train attributes that are all shed, in the order of their recovery; `sent` are transmitted.
 
-    The spec keeps shed attributes out of the regressors. Both ends do have them, though, as recovered, once an order
-    is agreed on; so each may rest on those before it, and is trained on them *as recovered*, not as they were. The
-    guarantee is the same, for what the source reconstructs from is what the destination has.
+    The specification excludes shed attributes from the regressors. But in a fixed order both ends have the recovered
+    values of the attributes before. So each attribute may use those before it as regressors, and is trained on their
+    *recovered* values, not on the true ones. The guarantee stays the same, because the source reconstructs from exactly
+    the values that the destination has.
     """
     trained: dict[str, TrainedAttribute] = {}
     readable = [*sent]
@@ -98,7 +99,7 @@ def train_cascade(
 
 
 def recovery_order(trained: Mapping[str, TrainedAttribute], shed_attributes: Sequence[str]) -> list[str]:
-    """First what most others lean on when they may lean on anything, then what is small by itself.
+    """Return the order of recovery: first the regressors that most packed bytes depend on, then the smallest synopses.
 
     >>> rows = np.arange(600)
     >>> base = (rows * 7919 % 97) + 1.0

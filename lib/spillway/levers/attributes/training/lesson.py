@@ -1,14 +1,17 @@
-"""What training learns of a stream: its cycle, its category and thresholds, a first ranking, and a model a measure.
+"""Train a stream, and test later whether the trained facts still hold (drift).
 
-The facts of one training share one version. Measures are trained in two rounds: first as if every other attribute were
-sent, then for what the channel makes go at the rate of now.
+`learn` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts of one
+training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then for
+the attributes that are shed at the current rate.
 
-Do the trained facts still hold? Checked on what came later, next to validation; asks for retraining by name.
+`noticed` compares the facts with later tuples during validation, and names what should be trained again:
 
-The cycle: members that came or went, and how well its order still foretells the next tuple. The thresholds: the fixed
-point of later tuples against the trained one (3.2.4.3), where that is what set the threshold. The attributes:
-what was trained and is gone from the contract, or is of another type there. Nothing is retrained here: `spillway_train`
-does that every night, and a batch keeps the models it was planned with.
+- the cycle: members that joined or left, and how well its order still predicts the next tuple;
+- the thresholds: the fixed point of later tuples and the trained one (Ahuja 2006, section 3.2.4.3), if the fixed point
+  set the threshold;
+- the attributes: trained attributes that the contract no longer has, or has with another type.
+
+It trains nothing itself. The DAG `spillway_train` trains every night, and a batch keeps the models of its plan.
 """
 
 from __future__ import annotations
@@ -67,11 +70,12 @@ from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.protocol import Fact, Facts, Lesson, Load, Noticed, Part, asking
 
 CYCLE_ROWS = 200_000
-"""The cycle is looked for in more rows than the models: members may join late, and keys are cheap to read."""
+"""Number of rows in which the cycle is searched; more than for models, as members may join late and keys are cheap."""
 
 
 def learn(lesson: Lesson) -> list[Fact] | None:
-    """The facts of one training; None where no tuple is left to learn from and there are facts already."""
+    """Return the facts of one training; None if the stream was trained before and there are no tuples to learn
+    from."""
     contract = lesson.contract
     rows, parity = _training_set(lesson)
     if lesson.again and not rows.num_rows:
@@ -83,7 +87,7 @@ def learn(lesson: Lesson) -> list[Fact] | None:
         )
     cycle, unsure = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
     category = category_of(contract)
-    # what is part of the identifier is never shed
+    # an attribute of the identifier is never shed
     measures = [name for name in contract.sheddable if name not in cycle.attributes]
     thresholds = thresholds_of(contract, rows, cycle, category, measures)
     numeric = [
@@ -130,7 +134,7 @@ class TrainingSetsDamaged(SpillwayError):
 
 
 def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
-    """The first tuples of a stream never trained, the last of one trained before.
+    """Return the training set: the first tuples of a new stream, the last tuples of one trained before.
 
     If lines have parity, a tuple that could not be corrected may hide a repetition. Its training set is discarded, and
     the next set is tried (Ahuja 2006, section 3.2.1.1).
@@ -164,11 +168,11 @@ def train_models(
     cycle: Cycle,
     rate_pct: float = LOOSEST_PCT,
 ) -> dict[str, TrainedAttribute]:
-    """Models in two rounds: first as if every other attribute were sent, then for what the channel makes go.
+    """Train the models in two rounds: first as if every other attribute were sent, then for the expected scheme.
 
-    The first round's options say which attributes the scheme will shed at today's rate. These are trained again in the
-    order of their recovery, each leaning on what is sent and on those before it as recovered. `rate_pct`: that of the
-    stream's class.
+    The options of the first round show which attributes the scheme sheds at the current rate. These are trained again
+    in the order of their recovery. Each may use the attributes that are sent, and those before it as recovered.
+    `rate_pct` is the error rate of the stream's class.
     """
     settings = own_settings(lesson.contract)
     error_pct = {name: one.error_pct for name, one in thresholds.items()}
@@ -190,7 +194,7 @@ def train_models(
     order = recovery_order(first, [name for name in error_pct if name in gone])
     sent = [name for name in numeric if name not in gone]
     again = train_cascade(frame, error_pct, order, sent, learn)
-    # whatever is kept for now comes last: should it be shed one day, it may lean on all of these
+    # attributes that are kept for now come last: if they are shed later, they may use all of these
     rest = {
         name: replace(one, model=replace(one.model, rank=len(order) + place))
         for place, (name, one) in enumerate(first.items())
@@ -200,22 +204,23 @@ def train_models(
 
 
 def clocks_of(contract: StreamContract) -> dict[str, str]:
-    """The order attribute and the unit that its times are kept in; nothing where it is no time."""
+    """Return the order attribute and the unit of its stored times; empty if it is no time."""
     units = {"timestamp": "us", "date": "d"}
     kind = contract.attribute(contract.order).type
     return {contract.order: units[kind]} if kind in units else {}
 
 
 def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
-    """The attributes that the plan would shed at this load."""
+    """Return the attributes that the plan would shed at this load."""
     decision = decide_stages(rests_on, part, list(rests_on.options))
     return {way.attribute for way in decision.ways if way.way == "shed"}
 
 
 def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str, Any]]:
-    """The stream's identifier, as the contract states it, else found, among the declared keys first; and its evidence.
+    """Return the stream's identifier and its evidence.
 
-    Where no key is declared and nothing comes round, the stream is taken for one sender's.
+    The identifier is stated in the contract, or found, beginning with the declared keys. If there is no key and no
+    cycle, all tuples are assumed to belong to one sender.
     """
     arrays = {name: plain_values(rows[name]) for name in contract.names if name != contract.order}
     seq = np.asarray(rows["seq"])
@@ -238,7 +243,7 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
 
 
 def _whose(contract: StreamContract) -> dict[str, Any]:
-    """Asks for the key of a stream in which something may be the sender's name: what is measured is none."""
+    """Return a request for the key of a stream if an attribute that is no measure may be the name of the sender."""
     names = [a.name for a in contract.attributes if a.role == "protected" and a.type in ("string", "integer")]
     if not names:
         return {}
@@ -260,7 +265,7 @@ def _told(cycle: Cycle) -> str:
 
 
 def plain_values(values: pa.ChunkedArray) -> np.ndarray:
-    """Objects for text and for whatever has nulls that are not floats; numbers as they are."""
+    """Return numbers as they are; objects for text, and for integers with nulls."""
     column = Column.from_arrow(values)
     if column.kind == "real":
         return np.where(column.valid, column.values, np.nan)
@@ -278,7 +283,7 @@ def category_of(contract: StreamContract) -> Category:
 
 
 def category_fact(contract: StreamContract, category: Category) -> Fact:
-    """The category, and where it was assumed the question to whoever wrote the contract."""
+    """Return the category as a fact; if it was assumed, the evidence asks the owner of the contract to state it."""
     value = {"domain": category.domain, "criticality": category.criticality, "assumed": category.assumed}
     evidence: dict[str, Any] = {
         "rate_pct": category.rate_pct,
@@ -298,9 +303,9 @@ def category_fact(contract: StreamContract, category: Category) -> Fact:
 def thresholds_of(
     contract: StreamContract, rows: pa.Table, cycle: Cycle, category: Category, measures: list[str]
 ) -> dict[str, Threshold]:
-    """E of every measure: what the contract says of it, else what training finds of quantities (3.2.4.3).
+    """Return E of every measure: stated in the contract, or trained for quantities (Ahuja 2006, section 3.2.4.3).
 
-    What is none is given back exactly, unless the contract says otherwise of that very attribute.
+    An attribute that is no quantity is recovered exactly, unless the contract states a bound for it.
     """
     found = {}
     keys, settings = key_codes(rows, cycle.attributes), own_settings(contract)
@@ -358,7 +363,7 @@ def first_ranking(
     smoothing = smoothing_of(settings)
     least = settings.window.tuples_at_least if load is None else tuples_in_window(settings, load)
     window = window_tuples(cycle.length, least)
-    # the last window takes what is over
+    # the last window includes the remaining rows
     starts = range(0, max(1, rows.num_rows - window + 1), window)
     totals = dict.fromkeys(measures, 0.0)
     columns = {name: rankable(rows[name]) for name in measures}
@@ -370,7 +375,8 @@ def first_ranking(
 
 
 def _bound_said(one: Threshold) -> str:
-    """
+    """Return a bound in words: in per cent, in the attribute's own unit, or both.
+
     >>> _bound_said(Threshold(4.5, "contract", 0.5)), _bound_said(Threshold(math.inf, "contract", 0.5))
     ('4.5 % and 0.5', '0.5')
     """
@@ -385,7 +391,7 @@ def _finite(value: float) -> float | None:
 def noticed(
     contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
 ) -> list[Noticed]:
-    """What the last tuples say of the facts in force."""
+    """Return the drift of the facts in force, as seen in the last tuples."""
     rows = edge(contract.names, own_settings(contract).training.tuples)
     if not rows.num_rows:
         return []
@@ -397,7 +403,7 @@ def noticed(
 
 
 def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iterator[Noticed]:
-    """What the contract no longer has, or has as something else."""
+    """Yield the trained attributes that the contract no longer has, or has with another type."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     lost = [(name, f"it makes the cycle {'+'.join(cycle.attributes)}") for name in cycle.attributes]
     lost += [(name, "it was trained") for name in facts.of(kinds.THRESHOLD)]

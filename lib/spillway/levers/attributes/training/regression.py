@@ -1,13 +1,13 @@
-"""Find what a column is made of: exact relations first, then sparse regressions.
+"""Find exact relations and sparse regressions of a column on other attributes.
 
-The basis are never-shed attributes of this row and of the key's previous row, their products and ratios.
-Terms are taken greedily (orthogonal matching pursuit: Pati, Rezaiifar, Krishnaprasad 1993), each time the
-one that explains most of what is left, in relative error, because that is what the bound is in; rows far off
-are left out of a second fit. `change` fits the change since the key's previous row instead of the level.
-A relation is exact when what is left is rounding; its weights are then made round numbers if that holds too.
+The basis has attributes that are never shed, of this row and of the key's previous row, and their products and ratios.
+Terms are chosen by orthogonal matching pursuit (Pati, Rezaiifar, Krishnaprasad 1993): each step takes the term that
+explains most of the residual. The error is relative, as the bound is. Outliers are left out of a second fit. A
+regression predicts either the level, or the change since the key's previous row. The pursuit stops if only rounding is
+left. Weights get as few digits as the fit allows.
 
-Differences from a textbook fit: nothing is centred (a constant is a term like others), and a basis of at most
-`WIDEST` attributes, the ones most related to the target, keeps the search small.
+Differences from a textbook fit: nothing is centred (a constant is a term like others), and the basis has at most
+`WIDEST` attributes, those most related to the target, to limit the search.
 
 >>> from spillway.levers.attributes.columns import Column
 >>> rng = np.random.default_rng(1)
@@ -34,11 +34,11 @@ WIDEST = 6
 MOST_TERMS = 4
 _ROWS = 1000
 _EXACT = 1e-9
-_LARGEST = 1e150  # squares of what is larger overflow
+_LARGEST = 1e150  # squares of larger numbers overflow
 
 
 def basis(names: Sequence[str]) -> list[Term]:
-    """The constant, each attribute now and before, products, ratios, and what ties two rows together."""
+    """Return the basis: a constant, each attribute now and in the key's previous row, products, and ratios."""
     terms = [Term(1.0)]
     terms += [Term(1.0, (name,)) for name in names]
     terms += [Term(1.0, (name + "@1",)) for name in names]
@@ -50,8 +50,8 @@ def basis(names: Sequence[str]) -> list[Term]:
 
 
 def regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predictor]:
-    """Regressions of `target` on the attributes `names`, of one to MOST_TERMS terms, as levels and changes."""
-    # what overflows on the way is weighed as useless, and no news
+    """Return regressions of `target` on the attributes `names`, with up to MOST_TERMS terms, of levels and changes."""
+    # terms that overflow count as useless, without a warning
     with np.errstate(all="ignore"):
         return _regressions(target, frame, names)
 
@@ -99,7 +99,7 @@ def _known_share(values: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def _most_related(truth: np.ndarray, reader: RegressorReader, names: list[str]) -> list[str]:
-    """The attributes most correlated with the target, by value or by change, in the order given."""
+    """Return the attributes most correlated with the target, by value or by change, in the given order."""
     if len(names) <= WIDEST:
         return list(names)
     scores = []
@@ -146,7 +146,7 @@ def _regression(terms: list[Term], chosen: list[int], weights: np.ndarray, persi
 def _pursue(
     target: np.ndarray, features: np.ndarray, size: np.ndarray, most: int
 ) -> list[tuple[np.ndarray, list[int]]]:
-    """Fits of 1, 2, ... terms: (weights, chosen features); stops when nothing is left to explain."""
+    """Return fits of 1, 2, ... terms as (weights, chosen features); stop if no residual is left."""
     step = max(1, len(target) // _ROWS)
     target, features, size = target[::step], features[::step], size[::step]
     whole = np.isfinite(features).mean(0) > 0.9
@@ -191,10 +191,10 @@ def _pursue(
 def _best_pair(
     target: np.ndarray, features: np.ndarray, size: np.ndarray, even: bool
 ) -> list[tuple[np.ndarray, list[int]]]:
-    """The best of all fits with two terms, in absolute error (`even`) or in relative error.
+    """Return the best fit with two terms, by absolute error (`even`) or by relative error.
 
-    With unit vectors x_i, y and r = x_i'x_j, a pair explains (b_i^2 + b_j^2 - 2 r b_i b_j) / (1 - r^2) of y,
-    b = x'y: one product of matrices tries them all, and finds a difference that no single term hints at.
+    With unit vectors x_i and y, b = x'y and r = x_i'x_j, a pair explains (b_i^2 + b_j^2 - 2 r b_i b_j) / (1 - r^2) of
+    y. One matrix product tries all pairs. It finds differences of which neither term alone explains much.
     """
     step = max(1, len(target) // _ROWS)
     target, features, size = target[::step], features[::step], size[::step]
@@ -228,7 +228,7 @@ def _best_pair(
 def _pruned(
     weights: np.ndarray, chosen: list[int], features: np.ndarray, target: np.ndarray, importance: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
-    """The weights with the fewest digits, and without the terms, that the fit can do without."""
+    """Return the weights with as few digits and terms as possible without a worse fit."""
 
     def miss(candidate: np.ndarray) -> float:
         return float(np.median(np.abs((target - features[:, chosen] @ candidate) * importance)))
@@ -250,7 +250,7 @@ def _pruned(
 def _persistent(
     predictor: Predictor, truth: np.ndarray, frame: Frame, rows: np.ndarray, before: np.ndarray
 ) -> Predictor | None:
-    """The same level with what it missed at the key's previous row carried over, where misses persist."""
+    """Return the level regression with the key's last residual carried over; None if residuals do not persist."""
     if predictor.persistence:
         return None
     reader = RegressorReader(frame)

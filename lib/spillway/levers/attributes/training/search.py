@@ -1,7 +1,7 @@
-"""The search for one attribute's predictors, precisions and roundings, and what each would take.
+"""Search the predictors, precisions and roundings of one attribute, and measure the bytes and errors of each.
 
-Candidates are ranked by estimates on a few stretches of the training rows; what is left of them is packed and measured
-on all of them (`PROOF_ROWS` at most).
+Candidates are ranked by estimates on a few slices of the training rows. The remaining ones are packed and measured on
+all of them (at most `PROOF_ROWS`).
 
 >>> from spillway.levers.attributes.columns import Column
 >>> rows = np.arange(600)
@@ -11,17 +11,16 @@ on all of them (`PROOF_ROWS` at most).
 >>> describe(found.model.predictors[0])
 'regression 25.4*a'
 
-Which of many (mean error, bytes) points are worth keeping: the lower convex hull, from exact to coarse.
-
-Between two points a plan can mix (some windows at the one, some at the other), so a point above the line between two
-others is never wanted. `height` says how low a whole curve lies, so that two sets of points can be compared.
+*Convex hull.* Of many points (mean error, bytes) only the lower convex hull is kept, from exact to coarse. A plan can
+mix two points (some windows with one, some with the other), so a point above the line between two others is never
+better. `height` is the mean height of a curve, by which two sets of points are compared.
 
 >>> on_the_hull([(0.0, 100), (1.0, 60), (2.0, 55), (3.0, 20), (4.0, 25)])
 [0, 1, 3]
 >>> round(height([(0.0, 100), (2.0, 25)], [0.0, 2.0])), round(height([(0.0, 100)], [0.0, 2.0]))
 (50, 100)
 
-What shedding a column by a model would take: bytes and errors, measured or estimated.
+*Measurement.* `measure` returns the bytes, measured or estimated, and the errors of shedding a column by a model.
 
 >>> from spillway.levers.attributes.columns import Column
 >>> frame = Frame(np.arange(4), np.zeros(4, int), {"a": Column.real([10.0, 10.2, 12.0, 12.1])})
@@ -29,11 +28,10 @@ What shedding a column by a model would take: bytes and errors, measured or esti
 >>> found.stored_share_pct, round(found.max_error_pct, 2), found.violations
 (50.0, 1.96, 0)
 
-Which part of a time a column is: year, month, day, weekday, hour ..., at which offset from UTC.
-
-A column of whole numbers is a part when it differs from one by a constant in most rows (a week may begin on Sunday,
-a clock may be put back): the offset among whole quarters of an hour at which that is so for the most rows. What is
-left, such as an hour of summer time, is carried over from the key's row before (`persistence`) where that helps.
+*Parts of a time.* `clock_parts` recognises a column that is the year, month, day, weekday, hour, ... of a time, at some
+offset from UTC. A column of whole numbers is such a part if their difference is constant in most rows (a week may begin
+on Sunday, a clock may be put back). The offset is the one, in quarters of an hour, for which this holds in most rows. A
+remaining difference, such as an hour of summer time, is carried over from the key's previous row (`persistence`).
 
 >>> at = np.arange(2000) * 1_800_000_000 + 1_357_012_800_000_000
 >>> hour = (at // 3_600_000_000 - 5) % 24
@@ -80,11 +78,11 @@ from spillway.levers.attributes.training.regression import regressions
 from spillway.levers.certificate import Certificate
 
 MOST = 10
-"""The most precisions that an attribute keeps."""
+"""Largest number of precisions of an attribute."""
 
 
 def on_the_hull(points: Sequence[tuple[float, float]]) -> list[int]:
-    """The places of the points on the lower convex hull, by rising error and falling bytes."""
+    """Return the indices of the points on the lower convex hull, by rising error and falling bytes."""
     order = sorted(range(len(points)), key=lambda place: (points[place], place))
     kept: list[int] = []
     for place in order:
@@ -103,7 +101,7 @@ def _above(left: tuple[float, float], middle: tuple[float, float], right: tuple[
 
 
 def thinned(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> list[int]:
-    """At most so many of the places: both ends, and those between that differ most in bytes from their neighbours.
+    """Return at most `most` of the indices: both ends, and those that differ most in bytes from their neighbours.
 
     >>> thinned([0, 1, 2, 3], [100, 99, 50, 20], most=3)
     [0, 2, 3]
@@ -117,7 +115,7 @@ def thinned(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> 
 
 
 def height(points: Sequence[tuple[float, float]], marks: Sequence[float]) -> float:
-    """The geometric mean, over mean errors, of the fewest bytes that a mixture within each takes."""
+    """Return the geometric mean, over the mean errors `marks`, of the fewest bytes that a mixture takes there."""
     hull = [points[place] for place in on_the_hull(points)]
     if not hull:
         return math.inf
@@ -137,7 +135,9 @@ def _at(hull: Sequence[tuple[float, float]], mark: float) -> float:
 
 
 def rising(bounds: Sequence[tuple[float, ...]]) -> list[int]:
-    """The places of the bounds that are in nothing tighter than one before: a model names its precisions finest first.
+    """Return the indices of the bounds that are nowhere tighter than the last one kept.
+
+    A model has its precisions finest first.
 
     >>> rising([(0.0, 0.0), (2.0, 1.0), (1.0, 1.0), (3.0, 0.5), (3.0, 1.0)])
     [0, 1, 4]
@@ -151,7 +151,7 @@ def rising(bounds: Sequence[tuple[float, ...]]) -> list[int]:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What shedding a whole column by a model would store."""
+    """The size and the errors of a whole column that is shed by a model."""
 
     packed_bytes: int
     stored_share_pct: float
@@ -167,7 +167,7 @@ def measure(
     precision: int = -1,
     rate_pct: float = LOOSEST_PCT,
 ) -> Weighed:
-    """Shed the whole column at a precision (-1: the coarsest), pack it (or estimate what that takes), and compare."""
+    """Shed the whole column at a precision (-1: the coarsest), and return its packed (or estimated) size and errors."""
     result = all_shed(model, frame, precision)
     stored = len(result.entries)
     truth, bound = frame.columns[model.attribute], model.bound
@@ -183,7 +183,7 @@ def measure(
 
 
 def loss_of(errors: Certificate, truth: Column, rate_pct: float) -> float:
-    """The loss of a whole column given back with these errors: their mean over the values that there are.
+    """Return the loss of a whole column with these errors: their mean over the values that are not null.
 
     >>> truth = Column.real([10.0, None, None, None])
     >>> loss_of(Certificate(5.0, shed_values=4, sum_error_pct=2.0), truth, 20.0)
@@ -194,7 +194,7 @@ def loss_of(errors: Certificate, truth: Column, rate_pct: float) -> float:
 
 
 def all_shed(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:
-    """The whole column shed at a precision (-1: the coarsest)."""
+    """Shed the whole column at a precision (-1: the coarsest)."""
     place = model.coarsest if precision < 0 else precision
     return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), place))
 
@@ -206,7 +206,7 @@ _OFFSETS = tuple(sorted(range(-14 * 4, 14 * 4 + 1), key=lambda q: (q % 4 != 0, a
 
 
 def clock_parts(target: str, frame: Frame, clocks: Mapping[str, str]) -> list[Predictor]:
-    """Predictors of `target` from parts of the times in `clocks` (attribute: its unit), the best of each part."""
+    """Return predictors of `target` from the best parts of the times in `clocks` (attribute: its unit)."""
     column = frame.columns[target]
     found = []
     for name, unit in clocks.items():
@@ -239,7 +239,7 @@ def _is_whole(column: Column) -> np.ndarray:
 
 
 def _usual(truth: np.ndarray, part: np.ndarray) -> tuple[float, float]:
-    """The commonest difference's share, and it; a part that stands still says nothing."""
+    """Return the share of the most common difference, and the difference; a constant part has share 0."""
     if (part == part[0]).all():
         return 0.0, 0.0
     values, counts = np.unique(truth - part, return_counts=True)
@@ -253,29 +253,29 @@ PROOF_ROWS = 20_000
 MOST_FALLBACKS = 4
 BLENDED = 4
 PROVED = 12
-"""The most precisions that are packed over all training rows."""
+"""Largest number of precisions that are packed over all training rows."""
 COMPARED = 5
-"""The most precisions that are packed to compare sets of predictors."""
+"""Largest number of precisions that are packed to compare sets of predictors."""
 _PAPER_SHARES = (0.0, 0.13, 0.45, 1.0)
 _ROUNDING_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1, 0.05, 0.02, 0.008)
-WORTH_IT = 0.03  # of the bytes of last: less is chance
+WORTH_IT = 0.03  # least share by which a curve must be lower than that of `last`; less may be chance
 
 
 @dataclass(frozen=True)
 class TrainedAttribute:
-    """An attribute's model, its ways as options, and the evidence for both."""
+    """The model of an attribute, its treatments as options, and the evidence for both."""
 
     model: AttributeModel
     options: tuple[Option, ...]
     evidence: Mapping[str, Any]
 
     def option(self, way: str) -> Option | None:
-        """The option of a way, when that way is allowed."""
+        """Return the option of a treatment, if it is allowed."""
         return of_way(self.options, way)
 
 
 def _spread(frame: Frame) -> Frame:
-    """A few stretches from all over the training rows: seasons differ."""
+    """Return a few slices spread over the training rows, because seasons differ."""
     if len(frame) <= SEARCH_ROWS:
         return frame
     size = SEARCH_ROWS // STRETCHES
@@ -284,13 +284,13 @@ def _spread(frame: Frame) -> Frame:
 
 
 _Proved = tuple[AttributeModel, list[Weighed]]
-"""A model and what each of its precisions weighs."""
+"""A model, and the measurements of each of its precisions."""
 _Rounded = tuple[Rounding, int, tuple[float, float]]
 """A rounding, its wire bytes, its mean and its largest error."""
 
 
 class ModelSearch:
-    """The search for one attribute: `start` has its bounds, `names` are what regressions may read."""
+    """The search for one attribute: `start` has its bounds, `names` are the attributes that regressions may read."""
 
     def __init__(
         self,
@@ -309,7 +309,7 @@ class ModelSearch:
         self.tried: dict[str, int] = {}
 
     def run(self, ways: Sequence[str]) -> TrainedAttribute:
-        """The model, its options in all `ways`, and the evidence."""
+        """Return the model, its options for all `ways`, and the evidence."""
         column_bytes = parquet_bytes(self.proof.columns[self.start.attribute])
         paper = self._proved(self._papers())
         model, proofs = paper
@@ -338,7 +338,7 @@ class ModelSearch:
         return replace(self.start, predictors=predictors, blend=blend, precisions=(lattice.precision,))
 
     def _papers(self) -> AttributeModel:
-        """The paper's form, exact and at shares of E."""
+        """Return the model in the paper's form (`last`), exact and at shares of E."""
         if self.start.kind == "text" or self.exact:
             return replace(self.start, precisions=(Precision(0.0),))
         aims = [_share_of(self.start, "grid", share) for share in _PAPER_SHARES]
@@ -353,7 +353,7 @@ class ModelSearch:
         return measure(model, frame, estimate, precision, self.rate_pct)
 
     def _proved(self, model: AttributeModel) -> _Proved:
-        """The model with those of its precisions that are worth it, and what each weighs over all training rows."""
+        """Return the model with its precisions on the hull, and their measurements over all training rows."""
         proofs = [
             self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
         ]
@@ -363,7 +363,7 @@ class ModelSearch:
         return replace(model, precisions=precisions), [proofs[place] for place in kept]
 
     def _best(self, paper: _Proved) -> _Proved:
-        """The lowest curve of bytes against mean error among the sets of predictors, if it is below the paper's."""
+        """Return the set of predictors with the lowest curve of bytes by mean error, if it is below the paper's."""
         lattices = lattices_of(
             self.start.error_pct,
             self.search.columns[self.start.attribute],
@@ -424,12 +424,12 @@ class ModelSearch:
         return height(points, self._marks())
 
     def _marks(self) -> list[float]:
-        """The mean errors at which curves are compared: those that a uniform quantiser has, from exact to E."""
+        """Return the mean errors at which curves are compared: those of a uniform quantiser, from exact to E."""
         most = self.start.error_pct if math.isfinite(self.start.error_pct) else self.rate_pct
         return [most * share for share in (0.0, 0.02, 0.1, 0.25, 0.5, 1.0)]
 
     def _contenders(self, lattice: Lattice) -> list[tuple[tuple[Predictor, ...], bool]]:
-        """Sets of predictors: a preference list with and without regressions, and blends."""
+        """Return sets of predictors: preference lists with and without regressions, and a blend."""
         last_resort = (Predictor("any", persistence=0.0),) if "any" in self.allowed else ()
         alone = [
             Predictor("previous"),
@@ -451,7 +451,7 @@ class ModelSearch:
         return size
 
     def _regressions(self, base: Predictor, lattice: Lattice) -> tuple[Predictor, ...]:
-        """The best regression, then the best without each of its regressors, lightest first."""
+        """Return the best regression, then the best ones without each of its regressors, the smallest first."""
         floor = self._size((base,), lattice)
         best = self._best_regression(self.names, base, lattice, floor)
         if best is None:
@@ -478,7 +478,7 @@ class ModelSearch:
         return size, best
 
     def _roundings(self, column_bytes: int) -> list[_Rounded]:
-        """The roundings worth having, finest first: wire bytes, mean and largest error of each."""
+        """Return the roundings that save bytes, finest first, with their wire bytes, mean and largest error."""
         if self.start.kind == "text" or self.exact or not len(self.proof):
             return []
         every = [
@@ -529,19 +529,19 @@ class ModelSearch:
 
 
 def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
-    """A share of both bounds."""
+    """Return a rounding at a share of both bounds."""
     error = None if model.error is None else model.error * share
     return Rounding(method, model.error_pct * share if share else 0.0, error)
 
 
 def _bound_of(model: AttributeModel, precision: Precision) -> tuple[float, float]:
-    """What a precision keeps to, relative and in the unit; what is exact in one is so in the other."""
+    """Return the bound of a precision, in % and in the own unit; if it is exact in one, it is exact in both."""
     bound = replace(model, precisions=(precision,)).bound_at(0)
     return (bound.error_pct, bound.error) if min(bound.error_pct, bound.error) else (0.0, 0.0)
 
 
 def _point(model: AttributeModel, precision: Precision, facts: Weighed) -> tuple[float, float]:
-    """Mean error and bytes; only what must be exact has no error, whatever training happened to see."""
+    """Return mean error and bytes; only an exact precision has error 0, even if training saw no error."""
     exact = not min(_bound_of(model, precision))
     return 0.0 if exact else max(facts.mean_error_pct, 1e-9), facts.packed_bytes
 
@@ -551,7 +551,7 @@ def _points(model: AttributeModel, weighed: Sequence[Weighed]) -> list[tuple[flo
 
 
 def describe(predictor: Predictor) -> str:
-    """A predictor for people: its name, and what it is made of."""
+    """Describe a predictor in words: its name and its parameters."""
     if predictor.terms:
         formula = " + ".join(str(term) for term in predictor.terms)
         return f"regression {formula}" + (

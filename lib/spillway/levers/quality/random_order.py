@@ -1,16 +1,16 @@
-"""In which order chance takes a query's portions: the same again, and of all inputs alike.
+"""Order the portions of a window at random, reproducibly and with all inputs kept level.
 
-Chance is a hash of what a portion is: it falls alike whichever queries are planned together, and of one input any
-portion is as likely to be kept as any other, so that answers may be scaled up.
+The random order is a hash of each portion's identity. So it does not depend on which queries are planned together. Any
+portion of an input is as likely to be kept as any other, so answers may be scaled up.
 
-If a query reads several inputs, its portions would go by what they carry for their cost, as the paper's do: all of
-the smaller input, and nothing of the larger, of which a join answers nothing at all. So (ours) inputs are kept level: a
-window is cut into as many stretches as the input of fewest portions has, chance takes one stretch after the other, the
-same of all inputs (what is joined by time lies in one), and within it portions go by how much of their input went
-before.
+If a query reads several inputs, an order by sic per cost (the paper's) would keep all of the smaller input and nothing
+of the larger one. A join of these has no answer. So inputs are kept level (our rule). A window is cut into as many time
+stretches as the input with the fewest portions has portions. The stretches are taken in random order, the same order
+for all inputs, because rows that join by time lie in the same stretch. Within a stretch the portions of all inputs are
+ordered by the share of their input's tuples in the stretch that precedes them.
 
-What came late for a window that had been worked out comes last (`late_last`), so that what was kept of it is kept
-again: an answer does not get poorer by rows that come.
+Portions that arrived after their window was computed come last (`late_last`). So the portions that it kept are kept
+again: an answer does not get worse because rows arrive.
 
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
@@ -192,8 +192,10 @@ def _ranks(seed: np.uint64, stretches: int) -> np.ndarray:
 def _turns_of_input(
     mine: np.ndarray, tuples: np.ndarray, tie: np.ndarray, rank: np.ndarray, stretches: int, found: np.ndarray
 ) -> None:
-    """Divide the portions of an input into stretches whose lengths differ by at most one; in each, `tie` gives the
-    order."""
+    """Split the portions of an input into stretches, and write the position of each to `found`.
+
+    The numbers of portions of two stretches differ by at most one. Within a stretch `tie` gives the order.
+    """
     short, longer = len(mine) // stretches, len(mine) % stretches
     begin = 0
     for stretch in range(stretches):
@@ -211,7 +213,7 @@ def _turns_of_input(
 
 
 def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
-    """Return the order, by whole or by broken numbers, with those that are late behind all others.
+    """Return the order with late portions behind all others; `order`: integer positions, or turns from 0 to 1.
 
     >>> late_last(np.array([2, 0, 1]), np.array([False, True, False])), late_last(np.array([0.5]), np.array([True]))
     (array([1, 2, 0]), array([0.75]))
@@ -226,13 +228,12 @@ def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
 
 
 def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return which kept batches chance alone chose: the first of their window in its order, up to one left out.
+    """Return which kept batches chance alone chose: those before the first batch of their window that was left out.
 
-    Batches of a window stand together.
-
-    A batch behind that one was kept because it is small enough for the room that was left, or because its query had
-    waited: of such a choice nothing can be said of the rest. Those before it would be so in any other order of
-    themselves: each is among them with one chance (Ting 2022, adaptive thresholds that can be substituted).
+    The batches of a window are contiguous. A batch behind the first one left out was kept because it fits into the
+    remaining capacity, or because its query had waited. Such a batch says nothing about the others. The batches before
+    it would be kept in any other order among themselves. So each batch has the same probability of being among them
+    (Ting 2022, substitutable adaptive thresholds).
 
     >>> three = Batches(np.zeros(3, np.int64), np.ones(3), np.ones(3), np.array([1, 0, 2]))
     >>> drawn_by_chance(three, np.zeros(3, np.int64), np.array([False, True, True])).tolist()
