@@ -39,7 +39,8 @@ from spillway.registry import LEVERS
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 from spillway.streams.reading import Question, plan_reading
-from spillway.streams.sketching import load_sketch, sketch_stream
+from spillway.streams.sketching import sketch_stream
+from spillway.streams.stored_sketches import load_sketch
 from spillway.workloads.run import run_workloads
 from spillway.workloads.windows import broken_workloads
 

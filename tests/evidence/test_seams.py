@@ -29,7 +29,8 @@ from spillway.levers.joins.turn import LostRows
 from spillway.registry import LEVERS, registered
 from spillway.store.batches import save_batches
 from spillway.streams.shed import shed_channel
-from spillway.streams.sketching import load_sketch, sketch_stream
+from spillway.streams.sketching import sketch_stream
+from spillway.streams.stored_sketches import load_sketch
 
 SEEDS = 10
 

@@ -40,7 +40,7 @@ from spillway.sketches.query import read_sketch
 from spillway.store.batches import save_batches
 from spillway.store.files import DataFile, RowReader
 from spillway.store.tables import Tables
-from spillway.streams.sketching import load_sketch
+from spillway.streams.stored_sketches import load_sketch
 
 NAN = float("nan")
 HERE = InProcess()

@@ -22,7 +22,8 @@ from spillway.settings import Settings
 from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Piece, Tables
-from spillway.streams.sketching import load_sketch, made_of_sketches, sketch_stream
+from spillway.streams.sketching import sketch_stream
+from spillway.streams.stored_sketches import load_sketch, made_of_sketches
 
 SKETCHES: list[dict[str, Any]] = [
     {"kind": "count_min", "attributes": ["site"]},

@@ -83,7 +83,7 @@ def test_counts_are_asked_without_a_compiler() -> None:
     ]
     code = (
         "import datetime, json, sys\n"
-        "import spillway.cli.read, spillway.streams.sketching\n"
+        "import spillway.cli.read, spillway.streams.stored_sketches\n"
         "from spillway.sketches.query import load\n"
         "day = datetime.date.fromisoformat\n"
         "rows = json.load(sys.stdin)\n"

@@ -66,7 +66,7 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts.timezone import utc_moment
     from spillway.sketches.values import read_value
     from spillway.store.tables import Tables
-    from spillway.streams.sketching import load_sketch
+    from spillway.streams.stored_sketches import load_sketch
 
     settings = Settings.from_environment()
     tables, zone = Tables(settings), zone_of(settings.schemas, asked.stream)
@@ -109,7 +109,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _list(tables: Any, asked: argparse.Namespace) -> int:
     """List the sketches of a stream (or one of them) with the questions that they answer."""
-    from spillway.streams.sketching import sketched
+    from spillway.streams.stored_sketches import sketched
 
     found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
     if not found:

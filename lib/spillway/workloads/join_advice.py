@@ -28,7 +28,7 @@ from spillway.sketches.kinds.frequencies import Frequencies
 from spillway.sketches.kinds.near_duplicates import NearDuplicates
 from spillway.store.tables import Tables
 from spillway.streams.reading import WEIGHT, Question, plan_reading, shed_batches
-from spillway.streams.sketching import load_sketch
+from spillway.streams.stored_sketches import load_sketch
 from spillway.workloads.inputs import HeldRows
 
 MOST_ROWS_READ = 100_000
