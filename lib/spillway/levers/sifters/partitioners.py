@@ -247,7 +247,7 @@ def grown_splits(
     (see the module `demand`).
     """
     if metric not in METRICS:
-        raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.flexible")
+        raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.partitioners")
     points = np.ascontiguousarray(points, float)
     nothing = np.zeros(points.shape[1])
     splits, lands = np.empty((max(regions - 1, 0), 3)), np.empty(points.shape[1], np.int32)

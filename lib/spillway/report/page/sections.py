@@ -147,7 +147,7 @@ def picture_card(picture: Picture) -> str:
     True
     """
     if picture.kind not in KINDS:
-        raise Refused("kind", f"be one of {', '.join(KINDS)}", picture.kind, "see show.report.drawing")
+        raise Refused("kind", f"be one of {', '.join(KINDS)}", picture.kind, "see report.page.sections")
     return card(picture.title, KINDS[picture.kind](picture.data, picture.wide), picture.note, picture.wide)
 
 
