@@ -90,10 +90,9 @@ def test_the_sentence_of_a_failure_is_ours_where_there_is_one() -> None:
 
 def stand_in(folder: Path, script: str) -> dict[str, str]:
     """An environment in which the pipeline is `script`."""
-    package = folder / "stand-in" / "spillway" / "demo"
+    package = folder / "stand-in" / "demo"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package.parent / "__init__.py").touch()
     (package / "pipeline.py").write_text(script)
     return os.environ | {"PYTHONPATH": str(folder / "stand-in")}
 

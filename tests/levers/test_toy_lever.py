@@ -132,7 +132,10 @@ def test_one_row_of_those_kept_aside_can_be_asked_for(world: World) -> None:
     assert found.synopsis_bytes_read > 0
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    "order",
+    [one if at % 2 == 0 else pytest.param(one, marks=pytest.mark.long) for at, one in enumerate(ORDERS)],
+)
 def test_spark_and_this_process_leave_the_same_tables(order: str, engine: Any, tmp_path: Path) -> None:
     here = brought_through(tmp_path / "here", InProcess(), order)
     there = brought_through(tmp_path / "there", engine, order)

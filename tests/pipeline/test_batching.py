@@ -252,7 +252,9 @@ def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(tmp_path: Path) 
     is_whole(world)
 
 
-@pytest.mark.parametrize("which", [2, 3, 4])
+@pytest.mark.parametrize(
+    "which", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
+)
 def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
     tmp_path: Path, which: int
 ) -> None:
@@ -265,7 +267,9 @@ def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
     assert world.everything("sites") == before
 
 
-@pytest.mark.parametrize("which", [2, 3, 4])
+@pytest.mark.parametrize(
+    "which", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
+)
 def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
     world = narrow(tmp_path)
     tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
@@ -439,7 +443,14 @@ def test_only_the_chosen_batches_are_sent(world: World) -> None:
 QUOTA: dict[str, Any] = {**TOGETHER, "rate": {"from": "declared", "tuples_per_second": 0.05}}
 
 
-@pytest.mark.parametrize("capacity", ["100 kB/day", "6 kB/day", "4 kB/day"])
+@pytest.mark.parametrize(
+    "capacity",
+    [
+        "6 kB/day",
+        pytest.param("100 kB/day", marks=pytest.mark.long),
+        pytest.param("4 kB/day", marks=pytest.mark.long),
+    ],
+)
 def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
     tmp_path: Path, capacity: str
 ) -> None:
@@ -457,7 +468,7 @@ def test_batches_that_wait_under_a_quota_are_sent_in_one_file_and_keep_to_it(
         assert there["temp"].equals(raw["temp"]), "together they fit, so nothing is lost"
 
 
-@pytest.mark.parametrize("tuples", [None, 7])
+@pytest.mark.parametrize("tuples", [7, pytest.param(None, marks=pytest.mark.long)])
 def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path, tuples: int | None) -> None:
     """It is done at once, with nothing to send; frames of the batches before it begin with these."""
     world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
@@ -473,7 +484,7 @@ def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path
     is_whole(world)
 
 
-@pytest.mark.parametrize("tuples", [None, 7])
+@pytest.mark.parametrize("tuples", [7, pytest.param(None, marks=pytest.mark.long)])
 def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples: int | None) -> None:
     world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")
     deliver(world, 2, 3, 4)

@@ -77,7 +77,10 @@ def sent_into(lake: Lake, kbps: float) -> tuple[float, list[Run]]:
     return crossed, runs
 
 
-@pytest.mark.parametrize("share", [0.45, 0.6, 0.75, 0.9])
+@pytest.mark.parametrize(
+    "share",
+    [0.45, 0.75, pytest.param(0.6, marks=pytest.mark.long), pytest.param(0.9, marks=pytest.mark.long)],
+)
 def test_what_crosses_fits_into_the_room_there_is(lake: Lake, share: float) -> None:
     offered = lake.loads("odd")[0].rate_kbps
     measures = sum(lake.loads("odd")[0].widths_bits[name] for name in ("level", "load", "steps"))

@@ -279,6 +279,7 @@ def test_they_are_built_merged_and_asked_in_a_session_of_pyspark(spark: Any) -> 
     asked_in(spark)
 
 
+@pytest.mark.long
 def test_they_are_in_a_session_of_spark_connect_whatever_the_zone_of_its_workers() -> None:
     script = (
         "from pyspark.sql import SparkSession\nfrom tests.sketches.test_sql import asked_in\n"

@@ -57,7 +57,7 @@ def reduced(hashes: Keys, width: np.uint64) -> Keys:
 def spark_buckets(keys: Keys, factors: Keys, width: int) -> Integers:
     """Return `spark_bucket` of the keys in the row of each factor, without compiled code.
 
-    >>> from spillway.sketches.hashing import spark_bucket
+    >>> from spillway.sketches.kernels import spark_bucket
     >>> keys, factors = np.array([7, 2**63], dtype=np.uint64), spark_factors(1, 2)
     >>> bool(spark_buckets(keys, factors, 100)[1, 0] == spark_bucket(keys[0], factors[1], np.uint64(100)))
     True

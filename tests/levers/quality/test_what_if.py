@@ -43,6 +43,7 @@ def test_other_rules_are_compared_and_nothing_is_written(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.long
 def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_capacity_is_in_the_unit_of_the_room_whoever_names_it(tmp_path: Path) 
     assert tuples == [0, 60], "a portion of one query is tried, whatever it is estimated to cost"
 
 
+@pytest.mark.long
 def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
     world = begun(
         tmp_path, query("means", MEAN, portion_tuples=6, **SMALL), query("warm", COUNT, portion_tuples=6)
@@ -134,6 +136,7 @@ def test_windows_of_another_length_are_refused_as_a_run_refuses_them(tmp_path: P
         what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
 
 
+@pytest.mark.long
 def test_the_command_says_it_for_people_and_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
