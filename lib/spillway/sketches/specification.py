@@ -33,7 +33,7 @@ class SketchSpec:
       represent a text.
     - `rate` (pair_count): the share of the subsets that are drawn. If it is below 1, `side` makes the draws of each
       stream independent.
-    - `within` (alternating_bloom): the number of last rows of which none is forgotten.
+    - `within` (alternating_bloom): the number of last rows that are all remembered.
     - `seed`: the hash seed of count_min, pair_count and alternating_bloom. `quantiles` does not hash. All `distinct`
       sketches use the same hash, so that any two of them can be merged.
     - `estimator` (count_min): the estimator of all frequencies; `by_purpose` selects it by the purpose of the query.

@@ -17,7 +17,7 @@ Quotas: a channel may send a number of bytes per day or month. The batch date is
 batch and never recomputed. A batch belongs to the period of its date, and covers its own seconds of it. Streams of one
 channel cover theirs at the same time. These bytes are spent:
 
-- the bytes that done batches were counted to send, and what was requested back of them;
+- the counted bytes of done batches, and the bytes that were requested back from them;
 - for batches that are pinned and not done, all bytes that they may still send.
 
 So a run that was interrupted, or one that sheds several days at once, promises no byte twice.
@@ -422,7 +422,7 @@ Parts = dict[str, dict[int, Part]]
 def parts_of_batches(
     tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], faults: Faults | None = None
 ) -> Parts:
-    """Return the share of every waiting batch: of the channels' rates, or of what is left of their quotas.
+    """Return the share of every waiting batch in the channels' rates, or in the rest of their quotas.
 
     Streams that cannot be planned are recorded in `faults`; the others get their shares.
     """
@@ -614,7 +614,7 @@ def spenders(contracts: Contracts, channel: str) -> tuple[str, ...]:
 
 
 def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> Spending:
-    """Return what was spent of a channel around some days, by its pinned and its done batches."""
+    """Return the bytes of a channel that its pinned and done batches spent around some days."""
     quota = contracts.channels[channel].capacity.quota
     assert quota is not None, "only a quota is spent"
     near = {one for day in days for one in _around(quota, quota.period_of(day))}
@@ -683,7 +683,7 @@ def _offered_bytes(
     """Return the bytes that each waiting batch would send without shedding; 0 if that is not known.
 
     As in the ledger, these are the bytes of the batch in `raw`. Batches that are sent together take fewer; the same is
-    true of the expected bytes after them, so that their share of what is left stays right.
+    true of the expected bytes after them, so that their share of the rest stays right.
     """
     found = {}
     for stream, batches in waiting.items():

@@ -40,7 +40,7 @@ from spillway.streams.stages import LayAside, SendDown
 SENT = "sent"
 """The last stage of the shed path in the ledger, which belongs to no lever."""
 SENT_BEFORE = "sent_before"
-"""A ledger stage outside the shed path: what was sent of a batch before it was sent again."""
+"""A ledger stage outside the shed path: the bytes of a batch that were sent before it was sent again."""
 
 
 COLLECT_MORE = "collect more per batch, for example with batching: {until_bytes: 1 MB, until_seconds: 3600}"

@@ -61,7 +61,7 @@ class DryRun:
     trained: tuple[str, ...]
     """Streams that were trained first, in memory."""
     observed: tuple[str, ...]
-    """Streams of which nothing would be dropped, because their contracts say `mode: observe`."""
+    """Streams that drop nothing, because their contracts say `mode: observe`."""
     waiting: Mapping[str, str]
     """Streams that could not be sent, with the reason."""
 

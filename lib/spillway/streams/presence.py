@@ -24,7 +24,7 @@ from spillway.registry import lever
 from spillway.store.tables import Tables
 
 WHOLE_ROWS = ""
-"""Stands for whole rows, in the place of an attribute's name."""
+"""The attribute name of figures that count whole rows."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def read(
 
     `attributes`: a comma-separated text or a list (default: all).
 
-    `where`: conditions by column. For a key, a value, or a list of values of which any may match. For the order
+    `where`: conditions by column. For a key, a value, or a list of values, one of which must match. For the order
     attribute, `seq` and `batch_date`, a value, or a pair with both ends of a range. Both ends are included; None means
     open. Filter by other columns after reading.
 

@@ -80,7 +80,7 @@ class WindowRows:
 
     @property
     def inexact(self) -> frozenset[str]:
-        """The attributes of which a lever shed or rounded any value in these batches."""
+        """The attributes with a shed or rounded value in these batches."""
         mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
         return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded)
 

@@ -395,7 +395,7 @@ def _has(inputs: Iterable[Input], stream: str) -> bool:
 
 
 def _sent(tables: Tables, stream: str) -> list[int]:
-    """Return the batches of which the stream has sent rows."""
+    """Return the batches of the stream that have sent rows."""
     where: dict[str, Any] = {"stream": stream, "status": [SENT, RETIRED], "rows": Between(1)}
     return sorted(tables.at("batches").rows(["batch"], **where)["batch"].to_pylist())
 

@@ -86,7 +86,7 @@ mean as far as the differences between types can be noise (DerSimonian and Laird
     v_z = phi m / E_z,   Q = sum (m_z - m)^2 / v_z,   tau^2 = max(0, (Q - (k - 1)) / (S_1 - S_2 / S_1)),
     m_z' = m + (m_z - m) tau^2 / (tau^2 + v_z),       S_p = sum v_z^-p,  phi = sum m^2 / sum m over rows
 
-So types that match alike, or of which too little is known, differ by their utilities alone.
+So types with equal or too few matches differ by their utilities alone.
 
 *Utility of a pair*: the mean of max(V(z), V(y)) over the pairs of the type, plus a prior of `GUESSED` lumps of pairs
 whose partner types y occur as often as in the window.
@@ -184,7 +184,7 @@ def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_step
 
 BOOST = 1.2
 LEAST_FRACTION = 1e-6
-"""Smallest value of r. It is not 0, because what is never compared can never prove productive."""
+"""Smallest value of r. It is not 0, because pairs that are never compared cannot prove productive."""
 MOST_OWED = 10.0
 STEPS_PER_CORE_SECOND = 20_000_000.0
 """Default if there are no rows to measure it on."""

@@ -1,6 +1,6 @@
 """Estimates of missed pairs with confidence intervals, and exact counts of pairs of equal values.
 
-**Missed pairs from the sample.** Every comparison that is neither selected nor looked at is drawn with the same
+**Missed pairs from the sample.** Each remaining comparison (not selected, not examined) is drawn with the same
 probability q, independently (`matching`). Let M be the number of pairs among them. Those that are drawn are
 
     F ~ Binomial(M, q),    estimate F / q,    missed = M - F
@@ -130,7 +130,7 @@ def weighted_pairs(
 def pairs_there(
     samples: Sequence[tuple[float, float]], confidence: float = _CONFIDENCE
 ) -> tuple[float, float]:
-    """Return the interval of the sum of all M, of which Binomial(M, q) pairs were found; `samples`: (found, q)."""
+    """Return the interval of the sum of all M if Binomial(M, q) pairs of each were found; `samples`: (found, q)."""
     deviations = NormalDist().inv_cdf((1 + confidence) / 2)
     found = sum(many for many, _ in samples)
     total = sum(many / chance for many, chance in samples)

@@ -36,7 +36,7 @@ import numpy as np
 from spillway.errors import Refused
 
 Spans = tuple[tuple[int, int], ...]
-"""Half-open ranges of keys in ascending order; they neither overlap nor touch."""
+"""Half-open ranges of keys in ascending order, with a gap between each two."""
 
 NULL, END = -(2**63), 2**63 - 1
 """The key of null, and the end after all keys."""

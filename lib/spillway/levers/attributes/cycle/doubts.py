@@ -67,7 +67,7 @@ class Doubts:
         self._followed: dict[str, set[str]] = {}
 
     def of(self, chosen: Set) -> str | None:
-        """Return the name because of which a candidate set is doubted; None if there is none."""
+        """Return the attribute name that makes a candidate set doubtful; None if there is none."""
         if chosen not in self._known:
             self._known[chosen] = self._of(chosen)
         return self._known[chosen]

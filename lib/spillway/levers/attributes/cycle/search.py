@@ -96,7 +96,7 @@ class Search(CodedSet):
         return Doubts(self, self.votes, lambda chosen: self.test(chosen).accepted)
 
     def doubt(self, candidate: Candidate) -> str | None:
-        """Return the sender's name because of which the candidate is doubted; None if there is none."""
+        """Return the sender's name that makes the candidate doubtful; None if there is none."""
         return self.doubts.of(candidate.attributes)
 
     # -- one set ---------------------------------------------------------------------------------------
@@ -324,7 +324,7 @@ class Search(CodedSet):
 
     @cached_property
     def _measures(self) -> dict[str, npt.NDArray[np.float64]]:
-        """Return the numeric attributes that vote: those that neither repeat in a cycle nor only tell the time."""
+        """Return the numeric attributes that vote: those outside every cycle that do not only state the time."""
         found = [
             name
             for name in self.names

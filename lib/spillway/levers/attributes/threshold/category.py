@@ -165,7 +165,7 @@ class NameReader:
         return [word]
 
     def _take_apart(self, word: str) -> list[str]:
-        """Return the fewest known words of which `word` is the concatenation; [] if there are none."""
+        """Divide `word` into the fewest known words; return [] if that is impossible."""
         fewest: list[list[str] | None] = [[]]
         for end in range(1, len(word) + 1):
             best: list[str] | None = None

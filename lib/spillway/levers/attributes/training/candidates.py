@@ -171,7 +171,7 @@ def _even_lattices(error_pct: float, column: Column, decimals: int | None, error
 
 
 def unit_of(column: Column, decimals: int | None) -> float:
-    """Return the largest number of which all values are multiples; 0 if there is none of use.
+    """Return the greatest common divisor of the values; 0 if it is of no use.
 
     >>> unit_of(Column.real([350.0, 20.0, 10.0]), 0), unit_of(Column.real([1.5, 0.25]), 2)
     (10.0, 0.25)

@@ -194,7 +194,7 @@ def _best_pair(
     """Return the best fit with two terms, by absolute error (`even`) or by relative error.
 
     With unit vectors x_i and y, b = x'y and r = x_i'x_j, a pair explains (b_i^2 + b_j^2 - 2 r b_i b_j) / (1 - r^2) of
-    y. One matrix product tries all pairs. It finds differences of which neither term alone explains much.
+    y. One matrix product tries all pairs. It finds differences whose terms explain little alone.
     """
     step = max(1, len(target) // _ROWS)
     target, features, size = target[::step], features[::step], size[::step]
