@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
 
-from spillway.airflow import TASK_DEFAULTS, Tell, follow, in_sentences, shed_and_sketch
+from spillway.airflow import TASK_DEFAULTS, Tell, report_errors, shed_and_sketch, tasks_with_work
 
 with DAG(
     dag_id="spillway_backfill",
@@ -55,9 +55,9 @@ with DAG(
 
         context = get_current_context()
         run, form = context["dag_run"], context["params"]
-        with in_sentences():
+        with report_errors():
             dates = dates_to_backfill(run.run_type, run.logical_date, form["from_date"], form["to_date"])
-            return follow("shed", shed_arguments(Settings.from_environment(), run.run_id, dates))
+            return tasks_with_work("shed", shed_arguments(Settings.from_environment(), run.run_id, dates))
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
     def find_sketches() -> list[str]:
@@ -67,8 +67,8 @@ with DAG(
 
         context = get_current_context()
         run, form = context["dag_run"], context["params"]
-        with in_sentences():
+        with report_errors():
             dates = dates_to_backfill(run.run_type, run.logical_date, form["from_date"], form["to_date"])
-            return follow("sketch", sketch_arguments(Settings.from_environment(), dates))
+            return tasks_with_work("sketch", sketch_arguments(Settings.from_environment(), dates))
 
     shed_and_sketch(find_dates(), find_sketches()) >> Tell(task_id="tell").as_teardown()

@@ -17,7 +17,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup, get_current
 from airflow.sdk.exceptions import AirflowException
 
 from spillway.airflow import TASK_DEFAULTS, Tell
-from spillway.scheduling import pool_of, rooms
+from spillway.scheduling import channel_groups, pool_arguments
 
 with DAG(
     dag_id="spillway_keep",
@@ -48,7 +48,7 @@ with DAG(
             raise AirflowException(str(problem)) from None
 
     with TaskGroup("keep") as every:
-        for room in rooms():
-            keep.override(task_id=room, **pool_of(room))(room)
-        keep.override(task_id="what_all_share", **pool_of(None))(None)
+        for room in channel_groups():
+            keep.override(task_id=room, **pool_arguments(room))(room)
+        keep.override(task_id="what_all_share", **pool_arguments(None))(None)
     every >> Tell(task_id="tell").as_teardown()

@@ -27,7 +27,14 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, TriggerRule, get_current_context, task
 
-from spillway.airflow import TASK_DEFAULTS, Tell, contracts_are_usable, follow, in_sentences, shed_and_sketch
+from spillway.airflow import (
+    TASK_DEFAULTS,
+    Tell,
+    contracts_are_usable,
+    report_errors,
+    shed_and_sketch,
+    tasks_with_work,
+)
 
 with DAG(
     dag_id="spillway_shed",
@@ -48,9 +55,9 @@ with DAG(
         from spillway.settings import Settings
 
         run = get_current_context()["dag_run"]
-        with in_sentences():
+        with report_errors():
             refuse_backfill(run.run_type)
-            return follow("shed", shed_arguments(Settings.from_environment(), run.run_id, None))
+            return tasks_with_work("shed", shed_arguments(Settings.from_environment(), run.run_id, None))
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
     def find_sketches() -> list[str]:
@@ -58,8 +65,8 @@ with DAG(
         from spillway.scheduling import sketch_arguments
         from spillway.settings import Settings
 
-        with in_sentences():
-            return follow("sketch", sketch_arguments(Settings.from_environment()))
+        with report_errors():
+            return tasks_with_work("sketch", sketch_arguments(Settings.from_environment()))
 
     [*shed_and_sketch(find_work(), find_sketches()), contracts_are_usable()] >> Tell(
         task_id="tell"

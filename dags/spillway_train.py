@@ -18,10 +18,10 @@ from spillway.airflow import (
     TASK_DEFAULTS,
     Tell,
     contracts_are_usable,
-    each_room,
-    follow,
-    in_sentences,
-    names_asked,
+    jobs_per_channel,
+    names_field,
+    report_errors,
+    tasks_with_work,
 )
 
 with DAG(
@@ -35,7 +35,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "train"],
     params={
-        "streams": names_asked("Streams", "train"),
+        "streams": names_field("Streams", "train"),
     },
 ) as dag:
 
@@ -45,8 +45,8 @@ with DAG(
         from spillway.scheduling import stream_arguments
         from spillway.settings import Settings
 
-        with in_sentences():
+        with report_errors():
             streams = get_current_context()["params"]["streams"]
-            return follow("train", stream_arguments(Settings.from_environment(), streams))
+            return tasks_with_work("train", stream_arguments(Settings.from_environment(), streams))
 
-    [*each_room("train", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()
+    [*jobs_per_channel("train", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()

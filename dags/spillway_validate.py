@@ -21,10 +21,10 @@ from spillway.airflow import (
     Tell,
     after_shedding,
     contracts_are_usable,
-    each_room,
-    follow,
-    in_sentences,
-    names_asked,
+    jobs_per_channel,
+    names_field,
+    report_errors,
+    tasks_with_work,
 )
 
 with DAG(
@@ -40,7 +40,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "validate"],
     params={
-        "streams": names_asked("Streams", "validate"),
+        "streams": names_field("Streams", "validate"),
         "everything": Param(
             False,
             type="boolean",
@@ -58,10 +58,12 @@ with DAG(
 
         context = get_current_context()
         form = context["params"]
-        with in_sentences():
+        with report_errors():
             more = ["--all"] if form["everything"] else []
             # all channels of a run are one validation: its outcomes are counted and shown together
             more += ["--run-id", context["run_id"]]
-            return follow("validate", stream_arguments(Settings.from_environment(), form["streams"], more))
+            return tasks_with_work(
+                "validate", stream_arguments(Settings.from_environment(), form["streams"], more)
+            )
 
-    [*each_room("validate", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()
+    [*jobs_per_channel("validate", read_form()), contracts_are_usable()] >> Tell(task_id="tell").as_teardown()

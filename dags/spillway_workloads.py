@@ -19,8 +19,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, get_current_context, task
 
-from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, in_sentences, names_asked
-from spillway.scheduling import pool_of, spark_step
+from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, names_field, report_errors
+from spillway.scheduling import pool_arguments, spark_step
 
 with DAG(
     dag_id="spillway_workloads",
@@ -33,7 +33,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "workloads"],
     params={
-        "subjects": names_asked("Joins and queries", "work out"),
+        "subjects": names_field("Joins and queries", "work out"),
     },
 ) as dag:
 
@@ -43,11 +43,11 @@ with DAG(
         from spillway.scheduling import workload_arguments
         from spillway.settings import Settings
 
-        with in_sentences():
+        with report_errors():
             form = get_current_context()["params"]
             return workload_arguments(Settings.from_environment(), form["subjects"])
 
     workloads = SubmitJob(
-        task_id="workloads", application_args=find_work(), **pool_of(None), **spark_step("workloads")
+        task_id="workloads", application_args=find_work(), **pool_arguments(None), **spark_step("workloads")
     )
     workloads >> Tell(task_id="tell").as_teardown()

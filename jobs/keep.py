@@ -12,7 +12,7 @@ from spillway.contracts import load_usable
 from spillway.job import run_job, say
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.retention import keep
+from spillway.streams.retention import maintain_lake
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    keep(Tables(settings), load_usable(settings.schemas), say, asked.dry_run)
+    maintain_lake(Tables(settings), load_usable(settings.schemas), say, asked.dry_run)
 
 
 if __name__ == "__main__":

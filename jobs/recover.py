@@ -21,14 +21,14 @@ from spillway.errors import SpillwayError
 from spillway.job import run_job, say
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.destination import tables_there
-from spillway.streams.reading import Question, asked_batches
+from spillway.streams.destination import destination_tables
+from spillway.streams.reading import StreamQuery, matching_batches
 from spillway.streams.recover import (
-    answer,
-    answer_as_table,
-    found_rows,
+    answer_rows,
     output_within,
+    plan_answer,
     recover_batches,
+    write_answer_table,
     write_output,
 )
 
@@ -59,8 +59,8 @@ def main() -> None:
     asked = parser.parse_args()
 
     settings = Settings.from_environment()
-    contract, tables = load_usable(settings.schemas).stream(asked.stream), tables_there(settings)
-    question = Question.parse(
+    contract, tables = load_usable(settings.schemas).stream(asked.stream), destination_tables(settings)
+    question = StreamQuery.parse(
         contract,
         asked.attributes,
         asked.key,
@@ -70,15 +70,15 @@ def main() -> None:
         to_time=asked.to_time,
     )
     if asked.output is None:
-        give_back_batches(tables, contract, question)
+        recover_whole_batches(tables, contract, question)
         return
     output = output_within(settings.output, asked.output)
     if output.is_table:
         with spark_engine(f"spillway recover {contract.stream}") as engine:
-            counts = dict(answer_as_table(tables, engine, contract, question, str(output.path)))
+            counts = dict(write_answer_table(tables, engine, contract, question, str(output.path)))
     else:
         counts = {}
-        rows = found_rows(answer(tables, contract, question), contract, question, counts)
+        rows = answer_rows(plan_answer(tables, contract, question), contract, question, counts)
         counts["rows"] = write_output(rows, output.path)
     say(
         f"{asked.stream}: {counts['rows']:,} tuples from {counts['frames']:,} frames written to {output.path}, "
@@ -86,9 +86,9 @@ def main() -> None:
     )
 
 
-def give_back_batches(tables: Tables, contract: StreamContract, question: Question) -> None:
+def recover_whole_batches(tables: Tables, contract: StreamContract, question: StreamQuery) -> None:
     """Recover every batch that the range touches, as a whole, into the table `recovered`."""
-    batches = asked_batches(tables, contract, question)
+    batches = matching_batches(tables, contract, question)
     if not batches:
         raise SpillwayError(question.nothing(contract))
     with spark_engine(f"spillway recover {contract.stream}") as engine:

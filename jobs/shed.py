@@ -12,7 +12,7 @@ from datetime import date
 from spillway.contracts import load_usable
 from spillway.engine.spark import spark_engine
 from spillway.job import run_job, run_name, say
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -34,7 +34,7 @@ def main() -> None:
     settings = Settings.from_environment()
     contracts = load_usable(settings.schemas)
     with spark_engine(f"spillway shed {asked.channel}") as engine:
-        done = bring_through(
+        done = run_channel(
             Tables(settings), engine, contracts, asked.channel, asked.run_id, say, dates, at_once=asked.now
         )
         say(f"{asked.channel}: {len(done)} batches done")

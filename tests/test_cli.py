@@ -19,11 +19,11 @@ from tests.small_lake import deliver, small_settings
 
 from spillway.cli import COMMANDS, main, parser
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
-from spillway.intake.take_in import take_in
+from spillway.engine import ProcessEngine
+from spillway.intake.take_in import ingest
 from spillway.ledger import LedgerRow
-from spillway.registry import registered
-from spillway.report.text import bytes_said
+from spillway.registry import extra_levers
+from spillway.report.text import format_bytes
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import write_bytes
@@ -171,7 +171,7 @@ def test_status_tells_what_is_spent_of_a_quota(
 
     text = words(told(capsys, "status")[1])
     assert (
-        f"Quotas uplink: {bytes_said(sent)} of 1 MB spent on {DAY + timedelta(days=1)}, in 0.0167 of 24 hours"
+        f"Quotas uplink: {format_bytes(sent)} of 1 MB spent on {DAY + timedelta(days=1)}, in 0.0167 of 24 hours"
         in text
     )
     (quota,) = document(capsys, "status")[1]["quotas"]
@@ -351,7 +351,7 @@ def test_explain_names_a_lever_that_tells_nothing_and_each_of_several(
     path = tmp_path / "schemas" / "streams" / "fields.yaml"
     path.write_text(path.read_text() + "levers: [{lever: mute}, {lever: attributes}]\n")
 
-    with registered(mute="tests.show.mute"):
+    with extra_levers(mute="tests.show.mute"):
         _, text = told(capsys, "explain", "fields", "temp")
 
     assert "mute tells nothing of fields.temp: the stages say what it did" in text
@@ -621,7 +621,7 @@ def test_replay_takes_refused_rows_in_again_once_and_says_so(
     mended = path.read_text()
     path.write_text(mended.replace("role: measure", "role: measure\n  nullable: false"))
     deliver(settings, "river/a.json", '{"site": "a", "at": "2026-01-01T00:00:00Z"}\n')
-    take_in(Tables(settings), InProcess(), load_contracts(settings.schemas).stream("river"), "run")
+    ingest(Tables(settings), ProcessEngine(), load_contracts(settings.schemas).stream("river"), "run")
     code, text = told(capsys, "replay", "river", "--date", "2020-01-01")
     assert (code, words(text)) == (0, "river: nothing of what is asked for waits to be replayed")
     path.write_text(mended)

@@ -13,11 +13,11 @@ from tests.show.test_overview import TRADE
 
 from spillway.cli import main, parser
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
-from spillway.errors import Refused
+from spillway.engine import ProcessEngine
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import parse_predicate
-from spillway.report.trades import NEAR_PCT, channel_trade, trade_pictures
+from spillway.report.trades import NEAR_PCT, to_channel_trade_off, trade_off_pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,7 +58,7 @@ def test_an_example_names_what_exists(words: list[str]) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World.begin(InProcess(), tmp_path, SITES, METERS)
+    found = World.begin(ProcessEngine(), tmp_path, SITES, METERS)
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     for name in ("home", "lake", "destination", "landing", "schemas", "build"):
         monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(found.settings, name))
@@ -97,20 +97,20 @@ def test_a_report_is_not_written_into_a_folder_that_is_not_there(
 @pytest.mark.parametrize("name", ["now", "current_date", "rand"])
 def test_a_function_with_another_value_each_time_is_refused_by_its_name(name: str) -> None:
     """Newcomer B16: `what anonymous makes of it is no attribute`."""
-    with pytest.raises(Refused, match=rf"{name}\(\) has another value in each run.*write a constant"):
+    with pytest.raises(InvalidValue, match=rf"{name}\(\) has another value in each run.*write a constant"):
         parse_predicate(f"at > {name}()", {"at": Dimension("at", "timestamp")})
 
 
 def test_a_function_that_spark_does_not_know_is_named() -> None:
-    with pytest.raises(Refused, match=r"the result of my_rule\(\) is not an attribute"):
+    with pytest.raises(InvalidValue, match=r"the result of my_rule\(\) is not an attribute"):
         parse_predicate("level > my_rule(3)", {"level": Dimension("level", "double")})
 
 
 def test_the_picture_near_the_ground_holds_the_point_in_use() -> None:
     """Newcomer B12: a flat line at 0 with the label `in use: 6.2 %`."""
-    shown = channel_trade(TRADE)
+    shown = to_channel_trade_off(TRADE)
     curve = tuple(
         replace(point, loss_pct=2 * NEAR_PCT if point.in_use else point.loss_pct) for point in shown.curve
     )
-    _, near = trade_pictures(replace(shown, curve=curve, loss_pct=2 * NEAR_PCT))
+    _, near = trade_off_pictures(replace(shown, curve=curve, loss_pct=2 * NEAR_PCT))
     assert (near.data["mark"][0], 2 * NEAR_PCT) in near.data["lines"][0]["points"]

@@ -18,7 +18,7 @@ from hypothesis import strategies as some
 
 from spillway import parquet
 from spillway.errors import WrongFooter
-from spillway.parquet import ShortFooterSink, best_encodings, encoder, short_footer
+from spillway.parquet import ShortFooterSink, best_encodings, parquet_writer, short_footer
 from spillway.store.writing import write_file
 
 Field = tuple[int, Any]
@@ -223,7 +223,9 @@ def written(rows: pa.Table, group: int | None, keys: list[str]) -> tuple[bytes, 
             if not shortens:
                 patch.setattr(parquet, "short_footer", lambda end, omitted: end)
                 patch.setattr(parquet, "footer_difference", lambda *_: "")
-            with encoder(sink, rows.schema, best_encodings(rows), group is not None, None, keys) as writer:
+            with parquet_writer(
+                sink, rows.schema, best_encodings(rows), group is not None, None, keys
+            ) as writer:
                 if rows.num_rows:
                     writer.write_table(rows, row_group_size=group or 1 << 19)
         files.append(sink.getvalue())

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway import lossless
-from spillway.lossless import csv_of, lossless_sizes, parquet_bytes, row_orders
+from spillway.lossless import csv_bytes, lossless_sizes, parquet_bytes, row_orders
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,7 +55,7 @@ def test_gzip_and_xz_compress_a_standard_csv_file() -> None:
     by_key = sorted(arrived, key=lambda row: (row["router"], row["at"]))
     texts = [written_by_hand(arrived), written_by_hand(by_key)]
     sizes = lossless_sizes(rows, ["router"], "at")
-    assert csv_of(rows) == texts[0]
+    assert csv_bytes(rows) == texts[0]
     assert sizes["gzip"] == min(len(gzip.compress(text, 9, mtime=0)) for text in texts)
     assert sizes["xz"] == min(
         len(lzma.compress(text, preset=preset)) for text in texts for preset in (9, 9 | lzma.PRESET_EXTREME)
@@ -108,17 +108,17 @@ def test_rows_alike_in_key_and_time_stay_in_the_order_of_arrival() -> None:
 
 
 def test_csv_quotes_only_where_needed() -> None:
-    assert csv_of(pa.table({"a": ["x", None]})) == b'"a"\nx\n\n'
-    assert csv_of(pa.table({"a": ["x", ""]})) == b'"a"\nx\n\n'
-    assert csv_of(pa.table({"a": ["", None]})) == b'"a"\n""\n\n'
-    assert csv_of(pa.table({"a": ["x,y"]})) == b'"a"\n"x,y"\n'
+    assert csv_bytes(pa.table({"a": ["x", None]})) == b'"a"\nx\n\n'
+    assert csv_bytes(pa.table({"a": ["x", ""]})) == b'"a"\nx\n\n'
+    assert csv_bytes(pa.table({"a": ["", None]})) == b'"a"\n""\n\n'
+    assert csv_bytes(pa.table({"a": ["x,y"]})) == b'"a"\n"x,y"\n'
 
 
 def test_csv_has_times_in_the_coarsest_unit_that_holds_them() -> None:
     whole = [datetime(1969, 12, 31, 23, 59, 59), None]
     half = [datetime(1969, 12, 31, 23, 59, 59, 500_000)]
-    assert csv_of(pa.table({"t": pa.array(whole, pa.timestamp("us"))})) == b'"t"\n1969-12-31 23:59:59\n\n'
-    assert csv_of(pa.table({"t": pa.array(half, pa.timestamp("us"))})) == b'"t"\n1969-12-31 23:59:59.500\n'
+    assert csv_bytes(pa.table({"t": pa.array(whole, pa.timestamp("us"))})) == b'"t"\n1969-12-31 23:59:59\n\n'
+    assert csv_bytes(pa.table({"t": pa.array(half, pa.timestamp("us"))})) == b'"t"\n1969-12-31 23:59:59.500\n'
 
 
 @pytest.mark.parametrize("rows", [0, 1])

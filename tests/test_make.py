@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from demo.airflow_home import environment
-from demo.own import note_demo_files
+from demo.own import record_demo_files
 from spillway.engine.spark_conf import DELTA_JARS, defaults_file, spark_conf
 from spillway.settings import Settings
 
@@ -74,7 +74,7 @@ def home_with_a_demo(folder: Path) -> Path:
     ):
         (folder / place).parent.mkdir(parents=True, exist_ok=True)
         (folder / place).write_text("the demo's")
-    note_demo_files(folder / "landing", ["weather/2013-01-01/a.json"])
+    record_demo_files(folder / "landing", ["weather/2013-01-01/a.json"])
     return folder
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.store.schemas import SPARK_TYPES, TableContract, spark_type, table_contracts
 from spillway.store.tables import Table, Tables
@@ -212,7 +212,8 @@ def test_a_file_that_could_not_be_taken_out_of_the_log_is_refused(spark: Any, tm
     table = compacted(spark, tmp_path, "ß")
     before = as_pairs(table.rows())
     with pytest.raises(
-        Refused, match=r"models: `path` must be listed as stream=%C3%9F/.* to be taken out, got 'stream=ß/"
+        InvalidValue,
+        match=r"models: `path` must be listed as stream=%C3%9F/.* to be taken out, got 'stream=ß/",
     ):
         table.replace([], stream="ß", version=2)
     assert as_pairs(table.rows()) == before

@@ -14,8 +14,8 @@ import pytest
 from demo.data import write_demo
 from spillway.cli import main
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
-from spillway.pipeline.run import bring_through, sketch_channel
+from spillway.engine import ProcessEngine
+from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.report.overview import overview, overview_lines
 from spillway.report.result import MOST_LINES, result_lines, run_result
@@ -40,10 +40,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "schemas").symlink_to(ROOT / "schemas")
     write_demo(folder / "landing")
     settings = Settings.from_environment({"SPILLWAY_HOME": str(folder)})
-    contracts, tables, engine = load_contracts(settings.schemas), Tables(settings), InProcess()
+    contracts, tables, engine = load_contracts(settings.schemas), Tables(settings), ProcessEngine()
     train_streams(tables, engine, contracts, STREAMS, "readme")
     for channel in sorted({contracts.streams[name].channel for name in STREAMS}):
-        bring_through(tables, engine, contracts, channel, "readme")
+        run_channel(tables, engine, contracts, channel, "readme")
         sketch_channel(tables, engine, contracts, channel)
     validate(tables, engine, contracts, "readme", streams=STREAMS)
     return folder

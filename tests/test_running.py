@@ -12,16 +12,16 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, day, json_li
 
 from spillway.batch import DONE
 from spillway.cli import main
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.intake.take_in import take_in
+from spillway.intake.take_in import ingest
 from spillway.pipeline import run
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Two streams on one channel, landed and never seen."""
-    found = World.begin(InProcess(), tmp_path, SITES, METERS)
+    found = World.begin(ProcessEngine(), tmp_path, SITES, METERS)
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     found.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
     for name in ("home", "lake", "destination", "landing", "schemas", "build"):
@@ -107,11 +107,11 @@ def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
 
     def outrun(tables: Any, engine: Any, contract: Any, *rest: Any) -> list[Any]:
         if contract.stream == "sites":
-            take_in(tables, engine, contract, *rest)
+            ingest(tables, engine, contract, *rest)
             raise ConcurrentRun("sites: another run has changed batch 1; nothing was doubled, run it again")
-        return take_in(tables, engine, contract, *rest)
+        return ingest(tables, engine, contract, *rest)
 
-    monkeypatch.setattr("spillway.pipeline.run.take_in", outrun)
+    monkeypatch.setattr("spillway.pipeline.run.ingest", outrun)
     assert main(["run"]) == 1
     assert "FAILED: sites: another run has changed batch 1" in capsys.readouterr().out
     assert [status for status, _ in statuses(world, "sites")] == ["taken_in"]
@@ -217,7 +217,7 @@ def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch)
     @contextmanager
     def here(name: str) -> Any:
         asked.append(name)
-        yield InProcess()
+        yield ProcessEngine()
 
     monkeypatch.setattr(spark, "spark_engine", here)
     assert main(["run", "--stream", "sites", "--engine", "spark"]) == 0

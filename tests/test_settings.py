@@ -11,7 +11,7 @@ from tests.small_lake import HOME, small_settings
 
 from spillway import cli
 from spillway.doctor.checks import check_committers, run_checks
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.streams.reader import read
 
@@ -36,18 +36,18 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_a_uri_where_a_path_is_needed_is_refused_by_name(variable: str, uri: str) -> None:
     with pytest.raises(
-        Refused, match=rf"`{variable}` must be a path of a file system, got '{uri}'; write a path"
+        InvalidValue, match=rf"`{variable}` must be a path of a file system, got '{uri}'; write a path"
     ):
         Settings.from_environment({variable: uri})
 
 
 @pytest.mark.parametrize("variable", ["SPILLWAY_LAKE", "SPILLWAY_DESTINATION", "SPILLWAY_LANDING"])
 def test_a_root_with_a_password_is_refused_without_showing_it(variable: str) -> None:
-    with pytest.raises(Refused, match=rf"`{variable}` must hold no password") as refused:
+    with pytest.raises(InvalidValue, match=rf"`{variable}` must hold no password") as refused:
         Settings.from_environment({variable: "s3://AKIA:hunter2@bucket/lake"})
     assert "hunter2" not in str(refused.value)
     for secret in ("hunter2/with+slash", "hunter2?x", "hunter2#x", "x@hunter2"):
-        with pytest.raises(Refused, match=rf"`{variable}` must hold no password") as refused:
+        with pytest.raises(InvalidValue, match=rf"`{variable}` must hold no password") as refused:
             Settings.from_environment({variable: f"s3://AKIA:{secret}@bucket/lake"})
         assert "hunter2" not in str(refused.value)
     account = "abfs://container@account.dfs.core.windows.net/lake"
@@ -61,7 +61,7 @@ def test_a_root_with_a_password_is_refused_without_showing_it(variable: str) -> 
 )
 def test_a_root_with_a_query_is_refused_without_showing_it(variable: str, uri: str) -> None:
     """Keys and signatures stand there; and no table lies below it, for `?` ends the path."""
-    with pytest.raises(Refused, match=rf"`{variable}` must have no query") as refused:
+    with pytest.raises(InvalidValue, match=rf"`{variable}` must have no query") as refused:
         Settings.from_environment({variable: uri})
     assert "hunter2" not in str(refused.value)
 
@@ -69,7 +69,7 @@ def test_a_root_with_a_query_is_refused_without_showing_it(variable: str, uri: s
 @pytest.mark.parametrize("uri", ["s3:/bucket/lake", "file:/srv/lake", "hdfs:/srv"])
 def test_a_uri_with_one_slash_is_refused_and_makes_no_folder_of_its_name(uri: str) -> None:
     for variable in ("SPILLWAY_LAKE", "SPILLWAY_BUILD"):
-        with pytest.raises(Refused, match=rf"`{variable}` must be a path or a URI"):
+        with pytest.raises(InvalidValue, match=rf"`{variable}` must be a path or a URI"):
             Settings.from_environment({variable: uri})
     assert Settings.from_environment({"SPILLWAY_LAKE": "/srv/a?b:/c#d"}).lake == "/srv/a?b:/c#d"
 
@@ -106,16 +106,16 @@ def test_a_uri_on_the_command_line_is_refused_and_writes_nothing(
 
 
 def test_a_reader_is_told_which_of_its_arguments_is_a_uri(world: Path) -> None:
-    with pytest.raises(Refused, match="`schemas` must be a path of a file system"):
+    with pytest.raises(InvalidValue, match="`schemas` must be a path of a file system"):
         read("river", schemas="s3://bucket/schemas")
 
 
 def test_a_job_and_a_dag_say_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spillway.scheduling import rooms
+    from spillway.scheduling import channel_groups
 
     monkeypatch.setenv("SPILLWAY_BUILD", "s3://bucket/build")
-    with pytest.raises(Refused, match="`SPILLWAY_BUILD` must be a path of a file system"):
-        rooms()
+    with pytest.raises(InvalidValue, match="`SPILLWAY_BUILD` must be a path of a file system"):
+        channel_groups()
     done = subprocess.run(
         [sys.executable, str(HOME / "jobs" / "keep.py")], capture_output=True, text=True, cwd=world
     )

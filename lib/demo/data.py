@@ -15,7 +15,7 @@ from pathlib import Path
 from demo.flights import flights_files
 from demo.landing import write_landing
 from demo.network import network_files
-from demo.own import demo_files, note_demo_files
+from demo.own import demo_files, record_demo_files
 from demo.stocks import stocks_files
 from demo.weather import weather_files
 from spillway.errors import SpillwayError
@@ -35,7 +35,7 @@ def write_demo(landing: str | Path, streams: Sequence[str] = tuple(STREAMS)) -> 
     for stream in streams:
         files = STREAMS[stream]()
         _refuse_other_files(root, {f"{stream}/{name}": content for name, content in files.items()})
-        note_demo_files(root, (f"{stream}/{name}" for name in files))
+        record_demo_files(root, (f"{stream}/{name}" for name in files))
         counts[stream] = (len(files), write_landing(root / stream, files))
     return counts
 

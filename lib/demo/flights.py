@@ -11,7 +11,7 @@ import io
 import json
 import zipfile
 
-from demo.landing import package_file, plant
+from demo.landing import insert_defects, package_file
 
 FOLDERS = {"2013-01-07": range(1, 8), "2013-01-14": range(8, 15)}
 NUMBERS = ("dep_delay", "arr_delay", "air_time", "distance", "hour")
@@ -35,7 +35,7 @@ def flights_files() -> dict[str, bytes]:
     for row in sorted(everything, key=lambda row: (row["time_hour"], row["carrier"], int(row["flight"]))):
         lines[int(row["day"])].append(_flight(row))
     return {
-        f"{folder}/flights-2013-01-{day:02d}.jsonl": plant(lines[day], BAD_LINES.get(day, {}))
+        f"{folder}/flights-2013-01-{day:02d}.jsonl": insert_defects(lines[day], BAD_LINES.get(day, {}))
         for folder, in_folder in FOLDERS.items()
         for day in in_folder
     }

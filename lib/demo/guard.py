@@ -6,12 +6,12 @@ behind (Linux: child subreaper), and watches a pipe whose other end is held by w
 it closes when that process ends, by a signal that it never sees (SIGKILL) as well. Then, or when the program ends by
 itself, the guard asks every process of the program to end (SIGTERM), and ends those that do not (SIGKILL).
 
-Guarantee: when `guarded` is left, no process of the program is there any more; when the process that entered it is
+Guarantee: when `guarded_process` is left, no process of the program is there any more; when the process that entered it is
 killed, within `GRACE_SECONDS` and what the system takes. Where there is no subreaper (macOS), this holds for the
 processes of the program's own group alone. A guard that is itself killed by SIGKILL takes the program's first process
 with it (Linux: parent death signal), and no other.
 
->>> with guarded([sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, text=True) as process:
+>>> with guarded_process([sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, text=True) as process:
 ...     print(process.communicate()[0].strip())
 7
 """
@@ -40,7 +40,7 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def guarded(
+def guarded_process(
     command: Sequence[str], grace_seconds: float = GRACE_SECONDS, **told: Any
 ) -> Iterator[subprocess.Popen[Any]]:
     """The program under a guard, told what `subprocess.Popen` is told; its exit code is the program's."""
@@ -65,7 +65,7 @@ def guarded(
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """Within the block, being asked to end is an exception, so that blocks are left as they should be.
 
     Also where a shell started us in the background, and so deaf to SIGINT.
@@ -126,7 +126,7 @@ class _Guard:
             selector.register(woken, selectors.EVENT_READ)
             while self.code is None:
                 ready = {key.fd for key, _ in selector.select()}
-                if self.watched in ready or self._reap() or _told_to_end(woken, ready):
+                if self.watched in ready or self._reap() or _is_end_requested(woken, ready):
                     break
         self._end_all()
         return self.code if self.code is not None else 128 + signal.SIGTERM
@@ -163,7 +163,7 @@ class _Guard:
                 os.killpg(self.child.pid, signal.SIGKILL)
 
 
-def _told_to_end(woken: int, ready: set[int]) -> bool:
+def _is_end_requested(woken: int, ready: set[int]) -> bool:
     """Whether a signal that asks to end has come."""
     return woken in ready and any(number in _ASKED_TO_END for number in os.read(woken, 4096))
 

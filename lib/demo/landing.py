@@ -22,10 +22,10 @@ def package_file(package: str, relative: str) -> Path:
     )
 
 
-def plant(lines: Sequence[bytes], defects: Mapping[int, bytes]) -> bytes:
+def insert_defects(lines: Sequence[bytes], defects: Mapping[int, bytes]) -> bytes:
     """The lines with a defect put in so that it stands on its line number (from 1); no line is replaced.
 
-    >>> plant([b"a", b"b"], {2: b"?"})
+    >>> insert_defects([b"a", b"b"], {2: b"?"})
     b'a\\n?\\nb\\n'
     """
     planted = list(lines)

@@ -28,7 +28,7 @@ def demo_files(landing: Path) -> set[str] | None:
     return {line for line in lines[1:] if line} if lines and lines[0] == _HEAD.rstrip() else None
 
 
-def note_demo_files(landing: Path, names: Iterable[str]) -> None:
+def record_demo_files(landing: Path, names: Iterable[str]) -> None:
     """Add to the list, before they are written: half a file is the demo's too."""
     known = sorted({*(demo_files(landing) or ()), *names})
     landing.mkdir(parents=True, exist_ok=True)

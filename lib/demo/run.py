@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from demo import airflow_home
-from demo.guard import ended_by_signals, guarded
+from demo.guard import exit_on_signals, guarded_process
 from demo.own import MARKER, other_streams
 from demo.pipeline import STEP
 from spillway.contracts import load_usable
@@ -42,16 +42,16 @@ LOGGER = re.compile(r"\s+\[[\w.]+\](?:\s+\w+=\S+)*\s*$")
 TROUBLE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception|Run|Failed)): (.+)")
 
 
-class Failed(SpillwayError):
+class StepFailed(SpillwayError):
     """A step failed: which, the sentence that says why, and where the whole log is."""
 
 
-def said(line: str) -> str | None:
+def job_message(line: str) -> str | None:
     """What a job says to people in a line of the log; None for all other lines.
 
-    >>> said("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.task.hooks] loc=x.py:9")
+    >>> job_message("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.task.hooks] loc=x.py:9")
     'weather: took in 9 tuples'
-    >>> said("26/01/01 00:00:00 WARN NativeCodeLoader: nothing for people") is None
+    >>> job_message("26/01/01 00:00:00 WARN NativeCodeLoader: nothing for people") is None
     True
     """
     found = SAID.search(line)
@@ -72,7 +72,7 @@ def sentence(lines: Iterable[str]) -> str:
     '`rate` must be known, got None; declare it'
     """
     lines = list(lines)
-    told = [text for line in lines if (text := said(line)) and text.startswith("failed: ")]
+    told = [text for line in lines if (text := job_message(line)) and text.startswith("failed: ")]
     if told:
         # a job that is told in several sentences says each on a line of its own
         return "\n".join(dict.fromkeys(text.removeprefix("failed: ") for text in told))
@@ -120,7 +120,7 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
     pipes: dict[str, Any] = {"text": True, "encoding": "utf-8", "errors": "replace"}
     pipes |= {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     command = [sys.executable, "-m", "demo.pipeline", *DAGS]
-    with guarded(command, env=dict(env), **pipes) as process:
+    with guarded_process(command, env=dict(env), **pipes) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith(f"{STEP} start "):
@@ -133,13 +133,13 @@ def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str
             else:
                 log.write(line)
                 lines.append(line)
-                told = said(line)
+                told = job_message(line)
                 if told and not told.endswith(REPLANNED):
                     progress.detail(told)
         code = process.wait()
     log.close()
     if code:
-        raise Failed(f"{current} failed: {sentence(lines)}\nthe whole log: {logs / (current + '.log')}")
+        raise StepFailed(f"{current} failed: {sentence(lines)}\nthe whole log: {logs / (current + '.log')}")
     return seconds
 
 
@@ -176,7 +176,7 @@ def main() -> int:
         env.setdefault("SPILLWAY_JAVA_OPTIONS", SHORT_LIVED_JVM)
         if airflow_home.prepare(env):
             progress.detail(f"made its database in {env['AIRFLOW_HOME']}, once")
-        with ended_by_signals():
+        with exit_on_signals():
             seconds = run_dags(env, Path(settings.build) / "logs", progress)
     except SpillwayError as problem:
         progress.step(f"FAILED: {problem}")

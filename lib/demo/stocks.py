@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 
-from demo.landing import package_file, plant
+from demo.landing import insert_defects, package_file
 
 FOLDERS = {"2004-12-31": range(2000, 2005), "2009-12-31": range(2005, 2010), "2013-03-01": range(2010, 2014)}
 
@@ -24,7 +24,7 @@ def stocks_files() -> dict[str, bytes]:
     for row in rows:
         years.setdefault(int(row.split(",")[1][:4]), [header.encode()]).append(row.encode())
     files = {
-        _name(folder, year): plant(years[year], DEFECTS.get(year, {}))
+        _name(folder, year): insert_defects(years[year], DEFECTS.get(year, {}))
         for folder, in_folder in FOLDERS.items()
         for year in in_folder
     }

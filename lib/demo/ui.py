@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from demo import airflow_home
-from demo.guard import ended_by_signals, guarded
-from spillway.errors import Refused, SpillwayError
+from demo.guard import exit_on_signals, guarded_process
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.settings import Settings
 
 PATIENCE_SECONDS = 180.0
@@ -31,7 +31,7 @@ def passwords(home: Path) -> dict[str, str]:
     return found
 
 
-def healthy(address: str) -> bool:
+def is_healthy(address: str) -> bool:
     """Whether the server answers and its scheduler lives."""
     try:
         with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:
@@ -46,10 +46,10 @@ def free_port(told: str, host: str = "127.0.0.1") -> int:
     >>> free_port("eighty")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `PORT` must be a number from 1 to 65535, got 'eighty'; say: make ui PORT=8081
+    spillway.errors.InvalidValue: `PORT` must be a number from 1 to 65535, got 'eighty'; say: make ui PORT=8081
     """
     if not told.isascii() or not told.isdigit() or not 0 < int(told) < 65536:
-        raise Refused("PORT", "be a number from 1 to 65535", told, "say: make ui PORT=8081")
+        raise InvalidValue("PORT", "be a number from 1 to 65535", told, "say: make ui PORT=8081")
     port = int(told)
     with socket.socket() as probe:
         # as servers do: a port whose last connections are still being closed is free
@@ -58,11 +58,11 @@ def free_port(told: str, host: str = "127.0.0.1") -> int:
             probe.bind((host, port))
         except OSError as problem:
             remedy = f"end what listens there, or choose another: make ui PORT={port % 65535 + 1}"
-            raise Refused("PORT", "be free", f"{port} ({problem.strerror})", remedy) from None
+            raise InvalidValue("PORT", "be free", f"{port} ({problem.strerror})", remedy) from None
     return port
 
 
-def for_its_owner(log: Path) -> TextIO:
+def open_private_log(log: Path) -> TextIO:
     """A log that nobody else can read: Airflow writes the log-in that it makes up into it."""
     log.unlink(missing_ok=True)
     return open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
@@ -70,7 +70,7 @@ def for_its_owner(log: Path) -> TextIO:
 
 def main() -> int:
     try:
-        with ended_by_signals():
+        with exit_on_signals():
             return serve(Settings.from_environment(), free_port(os.environ.get("PORT", "8080")))
     except SpillwayError as problem:
         print(f"spillway: {problem}", file=sys.stderr)
@@ -87,11 +87,13 @@ def serve(settings: Settings, port: int) -> int:
     print(f"spillway: starting Airflow on {address} (about half a minute; its log: {log})", flush=True)
     command = [sys.executable, "-m", "airflow", "standalone"]
     with (
-        for_its_owner(log) as sink,
-        guarded(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT) as server,
+        open_private_log(log) as sink,
+        guarded_process(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT
+        ) as server,
     ):
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while server.poll() is None and time.monotonic() < deadline and not healthy(address):
+        while server.poll() is None and time.monotonic() < deadline and not is_healthy(address):
             time.sleep(1)
         if server.poll() is not None:
             print(f"spillway: Airflow stopped with code {server.returncode}; see {log}", file=sys.stderr)

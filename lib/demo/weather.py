@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 
-from demo.landing import package_file, plant
+from demo.landing import insert_defects, package_file
 
 FOLDERS = {
     month: f"2013-{month:02d}-{days}"
@@ -29,7 +29,7 @@ def weather_files() -> dict[str, bytes]:
     months: dict[int, list[bytes]] = {month: [] for month in range(1, 13)}
     for row in rows:
         months[int(row["month"])].append(_json(row))
-    files = {_name(month): plant(months[month], DEFECTS.get(month, {})) for month in FOLDERS}
+    files = {_name(month): insert_defects(months[month], DEFECTS.get(month, {})) for month in FOLDERS}
     files[_name(4)] += months[4][-1][:73]  # the last line, cut short, with no line feed
     files["2013-12-31/weather-2013-06-again.jsonl"] = files[_name(6)]
     files["2013-12-31/weather-2013-13.jsonl"] = b""

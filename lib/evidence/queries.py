@@ -23,7 +23,7 @@ from evidence.book import Book
 from spillway.engine.dialect import AGREED, ORDERED_ONLY, STATEMENTS, Agreement, spark_sql
 from spillway.engine.duckdb_sql import DUCKDB_TYPES, FORMS, Columns, duckdb_step
 from spillway.engine.spark import spark_engine
-from spillway.engine.statements import SqlView, ask_duckdb, ask_spark, closed_connection
+from spillway.engine.statements import SqlView, isolated_connection, query_duckdb, query_spark
 from spillway.settings import Settings
 
 MOST_ROWS = 700
@@ -274,7 +274,7 @@ def _by_duckdb(found: Comparison, line: Agreement, text: str, table: pa.Table) -
     step = duckdb_step(
         f"SELECT {text} AS x FROM t", (("t", _types(table.select(["row", *line_columns(line)]))),)
     )
-    connection = closed_connection()
+    connection = isolated_connection()
     connection.from_arrow(_naive(table)).create("t")
     kind = str(connection.sql(step.sql).types[0])
     if kind != DUCKDB_TYPES[line.returns] or step.columns != (("x", line.returns),):
@@ -347,7 +347,7 @@ def _compare_aggregates(spark: Any, found: Comparison, lines: Sequence[Agreement
         known = (("t", _types(table)),)
         first = line.names[0] if any(kind in VALUES for kind in line.parameters) else "row"
         rounding = ROUNDED.get(line.spark.partition("(")[0], 0.0)
-        connection = closed_connection()
+        connection = isolated_connection()
         connection.register("t", _naive(table))
         for text in spelled(line):
             over = [f"SELECT g, `row`, {text} OVER (PARTITION BY g ORDER BY {first}, `row`) AS x FROM t"]
@@ -370,7 +370,7 @@ def _compare_aggregates(spark: Any, found: Comparison, lines: Sequence[Agreement
                 else:
                     parts = []
                     for group in sorted(set(table["g"].to_pylist())):
-                        own = closed_connection()
+                        own = isolated_connection()
                         own.register("t", _naive(table.filter(pc.field("g") == group)))
                         problem = _error_of(lambda: parts.append(own.sql(sql).to_arrow_table()))  # noqa: B023
                         if problem:
@@ -442,7 +442,7 @@ def _compare_statements(spark: Any, found: Comparison) -> None:
 
 def _compare_statement(spark: Any, found: Comparison, views: Mapping[str, SqlView], statement: str) -> None:
     answers = []
-    for ask in (ask_duckdb, lambda *given: ask_spark(spark, *given)):
+    for ask in (query_duckdb, lambda *given: query_spark(spark, *given)):
         try:
             answers.append(ask(views, [("answer", statement)], 100_000))
         except Exception as problem:

@@ -26,23 +26,23 @@ from evidence.attributes.lake import ENGINE, Lake
 from evidence.book import Book
 from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, look_at, sifted_lake
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ContractError, SpillwayError
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import Memory
+from spillway.levers.joins.join_window import JoinWindow, LostRows
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings, JoinSide, SetWords
-from spillway.levers.joins.turn import JoinTurn, LostRows
-from spillway.levers.joins.windows import Given
-from spillway.levers.sifters.filter import sifted
+from spillway.levers.sifters.filter import sift_rows
 from spillway.levers.windows import InputLoss
 from spillway.registry import LEVERS
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
-from spillway.streams.reading import Question, plan_reading
+from spillway.streams.reading import StreamQuery, plan_query
 from spillway.streams.sketching import sketch_stream
 from spillway.streams.stored_sketches import load_sketch
 from spillway.workloads.run import run_workloads
-from spillway.workloads.windows import broken_workloads
+from spillway.workloads.windows import workload_problems
 
 NO_LEVERS = ("deduplication", "sketches")
 """Stages of a stream's contract that are not levers."""
@@ -318,7 +318,7 @@ def look_at_values(claims: Claims, of: World) -> None:
     """Compare recovered values with produced values, and the sum of weights with the number of rows."""
     for stream, rows in of.rows.items():
         lake = of.lake
-        found = list(plan_reading(lake.tables, lake.contracts.stream(stream), Question()).rows({}))
+        found = list(plan_query(lake.tables, lake.contracts.stream(stream), StreamQuery()).rows({}))
         truth = {(row["site"], datetime.fromisoformat(row["at"])): row for row in rows}
         weight, seen = 0.0, 0
         for part in found:
@@ -427,7 +427,7 @@ def sifted_join(claims: Claims, case: JoinCase, seed: int) -> Joined:
             kept.append(kept[0])
             lost.append(lost[0])
             break
-        stay, _ = sifted(seq, regions, THRESHOLDS, 0.0, 2 * seed + place)
+        stay, _ = sift_rows(seq, regions, THRESHOLDS, 0.0, 2 * seed + place)
         mine = np.flatnonzero(stay)
         kept.append(_operand(at[mine], seq[mine], regions[mine], [items[row] for row in mine], True))
         gone = int((~stay).sum())
@@ -478,10 +478,10 @@ def _joined(
         sets=SetWords() if overlap else None, seed=seed,
         budget=None if budget is None else Budget(comparisons_per_second=budget),
     )  # fmt: skip
-    given = [Given(one, 0, one.rows) for one in sides]
-    turn = JoinTurn(settings, Memory(), given[0], given[1], 30.0, case.with_itself, losses=lost)
+    given = [SideRows(one, 0, one.rows) for one in sides]
+    turn = JoinWindow(settings, Memory(), given[0], given[1], 30.0, case.with_itself, losses=lost)
     counts: dict[str, int] = {}
-    for part in turn.decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in turn.decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         for _ in turn.decision.results(None, part, counts):  # type: ignore[arg-type]
             pass
     return turn.came_to(counts)
@@ -502,7 +502,7 @@ def attributes_to_joins(claims: Claims, seeds: int) -> None:
     contracts = replace(
         world(("attributes",), False, NARROW).lake.contracts, joins={"lossy": lossy}, queries={}
     )
-    refusals = [str(one) for one in broken_workloads(contracts)]
+    refusals = [str(one) for one in workload_problems(contracts)]
     claims.says(
         any("`level` must be exact" in one for one in refusals), f"a join by a rounded attribute: {refusals}"
     )
@@ -574,7 +574,7 @@ def refusal(stream: Mapping[str, Any] | None, workload: Mapping[str, Any] | None
             Contracts(streams, {}).stream(known[0])
         except SpillwayError as problem:
             return str(problem)
-    return "; ".join(str(one) for one in broken_workloads(Contracts(streams, {}, joins={"made": made})))
+    return "; ".join(str(one) for one in workload_problems(Contracts(streams, {}, joins={"made": made})))
 
 
 _SIDE = {"attribute": "code", "lasts_seconds": LASTS}

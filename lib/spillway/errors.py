@@ -21,10 +21,10 @@ MOST_SHOWN = 300
 MOST_REMEDY = 2000
 
 
-def safely(text: object, most: int = MOST_SHOWN) -> str:
+def escape_text(text: object, most: int = MOST_SHOWN) -> str:
     r"""Escape text from other sources for a log or a terminal: the result moves no cursor and has no line break.
 
-    >>> safely("a\x1b[2Jb"), safely("two\nlines"), safely("x" * 9, most=4)
+    >>> escape_text("a\x1b[2Jb"), escape_text("two\nlines"), escape_text("x" * 9, most=4)
     ('a\\x1b[2Jb', 'two\\nlines', 'xxxx...')
     """
     found = str(text)
@@ -34,21 +34,21 @@ def safely(text: object, most: int = MOST_SHOWN) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in found)
 
 
-def so_many(count: int, one: str, more: str | None = None) -> str:
+def format_count(count: int, one: str, more: str | None = None) -> str:
     """Return a count with its noun in the singular or plural.
 
-    >>> so_many(1, "row"), so_many(2000, "row"), so_many(0, "batch", "batches")
+    >>> format_count(1, "row"), format_count(2000, "row"), format_count(0, "batch", "batches")
     ('1 row', '2,000 rows', '0 batches')
     """
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
-def bytes_said(count: float) -> str:
+def format_bytes(count: float) -> str:
     """Return a number of bytes with three digits and a decimal unit.
 
-    >>> bytes_said(1_234_567), bytes_said(-2048), bytes_said(12)
+    >>> format_bytes(1_234_567), format_bytes(-2048), format_bytes(12)
     ('1.23 MB', '-2.05 kB', '12 B')
-    >>> bytes_said(999_499), bytes_said(999_600), bytes_said(999.7)
+    >>> format_bytes(999_499), format_bytes(999_600), format_bytes(999.7)
     ('999 kB', '1 MB', '1 kB')
     """
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
@@ -62,14 +62,14 @@ _WHOLE_FROM, _TOO_LARGE, _TOO_SMALL = 1000.0, 1e15, 1e-12
 """Numbers from the first on are shown without decimals; from the second on, and below the third, with an exponent."""
 
 
-def so_much(value: float, digits: int = 4) -> str:
+def format_number(value: float, digits: int = 4) -> str:
     """Return a number with `digits` significant digits.
 
     A small number has decimals. A number from 1,000 on is shown as a whole number.
 
-    >>> so_much(6.7e-07), so_much(0.123456), so_much(3.0), so_much(33590.4), so_much(-0.00041627, digits=3)
+    >>> format_number(6.7e-07), format_number(0.123456), format_number(3.0), format_number(33590.4), format_number(-0.00041627, digits=3)
     ('0.00000067', '0.1235', '3', '33,590', '-0.000416')
-    >>> so_much(1e300), so_much(1e-300), so_much(float("inf")), so_much(0.0)
+    >>> format_number(1e300), format_number(1e-300), format_number(float("inf")), format_number(0.0)
     ('1e+300', '1e-300', 'inf', '0')
     """
     if _WHOLE_FROM <= abs(value) < _TOO_LARGE:
@@ -95,26 +95,26 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        place = f"{safely(self.where)}: " if self.where else ""
-        got = safely(repr(self.value))
-        remedy = "\n".join(safely(line, MOST_REMEDY) for line in self.remedy.split("\n"))
-        return f"{place}`{safely(self.field)}` must {safely(self.rule)}, got {got}; {remedy}"
+        place = f"{escape_text(self.where)}: " if self.where else ""
+        got = escape_text(repr(self.value))
+        remedy = "\n".join(escape_text(line, MOST_REMEDY) for line in self.remedy.split("\n"))
+        return f"{place}`{escape_text(self.field)}` must {escape_text(self.rule)}, got {got}; {remedy}"
 
 
-class Refused(SpillwayError, ValueError):
+class InvalidValue(SpillwayError, ValueError):
     """A value is not usable. The message is one `Problem`. Kernels raise this error.
 
-    >>> raise Refused("cycle_length", "be positive", 0, "train the cycle again")
+    >>> raise InvalidValue("cycle_length", "be positive", 0, "train the cycle again")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `cycle_length` must be positive, got 0; train the cycle again
+    spillway.errors.InvalidValue: `cycle_length` must be positive, got 0; train the cycle again
     """
 
     def __init__(self, field: str, rule: str, value: object, remedy: str, where: str = "") -> None:
         self.problem = Problem(where, field, rule, value, remedy)
         super().__init__(str(self.problem))
 
-    def __reduce__(self) -> tuple[type[Refused], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[InvalidValue], tuple[object, ...]]:
         p = self.problem
         return type(self), (p.field, p.rule, p.value, p.remedy, p.where)
 
@@ -123,19 +123,19 @@ class UsageError(SpillwayError):
     """A command or a request has invalid arguments."""
 
 
-class LiesElsewhere(SpillwayError):
+class ExternalFault(SpillwayError):
     """The cause is outside the batch or window being processed: in a table, in facts, or in the contract."""
 
 
-class RefusedElsewhere(Refused, LiesElsewhere):
+class InvalidExternalValue(InvalidValue, ExternalFault):
     """A value is not usable, and it is not part of the batch or window being processed."""
 
 
-class StoreFault(RefusedElsewhere):
+class StoreFault(InvalidExternalValue):
     """An object store could not be reached, or refused a request. A commit that ended so may have succeeded."""
 
 
-class ConcurrentRun(LiesElsewhere):
+class ConcurrentRun(ExternalFault):
     """Another run wrote the same rows at the same time. Nothing was written twice; retry."""
 
 
@@ -178,16 +178,16 @@ _RAN_IN_A_TASK = "Traceback (most recent call last)"
 _OUT_OF_MEMORY = "MemoryError"
 
 
-def is_its_own(problem: BaseException) -> bool:
+def is_own_fault(problem: BaseException) -> bool:
     """Return whether the batch or window being processed caused a failure.
 
     It did not if the cause is the machine, Spark, a shared table, or a concurrent run. An error of the
     operating system (a full disk) is recognised by its number, also inside another message. An exception of
     Spark counts as the task's own only if its message has the Python stack of a task, and no `MemoryError`.
 
-    >>> is_its_own(ZeroDivisionError("by nothing")), is_its_own(SpillwayError("rows must balance"))
+    >>> is_own_fault(ZeroDivisionError("by nothing")), is_own_fault(SpillwayError("rows must balance"))
     (True, True)
-    >>> is_its_own(OSError(errno.ENOSPC, "No space left on device")), is_its_own(ConcurrentRun("another run"))
+    >>> is_own_fault(OSError(errno.ENOSPC, "No space left on device")), is_own_fault(ConcurrentRun("another run"))
     (False, False)
     """
     chain: list[BaseException] = []
@@ -195,11 +195,11 @@ def is_its_own(problem: BaseException) -> bool:
     while one is not None and one not in chain:
         chain.append(one)
         one = one.__cause__ or one.__context__
-    return not any(_is_beside(one) for one in chain)
+    return not any(_is_external(one) for one in chain)
 
 
-def _is_beside(problem: BaseException) -> bool:
-    if isinstance(problem, LiesElsewhere | MemoryError | ConnectionError | TimeoutError):
+def _is_external(problem: BaseException) -> bool:
+    if isinstance(problem, ExternalFault | MemoryError | ConnectionError | TimeoutError):
         return True
     said = str(problem)
     of_spark = type(problem).__module__.partition(".")[0] in ("py4j", "pyspark")

@@ -30,13 +30,13 @@ def run_name(step: str) -> str:
     return f"{step}-{utc_now():%Y%m%dT%H%M%S}"
 
 
-def side_by_side(work: Callable[[One], Made], items: Sequence[One]) -> list[Made]:
+def map_in_threads(work: Callable[[One], Made], items: Sequence[One]) -> list[Made]:
     """Call `work` on every item in three threads: streams are independent, and a Delta commit mostly waits.
 
     Every item is tried. The first error is raised at the end, so that a fault of one stream does not stop the
     others.
 
-    >>> side_by_side(lambda number: number * 2, [1, 2, 3])
+    >>> map_in_threads(lambda number: number * 2, [1, 2, 3])
     [2, 4, 6]
     """
     with ThreadPoolExecutor(max_workers=3) as pool:

@@ -26,7 +26,7 @@ from datetime import date
 from itertools import pairwise
 from typing import Any
 
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 
 TOTAL = "total"
 ADDS_UP = ("reason", "attribute", "region")
@@ -91,7 +91,7 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
     def __post_init__(self) -> None:
         for name, known in (("scope", SCOPES), ("unit", UNITS), ("dimension_kind", DIMENSIONS)):
             if getattr(self, name) not in known:
-                raise Refused(
+                raise InvalidValue(
                     name, f"be one of {', '.join(known)}", getattr(self, name), "see spillway.ledger"
                 )
         problem = next(imbalances(asdict(self)), None)
@@ -128,12 +128,12 @@ def imbalances(row: Row) -> Iterator[tuple[int, str]]:
         )
 
 
-def difference(rows: Iterable[Row]) -> int:
+def total_imbalance(rows: Iterable[Row]) -> int:
     """Return the total difference by which a ledger fails to balance: within rows, against totals, and between stages.
 
     >>> first = LedgerRow("stream", "s", 1, date(2026, 1, 1), "intake", 0, "rows", offered=9, kept=9).to_dict()
     >>> then = LedgerRow("stream", "s", 1, date(2026, 1, 1), "thin", 1, "rows", offered=8, kept=8).to_dict()
-    >>> difference([first]), difference([first, then])
+    >>> total_imbalance([first]), total_imbalance([first, then])
     (0, 1)
     """
     rows = list(rows)
@@ -148,10 +148,12 @@ def difference(rows: Iterable[Row]) -> int:
     for place, sums in parts.items():
         total = totals.get(place[:-1])
         off += sum(abs(value - (total[name] if total is not None else 0)) for name, value in sums.items())
-    return off + sum(abs(then["offered"] - before["kept"]) for before, then in hand_overs(totals.values()))
+    return off + sum(
+        abs(then["offered"] - before["kept"]) for before, then in consecutive_totals(totals.values())
+    )
 
 
-def hand_overs(totals: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
+def consecutive_totals(totals: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
     """Yield every two consecutive total rows; the second stage must be offered what the first kept."""
     ways: dict[tuple[Any, ...], list[Row]] = {}
     for row in totals:

@@ -11,7 +11,7 @@ arrival. This favours the compressors.
 
 >>> rows = pa.table({"key": ["a", "b"] * 500, "value": [float(at % 7) for at in range(1000)]})
 >>> sizes = lossless_sizes(rows, ["key"])
->>> list(sizes), max(sizes.values()) < len(csv_of(rows))
+>>> list(sizes), max(sizes.values()) < len(csv_bytes(rows))
 (['gzip', 'xz', 'parquet'], True)
 """
 
@@ -39,7 +39,7 @@ _XZ_PRESETS = (9, 9 | lzma.PRESET_EXTREME)
 def lossless_sizes(rows: pa.Table, keys: Sequence[str] = (), order: str | None = None) -> dict[str, int]:
     """Return the bytes of the rows as `gzip`, `xz` and `parquet`, each in the better of both orders."""
     orders = list(row_orders(rows, keys, order))
-    texts = [csv_of(one) for one in orders]
+    texts = [csv_bytes(one) for one in orders]
     return {
         "gzip": min(gzip_bytes(text) for text in texts),
         "xz": min(xz_bytes(text) for text in texts),
@@ -59,13 +59,13 @@ def row_orders(rows: pa.Table, keys: Sequence[str], order: str | None = None) ->
         yield numbered.sort_by(by).drop_columns([""])
 
 
-def csv_of(rows: pa.Table) -> bytes:
+def csv_bytes(rows: pa.Table) -> bytes:
     """Return the rows as a CSV file with a header, from which they can be read back.
 
     Numbers are as short as they can be, times are in the coarsest unit that holds them, and text is quoted only if it
     has to be.
     """
-    plain = pa.table([coarsest(rows[name]) for name in rows.column_names], names=rows.column_names)
+    plain = pa.table([in_coarsest_unit(rows[name]) for name in rows.column_names], names=rows.column_names)
     if not any(_has_null_and_empty(column) for column in plain.columns):
         try:
             return _csv(plain, "none")
@@ -141,7 +141,7 @@ def _encodings(kind: pa.DataType) -> tuple[str, ...]:
     return (PLAIN,)
 
 
-def coarsest(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def in_coarsest_unit(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return times in the coarsest unit that holds them; everything else as it is."""
     if not pa.types.is_timestamp(values.type):
         return values

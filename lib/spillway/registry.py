@@ -85,7 +85,7 @@ def folders(kind: str) -> Mapping[str, Path]:
 
 
 @contextmanager
-def registered(**packages: str) -> Iterator[None]:
+def extra_levers(**packages: str) -> Iterator[None]:
     """Register more levers until the block ends, for tests."""
     before = dict(LEVERS)
     LEVERS.update(packages)

@@ -1,7 +1,7 @@
 """Compute what the DAGs need without Airflow: job arguments, channels with work, pools, and alerts at the end of a run.
 
 A DAG defines the schedule, this module the arguments of the tasks, and the jobs do the work. When a DAG is
-parsed, only `channels.yaml` is read (`rooms`), and Spark is not imported.
+parsed, only `channels.yaml` is read (`channel_groups`), and Spark is not imported.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def spark_step(job: str) -> dict[str, Any]:
     }
 
 
-def rooms() -> tuple[str, ...]:
+def channel_groups() -> tuple[str, ...]:
     """Return the channels whose streams are planned together, by name; DAGs have one task for each.
 
     The result is empty if `channels.yaml` cannot be read. The task that looks for work reports the error.
@@ -85,18 +85,18 @@ def rooms() -> tuple[str, ...]:
     return tuple(rooms_of(Settings.from_environment().schemas))
 
 
-def pool_of(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+def pool_arguments(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the operator arguments for a pool of one slot, so that only one step at a time works on a channel.
 
     All steps that shed, train, validate, retire, backfill or compact the streams of a channel share the
-    channel's pool. So channels run in parallel. Steps that belong to no channel (`pool_of(None)`: shared
+    channel's pool. So channels run in parallel. Steps that belong to no channel (`pool_arguments(None)`: shared
     tables, joins and queries) have their own pool. Airflow never starts a task whose pool does not exist, so
     `spillway.airflow.pools` creates the pools of a run when it begins. Without `SPILLWAY_POOL` only the tables
     coordinate steps: every write is compare-and-swap, and a run that loses stops with a message and is retried.
 
-    >>> pool_of("uplink", {"SPILLWAY_POOL": "spillway"}), pool_of(None, {"SPILLWAY_POOL": "spillway"})
+    >>> pool_arguments("uplink", {"SPILLWAY_POOL": "spillway"}), pool_arguments(None, {"SPILLWAY_POOL": "spillway"})
     ({'pool': 'spillway_uplink'}, {'pool': 'spillway'})
-    >>> pool_of(None, {})
+    >>> pool_arguments(None, {})
     {'pool': 'default_pool'}
     """
     pool = (os.environ if environment is None else environment).get(POOL_VARIABLE)
@@ -230,14 +230,14 @@ def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
     from spillway.contracts import load_usable
     from spillway.job import say
     from spillway.store.tables import Tables
-    from spillway.streams.retention import keep
+    from spillway.streams.retention import maintain_lake
 
     contracts = load_usable(settings.schemas)
     streams = [] if room is None else [one.stream for one in contracts.streams_of(room)]
-    return keep(Tables(settings), contracts, say, dry_run, streams=streams, shared=room is None).said
+    return maintain_lake(Tables(settings), contracts, say, dry_run, streams=streams, shared=room is None).said
 
 
-def tell_of_run(
+def report_run(
     settings: Settings,
     address: Callable[[str], str | None],
     failed: Sequence[str] = (),
@@ -246,21 +246,21 @@ def tell_of_run(
     """Send alerts about a run, and write the Prometheus metrics; errors of Spillway are logged, not raised."""
     from spillway.contracts import load_usable
     from spillway.job import say
-    from spillway.report.metrics import after_run
+    from spillway.report.metrics import alert_and_write_metrics
     from spillway.store.tables import Tables
 
     try:
-        after_run(Tables(settings), load_usable(settings.schemas), say, failed, run_id, address)
+        alert_and_write_metrics(Tables(settings), load_usable(settings.schemas), say, failed, run_id, address)
     except SpillwayError as problem:
         say(f"nobody could be told of the run: {problem}")
 
 
-def failed_task(place: str, said: str) -> list[str]:
+def failed_task_messages(place: str, said: str) -> list[str]:
     """Return the error messages of a failed task; if it has none, a message that says where to look.
 
-    >>> failed_task("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
+    >>> failed_task_messages("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
     ['river: `rate` must be known, got None; declare it']
-    >>> failed_task("spillway_shed.shed", "")[0].partition(";")[0]
+    >>> failed_task_messages("spillway_shed.shed", "")[0].partition(";")[0]
     '`spillway_shed.shed` must say why it ends, got nothing: it was killed, or failed as nobody foresaw'
     """
     silent = (
@@ -270,7 +270,7 @@ def failed_task(place: str, said: str) -> list[str]:
     return [line for line in said.splitlines() if line.strip()] or [silent]
 
 
-def written_since(settings: Settings, moment: datetime) -> list[str]:
+def assets_written_since(settings: Settings, moment: datetime) -> list[str]:
     """Return the assets of the tables written since a moment, as `spillway/<table>/<stream, join or query>`, by name.
 
     It compares the clock of the process that wrote the files with Airflow's. A table that cannot be read is
@@ -312,7 +312,7 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     Invalid arguments are rejected here, within seconds and without starting Spark.
     """
     from spillway.contracts import load_usable
-    from spillway.streams.reading import Question
+    from spillway.streams.reading import StreamQuery
     from spillway.streams.recover import output_within
 
     given = {name: value for name, value in form.items() if value not in (None, "", [])}
@@ -320,7 +320,7 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
         raise SpillwayError("`stream` must name a stream, got nothing; fill in the form")
     contract = load_usable(settings.schemas).stream(given["stream"])
     ranges = {name: given[name] for name in ("from_seq", "to_seq", "from_time", "to_time") if name in given}
-    Question.parse(contract, given.get("attributes"), given.get("keys", ()), **ranges)
+    StreamQuery.parse(contract, given.get("attributes"), given.get("keys", ()), **ranges)
     if "output" in given:
         output_within(settings.output, given["output"])
     arguments = ["--stream", contract.stream]
@@ -335,10 +335,10 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
 _ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b.*|Error: .*)")
 
 
-def submit_failed(told: str) -> str:
+def submit_error_sentence(told: str) -> str:
     r"""Return one sentence from the output of a spark-submit that failed before the job began.
 
-    >>> submit_failed("Cannot execute: spark-submit x.py. Error code is: 1.\n  at org.a.B(C.java)\nError: no master")
+    >>> submit_error_sentence("Cannot execute: spark-submit x.py. Error code is: 1.\n  at org.a.B(C.java)\nError: no master")
     '`spark-submit` must reach its job, got Error: no master; see the log above, and run: spillway doctor'
     """
     lines = [found.group(1).strip() for line in told.splitlines()[1:] if (found := _ERROR_LINE.search(line))]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 ROOT_VARIABLES = (
     "SPILLWAY_HOME",
@@ -38,22 +38,22 @@ def _rooted(home: Path, name: str, value: str, said_in: str | None = None) -> st
     >>> _rooted(Path("/srv"), "build", "s3://bucket/build")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `SPILLWAY_BUILD` must be a path of a file system, got 's3://bucket/build'; write a \
+    spillway.errors.InvalidValue: `SPILLWAY_BUILD` must be a path of a file system, got 's3://bucket/build'; write a \
 path: only the lake, the destination and the landing zone may be URIs
     """
     variable = said_in or f"SPILLWAY_{name.upper()}"
     if _PASSWORD.search(value):
         shown = _PASSWORD.sub("://...@", value)
         remedy = "remove it, and set the store's own variables (AWS_ACCESS_KEY_ID, ...)"
-        raise Refused(variable, "hold no password, because it is shown and logged", shown, remedy)
+        raise InvalidValue(variable, "hold no password, because it is shown and logged", shown, remedy)
     if _QUERY.search(value):
         # table paths are appended to a root, so nothing may follow its path; keys and signatures (SAS)
         # are often there
         remedy = "end the URI with its path, and give the store's keys and settings in its own variables"
-        raise Refused(variable, "have no query and no fragment", _QUERY.sub(r"\1?...", value), remedy)
+        raise InvalidValue(variable, "have no query and no fragment", _QUERY.sub(r"\1?...", value), remedy)
     if _ONE_SLASH.match(value):
         remedy = "write two slashes for a URI, or ./ before a folder of that name"
-        raise Refused(variable, "be a path or a URI", value.partition(":/")[0] + ":/...", remedy)
+        raise InvalidValue(variable, "be a path or a URI", value.partition(":/")[0] + ":/...", remedy)
     if "://" not in value:
         return str((home / value).resolve())
     if name in LOCAL_ROOTS:
@@ -65,7 +65,7 @@ def refuse_uri(field: str, value: str) -> None:
     """Refuse a URI if only a path is allowed."""
     if "://" in value:
         remedy = "write a path: only the lake, the destination and the landing zone may be URIs"
-        raise Refused(field, "be a path of a file system", value, remedy)
+        raise InvalidValue(field, "be a path of a file system", value, remedy)
 
 
 @dataclass(frozen=True)

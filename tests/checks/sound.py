@@ -15,10 +15,10 @@ from spillway.checks import ExaminedRows
 from spillway.checks.views import types_of
 from spillway.contracts import StreamContract, read_stream
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.checks import EXAMINED_PAIRS, examined_pairs
-from spillway.levers.joins.operands import Operand, Words, encoded
+from spillway.levers.joins.checks import EXAMINED_PAIRS, check_pairs
+from spillway.levers.joins.operands import Operand, SetFormat, encode_sets
 from spillway.levers.joins.settings import JoinSettings, JoinSide
-from spillway.levers.quality.checks import EXAMINED_ANSWER, examined_answer
+from spillway.levers.quality.checks import EXAMINED_ANSWER, check_answer
 from spillway.levers.quality.scaled_answer import NO_INTERVAL
 from spillway.store.schemas import table_contracts
 
@@ -191,7 +191,7 @@ JOIN = JoinSettings(
 def joined_rows() -> Operand:
     """Either side of the join: a row a second, every second of `a`, the third and the last of `b`."""
     sites = pa.array(["a", "a", "a", "b", "a", "b"])
-    sets, _ = encoded(sites, sites, Words())
+    sets, _ = encode_sets(sites, sites, SetFormat())
     begin = round(NOW.timestamp() * 1_000_000)
     return Operand(begin + 1_000_000 * np.arange(ROWS), np.arange(ROWS), sets, np.zeros(ROWS, np.int64))
 
@@ -209,10 +209,10 @@ def examined_results(table: str, stream: str, rows: list[dict[str, Any]]) -> Exa
     if table == "joined":
         span = (NOW, NOW + timedelta(minutes=1))
         sides = (joined_rows(), joined_rows())
-        found = examined_pairs(JOIN, given, span, JOIN.lasts_micros, sides, with_itself=False)
+        found = check_pairs(JOIN, given, span, JOIN.lasts_micros, sides, with_itself=False)
         said = EXAMINED_PAIRS
     else:
-        found, said = examined_answer(given), EXAMINED_ANSWER
+        found, said = check_answer(given), EXAMINED_ANSWER
     place = [("stream", pa.string()), ("window", pa.int64()), ("batch_date", pa.date32())]
     one = {"stream": stream, "window": 7, "batch_date": DAY, **found}
     return ExaminedRows(types_of(given.schema), pa.Table.from_pylist([one], pa.schema([*place, *said])))

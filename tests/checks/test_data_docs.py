@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from spillway.checks.data_docs import (
     EARLIER_DOCS,
-    JudgedSuite,
+    SuiteResult,
+    archive_docs,
     finish_docs,
-    keep_earlier_docs,
-    only_writer_of_docs,
+    lock_docs,
 )
 from spillway.checks.gx import Validator
 from spillway.checks.suites import Expectation, Suite
@@ -22,12 +22,12 @@ from spillway.checks.suites import Expectation, Suite
 
 def run(docs: Path, number: int) -> str:
     """What a run does, and the index it leaves; each a minute after the other."""
-    keep_earlier_docs(docs)
+    archive_docs(docs)
     page = docs / "validations" / "ledger" / "r" / "page.html"
     page.parent.mkdir(parents=True)
     page.write_text(f"<html><head></head>run {number}<script>act()</script></html>", encoding="utf-8")
     (docs / "static").mkdir()
-    index = finish_docs(docs, [JudgedSuite("ledger", (), number, 0, 99)])
+    index = finish_docs(docs, [SuiteResult("ledger", (), number, 0, 99)])
     os.utime(index, (60 * number, 60 * number))
     return index.read_text(encoding="utf-8")
 
@@ -82,10 +82,10 @@ def test_two_runs_that_write_their_pages_at_once_disturb_nobody(tmp_path: Path) 
 
 def _written_over_and_over(docs: Path, run_id: str) -> None:
     for number in range(5):
-        with only_writer_of_docs(docs):
-            keep_earlier_docs(docs, f"{run_id}-{number}")
+        with lock_docs(docs):
+            archive_docs(docs, f"{run_id}-{number}")
             pages = docs / "expectations"
             pages.mkdir(parents=True, exist_ok=True)
             for name in range(20):
                 (pages / f"{name}.html").write_text("<head></head>")
-            finish_docs(docs, [JudgedSuite("small", ("a",), 1, 0, 1)], f"{run_id}-{number}")
+            finish_docs(docs, [SuiteResult("small", ("a",), 1, 0, 1)], f"{run_id}-{number}")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.checks import digest
-from spillway.checks.digest import Digest, StoredRows, Unread, hashes, summaries
-from spillway.engine.local import InProcess
+from spillway.checks.digest import Digest, StoredRows, UnreadableTable, row_hashes, summarise_tables
+from spillway.engine.local import ProcessEngine
 from spillway.store.files import DataFile
 
 DAY = date(2026, 1, 1)
@@ -60,7 +60,7 @@ def stored(folder: Path, files: Sequence[Sequence[dict[str, Any]]], batches: set
 
 
 def summed(asked: Digest) -> list[dict[str, Any]]:
-    (table,) = summaries(InProcess(), [asked])
+    (table,) = summarise_tables(ProcessEngine(), [asked])
     assert isinstance(table, pa.Table)
     found: list[dict[str, Any]] = table.to_pylist()
     return found
@@ -99,13 +99,13 @@ def test_neither_order_nor_files_change_anything(tmp_path: Path) -> None:
 
 def test_reading_some_rows_at_a_time_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = stored(tmp_path, [rows(1000)], {1, 2, 3, 4})
-    whole = digest.file_sums(asked, asked.rows.files[0])
+    whole = digest.summarise_file(asked, asked.rows.files[0])
     monkeypatch.setattr(digest, "_ROWS_AT_A_TIME", 7)
 
     def place(part: dict[str, Any]) -> tuple[int, int]:
         return part["batch"], part["scheme"] or 0
 
-    assert sorted(digest.file_sums(asked, asked.rows.files[0]), key=place) == sorted(whole, key=place)
+    assert sorted(digest.summarise_file(asked, asked.rows.files[0]), key=place) == sorted(whole, key=place)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_two_columns_that_change_places_have_other_checksums(tmp_path: Path) -> 
 def test_keys_that_change_places_are_another_checksum() -> None:
     straight = pa.table({"seq": [1], "a": ["x"], "b": ["y"]})
     crossed = pa.table({"seq": [1], "a": ["y"], "b": ["x"]})
-    assert hashes(straight, ["a", "b"]) != hashes(crossed, ["a", "b"])
+    assert row_hashes(straight, ["a", "b"]) != row_hashes(crossed, ["a", "b"])
 
 
 @pytest.mark.parametrize("kind", ["int64", "bool", "date32", "timestamp", "double", "string", "null"])
@@ -214,7 +214,7 @@ def test_every_type_of_key_has_a_hash_of_its_values(kind: str) -> None:
         values = {"bool": [True, False, None], "string": ["p", "q", None]}.get(kind, [0, 1, None])
         keys = pa.array(values, types.get(kind) or pa.type_for_alias(kind))
     rows = pa.table({"seq": [1, 1, 1], "key": keys})
-    assert len(set(hashes(rows, ["key"]).tolist())) == (1 if kind == "null" else 3)
+    assert len(set(row_hashes(rows, ["key"]).tolist())) == (1 if kind == "null" else 3)
 
 
 def test_a_table_without_a_column_of_schemes_has_none(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_table_without_a_column_of_schemes_has_none(tmp_path: Path) -> None:
     assert (found["row_count"], found["without_scheme"], found["schemes"]) == (300, 300, [])
 
 
-class FarAway(InProcess):
+class FarAway(ProcessEngine):
     """An engine whose pieces travel, as they do to the tasks of a cluster."""
 
     def map(self, function: Any, items: Sequence[Any]) -> list[Any]:
@@ -239,7 +239,7 @@ class FarAway(InProcess):
 def test_sums_can_be_worked_out_elsewhere(tmp_path: Path) -> None:
     asked = stored(tmp_path, [rows(300), rows(300, seed=2)], {1})
 
-    assert summaries(FarAway(), [asked]) == summaries(InProcess(), [asked])
+    assert summarise_tables(FarAway(), [asked]) == summarise_tables(ProcessEngine(), [asked])
 
 
 def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_path: Path) -> None:
@@ -250,13 +250,13 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_pat
     listed = held.set_column(held.column_names.index("batch"), "batch", pa.array([[1]] * held.num_rows))
     pq.write_table(listed, path)
 
-    found, unread, other = summaries(InProcess(), [whole, torn, odd])
+    found, unread, other = summarise_tables(ProcessEngine(), [whole, torn, odd])
 
     assert isinstance(found, pa.Table)
     assert found.num_rows == 1
-    assert isinstance(unread, Unread)
+    assert isinstance(unread, UnreadableTable)
     assert "`file` must be there and whole" in unread.problem
-    assert isinstance(other, Unread)
+    assert isinstance(other, UnreadableTable)
     assert other.problem.startswith("ArrowNotImplementedError: "), (
         "whatever it is that cannot be done with it"
     )
@@ -265,7 +265,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_pat
 def test_each_table_gets_its_own_sums(tmp_path: Path) -> None:
     some, none = stored(tmp_path, [rows(300)], {1}), stored(tmp_path, [], {1})
 
-    first, second, third = summaries(InProcess(), [none, some, some])
+    first, second, third = summarise_tables(ProcessEngine(), [none, some, some])
 
     assert isinstance(first, pa.Table)
     assert isinstance(second, pa.Table)

@@ -41,12 +41,12 @@ from tests.checks.sound import (
 from spillway import ledger
 from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
-from spillway.checks.outcomes import judge as outcomes_of
-from spillway.checks.run import on_record, suite_folders
+from spillway.checks.outcomes import expectation_outcomes as outcomes_of
+from spillway.checks.run import checksum_outcomes, suite_folders
 from spillway.checks.suites import Expectation, Suite
 from spillway.contracts.sections import EVENTS
-from spillway.engine.local import InProcess
-from spillway.errors import Refused
+from spillway.engine.local import ProcessEngine
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.quality.intervals import UNEVEN_SIZES
@@ -314,7 +314,9 @@ def judge(
     settings: Settings, streams: Mapping[str, Rows], tables: Mapping[str, Any] | None = None, **more: Any
 ) -> list[Outcome]:
     given = lake_of(settings, streams) if tables is None else tables
-    return run_suites(InProcess(), given, contracts_of(streams), settings, **{"added": added(streams)} | more)
+    return run_suites(
+        ProcessEngine(), given, contracts_of(streams), settings, **{"added": added(streams)} | more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -608,7 +610,7 @@ def test_checksums_are_on_record_of_the_columns_that_were_neither_shed_nor_round
             for batch, name, shed, rounded in ((1, "shed", 2, 0), (1, "rounded", 0, 2), (2, "kept", 2, 2))
         ]
     )
-    (one,) = on_record({"raw": sums, "recovered": sums}, certificates)
+    (one,) = checksum_outcomes({"raw": sums, "recovered": sums}, certificates)
     assert one.observed == one.expected == "kept=0000000000000000"
 
 
@@ -849,7 +851,7 @@ def test_a_suite_that_cannot_be_judged_is_refused_by_name(
     streams = {"sound": sound_stream("sound")}
     tables = {"certificates": lake_of(settings, streams)["certificates"]}
 
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidValue) as caught:
         judge(settings, streams, tables, folders=suite_of(tmp_path, text.replace(old, new, 1)))
 
     assert said in str(caught.value)
@@ -864,7 +866,7 @@ def test_a_suite_that_cannot_be_judged_is_refused_by_name(
     ],
 )
 def test_a_table_that_nobody_knows_is_refused_by_name(settings: Settings, name: str, said: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidValue) as caught:
         judge(settings, {}, {name: StoredRows({}, (), frozenset())})
 
     assert said in str(caught.value)

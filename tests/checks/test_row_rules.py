@@ -17,7 +17,7 @@ import pytest
 
 from spillway.checks import Outcome, StoredRows, failures, row_rules, run_suites
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine.local import InProcess
+from spillway.engine.local import ProcessEngine
 from spillway.settings import Settings
 from spillway.store.files import DataFile
 
@@ -113,7 +113,7 @@ def judged_rows(
     settings: Settings, streams: dict[str, StreamContract], rows: dict[str, Any]
 ) -> list[Outcome]:
     tables = {f"raw/{stream}": rows[stream] for stream in streams}
-    return [one for one in run_suites(InProcess(), tables, streams, settings) if one.table == "raw"]
+    return [one for one in run_suites(ProcessEngine(), tables, streams, settings) if one.table == "raw"]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from spillway.checks.run import suite_folders
 from spillway.checks.suites import load_suites
 from spillway.checks.views import ViewedTables, stream_facts
 from spillway.contracts import Contracts
-from spillway.pipeline.validate import _judged_tables
+from spillway.pipeline.validate import _suite_tables
 from spillway.settings import Settings
 from spillway.sketches.specification import SketchSpec
 from spillway.store.schemas import table_contracts
@@ -94,7 +94,7 @@ def test_an_old_batch_fails_no_later_validation() -> None:
         for stream, number in (("late", 2), ("soon", 1))
     ]
     work = {batch.stream: [batch] for batch in batches}
-    found = _judged_tables(tables.now(), Contracts(streams, {}).streams, work)["sketches"]
+    found = _suite_tables(tables.now(), Contracts(streams, {}).streams, work)["sketches"]
     assert sorted(zip(found["stream"].to_pylist(), found["batch"].to_pylist(), strict=True)) == [
         ("late", 2), ("soon", 1),
     ]  # fmt: skip

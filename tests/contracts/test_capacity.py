@@ -10,7 +10,7 @@ import pytest
 from spillway.contracts import read_channel, read_stream
 from spillway.contracts.capacity import Quota, SizeShape, parse_capacity, shannon_kbps
 from spillway.contracts.fields import Report
-from spillway.errors import ContractError, Refused
+from spillway.errors import ContractError, InvalidValue
 
 RIVER: dict[str, Any] = {
     "stream": "river",
@@ -81,7 +81,7 @@ def test_days_and_months_are_quotas_and_what_is_shorter_is_a_rate(
 
 def test_a_burst_below_the_mean_rate_says_what_to_write_instead() -> None:
     with pytest.raises(
-        Refused, match=r"at least the quota's own mean rate of 185\.2 kbps.*write capacity: 100 kbps"
+        InvalidValue, match=r"at least the quota's own mean rate of 185\.2 kbps.*write capacity: 100 kbps"
     ):
         parse_capacity({"quota": "2 GB", "per": "day", "burst": "100 kbps"})
     burst = {"quota": "10.8 GB", "per": "day", "burst": "1 Mbps"}
@@ -120,7 +120,7 @@ def test_a_burst_below_the_mean_rate_says_what_to_write_instead() -> None:
     ],
 )  # fmt: skip
 def test_a_capacity_that_makes_no_sense_is_refused_by_its_field(stated: Any, field: str) -> None:
-    with pytest.raises(Refused, match=r"must .*, got .*; ") as caught:
+    with pytest.raises(InvalidValue, match=r"must .*, got .*; ") as caught:
         parse_capacity(stated)
     problem = caught.value.problem
     assert problem.field == field
@@ -134,7 +134,7 @@ def test_a_capacity_that_makes_no_sense_is_refused_by_its_field(stated: Any, fie
 
 @pytest.mark.parametrize("bandwidth", [0, -1, math.nan, math.inf])
 def test_a_bandwidth_of_nothing_carries_nothing_and_is_refused(bandwidth: float) -> None:
-    with pytest.raises(Refused, match="`bandwidth_khz` must be above 0"):
+    with pytest.raises(InvalidValue, match="`bandwidth_khz` must be above 0"):
         shannon_kbps(bandwidth, 20)
 
 

@@ -12,7 +12,7 @@ from tests.contracts.test_loader import WEATHER, changed, schemas
 from spillway.contracts import check, read_channel, read_stream
 from spillway.contracts.fields import BAD, Report
 from spillway.contracts.yaml import MOST_CHARACTERS, MOST_NODES, read_yaml
-from spillway.errors import ContractError, Problem, safely
+from spillway.errors import ContractError, Problem, escape_text
 
 
 def _made(folder: Path) -> Path:
@@ -139,5 +139,5 @@ def test_what_data_says_reaches_no_terminal_as_it_is(evil: str) -> None:
         Problem("a", "mode", "be shed", [evil], "write shed"),
     ):
         assert str(problem).isprintable()
-    assert safely(evil).isprintable()
+    assert escape_text(evil).isprintable()
     assert len(str(Problem("a", "x" * 10**6, "be shed", "y" * 10**6, "z" * 10**6))) < 4000

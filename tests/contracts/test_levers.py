@@ -12,17 +12,17 @@ import jsonschema
 import pytest
 from tests.contracts.test_loader import changed, problems_of, with_settings
 
-from spillway.contracts import json_schema, plain, read_stream
-from spillway.errors import ContractError, Refused
+from spillway.contracts import json_schema, read_stream, to_plain
+from spillway.errors import ContractError, InvalidValue
 from spillway.levers.attributes.settings import AttributeSettings
-from spillway.registry import registered
+from spillway.registry import extra_levers
 
 TOY = {"toy": "tests.contracts.toy"}
 
 
 @pytest.fixture
 def toy() -> Iterator[None]:
-    with registered(**TOY):
+    with extra_levers(**TOY):
         yield
 
 
@@ -33,8 +33,8 @@ def test_levers_are_read_in_the_order_they_stand_in_each_with_its_own_settings()
     assert contract.lever_names == ("toy", "attributes")
     assert contract.lever_settings("toy").every == 10
     assert contract.lever_settings("attributes") == AttributeSettings(rank_by="relative")
-    assert plain(contract)["levers"][0] == {"lever": "toy", "every": 10, "aside": "temp"}
-    assert read_stream(plain(contract)) == contract
+    assert to_plain(contract)["levers"][0] == {"lever": "toy", "every": 10, "aside": "temp"}
+    assert read_stream(to_plain(contract)) == contract
 
 
 def test_a_stream_without_levers_is_sent_on_as_it_is() -> None:
@@ -51,13 +51,15 @@ def test_a_stream_that_states_none_has_attributes_unless_it_is_observed_and_has_
 
 
 def test_settings_of_a_lever_that_does_not_work_here_are_refused_by_name() -> None:
-    with pytest.raises(Refused, match=r"`lever` must be one of weather's, got 'toy'; add \{lever: toy\}"):
+    with pytest.raises(
+        InvalidValue, match=r"`lever` must be one of weather's, got 'toy'; add \{lever: toy\}"
+    ):
         read_stream(changed()).lever_settings("toy")
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(AttributeSettings)])
 def test_a_setting_of_old_beside_the_list_is_refused_with_its_place(name: str) -> None:
-    value: Any = plain(AttributeSettings())[name]
+    value: Any = to_plain(AttributeSettings())[name]
     (problem,) = problems_of(changed(**{name: value}))
     assert (problem.field, problem.rule) == (name, "stand under its lever")
     assert problem.remedy == f"write levers: [{{lever: attributes, {name}: ...}}]"
@@ -126,7 +128,7 @@ def test_conditions_are_judged_only_where_every_attribute_has_a_name(name: Any) 
 def test_a_column_of_a_registered_lever_is_no_name_for_an_attribute() -> None:
     contract = changed(attributes__3__name="Tenth")
     assert read_stream(contract).names[3] == "Tenth"
-    with registered(**TOY):
+    with extra_levers(**TOY):
         (problem,) = problems_of(contract)
         assert (problem.field, problem.value) == ("attributes[3].name", "Tenth")
         assert problem.rule == "not be a name that the lever toy keeps for its column"
@@ -149,7 +151,7 @@ def test_a_lever_that_needs_every_row_stands_behind_those_that_lose_some(
     from tests.contracts.toy import settings as toy
 
     monkeypatch.setattr(toy, "LOSES_ROWS", True, raising=False)
-    with registered(toy="tests.contracts.toy"):
+    with extra_levers(toy="tests.contracts.toy"):
         stated = {"lever": "toy", "every": 10, "aside": "temp"}
         assert read_stream(changed(levers=[stated, {"lever": "attributes"}])).lever_names == (
             "toy",

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.contracts import Prices, check, load_contracts, plain, read_channel, read_stream, zone_of
-from spillway.errors import ContractError, Problem, Refused
+from spillway.contracts import Prices, check, load_contracts, read_channel, read_stream, to_plain, zone_of
+from spillway.errors import ContractError, InvalidValue, Problem
 
 CHANNELS = "channels:\n  uplink: {capacity: 120 kbps}\n"
 WEATHER: dict[str, Any] = {
@@ -87,7 +87,7 @@ def test_a_contract_is_read_with_its_defaults() -> None:
     assert (weather.frame.tuples, weather.retain_raw.retire) == (65536, False)
     assert weather.attribute("temp").declared_bits == 64
     assert not weather.arrow_schema.field("time_hour").nullable
-    assert read_stream(plain(weather)) == weather
+    assert read_stream(to_plain(weather)) == weather
 
 
 def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
@@ -344,7 +344,7 @@ def test_a_channel_has_all_planned_together_to_lose_least_unless_it_says_otherwi
     }
     metered = read_channel("uplink", {"capacity": "1 Mbps", **paid})
     assert (metered.divide_by, metered.minimize) == ("proportional", "bytes")
-    assert plain(metered.prices) == paid["prices"]
+    assert to_plain(metered.prices) == paid["prices"]
     # without prices of its own a byte costs when it is sent, and keeping it costs nothing
     assert read_channel("uplink", {"capacity": "1 Mbps", "minimize": "bytes"}).prices == Prices()
 
@@ -375,7 +375,7 @@ def test_only_the_ratio_of_prices_decides_and_what_is_asked_back_is_sent_after_a
 def test_worth_is_stated_by_one_word_on_streams_and_measures() -> None:
     weather = read_stream(changed(priority=2.5, attributes__3__priority=0.5))
     assert (weather.priority, [a.priority for a in weather.attributes]) == (2.5, [1.0, 1.0, 1.0, 0.5])
-    assert read_stream(plain(weather)) == weather
+    assert read_stream(to_plain(weather)) == weather
 
 
 def test_the_rule_of_the_text_is_asked_for_by_its_plan() -> None:
@@ -386,11 +386,11 @@ def test_the_rule_of_the_text_is_asked_for_by_its_plan() -> None:
     assert (settings.plan, settings.fit, settings.synopsis, settings.asked_back_pct) == (
         "prefix", "count", "hold", 0.0,
     )  # fmt: skip
-    assert read_stream(plain(text)) == text
+    assert read_stream(to_plain(text)) == text
 
 
 def test_an_unknown_attribute_is_told_with_the_nearest() -> None:
-    with pytest.raises(Refused, match="did you mean temp"):
+    with pytest.raises(InvalidValue, match="did you mean temp"):
         read_stream(WEATHER).attribute("tmp")
 
 
@@ -421,7 +421,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("nonsense", NONSENSE, ids=repr)
 def test_nonsense_anywhere_is_told_and_never_a_crash(tmp_path: Path, nonsense: Any) -> None:
-    whole = plain(read_stream(with_settings(cycle={"attributes": ["origin"]})))
+    whole = to_plain(read_stream(with_settings(cycle={"attributes": ["origin"]})))
     whole["duplicates"] = {"on": ["origin"]}
     whole["sketches"] = [{"kind": "count_min", "attributes": ["origin"]}]
     folder = schemas(tmp_path)

@@ -14,7 +14,7 @@ from spillway.contracts import StreamContract, read_channel, read_stream
 from spillway.contracts.loader import read_workload
 from spillway.errors import ContractError
 from spillway.levers.attributes.cycle.find import declared_cycle
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import own_settings, policy_of
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
@@ -24,14 +24,14 @@ from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import turn
-from spillway.levers.joins.budget import allotted
-from spillway.levers.joins.controllers import followed
+from spillway.levers.joins.budget import allocate_budget
+from spillway.levers.joins.controllers import adapt_fraction
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import LearnedSide, Memory
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Given
-from spillway.levers.protocol import Load, Part
+from spillway.levers.protocol import CapacityShare, Load
 from spillway.sketches import sql
-from spillway.sketches.query import loaded, read_sketch
+from spillway.sketches.query import read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 
 NAMES = tuple("abcd")
@@ -71,10 +71,12 @@ def planned(**settings: Any) -> Any:
     }
     cycle = declared_cycle({"key": ["x", "y"] * 4, "at": list(range(8))}, list(range(8)), ["key"], order="at")
     models = {name: AttributeModel(name, "real", error_pct=2.0) for name in NAMES}
-    learned = Learned(1, cycle, models, options, {}, {"c": 0.1, "a": 0.2, "d": 0.3, "b": 0.4})
+    learned = TrainedFacts(1, cycle, models, options, {}, {"c": 0.1, "a": 0.2, "d": 0.3, "b": 0.4})
     load = Load({"seq": 10.0, "key": 9.0, "at": 9.0, **dict.fromkeys(NAMES, 9.0)}, 1000.0)
     channel = read_channel("up", {"capacity": "60 kbps", "divide_by": "proportional"})
-    return policy_of(stream({"method": "paper", **settings}), channel, learned, load, Part(64.0 * 2 / 3))
+    return policy_of(
+        stream({"method": "paper", **settings}), channel, learned, load, CapacityShare(64.0 * 2 / 3)
+    )
 
 
 def test_paper_sheds_the_counted_prefix_of_the_ranking_by_deviation_and_holds_its_synopses() -> None:
@@ -138,7 +140,9 @@ def allotment(settings: JoinSettings, worth: tuple[float, ...] = (1.0,)) -> Any:
     basic = np.full(5, 1e6)
     known = LearnedSide(basic, 10 * basic, float(basic.sum()))
     memory = Memory(left=known, right=known, r=0.25)
-    return allotted(Given(rows[0], 0, 400), Given(rows[1], 0, 400), settings, memory, worth, 400.0)
+    return allocate_budget(
+        SideRows(rows[0], 0, 400), SideRows(rows[1], 0, 400), settings, memory, worth, 400.0
+    )
 
 
 def counting(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[int]:
@@ -155,7 +159,7 @@ def test_paper_takes_its_fraction_from_what_could_be_fetched() -> None:
     assert allotment(join(budget=budget)).r == 0.25
     assert allotment(join(budget=budget, adapt={"rate": "counted"})).r != 0.25
     assert (join().adapt.boost, join().adapt.buffer_seconds) == (1.2, 1.0)
-    assert followed(0.5, 100, 100, join().adapt.boost) == pytest.approx(0.6)
+    assert adapt_fraction(0.5, 100, 100, join().adapt.boost) == pytest.approx(0.6)
 
 
 def test_paper_takes_one_window_before_the_other_and_types_by_worth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +185,7 @@ def test_paper_ranks_basic_windows_by_a_sample_that_forgets() -> None:
     adapt = join().adapt
     assert (adapt.correlation, adapt.sample_pct, adapt.memory) == (True, 10.0, 0.0)
     assert join().basic_window_seconds == 1.0
-    assert turn.ranks is not None
+    assert turn.rank_basic_windows is not None
 
 
 def test_stated_settings_of_joins_override_the_preset_one_by_one() -> None:
@@ -204,7 +208,7 @@ def counted(one: SketchSpec) -> tuple[Any, bytes]:
     sketch: Any = one.empty()
     one.made_of.feed(sketch, one, pa.table({"key": keys}))
     payload = one.made_of.whole(one, sketch, {}).to_bytes()
-    return loaded(read_sketch(payload)), payload
+    return wrap_sketch(read_sketch(payload)), payload
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,16 @@ import pytest
 import yaml
 from tests.contracts.test_loader import WEATHER, changed, schemas
 
-from spillway.contracts import check, load_contracts, load_usable, plain, read_workload, workload_json_schema
+from spillway.contracts import (
+    check,
+    load_contracts,
+    load_usable,
+    read_workload,
+    to_plain,
+    workload_json_schema,
+)
 from spillway.errors import ContractError
-from spillway.registry import registered
+from spillway.registry import extra_levers
 
 GUSTS: dict[str, Any] = {
     "name": "gusts",
@@ -25,7 +32,7 @@ GUSTS: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def toy() -> Any:
-    with registered(toy="tests.contracts.toy"):
+    with extra_levers(toy="tests.contracts.toy"):
         yield
 
 
@@ -62,7 +69,7 @@ def test_joins_and_queries_are_read_beside_the_streams(folder: Path) -> None:
     assert (gusts.room, gusts.lever_names, gusts.lever_settings("toy").every) == ("east_cpu", ("toy",), 10)
     assert (list(contracts.queries), contracts.queries["mean"].room) == (["mean"], None)
     assert contracts.files["gusts"] == "joins/gusts.yaml"
-    assert read_workload(plain(gusts)) == gusts
+    assert read_workload(to_plain(gusts)) == gusts
 
 
 def test_a_stream_may_be_joined_with_itself() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from demo import airflow_home
-from demo.guard import guarded
+from demo.guard import guarded_process
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
@@ -118,7 +118,7 @@ def fake_spark(tmp_path: Path) -> Callable[[], list[list[str]]]:
 @pytest.fixture(scope="session")
 def airflow_process(airflow_base: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """One Airflow process for all runs: it takes ten seconds to start."""
-    with guarded(
+    with guarded_process(
         [sys.executable, str(RUN_DAG)],
         env=dict(airflow_base),
         stdin=subprocess.PIPE,

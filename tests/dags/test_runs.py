@@ -18,7 +18,7 @@ from tests.small_lake import batch_row, deliver, small_settings, write_table
 
 from spillway.batch import DONE
 from spillway.clock import utc_now
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 
 Calls = Callable[[], list[list[str]]]
 Run = Callable[..., dict[str, Any]]
@@ -165,7 +165,7 @@ def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(
 def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_own_and_in_a_file(
     tmp_path: Path, run_dag: Run
 ) -> None:
-    world = brought_through(InProcess(), tmp_path)
+    world = brought_through(ProcessEngine(), tmp_path)
     rows = world.rows("recovered", "sites")
     world.at("recovered", "sites").delete(batch=[1, 2, 3])
     done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
@@ -222,7 +222,7 @@ def test_a_form_that_names_no_stream_fails_by_name_before_any_spark(
 
 
 def test_what_a_channel_has_and_what_all_share_is_kept_in_a_task_each(tmp_path: Path, run_dag: Run) -> None:
-    world = brought_through(InProcess(), tmp_path)
+    world = brought_through(ProcessEngine(), tmp_path)
     done = run_dag("spillway_keep", world.settings, {"dry_run": True})
     assert states_of(done) == dict.fromkeys(
         ["keep.narrow", "keep.wide", "keep.what_all_share", "tell"], "success"
@@ -326,7 +326,7 @@ def test_a_run_whose_address_is_not_there_says_so_and_is_no_worse_for_it(
 def test_the_tables_that_a_run_wrote_are_assets_that_others_may_wait_for(
     tmp_path: Path, run_dag: Run, fake_spark: Calls
 ) -> None:
-    world = brought_through(InProcess(), tmp_path)
+    world = brought_through(ProcessEngine(), tmp_path)
     before = run_dag("spillway_recover", world.settings, {"stream": "sites"})
     assert before["events"] == [], "nothing was written"
     spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))

@@ -25,8 +25,8 @@ from tests.dags.conftest import clean_environment
 from tests.small_lake import small_settings
 
 from demo import airflow_home
-from demo.guard import guarded
-from demo.ui import healthy, passwords
+from demo.guard import guarded_process
+from demo.ui import is_healthy, passwords
 from spillway.pipeline.pending import pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
@@ -211,8 +211,8 @@ def server(
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "demo.ui"]
     told = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    with guarded(command, env={**env, "PORT": str(port)}, **told) as guard:
-        poll("healthy scheduler", lambda: healthy(address), START_SECONDS, log)
+    with guarded_process(command, env={**env, "PORT": str(port)}, **told) as guard:
+        poll("healthy scheduler", lambda: is_healthy(address), START_SECONDS, log)
         found = Server(address, Path(env["AIRFLOW_HOME"]), log)
         for dag_id in (
             "spillway_train",

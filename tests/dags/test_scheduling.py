@@ -14,21 +14,21 @@ from tests.small_lake import batch_row, deliver, small_settings, write_table
 
 from spillway.batch import DONE
 from spillway.clock import utc_now
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
 from spillway.scheduling import (
     JOB_VARIABLES,
     NothingToDo,
+    assets_written_since,
+    channel_groups,
     dates_to_backfill,
     recover_arguments,
     refuse_backfill,
-    rooms,
     shed_arguments,
     sketch_arguments,
     spark_step,
     stream_arguments,
-    written_since,
 )
 from spillway.settings import Settings
 
@@ -104,12 +104,12 @@ def test_a_channel_that_goes_into_another_shares_its_room_and_broken_channels_ha
     two_channels: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPILLWAY_SCHEMAS", two_channels.schemas)
-    assert rooms() == ("market", "uplink")
+    assert channel_groups() == ("market", "uplink")
     channels = Path(two_channels.schemas, "channels.yaml")
     channels.write_text("channels: {uplink: {capacity: 1 kbps, into: market}, market: {capacity: 1 kbps}}")
-    assert rooms() == ("market",)
+    assert channel_groups() == ("market",)
     channels.write_text("channels: [")
-    assert rooms() == ()
+    assert channel_groups() == ()
 
 
 def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
@@ -170,13 +170,13 @@ def test_a_form_that_means_nothing_is_refused_by_name(
 
 
 def test_the_assets_of_a_run_are_the_tables_that_were_written_since_it_began(tmp_path: Path) -> None:
-    world = brought_through(InProcess(), tmp_path)
+    world = brought_through(ProcessEngine(), tmp_path)
     of = {f"spillway/{table}/sites" for table in ("raw", "recovered", "transmitted")}
-    assert of <= set(written_since(world.settings, utc_now() - timedelta(hours=1)))
+    assert of <= set(assets_written_since(world.settings, utc_now() - timedelta(hours=1)))
     began = utc_now()
-    assert written_since(world.settings, began + timedelta(seconds=1)) == []
+    assert assets_written_since(world.settings, began + timedelta(seconds=1)) == []
     world.at("transmitted", "sites").delete(seq=[331])  # which writes the other rows of its file anew
-    assert written_since(world.settings, began) == ["spillway/transmitted/sites"]
+    assert assets_written_since(world.settings, began) == ["spillway/transmitted/sites"]
 
 
 READ_BY_OTHERS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from demo.airflow_home import environment
-from demo.ui import for_its_owner
+from demo.ui import open_private_log
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ def test_the_log_that_holds_the_log_in_is_its_owners_alone(tmp_path: Path) -> No
     log.write_text("of an earlier start, for everybody to read")
     before = os.umask(0)
     try:
-        with for_its_owner(log) as sink:
+        with open_private_log(log) as sink:
             sink.write("password")
     finally:
         os.umask(before)

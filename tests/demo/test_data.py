@@ -14,11 +14,11 @@ import pytest
 import yaml
 
 from demo import data
-from demo.landing import package_file, plant, write_landing
+from demo.landing import insert_defects, package_file, write_landing
 from demo.own import DEMO_STREAMS, MARKER, demo_files
 from spillway.contracts import Contracts, load_contracts
 from spillway.errors import SpillwayError
-from spillway.records import Parsed, count_records, parse_records
+from spillway.records import ParsedRecords, count_records, parse_records
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 STREAMS = sorted(data.STREAMS)
@@ -40,7 +40,7 @@ def expected(stream: str) -> dict[str, Any]:
 
 
 @cache
-def parsed(stream: str) -> Mapping[str, Parsed]:
+def parsed(stream: str) -> Mapping[str, ParsedRecords]:
     """The files that count: neither empty nor delivered before."""
     files: dict[bytes, str] = {}
     for name, content in sorted(landing(stream).items()):
@@ -284,7 +284,7 @@ def test_a_package_that_is_not_there_is_told() -> None:
 
 def test_a_defect_outside_its_file_is_refused() -> None:
     with pytest.raises(ValueError, match="must be within the file"):
-        plant([b"a"], {3: b"x"})
+        insert_defects([b"a"], {3: b"x"})
 
 
 def test_no_half_file_is_ever_visible(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from demo.guard import guarded
+from demo.guard import guarded_process
 
 PATIENCE_SECONDS = 60.0
 DEAF = (
@@ -81,7 +81,7 @@ def test_one_whom_a_shell_made_deaf_to_sigint_hears_it_all_the_same() -> None:
 
 
 def test_what_a_program_that_ended_left_behind_is_ended_and_its_exit_code_is_told() -> None:
-    with guarded([sys.executable, "-c", ENDS], 0.5, stdout=subprocess.PIPE, text=True) as process:
+    with guarded_process([sys.executable, "-c", ENDS], 0.5, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         family = [int(pid) for pid in process.stdout.readline().split()]
         assert process.wait(timeout=PATIENCE_SECONDS) == 7
@@ -94,7 +94,7 @@ def test_whoever_hears_is_asked_first_and_may_say_farewell(tmp_path: Path) -> No
         f"import pathlib, signal, sys; signal.signal(signal.SIGTERM, lambda *_: "
         f"(pathlib.Path({str(note)!r}).write_text('asked'), sys.exit(0))); print(1, flush=True); signal.pause()"
     )
-    with guarded([sys.executable, "-c", polite], stdout=subprocess.PIPE) as process:
+    with guarded_process([sys.executable, "-c", polite], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
     assert note.read_text() == "asked"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from demo.run import MARKER, Failed, reset_lake, run_dags, said, sentence, where_to_look
+from demo.run import MARKER, StepFailed, job_message, reset_lake, run_dags, sentence, where_to_look
 from spillway.report.result import Progress
 from spillway.report.text import PAGE
 from spillway.settings import Settings
@@ -73,8 +73,8 @@ def test_lines_for_people_lose_what_airflow_puts_around_them() -> None:
         "2026-11-18T11:50:38.004032Z [info     ] spillway: stocks: took in 9 tuples [see rejected] "
         "[airflow.task.hooks.airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook] loc=s.py:965\n"
     )
-    assert said(line) == "stocks: took in 9 tuples [see rejected]"
-    assert said("26/11/18 WARN SparkContext: spilled\n") is None
+    assert job_message(line) == "stocks: took in 9 tuples [see rejected]"
+    assert job_message("26/11/18 WARN SparkContext: spilled\n") is None
 
 
 def test_the_sentence_of_a_failure_is_ours_where_there_is_one() -> None:
@@ -126,7 +126,7 @@ def test_a_failure_says_its_sentence_and_where_the_log_is(tmp_path: Path) -> Non
         "raise SystemExit(1)\n"
     )
     with pytest.raises(
-        Failed, match=r"spillway_train failed: `rate` must be known(.|\n)*spillway_train\.log"
+        StepFailed, match=r"spillway_train failed: `rate` must be known(.|\n)*spillway_train\.log"
     ):
         run_dags(stand_in(tmp_path, script), tmp_path / "logs", Progress(Console()))
 

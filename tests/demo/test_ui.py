@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from demo.ui import free_port
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 
 @pytest.mark.parametrize("told", ["", "eighty", "0", "65536", "-1", "80.5"])
 def test_a_port_that_is_none_is_refused_by_name(told: str) -> None:
-    with pytest.raises(Refused, match="`PORT` must be a number from 1 to 65535"):
+    with pytest.raises(InvalidValue, match="`PORT` must be a number from 1 to 65535"):
         free_port(told)
 
 

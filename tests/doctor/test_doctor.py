@@ -21,7 +21,7 @@ from spillway.doctor.checks import (
     check_versions,
     check_worker_python,
 )
-from spillway.engine.local import InProcess
+from spillway.engine.local import ProcessEngine
 from spillway.settings import Settings
 
 HOME = Path(__file__).resolve().parents[2]
@@ -100,7 +100,7 @@ def test_every_package_is_looked_for_and_one_that_is_not_there_is_named(
 
 def test_what_the_deep_check_tries_is_written_and_read(tmp_path: Path) -> None:
     settings = Settings.in_memory(str(tmp_path))
-    assert doctor.write_and_read(InProcess(), settings) == doctor.TRIED_ROWS
+    assert doctor.write_and_read(ProcessEngine(), settings) == doctor.TRIED_ROWS
 
 
 def test_looking_imports_nothing_heavy() -> None:

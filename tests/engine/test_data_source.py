@@ -12,13 +12,13 @@ from pyspark.errors import PySparkException
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 import spillway
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     folder = tmp_path_factory.mktemp("frames")
-    world = World.begin(InProcess(), folder, SITES)
+    world = World.begin(ProcessEngine(), folder, SITES)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     world.train("sites")

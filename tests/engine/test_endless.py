@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spillway.engine.statements import SqlView, ask_duckdb, ask_spark
+from spillway.engine.statements import SqlView, query_duckdb, query_spark
 from spillway.errors import SpillwayError
 
 NUMBERS = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": list(range(1000))})])
@@ -24,8 +24,8 @@ ENDLESS = [
 
 def test_process_engine_gives_up_a_query_without_end() -> None:
     with pytest.raises(SpillwayError, match=r"must answer a window within 0\.2 seconds.*raise most_seconds"):
-        ask_duckdb({"sites": NUMBERS}, ENDLESS, 10, 0.2)
-    assert ask_duckdb({"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]
+        query_duckdb({"sites": NUMBERS}, ENDLESS, 10, 0.2)
+    assert query_duckdb({"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]
 
 
 def slow_rows() -> pa.Table:
@@ -38,5 +38,5 @@ def test_spark_gives_up_a_query_that_takes_too_long_whether_it_has_begun_or_not(
     slow = SqlView(NUMBERS.schema, [slow_rows, slow_rows])
     for seconds in (0.01, 2.0):
         with pytest.raises(SpillwayError, match=f"must answer a window within {seconds:g} seconds"):
-            ask_spark(spark, {"sites": slow}, MOST, 10, seconds)
-    assert ask_spark(spark, {"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]
+            query_spark(spark, {"sites": slow}, MOST, 10, seconds)
+    assert query_spark(spark, {"sites": NUMBERS}, MOST, 10, 3600.0).to_pylist() == [{"n": 999}]

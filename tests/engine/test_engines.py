@@ -11,19 +11,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.engine.spark import SparkEngine
-from spillway.errors import ConcurrentRun, ContractError, Problem, Refused, SpillwayError, UsageError
+from spillway.errors import ConcurrentRun, ContractError, InvalidValue, Problem, SpillwayError, UsageError
 from spillway.kernel_cache import sources_key
 from spillway.settings import Settings
-from spillway.store.tables import Piece, Tables
+from spillway.store.tables import FileTask, Tables
 
 DAY = date(2026, 1, 1)
 
 
 @pytest.fixture(params=["in process", "spark"])
 def engine(request: pytest.FixtureRequest, spark: Any) -> Engine:
-    return InProcess() if request.param == "in process" else SparkEngine(lambda: spark)
+    return ProcessEngine() if request.param == "in process" else SparkEngine(lambda: spark)
 
 
 def described(item: Any, of: str) -> tuple[str, Any]:
@@ -72,7 +72,7 @@ def test_an_engine_knows_how_much_it_does_at_a_time(engine: Engine) -> None:
     "problem",
     [
         SpillwayError("a sentence"),
-        Refused("cycle_length", "be positive", 0, "train the cycle again", "weather.yaml"),
+        InvalidValue("cycle_length", "be positive", 0, "train the cycle again", "weather.yaml"),
         ConcurrentRun("another run wrote it"),
         UsageError("cannot be meant"),
         ContractError(
@@ -111,12 +111,12 @@ def test_a_draft_is_the_same_whoever_writes_it(engine: Engine, tmp_path: Path) -
         counts["made"] = of
         return [pa.table({"seq": [of * 10 + i], "batch": [of], "v": [i / 3]}) for i in range(of)]
 
-    pieces = [Piece({"batch_date": str(DAY)}, number, number) for number in (3, 0, 2)]
+    pieces = [FileTask({"batch_date": str(DAY)}, number, number) for number in (3, 0, 2)]
     draft = table.draft(engine, pieces, make)
     assert [(piece.batch, one.rows) for piece, one in draft.parts] == [(3, 3), (2, 2)]
     assert draft.counts == {number: {"made": number} for number in (3, 0, 2)}
     widths = draft.column_bytes(3, ["seq", "v"])
-    assert widths == table.draft(InProcess(), pieces, make).column_bytes(3, ["seq", "v"])
+    assert widths == table.draft(ProcessEngine(), pieces, make).column_bytes(3, ["seq", "v"])
     table.publish(draft.written, batch_date=DAY, batch=[0, 2, 3])
     assert sorted(tables.now().at("transmitted", "s").rows(["seq"])["seq"].to_pylist()) == [
         20,

@@ -13,12 +13,12 @@ from spillway.engine.dialect import check_statement, spark_sql
 from spillway.engine.statements import (
     NeedsSpark,
     SqlView,
-    ask_duckdb,
-    ask_spark,
     columns_by_duckdb,
     columns_by_spark,
+    query_duckdb,
+    query_spark,
 )
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 
 NUMBERS = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
 READINGS = SqlView(
@@ -172,8 +172,8 @@ def kept(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @pytest.mark.parametrize(("sql", "message"), ATTACKS)
 def test_process_engine_refuses_what_is_no_query_of_its_inputs(sql: str, message: str) -> None:
-    with pytest.raises(Refused) as caught:
-        ask_duckdb({"sites": NUMBERS}, [("asked", sql.replace("{}", "/etc"))], 10)
+    with pytest.raises(InvalidValue) as caught:
+        query_duckdb({"sites": NUMBERS}, [("asked", sql.replace("{}", "/etc"))], 10)
     assert message in str(caught.value)
     assert not isinstance(caught.value, NeedsSpark)
 
@@ -182,8 +182,8 @@ def test_spark_refuses_what_is_no_query_of_its_inputs(kept: Path, spark: Any) ->
     """The same statements, in a session that has the tables, functions and files that they name."""
     before = sorted(path.name for path in kept.iterdir())
     for sql, message in ATTACKS:
-        with pytest.raises(Refused) as caught:
-            ask_spark(spark, {"sites": NUMBERS}, [("asked", sql.replace("{}", str(kept)))], 10)
+        with pytest.raises(InvalidValue) as caught:
+            query_spark(spark, {"sites": NUMBERS}, [("asked", sql.replace("{}", str(kept)))], 10)
         assert message in str(caught.value), sql
     assert sorted(path.name for path in kept.iterdir()) == before
 
@@ -252,7 +252,7 @@ def test_process_engine_says_what_needs_spark(sql: str, needs: str, spark: Any) 
     ],
 )
 def test_query_is_bound_before_any_row_is_read(sql: str, message: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(InvalidValue) as caught:
         columns_by_duckdb({"sites": READINGS}, [("asked", sql)])
     assert message in str(caught.value)
 
@@ -268,7 +268,7 @@ def test_values_that_the_engines_read_differently_are_errors_in_process() -> Non
         ("SELECT length(s) / 0 AS u FROM t", "division by zero"),
     ):
         with pytest.raises(SpillwayError, match=message):
-            ask_duckdb({"t": texts}, [("asked", sql)], 10)
+            query_duckdb({"t": texts}, [("asked", sql)], 10)
 
 
 @pytest.mark.parametrize(
@@ -290,8 +290,8 @@ def test_values_that_the_engines_read_differently_are_errors_in_process() -> Non
 def test_generated_texts_mean_what_was_written(text: str, spark: Any) -> None:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     steps = [("asked", f"SELECT '{escaped}' AS a, x AS `b c` FROM sites LIMIT 1")]
-    assert ask_duckdb({"sites": NUMBERS}, steps, 10)["a"].to_pylist() == [text]
-    assert ask_spark(spark, {"sites": NUMBERS}, steps, 10)["a"].to_pylist() == [text]
+    assert query_duckdb({"sites": NUMBERS}, steps, 10)["a"].to_pylist() == [text]
+    assert query_spark(spark, {"sites": NUMBERS}, steps, 10)["a"].to_pylist() == [text]
 
 
 @pytest.mark.parametrize(
@@ -323,8 +323,8 @@ def test_name_of_an_inner_with_clause_stays_in_its_subquery(spark: Any) -> None:
     """Its name may be that of an input, which the rest of the statement reads."""
     sql = "SELECT sites.x, q.x AS y FROM sites, (WITH sites AS (SELECT 7 AS x) SELECT x FROM sites) q ORDER BY 1"
     answer = [{"x": x, "y": 7} for x in (1, 2, 5)]
-    assert ask_duckdb({"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
-    assert ask_spark(spark, {"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
+    assert query_duckdb({"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
+    assert query_spark(spark, {"sites": NUMBERS}, [("asked", sql)], 10).to_pylist() == answer
 
 
 def test_right_side_of_and_is_not_computed_where_the_left_side_decides() -> None:
@@ -334,7 +334,7 @@ def test_right_side_of_and_is_not_computed_where_the_left_side_decides() -> None
         "SELECT 6000 - count_if(x = 0 OR 1 / x >= 1) AS n FROM t",
         "SELECT count(*) AS n FROM t WHERE 1 > 0 AND x <> 0 AND 1 / x < 1 AND x > -1",
     ):
-        assert ask_duckdb({"t": zeros}, [("asked", sql)], 10).to_pylist() == [{"n": 3000}]
+        assert query_duckdb({"t": zeros}, [("asked", sql)], 10).to_pylist() == [{"n": 3000}]
 
 
 def test_both_engines_read_steps_in_their_order(spark: Any) -> None:
@@ -348,11 +348,11 @@ def test_both_engines_read_steps_in_their_order(spark: Any) -> None:
     ]
     answer = [{"x": 2, "Place": 1}, {"x": 5, "Place": 2}]
     for _ in range(2):
-        assert ask_duckdb({"sites": NUMBERS}, steps, 10).to_pylist() == answer
-        assert ask_spark(spark, {"sites": NUMBERS}, steps, 10).to_pylist() == answer
+        assert query_duckdb({"sites": NUMBERS}, steps, 10).to_pylist() == answer
+        assert query_spark(spark, {"sites": NUMBERS}, steps, 10).to_pylist() == answer
 
 
 def test_hints_and_comments_are_not_passed_on() -> None:
-    with pytest.raises(Refused, match=r"lists, got 'select hint'|lists, got 'hint'"):
+    with pytest.raises(InvalidValue, match=r"lists, got 'select hint'|lists, got 'hint'"):
         check_statement("SELECT /*+ BROADCAST(b) */ x FROM sites b")
     assert spark_sql("SELECT x -- why\nFROM sites /* where */", ["sites"]) == "SELECT x FROM sites"

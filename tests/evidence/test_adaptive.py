@@ -25,9 +25,9 @@ from evidence.attributes.codecs.samples import Sample, real
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.planner import WindowRanking
 from spillway.levers.attributes.synopsis.entries import Entries
-from spillway.parquet import widths_of
+from spillway.parquet import compressed_widths
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
@@ -129,7 +129,7 @@ def test_synopsis_is_compared_with_all_bytes_of_the_later_columns(sample: Sample
     later = sample.rows.slice(len(sample.parts["training"])).select(sample.measures)
     assert later.num_rows == len(sample.parts["later"])
     for one in (within, exact):
-        assert sum(one.blocks["columns"]) == pytest.approx(sum(widths_of(later).values()))
+        assert sum(one.blocks["columns"]) == pytest.approx(sum(compressed_widths(later).values()))
         assert len(one.blocks["synopsis"]) == len(one.blocks["columns"])
     assert sum(within.blocks["synopsis"]) <= sum(exact.blocks["synopsis"])
 
@@ -149,8 +149,10 @@ def test_windows_lose_what_the_scheme_in_force_sheds() -> None:
     options = {name: [Option(name, "keep", 4), Option(name, "shed", 0)] for name in "ab"}
     scores = {"a": 1.0, "b": 2.0}
 
-    def looks(shed: str) -> list[Look]:
-        return [Look(n, 0, scores, {shed: "shed"}, {"a": "shed"}, evaluated=False) for n in range(40)]
+    def looks(shed: str) -> list[WindowRanking]:
+        return [
+            WindowRanking(n, 0, scores, {shed: "shed"}, {"a": "shed"}, evaluated=False) for n in range(40)
+        ]
 
     found = losses({"right": looks("a"), "wrong": looks("b")}, options, placed=True)
     # the first of two places weighs a half, the second one; an absent attribute of two lacks 100 / 2 points of it

@@ -24,7 +24,7 @@ from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
-from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.planner import WindowRanking
 from spillway.levers.attributes.settings import AttributeSettings
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
@@ -245,9 +245,9 @@ def test_every_figure_of_recovery_is_told_for_training_and_for_later_tuples_apar
     assert "over training batches and over later ones" in book.page(found)
 
 
-def looked(*fresh: dict[str, str]) -> list[Look]:
+def looked(*fresh: dict[str, str]) -> list[WindowRanking]:
     scores = {"Response_Time": 1.0, "Packet_Loss": 2.0}
-    return [Look(n, n, scores, fresh[0], one, evaluated=n == 0) for n, one in enumerate(fresh)]
+    return [WindowRanking(n, n, scores, fresh[0], one, evaluated=n == 0) for n, one in enumerate(fresh)]
 
 
 def test_hits_where_no_rule_can_miss_are_no_figure(lab: Lab) -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evidence.attributes.bounds_kept import INEXACT, ZERO_SWAPS, bounds_kept, rooms
+from evidence.attributes.bounds_kept import INEXACT, ZERO_SWAPS, bound_violations, room_sensors
 from evidence.attributes.every_way import bounds_kept_every_way
 from evidence.attributes.lab import Lab
 from evidence.attributes.nine import brought_through
@@ -30,13 +30,13 @@ class Spoiled:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = brought_through(rooms(rounds=60))
+    made = brought_through(room_sensors(rounds=60))
     yield made
     made.lake.forget()
 
 
 def test_rooms_come_back_with_their_zeros_and_all_that_is_no_quantity(lab: Lab) -> None:
-    assert bounds_kept(lab.lake, "rooms", "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
+    assert bound_violations(lab.lake, "rooms", "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
     certificates = lab.run(dict.fromkeys(lab.measures, "shed")).certificates
     assert bounds_kept_every_way(lab, "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
     assert {"people", "power_w", "last_seen", "http_status", "thermostat_setpoint"} <= set(
@@ -57,6 +57,6 @@ def test_every_fault_is_counted(lab: Lab) -> None:
         http_status=pc.if_else(pc.equal(given["http_status"], 502), 200, given["http_status"]),
         last_seen=pa.chunked_array([pa.nulls(given.num_rows, given["last_seen"].type)]),
     )
-    found = bounds_kept(spoiled, "rooms", "x")  # type: ignore[arg-type]
+    found = bound_violations(spoiled, "rooms", "x")  # type: ignore[arg-type]
     assert min(zeros, values, codes) > 10
     assert found == {f"{ZERO_SWAPS}.x": zeros + values, f"{INEXACT}.x": values + codes + given.num_rows}

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evidence.attributes.codecs.absolute import smallest_within
-from evidence.attributes.codecs.compare import CURVE, compared
+from evidence.attributes.codecs.compare import CURVE, compare_samples
 from evidence.attributes.codecs.compressors import COMPRESSORS, smallest
 from evidence.attributes.codecs.key_groups import over_ours
 from evidence.attributes.codecs.ours import bounds_of, place_within, planned_within, trained_on
@@ -89,7 +89,7 @@ def sample(rows=3000):
 
 def test_the_comparison_counts_both_parts_and_breaks_no_bound():
     book = Book(lambda text: None)
-    figures = compared(book, [sample()])
+    figures = compare_samples(book, [sample()])
     assert all(figures[name] == 0 for name in figures if "violations" in name)
     for name in COMPRESSORS:
         for term in ("equal_bound", "equal_error"):
@@ -98,7 +98,7 @@ def test_the_comparison_counts_both_parts_and_breaks_no_bound():
 
 def test_ratios_at_every_precision_let_the_plan_keep_a_column():
     trained_and_later = sample(6000)
-    figures = compared(Book(lambda text: None), [trained_and_later, sample()])
+    figures = compare_samples(Book(lambda text: None), [trained_and_later, sample()])
     for name in COMPRESSORS:
         ratios = [
             figures[f"attributes.bytes_over_{name}_at.walk.{mark}"]
@@ -127,7 +127,7 @@ def test_temperatures_that_move_slowly_take_no_more_than_by_interpolation():
 
 
 def test_streams_of_few_values_do_not_count_in_the_largest_ratio():
-    figures = compared(Book(lambda text: None), [sample()])
+    figures = compare_samples(Book(lambda text: None), [sample()])
     assert not [name for name in figures if "_at." in name]
     assert figures["attributes.bytes_over_sz3_largest.any_precision"] == 0.0
 

@@ -17,7 +17,7 @@ from evidence.attributes.key_frames import key_frame_price
 from evidence.attributes.lab import Lab
 from evidence.attributes.nine import trained_and_shed
 from spillway.contracts import read_channel
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import Option
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
@@ -96,7 +96,7 @@ def test_room_for_everything_costs_nothing_and_no_room_leaves_nothing() -> None:
     for synopsis in ("hold", "send"):
         assert ranking_error(options, ["a", "b"], 10, synopsis) == 0
         assert ranking_error(options, ["a", "b"], 0, synopsis) == 100
-    with pytest.raises(Refused, match="`synopsis` must be one of hold, send"):
+    with pytest.raises(InvalidValue, match="`synopsis` must be one of hold, send"):
         ranking_error(options, ["a", "b"], 0, "auto")
 
 

@@ -15,7 +15,7 @@ from evidence.attributes.results import read_result
 from spillway.batch import DONE
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes
-from spillway.parquet import widths_of
+from spillway.parquet import compressed_widths
 from spillway.store import blobs
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
@@ -174,7 +174,7 @@ def test_a_column_is_as_wide_in_the_evidence_as_in_the_lake_and_as_training_weig
     for batch in lab.batches:
         rows = lab.lake.rows("raw", "b_net", batch)
         written = lab.plan.by_batch[batch.batch].raw_bytes
-        weighed = widths_of(rows)
+        weighed = compressed_widths(rows)
         assert {name: weighed[name] for name in ("seq", *ALL)} == {
             name: written[name] for name in ("seq", *ALL)
         }

@@ -30,7 +30,7 @@ from evidence.attributes.restated import with_settings
 from evidence.book import Book
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.settings import AttributeSettings
-from spillway.lossless import csv_of, gzip_bytes, parquet_bytes, xz_bytes
+from spillway.lossless import csv_bytes, gzip_bytes, parquet_bytes, xz_bytes
 
 TRAINING = AttributeSettings().training
 MEASURES = ("Current Index", "Response Time", "Packet Loss", "Average Delay")
@@ -62,8 +62,8 @@ def test_rivals_get_the_rows_and_no_more(one: ComparedStream) -> None:
     by_key = rows.sort_by([("Router", "ascending"), ("polled_at", "ascending")])
     orders = (rows, by_key)
     assert one.sizes == {
-        "gzip": min(gzip_bytes(csv_of(each)) for each in orders),
-        "xz": min(xz_bytes(csv_of(each)) for each in orders),
+        "gzip": min(gzip_bytes(csv_bytes(each)) for each in orders),
+        "xz": min(xz_bytes(csv_bytes(each)) for each in orders),
         "parquet": min(parquet_bytes(each) for each in orders),
         "pcodec": min(pcodec_file_bytes(each) for each in orders),
     }

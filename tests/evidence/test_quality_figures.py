@@ -11,7 +11,7 @@ from evidence.quality.laws import law_figures
 from evidence.quality.load_streams import DATA_SETS, HEAVY, RANGES, values_of
 from evidence.quality.planning import crowded_group, plan_figures, shares_of
 from evidence.quality.replays import interval_figures, kendall_distance
-from spillway.levers.quality.federation import Deployment, Setting, simulate
+from spillway.levers.quality.federation import Deployment, Testbed, simulate
 from spillway.levers.quality.settings import POLICIES
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
@@ -43,7 +43,7 @@ def test_clusters_get_twice_as_many_as_the_one_before() -> None:
 
 
 def test_no_policy_lifts_the_poorest_above_the_optimum() -> None:
-    to, setting = deployed([3] * 60, 6, 2), Setting(room=500.0, seconds=30.0)
+    to, setting = deployed([3] * 60, 6, 2), Testbed(room=500.0, seconds=30.0)
     best = optimum(to, setting)
     assert best.min() == pytest.approx(np.sort(best)[0])
     for policy in POLICIES:
@@ -52,7 +52,7 @@ def test_no_policy_lifts_the_poorest_above_the_optimum() -> None:
 
 def test_the_optimum_counts_what_is_handed_over() -> None:
     apart = Deployment(np.array([0, 1]), np.array([0, 0]), 2)
-    setting = Setting(room=30.0, hand_over=5.0)
+    setting = Testbed(room=30.0, hand_over=5.0)
     # a tuple that is handed over costs the last node 5 of every 50: 37.5 x + 3.75 x' <= 30, and x' <= 30 / 37.5
     assert optimum(apart, setting)[0] == pytest.approx(((30 - 3.75 * 0.8) / 37.5 + 0.8) / 2)
 

@@ -9,7 +9,7 @@ import pytest
 from evidence.attributes import same_bytes
 from evidence.attributes.real_streams import as_stream
 from evidence.attributes.same_bytes import Before, measure, read_before
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 STREAM = "seattle_days"
 
@@ -52,5 +52,5 @@ def test_classes_of_columns_and_fixed_bytes_add_up_to_all_bytes(
 
 def test_stream_with_other_rows_than_the_old_revision_had_is_refused(before: Before) -> None:
     made = replace(as_stream(STREAM), rows=as_stream(STREAM).rows.slice(1))
-    with pytest.raises(Refused, match="rows that the old revision was measured on"):
+    with pytest.raises(InvalidValue, match="rows that the old revision was measured on"):
         measure((made.contract, made.files), before)

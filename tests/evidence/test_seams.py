@@ -24,9 +24,9 @@ from evidence.seams import (
 )
 from spillway.batch import RETIRED
 from spillway.clock import utc_now
-from spillway.errors import Refused
-from spillway.levers.joins.turn import LostRows
-from spillway.registry import LEVERS, registered
+from spillway.errors import InvalidValue
+from spillway.levers.joins.join_window import LostRows
+from spillway.registry import LEVERS, extra_levers
 from spillway.store.batches import save_batches
 from spillway.streams.shed import shed_channel
 from spillway.streams.sketching import sketch_stream
@@ -49,7 +49,7 @@ def test_every_pair_of_registered_levers_and_stages_has_a_check() -> None:
 
 
 def test_a_lever_that_is_registered_without_checks_of_its_pairs_is_found() -> None:
-    with registered(thin="tests.levers.thin"):
+    with extra_levers(thin="tests.levers.thin"):
         missing = unchecked_pairs()
     assert len(missing) == 2 * len(stages()) + 1
     assert {"thin"} == set.intersection(*(set(pair) for pair in missing if pair != ("thin", "thin"))) & {
@@ -125,7 +125,7 @@ def test_a_sketch_that_cannot_be_made_of_all_rows_says_so() -> None:
     save_batches(tables, [one.becomes(utc_now(), status=RETIRED) for one in batches])
     tables.at("raw", "west").delete(batch=[one.batch for one in batches])
     assert sketch_stream(of.lake.tables, ENGINE, added) == 0
-    with pytest.raises(Refused, match="`sketch` must be one that the stream has"):
+    with pytest.raises(InvalidValue, match="`sketch` must be one that the stream has"):
         load_sketch(of.lake.tables, "west", "code", "distinct")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evidence.book import Book
-from evidence.sifters.contest import RIVALS, SIFTERS, at_share, contest, rival
+from evidence.sifters.contest import RIVALS, SIFTERS, contest, rival, scale_to_mean
 from evidence.sifters.promises import promises_kept
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 
@@ -19,7 +19,7 @@ def test_every_contestant_drops_the_same_share() -> None:
     one = generate(SMALL, 1, 5000)
     rng = np.random.default_rng(1)
     for name in RIVALS:
-        lost = at_share(rival(name, one, rng), 0.5)
+        lost = scale_to_mean(rival(name, one, rng), 0.5)
         assert lost.mean() == pytest.approx(0.5)
         assert ((lost >= 0) & (lost <= 1)).all()
 

@@ -13,7 +13,7 @@ from tests.sketches import reference
 
 from evidence.sketches import stable_bloom_theory as theory
 from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters, choose, draws, step
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 SBF = json.loads((Path(__file__).parents[1] / "golden" / "004_sbf.json").read_text())
 
@@ -84,7 +84,7 @@ def test_shards_worked_on_apart_give_the_filter_worked_on_at_once() -> None:
         gathered.absorb_shards(worker, [shard])
     assert verdicts.tolist() == together.tolist()
     assert gathered.to_bytes() == whole.to_bytes()
-    with pytest.raises(Refused, match="use one filter"):
+    with pytest.raises(InvalidValue, match="use one filter"):
         gathered.absorb_shards(StableBloom(choose(8192, 0.05, seed=4, shards=4)), [0])
 
 
@@ -141,17 +141,17 @@ def test_short_gaps_ask_for_more_bits_a_cell_and_long_ones_for_one() -> None:
 
 
 def test_too_little_memory_is_refused_with_what_is_needed() -> None:
-    with pytest.raises(Refused, match="at least 64 bits") as refusal:
+    with pytest.raises(InvalidValue, match="at least 64 bits") as refusal:
         choose(32, 0.1)
     assert "32 bits" in str(refusal.value)
     assert choose(64, 0.1).cells == 64
-    with pytest.raises(Refused, match="at least 256 bits"):
+    with pytest.raises(InvalidValue, match="at least 256 bits"):
         choose(128, 0.1, shards=4)
 
 
 def test_filters_do_not_merge_and_say_why() -> None:
     sketch = StableBloom(choose(4096, 0.1))
-    with pytest.raises(Refused, match="depend on the order"):
+    with pytest.raises(InvalidValue, match="depend on the order"):
         sketch.merge(StableBloom(choose(4096, 0.1)))
 
 
@@ -166,9 +166,9 @@ def test_filters_do_not_merge_and_say_why() -> None:
     ],
 )
 def test_impossible_filters_are_refused(arguments: tuple[int, ...], message: str) -> None:
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         StableBloomParameters(*arguments)
-    with pytest.raises(Refused, match="between 0 and 1"):
+    with pytest.raises(InvalidValue, match="between 0 and 1"):
         choose(4096, 1.0)
 
 

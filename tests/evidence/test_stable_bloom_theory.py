@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evidence.sketches import stable_bloom_theory as theory
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SBF = json.loads((GOLDEN / "004_sbf.json").read_text())
@@ -73,5 +73,5 @@ def test_the_chains_limit_is_equation_3_7() -> None:
 
 
 def test_gaps_without_weight_are_refused() -> None:
-    with pytest.raises(Refused, match="weights above 0"):
+    with pytest.raises(InvalidValue, match="weights above 0"):
         theory.expected_false_negatives([(5.0, 0.0)], 640, 2, 5, 1)

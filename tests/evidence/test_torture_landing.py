@@ -23,11 +23,11 @@ def test_nothing_that_has_settled_is_lost_or_doubled(seed: int, changed: str) ->
 
 
 def test_what_is_lost_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = parse._numbered
+    whole = parse._add_seq
 
     def halved(part: Any, *of: Any) -> Any:
         made = whole(part, *of)
         return made.slice(0, max(1, made.num_rows // 2))
 
-    monkeypatch.setattr(parse, "_numbered", halved)
+    monkeypatch.setattr(parse, "_add_seq", halved)
     assert landing.landing_torture(1, 30)["landing_lost_tuples"] > 0

@@ -12,17 +12,17 @@ from typing import Any
 
 from spillway.batch import Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.intake.landing import Landing, look
-from spillway.intake.replay import ReplayDone, Selection, replay
-from spillway.intake.take_in import take_in
-from spillway.ledger import difference
+from spillway.intake.landing import Landing, classify_files
+from spillway.intake.replay import ReplayResult, Selection, replay
+from spillway.intake.take_in import ingest
+from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
-HERE = InProcess()
+HERE = ProcessEngine()
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 CONTRACT: dict[str, Any] = {
     "stream": "delays",
@@ -89,7 +89,7 @@ class LandingWorld:
 
     def take_in(self) -> list[Batch]:
         self.runs += 1
-        return take_in(
+        return ingest(
             self.tables, HERE, self.contract, f"run {self.runs}", self.said.append, lambda: self.now
         )
 
@@ -101,7 +101,7 @@ class LandingWorld:
             return str(problem)
         return ""
 
-    def replay(self, **asked: Any) -> ReplayDone:
+    def replay(self, **asked: Any) -> ReplayResult:
         self.runs += 1
         selection = Selection(**asked)
         return replay(
@@ -115,7 +115,7 @@ class LandingWorld:
         )
 
     def look(self) -> Landing:
-        return look(self.contract, self.settings, self.batches(), self.now)
+        return classify_files(self.contract, self.settings, self.batches(), self.now)
 
     def batches(self) -> list[Batch]:
         return load_batches(self.tables, "delays")
@@ -142,7 +142,7 @@ class LandingWorld:
     def totals(self) -> list[tuple[int, int, int, int]]:
         """By batch what the first stage was offered, kept, rejected, deduplicated; the ledger must balance."""
         rows = self.tables.at("ledger").rows(subject="delays").to_pylist()
-        assert difference(rows) == 0
+        assert total_imbalance(rows) == 0
         told = sorted((row for row in rows if row["dimension_kind"] == "total"), key=lambda row: row["batch"])
         return [(row["offered"], row["kept"], row["rejected"], row["deduplicated"]) for row in told]
 

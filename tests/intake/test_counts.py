@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.pipeline.streams import METERS, World, csv_lines, meters
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.report.explain import explain
 from spillway.report.status import status
 
@@ -15,7 +15,7 @@ COUNT = 350
 
 
 def world_of(folder: Path, content: bytes, **changes: Any) -> World:
-    world = World.begin(InProcess(), folder, {**METERS, **changes}, capacity="1 kbps")
+    world = World.begin(ProcessEngine(), folder, {**METERS, **changes}, capacity="1 kbps")
     world.deliver("meters/2020-01-01/a.csv", content)
     world.shed()
     world.train("meters")

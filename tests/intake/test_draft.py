@@ -18,12 +18,12 @@ from spillway.contracts.sections import Batching
 from spillway.contracts.yaml import read_yaml
 from spillway.errors import ContractError, SpillwayError
 from spillway.intake import draft as intake_roles
-from spillway.intake.draft import new_contract
+from spillway.intake.draft import draft_contract
 from spillway.records import parse_records
 
 
 def drafted(path: Path) -> StreamContract:
-    text = new_contract(path, stream="draft", channel="market")
+    text = draft_contract(path, stream="draft", channel="market")
     report = Report("draft.yaml")
     value = read_yaml(text, report)
     assert report.problems == []
@@ -111,7 +111,7 @@ def test_a_draft_leaves_nested_fields_out_by_name_and_reads_the_rest(tmp_path: P
         pq.write_table(pa.Table.from_pylist(times), path)
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "  # nested, and so left out of what is taken in: who, tags; flatten" in new_contract(path)
+    assert "  # nested, and so left out of what is taken in: who, tags; flatten" in draft_contract(path)
     draft = drafted(path)
     assert [(a.name, a.role) for a in draft.attributes] == [
         ("at", "order"),
@@ -130,7 +130,7 @@ def test_an_identifier_is_no_measure_and_says_so(tmp_path: Path) -> None:
         ("order_id", "protected"),
         ("paid", "measure"),
     ]
-    assert "# says which one, by its name, and so is exact; a quantity: role: measure" in new_contract(path)
+    assert "# says which one, by its name, and so is exact; a quantity: role: measure" in draft_contract(path)
 
 
 def test_a_draft_from_parquet_takes_the_types_of_the_file(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_decimals_of_a_parquet_file_are_numbers_and_what_is_of_no_type_is_left_o
         }
     )
     pq.write_table(table, path)
-    assert "  # of no type that is taken in, and so left out: opens (time32[ms]);" in new_contract(path)
+    assert "  # of no type that is taken in, and so left out: opens (time32[ms]);" in draft_contract(path)
     draft = drafted(path)
     assert [(a.name, a.type) for a in draft.attributes][1:] == [("paid", "double"), ("pieces", "integer")]
     parsed = parse_records(draft, path.name, path.read_bytes())
@@ -198,7 +198,7 @@ def test_numbers_with_a_comma_before_their_fraction_are_drafted_and_read_as_numb
 def test_a_draft_without_a_measure_lists_no_lever(tmp_path: Path) -> None:
     path = tmp_path / "doors.csv"
     path.write_text("door,at,who\n" + "".join(f"d{i % 2},2024-05-{1 + i:02d},p{i}\n" for i in range(8)))
-    assert "levers: []  #" in new_contract(path)
+    assert "levers: []  #" in draft_contract(path)
     assert drafted(path).levers == ()
 
 
@@ -228,18 +228,18 @@ def test_a_sample_that_makes_no_contract_is_refused(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(SpillwayError, match=told):
-        new_contract(tmp_path / name)
+        draft_contract(tmp_path / name)
 
 
 def test_a_draft_that_would_not_be_valid_is_not_made(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,v\n2013-01-01,1\n")
     with pytest.raises(ContractError, match="`stream` must be a lower-case name"):
-        new_contract(tmp_path / "a.csv", stream="My Stream")
+        draft_contract(tmp_path / "a.csv", stream="My Stream")
 
 
 def test_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpillwayError, match="must be readable"):
-        new_contract(tmp_path / "none.csv")
+        draft_contract(tmp_path / "none.csv")
 
 
 def roles(path: Path) -> dict[str, str]:
@@ -296,7 +296,7 @@ def test_a_draft_is_made_from_a_file_as_it_lands_wrapped(tmp_path: Path, ending:
     assert roles(path) == {"at": "order", "level": "measure"}
     path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(SpillwayError, match="`sample_file` must be whole and readable"):
-        new_contract(path)
+        draft_contract(path)
 
 
 @pytest.mark.parametrize("date", ["2{:03d}-{:02d}-15", "2{:03d}{:02d}15"])
@@ -317,7 +317,7 @@ def test_a_fraction_that_would_order_more_finely_is_pointed_out(tmp_path: Path) 
     path = tmp_path / "houses.csv"
     rows = [f"{2000 + i // 12},{1 + i % 12},{2000 + i / 12:.3f},{i * 31 % 97}" for i in range(120)]
     path.write_text("\n".join(["year,month,date,sold", *rows]) + "\n")
-    text = new_contract(path)
+    text = draft_contract(path)
     assert "# date rises more finely than year, but only times and whole numbers can be the order" in text
 
 
@@ -334,7 +334,7 @@ def test_what_only_repeats_the_time_in_parts_is_no_measure_and_says_how_it_could
         parts = (local.month, local.day, local.hour, local.isoweekday())
         rows.append(f"{at:%Y-%m-%dT%H:%M:%SZ},{','.join(map(str, parts))},{i * 17 % 23},7")
     path.write_text("\n".join(["at,month,day,hour,weekday,load,site_no", *rows]) + "\n")
-    text = new_contract(path)
+    text = draft_contract(path)
     found = roles(path)
     assert found == {
         "at": "order",
@@ -371,7 +371,7 @@ def test_row_number_is_never_the_order(tmp_path: Path) -> None:
     path = tmp_path / "air.csv"
     rows = [f"{i + 1},{2010 + i // 50},{1 + i % 12},{i % 24},{i * 31 % 97}.5" for i in range(200)]
     path.write_text("\n".join(["No,year,month,hour,pm", *rows]) + "\n")
-    text = new_contract(path)
+    text = draft_contract(path)
     found = roles(path)
     assert (found["no"], found["year"], found["pm"]) == ("protected", "order", "measure")
     assert "a row number" in text
@@ -382,7 +382,7 @@ def test_sample_with_a_row_number_and_no_time_is_refused(tmp_path: Path) -> None
     path = tmp_path / "air.csv"
     path.write_text("\n".join(["No,pm", *(f"{i},{i * 31 % 97}" for i in range(50))]) + "\n")
     with pytest.raises(SpillwayError, match="No is a row number, not a time"):
-        new_contract(path)
+        draft_contract(path)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_a_time_in_several_columns_is_no_order(tmp_path: Path) -> None:
     rows = [f"2024,{1 + i // 28},{1 + i % 28},{i * 31 % 97}.5" for i in range(200)]
     path.write_text("\n".join(["year,month,day,pm", *rows]) + "\n")
     with pytest.raises(SpillwayError, match="add a column with the time of each record"):
-        new_contract(path)
+        draft_contract(path)
 
 
 def test_a_time_is_preferred_to_counters_that_look_like_one(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_parts_of_time_are_searched_for_once_per_column(
     path = tmp_path / "wide.csv"
     rows = [f"2026-01-01T00:{i // 60:02d}:{i % 60:02d}Z,{i % 7},{i % 24},{i % 13}" for i in range(600)]
     path.write_text("\n".join(["at,a,b,c", *rows]) + "\n")
-    new_contract(path)
+    draft_contract(path)
     assert sorted(searched) == ["a", "b", "c"]
 
 

@@ -15,8 +15,8 @@ from tests.intake.test_intake import CONTRACT, HERE, batches, deliver, everythin
 from spillway.contracts import StreamContract, read_stream
 from spillway.intake import parse
 from spillway.intake import parse as parsing
-from spillway.intake.take_in import take_in
-from spillway.ledger import difference
+from spillway.intake.take_in import ingest
+from spillway.ledger import total_imbalance
 from spillway.records import lines as line_reading
 from spillway.records import pieces, wrapper
 from spillway.settings import Settings
@@ -66,7 +66,7 @@ def test_a_wrapped_file_is_known_by_its_first_bytes_and_taken_like_a_plain_one(
 ) -> None:
     deliver(tables, "a.json", pack(lines(0, 5)))
     deliver(tables, "b.gz", lines(5, 5))
-    (batch,) = take_in(tables, HERE, contract(), "run")
+    (batch,) = ingest(tables, HERE, contract(), "run")
     assert (batch.rows, batch.rejected, batch.last_seq) == (10, 0, 9)
     assert raw(tables) == [(i, i) for i in range(10)]
 
@@ -94,14 +94,14 @@ def test_a_damaged_file_is_refused_by_name_and_nothing_of_it_is_taken(
     deliver(tables, "2026-01-01/a.json", lines(5000, 3))
     deliver(tables, "2026-01-01/b.json.gz", content)
     deliver(tables, "2026-01-01/c.json", lines(6000, 3))
-    (batch,) = take_in(tables, HERE, contract(), "run")
+    (batch,) = ingest(tables, HERE, contract(), "run")
     assert (batch.rows, batch.rejected) == (6, 1)
     (refused,) = rows(tables, "rejected")
     assert (refused["file"], refused["seq"], refused["rule"]) == ("delays/2026-01-01/b.json.gz", None, told)
     assert refused["original"] == content
     assert [at for _, at in raw(tables)] == [5000, 5001, 5002, 6000, 6001, 6002]
     assert reasons(tables)[f"the file must {told}"] == 1
-    assert difference(rows(tables, "ledger")) == 0
+    assert total_imbalance(rows(tables, "ledger")) == 0
 
 
 def test_a_file_that_grows_without_end_stops_at_the_limit(
@@ -109,7 +109,7 @@ def test_a_file_that_grows_without_end_stops_at_the_limit(
 ) -> None:
     monkeypatch.setattr(wrapper, "INSIDE_AT_LEAST", 1 << 16)
     deliver(tables, "a.json.gz", gzip.compress(b"\n" * (8 << 20)))
-    (batch,) = take_in(tables, HERE, contract(), "run")
+    (batch,) = ingest(tables, HERE, contract(), "run")
     assert (batch.rows, batch.rejected, batch.last_seq) == (0, 1, 0)
     (refused,) = rows(tables, "rejected")
     assert refused["rule"].startswith("hold at most 1,6")
@@ -117,7 +117,7 @@ def test_a_file_that_grows_without_end_stops_at_the_limit(
 
 def test_parquet_in_a_wrapper_is_refused_with_its_remedy(tables: Tables) -> None:
     deliver(tables, "a.parquet", gzip.compress(parquet(three())))
-    take_in(tables, HERE, contract("parquet"), "run")
+    ingest(tables, HERE, contract("parquet"), "run")
     (refused,) = rows(tables, "rejected")
     assert (refused["rule"], refused["value"]) == ("be Parquet as it is", "gzip")
 
@@ -161,7 +161,7 @@ def test_a_large_file_is_read_in_pieces_and_gives_the_same(
         deliver(tables, "2026-01-01/b", small)
         monkeypatch.setattr(parsing, "TASK_BYTES", most)
         monkeypatch.setattr(pieces, "BLOCK_BYTES", 1000)
-        take_in(tables, HERE, contract(form), "run")
+        ingest(tables, HERE, contract(form), "run")
         tasks.append(len(tables.now().at("raw", "delays").files()))
         found.append(without_bytes(everything(tables)))
         tables.forget()
@@ -181,7 +181,7 @@ def test_parquet_with_one_bad_row_group_is_refused_whole_by_all_who_read_of_it(
     monkeypatch.setattr(parsing, "TASK_BYTES", 6000)
     deliver(tables, "2026-01-01/a.parquet", parquet(three(50_000)))
     deliver(tables, "2026-01-01/b.parquet", bytes(content))
-    (batch,) = take_in(tables, HERE, contract("parquet"), "run")
+    (batch,) = ingest(tables, HERE, contract("parquet"), "run")
     assert (batch.rows, batch.rejected) == (3, 1)
     assert [row["rule"] for row in rows(tables, "rejected")] == ["be readable Parquet"]
     assert [at for _, at in raw(tables)] == [50_000, 50_001, 50_002]
@@ -198,17 +198,17 @@ NEW_COLUMN = {
 def test_a_column_nobody_asked_for_is_noted_and_the_known_ones_are_taken(tables: Tables, form: str) -> None:
     deliver(tables, "a", NEW_COLUMN[form])
     told: list[str] = []
-    (batch,) = take_in(tables, HERE, contract(form), "run", told.append)
+    (batch,) = ingest(tables, HERE, contract(form), "run", told.append)
     assert (batch.rows, batch.rejected) == (200, 0)
     assert notes(tables) == {"field hops unknown": 200}
     assert "200 with field hops unknown" in told[-1]
-    assert difference(rows(tables, "ledger")) == 0
+    assert total_imbalance(rows(tables, "ledger")) == 0
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
 def test_a_column_nobody_asked_for_is_refused_where_the_contract_says_so(tables: Tables, form: str) -> None:
     deliver(tables, "a", NEW_COLUMN[form])
-    (batch,) = take_in(tables, HERE, contract(form, unknown_fields="refuse"), "run")
+    (batch,) = ingest(tables, HERE, contract(form, unknown_fields="refuse"), "run")
     assert (batch.rows, batch.rejected) == (0, 200 if form == "json" else 1)
     assert set(reasons(tables)) == {"taken in", "an unknown field must be an attribute of the contract"}
 
@@ -223,7 +223,7 @@ def test_a_column_nobody_asked_for_is_refused_where_the_contract_says_so(tables:
 )
 def test_a_column_that_is_not_there_is_noted(tables: Tables, form: str, content: bytes) -> None:
     deliver(tables, "a", content)
-    (batch,) = take_in(tables, HERE, contract(form), "run")
+    (batch,) = ingest(tables, HERE, contract(form), "run")
     assert batch.rows == 9
     assert notes(tables) == {"column delay_ms absent": 9}
 
@@ -231,7 +231,7 @@ def test_a_column_that_is_not_there_is_noted(tables: Tables, form: str, content:
 def test_thousands_of_odd_names_are_few_reasons_and_few_notes(tables: Tables) -> None:
     odd = [b'{"router": "r1", "at": %d, "x\\u001b[2J%d": {"deep": 1}}' % (i, i) for i in range(3000)]
     deliver(tables, "a", b"\n".join(odd))
-    (batch,) = take_in(tables, HERE, contract(), "run")
+    (batch,) = ingest(tables, HERE, contract(), "run")
     assert batch.rows == 3000
     found = notes(tables)
     assert len(found) <= 34
@@ -244,7 +244,7 @@ def test_thousands_of_odd_names_are_few_reasons_and_few_notes(tables: Tables) ->
 def test_refusals_of_thousands_of_odd_names_are_of_few_kinds(tables: Tables) -> None:
     odd = [b'{"router": "r1", "at": %d, "x\\u001b[2J%d": 1}' % (i, i) for i in range(3000)]
     deliver(tables, "a", b"\n".join(odd) + b"\n" + lines(5000, 9))
-    take_in(tables, HERE, contract(unknown_fields="refuse"), "run")
+    ingest(tables, HERE, contract(unknown_fields="refuse"), "run")
     assert reasons(tables) == {"taken in": 9, "an unknown field must be an attribute of the contract": 3000}
     for row in rows(tables, "rejected"):
         assert (row["field"] + row["reason"] + row["value"]).isprintable()
@@ -267,7 +267,7 @@ def test_what_is_no_finite_number_is_kept_made_null_or_refused_by_contract(
     tables: Tables, form: str, non_finite: str, kept: list[str]
 ) -> None:
     deliver(tables, "a", ODD[form])
-    (batch,) = take_in(tables, HERE, contract(form, non_finite=non_finite), "run")
+    (batch,) = ingest(tables, HERE, contract(form, non_finite=non_finite), "run")
     found = sorted(rows(tables, "raw", "delays"), key=lambda row: row["seq"])
     assert [str(row["delay_ms"]) for row in found] == kept
     # a number that is only too large for a double is none of these: it is refused whatever the contract says
@@ -280,7 +280,7 @@ def test_a_file_of_nothing_but_refusals_is_written_as_it_is_read(
     monkeypatch.setattr(parse, "_REJECTED_BYTES", 1000)
     monkeypatch.setattr(line_reading, "BLOCK_LINES", 10)
     deliver(tables, "a", b"nonsense\n" * 300)
-    (batch,) = take_in(tables, HERE, contract(), "run")
+    (batch,) = ingest(tables, HERE, contract(), "run")
     assert (batch.rows, batch.rejected) == (0, 300)
     assert sorted(row["line"] for row in rows(tables, "rejected")) == list(range(1, 301))
     assert len(tables.now().at("rejected").files()) > 10

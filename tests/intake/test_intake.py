@@ -14,20 +14,20 @@ import pytest
 
 from spillway.batch import RECORDED, TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
 from spillway.intake.landing import batch_date_of, is_hidden
-from spillway.intake.take_in import take_in
-from spillway.ledger import difference
+from spillway.intake.take_in import ingest
+from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import write_bytes
-from spillway.store.landing_zone import open_landed
+from spillway.store.landing_zone import open_landing_file
 from spillway.store.tables import Table, Tables
 
-HERE = InProcess()
+HERE = ProcessEngine()
 CONTRACT = {
     "stream": "delays",
     "channel": "uplink",
@@ -102,7 +102,7 @@ def test_files_are_taken_in_in_name_order_and_numbered_once(tables: Tables, cont
     deliver(tables, "2026-01-02/b.json", lines(20, 10))
     deliver(tables, "2026-01-02/a b.json", lines(10, 10))
     deliver(tables, "2026-01-01/z.json", lines(0, 10))
-    taken = take_in(tables, HERE, contract, "run 1")
+    taken = ingest(tables, HERE, contract, "run 1")
     assert [(b.batch, b.batch_date, b.rows, b.status) for b in taken] == [
         (1, date(2026, 1, 1), 10, TAKEN_IN),
         (2, date(2026, 1, 2), 20, TAKEN_IN),
@@ -110,9 +110,9 @@ def test_files_are_taken_in_in_name_order_and_numbered_once(tables: Tables, cont
     assert raw(tables) == [(i, i) for i in range(30)]
     assert [batch.seconds_covered for batch in taken] == [1.0, 2.0]
 
-    assert take_in(tables, HERE, contract, "run 2") == []
+    assert ingest(tables, HERE, contract, "run 2") == []
     deliver(tables, "2026-01-02/c.json", lines(30, 5))
-    assert [(b.batch, b.rows) for b in take_in(tables, HERE, contract, "run 3")] == [(3, 5)]
+    assert [(b.batch, b.rows) for b in ingest(tables, HERE, contract, "run 3")] == [(3, 5)]
     assert raw(tables) == [(i, i) for i in range(35)]
 
 
@@ -127,7 +127,7 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract:
     deliver(tables, "2026-01-01/a.json", good + b"\n".join(bad))
     deliver(tables, "2026-01-01/again.json", good + b"\n".join(bad))
     deliver(tables, "2026-01-01/empty.json", b"")
-    (batch,) = take_in(tables, HERE, contract, "run")
+    (batch,) = ingest(tables, HERE, contract, "run")
     assert (batch.rows, batch.rejected, batch.deduplicated) == (4, 4, 8)
     assert [file.status for file in batch.files] == ["taken", "duplicate", "empty"]
     kept = rows(tables, "rejected")
@@ -137,7 +137,7 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract:
     ]
     assert all(row["rule"] and row["remedy"] and row["reason"] for row in kept)
     ledger = rows(tables, "ledger")
-    assert difference(ledger) == 0
+    assert total_imbalance(ledger) == 0
     (total,) = [row for row in ledger if row["dimension_kind"] == "total"]
     assert (total["offered"], total["kept"], total["rejected"], total["deduplicated"]) == (16, 4, 4, 8)
     assert {row["reason"]: row["offered"] for row in ledger if row["dimension_kind"] == "reason"} == {
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read_at_all_is_one_refused_record_without_a_numbe
     source = {"kind": "files", "path": "delays", "format": "parquet", "settle_seconds": 0}
     columns = read_stream({**CONTRACT, "source": source, "bad_records": {"max_share_pct": 100}})
     deliver(tables, "2026-01-01/a.parquet", b"nonsense")
-    (batch,) = take_in(tables, HERE, columns, "run")
+    (batch,) = ingest(tables, HERE, columns, "run")
     assert (batch.rows, batch.rejected) == (0, 1)
     (kept,) = rows(tables, "rejected")
     assert (kept["line"], kept["seq"], kept["file"]) == (0, None, "delays/2026-01-01/a.parquet")
@@ -164,14 +164,14 @@ def test_a_file_delivered_again_under_another_name_or_date_is_taken_in_once_unle
     tables: Tables, contract: StreamContract
 ) -> None:
     deliver(tables, "2026-01-01/a.json", lines(0, 10))
-    take_in(tables, HERE, contract, "run 1")
+    ingest(tables, HERE, contract, "run 1")
     deliver(tables, "2026-01-02/b.json", lines(0, 10))
-    (again,) = take_in(tables, HERE, contract, "run 2")
+    (again,) = ingest(tables, HERE, contract, "run 2")
     assert (again.rows, again.deduplicated, [file.status for file in again.files]) == (0, 10, ["duplicate"])
     assert raw(tables) == [(i, i) for i in range(10)]
     wanted = read_stream({**CONTRACT, "duplicates": {"files": "take"}})
     deliver(tables, "2026-01-03/c.json", lines(0, 10))
-    (kept,) = take_in(tables, HERE, wanted, "run 3")
+    (kept,) = ingest(tables, HERE, wanted, "run 3")
     assert (kept.rows, kept.first_seq) == (10, 10)
 
 
@@ -179,14 +179,14 @@ def test_a_file_that_was_empty_when_first_seen_and_is_filled_later_is_taken_in(
     tables: Tables, contract: StreamContract
 ) -> None:
     deliver(tables, "2026-01-01/a.json", b"")
-    (first,) = take_in(tables, HERE, contract, "run 1")
+    (first,) = ingest(tables, HERE, contract, "run 1")
     assert (first.rows, [file.status for file in first.files]) == (0, ["empty"])
-    assert take_in(tables, HERE, contract, "run 2") == []
+    assert ingest(tables, HERE, contract, "run 2") == []
     deliver(tables, "2026-01-01/a.json", lines(0, 3))
-    (second,) = take_in(tables, HERE, contract, "run 3")
+    (second,) = ingest(tables, HERE, contract, "run 3")
     assert (second.batch, second.rows, [file.status for file in second.files]) == (2, 3, ["taken"])
     assert raw(tables) == [(i, i) for i in range(3)]
-    assert take_in(tables, HERE, contract, "run 4") == []
+    assert ingest(tables, HERE, contract, "run 4") == []
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_file_that_was_empty_when_first_seen_and_is_filled_later_is_taken_in(
 )
 def test_hidden_files_are_not_delivered(tables: Tables, contract: StreamContract, hidden: str) -> None:
     deliver(tables, f"2026-01-01/{hidden}", lines(0, 3))
-    assert take_in(tables, HERE, contract, "run") == []
+    assert ingest(tables, HERE, contract, "run") == []
     assert is_hidden(hidden)
 
 
@@ -202,17 +202,17 @@ def test_a_partition_folder_that_begins_with_an_underscore_is_delivered(
     tables: Tables, contract: StreamContract
 ) -> None:
     deliver(tables, "2026-01-01/_day=1/a.json", lines(0, 3))
-    assert [batch.rows for batch in take_in(tables, HERE, contract, "run")] == [3]
+    assert [batch.rows for batch in ingest(tables, HERE, contract, "run")] == [3]
 
 
 def test_a_batch_that_was_only_recorded_is_written_again_row_for_row(
     tables: Tables, contract: StreamContract
 ) -> None:
     deliver(tables, "2026-01-01/a.json", lines(0, 10))
-    (batch,) = take_in(tables, HERE, contract, "run 1")
+    (batch,) = ingest(tables, HERE, contract, "run 1")
     before = everything(tables)
     save_batches(tables.now(), [batch.becomes(batch.updated_at, status=RECORDED, rows=None)])
-    (again,) = take_in(tables, HERE, contract, "run 2")
+    (again,) = ingest(tables, HERE, contract, "run 2")
     assert everything(tables) == before
     assert (again.run_id, again.rows, again.created_at) == ("run 1", 10, batch.created_at)
 
@@ -233,7 +233,7 @@ def test_whatever_write_a_run_dies_before_the_next_one_ends_in_the_same_rows(
     for lake in (straight, broken):
         deliver(lake, "2026-01-01/a.json", lines(0, 10) + b"nonsense\n")
         deliver(lake, "2026-01-02/b.json", lines(5, 10))
-    take_in(straight, HERE, contract, "run")
+    ingest(straight, HERE, contract, "run")
 
     left = which
     with monkeypatch.context() as patch:
@@ -249,10 +249,10 @@ def test_whatever_write_a_run_dies_before_the_next_one_ends_in_the_same_rows(
 
             patch.setattr(Table, method, until_then)
         with pytest.raises(Died):
-            take_in(broken, HERE, contract, "run")
+            ingest(broken, HERE, contract, "run")
     known = [batch.status for batch in batches(broken)]
     assert known == ([] if (table, which) == DEATHS[0] else [RECORDED, RECORDED])
-    take_in(broken, HERE, contract, "run")
+    ingest(broken, HERE, contract, "run")
     expected, found = everything(straight), everything(broken)
     files = [[{**file, "modified_at": None} for file in row.pop("files")] for row in found["batches"]]
     assert files == [
@@ -272,7 +272,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(tables: Tables, cont
         mine = tables.now()
         together.wait()
         try:
-            take_in(mine, HERE, contract, f"run {number}")
+            ingest(mine, HERE, contract, f"run {number}")
         except ConcurrentRun as problem:
             return str(problem)
         return "done"
@@ -284,7 +284,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(tables: Tables, cont
     assert [(batch.status, batch.rows) for batch in batches(tables)] == [(TAKEN_IN, 10)]
     assert raw(tables) == [(i, i) for i in range(10)]
     assert len(rows(tables, "rejected")) == 1
-    assert difference(rows(tables, "ledger")) == 0
+    assert total_imbalance(rows(tables, "ledger")) == 0
 
 
 def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
@@ -295,8 +295,8 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
     monkeypatch.setattr(parsing, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
     read: list[str] = []
     for module in (parsing, recording):
-        monkeypatch.setattr(module, "open_landed", lambda *of: read.append(of[1]) or open_landed(*of))
-    take_in(tables, HERE, contract, "run")
+        monkeypatch.setattr(module, "open_landed", lambda *of: read.append(of[1]) or open_landing_file(*of))
+    ingest(tables, HERE, contract, "run")
     held = tables.now().at("raw", "delays").files()
     assert sorted((str(file.value("batch_date")), file.records) for file in held) == [
         ("2026-01-01", 20),
@@ -309,7 +309,7 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
 
 def test_a_folder_that_is_not_there_yet_is_nothing_new(tables: Tables, contract: StreamContract) -> None:
     said: list[str] = []
-    assert take_in(tables, HERE, contract, "run", said.append) == []
+    assert ingest(tables, HERE, contract, "run", said.append) == []
     assert "nothing to take in" in said[0]
 
 
@@ -328,7 +328,7 @@ def test_the_time_a_batch_covers_is_told_by_its_event_times(
     timed = read_stream({**CONTRACT, "rate": {"from": "event_time"}})
     told = [{"router": "r", "at": at, "delay_ms": 1.0} for at in order]
     deliver(tables, "2026-01-01/a.json", b"".join(json.dumps(row).encode() + b"\n" for row in told))
-    (batch,) = take_in(tables, HERE, timed, "run")
+    (batch,) = ingest(tables, HERE, timed, "run")
     assert batch.seconds_covered == expected
 
 

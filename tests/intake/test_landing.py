@@ -17,9 +17,9 @@ from spillway.batch import DONE, IN_WORK, Batch
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
 from spillway.intake.record import record_batches
-from spillway.intake.take_in import in_steps
+from spillway.intake.take_in import group_into_steps
 from spillway.store.batches import save_batches
-from spillway.store.landing_zone import GoneOrChanged, list_landed, open_landed
+from spillway.store.landing_zone import LandingFileChanged, list_landing_folder, open_landing_file
 
 
 @pytest.fixture
@@ -153,7 +153,9 @@ def test_a_file_that_was_only_touched_is_read_once_and_then_known_by_its_new_tim
     world.touch(path)
     world.later(61)
     read: list[str] = []
-    monkeypatch.setattr(recording, "open_landed", lambda *of: read.append(of[1]) or open_landed(*of))
+    monkeypatch.setattr(
+        recording, "open_landing_file", lambda *of: read.append(of[1]) or open_landing_file(*of)
+    )
     assert [one.name for one in world.look().doubtful] == ["delays/a.json"]
     assert world.take_in() == []
     assert world.is_quiet()
@@ -210,7 +212,7 @@ def test_a_file_that_goes_or_changes_under_our_hands_is_left_for_later_and_stops
             else:
                 path.write_bytes(lines(range(3, 7)))
                 world.touch(path)
-        return open_landed(root, name, *more)
+        return open_landing_file(root, name, *more)
 
     with monkeypatch.context() as patch:
         patch.setattr(recording if when == "measured" else parsing, "open_landed", late)
@@ -292,16 +294,16 @@ def test_a_file_that_becomes_a_link_after_it_was_listed_is_not_opened(
     path = world.deliver("day/a.json", lines(range(3)))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a.json").write_bytes(b"secret")
-    (listed,) = list_landed(str(world.zone))
+    (listed,) = list_landing_folder(str(world.zone))
     path.unlink()
     os.symlink(tmp_path / "elsewhere" / "a.json", path)
-    with pytest.raises(GoneOrChanged, match="a link leads to it now"):
-        open_landed(str(world.zone), listed.path).__enter__()
+    with pytest.raises(LandingFileChanged, match="a link leads to it now"):
+        open_landing_file(str(world.zone), listed.path).__enter__()
     path.unlink()
     path.parent.rmdir()
     os.symlink(tmp_path / "elsewhere", path.parent)
-    with pytest.raises(GoneOrChanged, match="a link leads to it now"):
-        open_landed(str(world.zone), listed.path).__enter__()
+    with pytest.raises(LandingFileChanged, match="a link leads to it now"):
+        open_landing_file(str(world.zone), listed.path).__enter__()
 
 
 def test_the_landing_zone_itself_may_be_reached_by_a_link(world: LandingWorld, tmp_path: Path) -> None:
@@ -321,11 +323,11 @@ def test_a_file_that_may_not_be_read_is_refused_by_name_until_it_is_replayed(
     def locked(root: str, name: str, *more: Any) -> Any:
         if name.endswith("b.json"):
             raise PermissionError(13, "Permission denied")
-        return open_landed(root, name, *more)
+        return open_landing_file(root, name, *more)
 
     with monkeypatch.context() as patch:
         # whoever runs the tests may be allowed to read everything
-        patch.setattr(recording, "open_landed", locked)
+        patch.setattr(recording, "open_landing_file", locked)
         world.take_in()
     assert world.fates() == [("a.json", "taken"), ("b.json", "refused")]
     assert "must be readable, got 'Permission denied'" in (world.files()[1].reason or "")
@@ -374,7 +376,9 @@ def test_a_step_holds_as_many_files_as_are_said_and_a_large_one_is_one_of_its_ow
     files: Any = [
         SimpleNamespace(name=f"delays/2026-03-01/{n}.json", size=size) for n, size in enumerate(sizes)
     ]
-    steps = [[sizes[int(one.name[-6])] for one in step] for step in in_steps(source, files, START.date())]
+    steps = [
+        [sizes[int(one.name[-6])] for one in step] for step in group_into_steps(source, files, START.date())
+    ]
     assert steps == [[1, 1, 1], [1], [2_000_000], [600_000, 400_000], [1]]
 
 

@@ -11,12 +11,12 @@ from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 
 from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
 from spillway.contracts import StreamContract
-from spillway.errors import RefusedElsewhere, SpillwayError
+from spillway.errors import InvalidExternalValue, SpillwayError
 from spillway.intake import parse, raw
 from spillway.intake import parse as tasks
-from spillway.records import parse_parts
+from spillway.records import parse_blocks
 from spillway.store.blobs import list_files
-from spillway.store.landing_zone import open_landed
+from spillway.store.landing_zone import open_landing_file
 
 BAD = b'{"router": "r", "at": 9, "delay_ms": "fast"}\n'
 
@@ -124,12 +124,12 @@ def test_a_file_on_which_the_parser_itself_fails_stops_no_other(
     world.deliver("b.json", lines(range(3, 6)))
 
     def crashing(of: Any, name: str, *more: Any) -> Any:
-        for part in parse_parts(of, name, *more):
+        for part in parse_blocks(of, name, *more):
             yield part
             if name.endswith("a.json"):
                 raise RecursionError("maximum depth")
 
-    monkeypatch.setattr(parse, "parse_parts", crashing)
+    monkeypatch.setattr(parse, "parse_blocks", crashing)
     world.take_in()
     assert world.fates() == [("a.json", "refused"), ("b.json", "taken")]
     assert "`the file` must be one that can be read, got 'RecursionError: maximum depth'" in (
@@ -150,10 +150,10 @@ def test_a_file_that_changes_while_its_task_is_done_anew_without_a_refused_one_i
         opened.append(name)
         if opened.count(name) == 2 and name.endswith("a.json"):
             world.touch(path)
-        return open_landed(root, name, *more)
+        return open_landing_file(root, name, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "open_landed", third_time_changed)
+        patch.setattr(tasks, "open_landing_file", third_time_changed)
         (batch,) = world.take_in()
     assert world.fates() == [("a.json", "missed"), ("b.json", "refused")]
     assert (batch.rows, world.ats()) == (0, [])
@@ -200,7 +200,7 @@ def test_a_table_that_cannot_be_read_is_no_fault_of_the_batch(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: Any) -> Any:
-        raise RefusedElsewhere("_delta_log", "be a log that can be read", "nothing", "restore it")
+        raise InvalidExternalValue("_delta_log", "be a log that can be read", "nothing", "restore it")
 
     world.deliver("a.json", lines(range(3)))
     with monkeypatch.context() as patch:

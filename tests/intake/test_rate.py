@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.intake.landing_world import CONTRACT, START, LandingWorld, contract
 
 from spillway.batch import RECORDED
-from spillway.intake.rate import covered
+from spillway.intake.rate import seconds_spanned
 from spillway.store.batches import save_batches
 
 EVENT = {"rate": {"from": "event_time"}}
@@ -63,7 +63,7 @@ def every(seconds: float, count: int, start: datetime) -> list[datetime]:
     ],
 )
 def test_few_odd_clocks_change_nothing(odd: list[int]) -> None:
-    found = covered(np.append(QUARTER, odd))
+    found = seconds_spanned(np.append(QUARTER, odd))
     assert found is not None
     assert found == pytest.approx(900, rel=0.26)
 
@@ -75,7 +75,7 @@ def test_a_late_delivery_beside_a_days_does_not_make_it_cover_the_days_between(
 ) -> None:
     day = np.repeat(np.arange(0, 86_400, 300), 8)
     rows = np.linspace(0, 43_200, late).astype(np.int64) - 86_400 * (days_ago + 1) + 43_200
-    found = covered(np.append(day, rows))
+    found = seconds_spanned(np.append(day, rows))
     assert found is not None
     assert found == pytest.approx(86_400 * (1 + late / len(day)), rel=0.3)
 
@@ -83,7 +83,7 @@ def test_a_late_delivery_beside_a_days_does_not_make_it_cover_the_days_between(
 def test_late_deliveries_of_several_days_do_not_either() -> None:
     day = np.repeat(np.arange(0, 86_400, 300), 8)
     late = [np.linspace(0, 3_600, 40).astype(np.int64) - 86_400 * days for days in (3, 40)]
-    assert covered(np.concatenate([day, *late])) == pytest.approx(86_400, rel=0.05)
+    assert seconds_spanned(np.concatenate([day, *late])) == pytest.approx(86_400, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_late_deliveries_of_several_days_do_not_either() -> None:
 )
 def test_a_stream_that_rests_covers_its_rest(first: int, rest: int, second: int) -> None:
     begun, again = np.arange(0, first, 60), np.arange(0, second, 60) + first + rest
-    assert covered(np.append(begun, again)) == pytest.approx(first + rest + second, rel=0.01)
+    assert seconds_spanned(np.append(begun, again)) == pytest.approx(first + rest + second, rel=0.01)
 
 
 def test_a_few_tuples_that_come_unevenly_cover_all_of_their_time() -> None:
-    assert covered(np.array([0, 10, 20, 30, 40, 50, 60, 90])) == pytest.approx(90 * 8 / 7)
+    assert seconds_spanned(np.array([0, 10, 20, 30, 40, 50, 60, 90])) == pytest.approx(90 * 8 / 7)
 
 
 def test_a_rest_that_was_waited_for_counts_and_a_late_delivery_does_not(tmp_path: Path) -> None:
@@ -121,12 +121,14 @@ def test_a_rest_that_was_waited_for_counts_and_a_late_delivery_does_not(tmp_path
 
 
 def test_one_odd_clock_among_few_tuples_does_not_stretch_them_over_years() -> None:
-    assert covered(np.array([0, 10, 20, 30, 40, 50, 60, -1_767_244_172])) == pytest.approx(80, rel=0.3)
+    assert seconds_spanned(np.array([0, 10, 20, 30, 40, 50, 60, -1_767_244_172])) == pytest.approx(
+        80, rel=0.3
+    )
 
 
 def test_a_moment_with_odd_tuples_around_it_tells_no_rate() -> None:
-    assert covered(np.append(np.zeros(1000, np.int64), [-604_800])) is None
-    assert covered(np.array([0, 0, 0, 3600])) == 7200
+    assert seconds_spanned(np.append(np.zeros(1000, np.int64), [-604_800])) is None
+    assert seconds_spanned(np.array([0, 0, 0, 3600])) == 7200
 
 
 @given(st.integers(2, 400), st.integers(1, 10_000), st.integers(1, 5), st.randoms(use_true_random=False))
@@ -135,7 +137,7 @@ def test_regular_tuples_cover_exactly_their_steps_in_whatever_order(
 ) -> None:
     order = [i * step for i in range(moments) for _ in range(a_moment)]
     chance.shuffle(order)
-    assert covered(np.array(order)) == pytest.approx(moments * step)
+    assert seconds_spanned(np.array(order)) == pytest.approx(moments * step)
 
 
 def test_one_tuple_that_says_1970_changes_no_rate_of_a_batch(tmp_path: Path) -> None:

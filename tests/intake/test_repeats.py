@@ -19,19 +19,19 @@ from tests.intake.landing_world import contract as landed
 
 from spillway.batch import RETIRED, TAKEN_IN, Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.spark import SparkEngine
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.intake import dedupe, raw
 from spillway.intake.dedupe import (
     DELIVERED_BEFORE,
-    compared_by,
+    compared_attributes,
     filter_before,
-    filter_of,
-    find_repeated,
-    keep_states,
-    kept_aside,
-    repeated_seqs,
+    filter_spec,
+    find_repeated_seqs,
+    find_repeats,
+    rejected_repeats,
+    save_filter_states,
 )
 from spillway.intake.rate import time_covered
 from spillway.settings import Settings
@@ -43,7 +43,7 @@ from spillway.store.tables import Tables
 from spillway.streams.stored_sketches import load_sketch
 
 NAN = float("nan")
-HERE = InProcess()
+HERE = ProcessEngine()
 TYPES = {"site": pa.string(), "at": pa.timestamp("us", "UTC"), "temp": pa.float64(), "level": pa.int64()}
 Row = tuple[str | None, float | None]
 
@@ -137,13 +137,13 @@ def test_those_whose_values_came_within_reach_are_found_by_either_way(
     truth = [60 + place for place in slowly(rows, before, within)]
     for way in ("exact", "filter") if within else ("exact",):
         asked = contract(rows=way, within=within, false_positive_pct=20, shards=2)
-        found = find_repeated(InProcess(cores), asked, batch(2, 60, 209), files, history)
+        found = find_repeats(ProcessEngine(cores), asked, batch(2, 60, 209), files, history)
         assert found.rows.tolist() == truth
         assert found.reason.startswith(
             "row delivered before" + (f", within {within:,} rows" if within else "")
         )
         assert (found.state is None) == (way == "exact")
-        alone = find_repeated(InProcess(cores), asked, batch(2, 60, 209), files, [])
+        alone = find_repeats(ProcessEngine(cores), asked, batch(2, 60, 209), files, [])
         assert alone.rows.tolist() == [60 + place for place in slowly(rows, (), within)]
 
 
@@ -155,7 +155,7 @@ def test_a_new_row_that_the_filter_suspects_stays_and_one_fingerprint_of_two_val
     before, rows = some_rows(3, 40), some_rows(4, 80)
     files, history = stored(tmp_path, table(40, rows)), stored(tmp_path, table(0, before))
     for way in ("exact", "filter"):
-        found = find_repeated(HERE, contract(rows=way, within=30), batch(2, 40, 119), files, history)
+        found = find_repeats(HERE, contract(rows=way, within=30), batch(2, 40, 119), files, history)
         # three fingerprints in all: the filter suspects nearly everything
         assert found.rows.tolist() == [40 + place for place in slowly(rows, before, 30)]
     assert re.search(r"suspected (9\d|100)[.\d]* % of the new rows too", found.reason)
@@ -167,7 +167,7 @@ def test_a_batch_of_any_length_is_hashed_some_rows_at_a_time(
     monkeypatch.setattr(RowReader, "AT_A_TIME", 32)
     monkeypatch.setattr(dedupe, "_ROWS_AT_A_TIME", 32)
     # a stretch is never shorter than what is read at a time
-    monkeypatch.setattr(dedupe, "_stretches", lambda first, last, _: ((first, last),))
+    monkeypatch.setattr(dedupe, "_split_range", lambda first, last, _: ((first, last),))
     real, sizes = dedupe.keys_of, []
     monkeypatch.setattr(
         dedupe, "keys_of", lambda rows, *rest: sizes.append(rows.num_rows) or real(rows, *rest)
@@ -175,7 +175,7 @@ def test_a_batch_of_any_length_is_hashed_some_rows_at_a_time(
     files = stored(tmp_path, table(100, some_rows(1, 400)))
     history = stored(tmp_path, table(0, some_rows(2, 100)))
     for way in ("exact", "filter"):
-        found = find_repeated(HERE, contract(rows=way, within=200), batch(2, 100, 499), files, history)
+        found = find_repeats(HERE, contract(rows=way, within=200), batch(2, 100, 499), files, history)
         assert len(found.rows) > 100
     assert max(sizes) == 32
 
@@ -186,14 +186,14 @@ def test_only_the_window_is_looked_at(tmp_path: Path) -> None:
     Path(history[0].path).unlink()
     files = stored(tmp_path, table(10, [("x", 1.0), ("y", 1.0), ("z", 1.0)]))
     for way in ("exact", "filter"):
-        found = find_repeated(HERE, contract(rows=way, within=5), batch(2, 10, 12), files, history)
+        found = find_repeats(HERE, contract(rows=way, within=5), batch(2, 10, 12), files, history)
         assert found.rows.tolist() == [11]
 
 
 def test_what_came_later_or_lies_in_the_same_files_is_no_history(tmp_path: Path) -> None:
     rows = [("x", 1.0), ("y", 1.0), ("x", 1.0), ("y", 1.0)]
     files = stored(tmp_path, table(0, rows))
-    found = find_repeated(HERE, contract(rows="exact"), batch(1, 0, 1), files, files)
+    found = find_repeats(HERE, contract(rows="exact"), batch(1, 0, 1), files, files)
     assert found.rows.tolist() == []
 
 
@@ -211,8 +211,8 @@ def test_a_batch_that_comes_late_is_compared_with_what_stands_before_and_after_i
     ]
     for way in ("exact", "filter") if within else ("exact",):
         asked = contract(rows=way, within=within)
-        found = find_repeated(
-            InProcess(2),
+        found = find_repeats(
+            ProcessEngine(2),
             asked,
             batches[1],
             stored(tmp_path, table(60, rows)),
@@ -236,7 +236,8 @@ def test_a_batch_that_comes_late_is_compared_with_what_stands_before_and_after_i
             assert (found.state["batch"], found.state["rows"], found.state["started_from"]) == (4, 180, None)
             held: Any = read_sketch(found.state["payload"])
             keys = [
-                compared_by(asked).keys(one) for one in (table(0, before), table(60, rows), table(110, after))
+                compared_attributes(asked).keys(one)
+                for one in (table(0, before), table(60, rows), table(110, after))
             ]
             assert held.holds(np.concatenate(keys)).all()
 
@@ -250,8 +251,8 @@ def looked_up(folder: Path, rows: dict[int, str], within: int, together: bool = 
         file for one in ([pa.concat_tables(others)] if together else others) for file in stored(folder, one)
     ]
     around = dedupe.window_around((50, 59), stored(folder, mine), history, ((0, 49), (60, 99)), within, 1)
-    on = dedupe.Compared(("site", "temp"), ("string", "double"))
-    return dedupe.repeated_exactly(HERE, on, around).tolist()
+    on = dedupe.ComparedAttributes(("site", "temp"), ("string", "double"))
+    return dedupe.find_repeats_exactly(HERE, on, around).tolist()
 
 
 def test_a_row_as_far_as_is_said_is_within_reach_before_the_batch_and_after_it(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_what_is_retired_is_no_history_though_its_rows_are_there_still(tmp_path:
     history = stored(tmp_path, table(0, [("a", 1.0)]))
     for status, repeated in ((TAKEN_IN, [20]), (RETIRED, [])):
         before = replace(batch(1, 0, 19), status=status).numbered
-        found = find_repeated(HERE, contract(rows="exact"), batch(2, 20, 21), files, history, None, [before])
+        found = find_repeats(HERE, contract(rows="exact"), batch(2, 20, 21), files, history, None, [before])
         assert found.rows.tolist() == repeated
 
 
@@ -295,7 +296,7 @@ def test_a_batch_that_comes_late_is_put_into_the_state_of_the_newest_one_which_r
     after = [batch(3, 40, 59).numbered, batch(4, 60, 79).numbered]
     asked = contract(rows="filter", within=60)
     for standing in (after, after[::-1]):
-        found = find_repeated(HERE, asked, batch(2, 20, 39), stored(tmp_path, mine), history, None, standing)
+        found = find_repeats(HERE, asked, batch(2, 20, 39), stored(tmp_path, mine), history, None, standing)
         assert found.state is not None
         assert (found.state["batch"], found.state["rows"]) == (4, 3)
 
@@ -303,22 +304,22 @@ def test_a_batch_that_comes_late_is_put_into_the_state_of_the_newest_one_which_r
 def test_no_rows_and_no_repeats_find_nothing(tmp_path: Path) -> None:
     files = stored(tmp_path, table(0, [("x", 1.0), ("y", 1.0)]))
     for way in ("exact", "filter"):
-        found = find_repeated(HERE, contract(rows=way, within=9), batch(1, 0, 1), files, [])
+        found = find_repeats(HERE, contract(rows=way, within=9), batch(1, 0, 1), files, [])
         assert found.rows.tolist() == []
-        nothing = find_repeated(HERE, contract(rows=way, within=9), batch(2, 2, 1), [], files)
+        nothing = find_repeats(HERE, contract(rows=way, within=9), batch(2, 2, 1), [], files)
         assert nothing.rows.tolist() == []
 
 
 def test_an_attribute_that_older_files_lack_is_null_there(tmp_path: Path) -> None:
     old = table(0, [("x", None), ("y", None)]).drop_columns(["temp"])
     files, history = stored(tmp_path, table(2, [("x", 1.0), ("x", None)])), stored(tmp_path, old)
-    found = find_repeated(HERE, contract(rows="exact"), batch(2, 2, 3), files, history)
+    found = find_repeats(HERE, contract(rows="exact"), batch(2, 2, 3), files, history)
     assert found.rows.tolist() == [3]
 
 
 def test_rows_are_compared_by_all_attributes_unless_some_are_named() -> None:
-    assert compared_by(contract(rows="exact")).names == ("site", "temp")
-    assert compared_by(contract(rows="exact", on=None)).names == ("site", "at", "temp", "level")
+    assert compared_attributes(contract(rows="exact")).names == ("site", "temp")
+    assert compared_attributes(contract(rows="exact", on=None)).names == ("site", "at", "temp", "level")
 
 
 def test_dates_texts_and_truths_are_compared_too() -> None:
@@ -331,8 +332,8 @@ def test_dates_texts_and_truths_are_compared_too() -> None:
         }
     )
     names, types = ("day", "yes", "text"), ("date", "boolean", "string")
-    assert repeated_seqs([rows], names, types).tolist() == [3]
-    assert repeated_seqs([rows.slice(0, 0)], names, types).tolist() == []
+    assert find_repeated_seqs([rows], names, types).tolist() == [3]
+    assert find_repeated_seqs([rows.slice(0, 0)], names, types).tolist() == []
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -342,18 +343,18 @@ def test_a_filter_in_shards_and_over_batches_is_the_filter_of_the_stream(
     monkeypatch.setattr(RowReader, "AT_A_TIME", 64)
     asked = contract(rows="filter", within=250, shards=shards, false_positive_pct=30)
     rows = [(f"s{place}", 1.0) for place in np.random.default_rng(5).integers(0, 2000, 700).tolist()]
-    files, spec = stored(tmp_path, table(0, rows), 3), filter_of(asked)
+    files, spec = stored(tmp_path, table(0, rows), 3), filter_spec(asked)
     kernel: Any = spec.empty()
-    keys = compared_by(asked).keys(table(0, rows))
+    keys = compared_attributes(asked).keys(table(0, rows))
     suspected = np.flatnonzero(kernel.observe(keys)).tolist()
     truth = slowly(rows, (), 250)
     assert set(truth) < set(suspected)
-    for engine in (HERE, InProcess(2), SparkEngine(lambda: spark)):
-        first = find_repeated(engine, asked, batch(1, 0, 299), files, [])
+    for engine in (HERE, ProcessEngine(2), SparkEngine(lambda: spark)):
+        first = find_repeats(engine, asked, batch(1, 0, 299), files, [])
         kept = stored(tmp_path, table(0, rows).slice(0, 300).filter(
             pa.array([place not in first.rows for place in range(300)])
         ))  # fmt: skip
-        second = find_repeated(engine, asked, batch(2, 300, 699), files, kept, first.state)
+        second = find_repeats(engine, asked, batch(2, 300, 699), files, kept, first.state)
         assert second.state is not None
         assert [*first.rows.tolist(), *second.rows.tolist()] == truth
         assert read_sketch(second.state["payload"]).to_bytes() == kernel.to_bytes()
@@ -366,7 +367,7 @@ def test_a_filter_in_shards_and_over_batches_is_the_filter_of_the_stream(
         assert float(told[1]) == pytest.approx(100 * (len(mine) - len(second.rows)) / new, rel=0.01)
         assert 25 < float(told[2]) <= 30
         # where no state is kept, the window's rows make one, and the same rows are found
-        anew = find_repeated(engine, asked, batch(2, 300, 699), files, kept)
+        anew = find_repeats(engine, asked, batch(2, 300, 699), files, kept)
         assert anew.state is not None
         assert (anew.rows.tolist(), anew.state["started_from"]) == (second.rows.tolist(), None)
 
@@ -377,7 +378,7 @@ def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> N
     assert filter_before(tables, asked, 9) is None
 
     def state(shaped: StreamContract, number: int, start: int | None) -> dict[str, Any]:
-        spec = filter_of(shaped)
+        spec = filter_spec(shaped)
         return spec.row("sites", number, date(2020, 1, number), 5, spec.empty().to_bytes(), start)
 
     def found(shaped: StreamContract, number: int) -> Any:
@@ -387,17 +388,17 @@ def test_a_filter_goes_on_from_the_last_batch_with_rows_and_its_own_shape() -> N
     def kept() -> list[int]:
         return sorted(tables.at("sketches").rows(["batch"])["batch"].to_pylist())
 
-    keep_states(tables, asked, [1, 2], [state(asked, 1, None), state(asked, 2, 1)])
-    keep_states(tables, asked, [3], [state(asked, 3, 2)])
+    save_filter_states(tables, asked, [1, 2], [state(asked, 1, None), state(asked, 2, 1)])
+    save_filter_states(tables, asked, [3], [state(asked, 3, 2)])
     assert kept() == [2, 3], "the newest, and what it went on from"
-    keep_states(tables, contract(rows="exact"), [4], [])
+    save_filter_states(tables, contract(rows="exact"), [4], [])
     assert kept() == [2, 3], "they are of rows before batch 4"
     assert [found(asked, number) for number in (2, 3, 4, 9)] == [None, 2, 3, 3]
     assert found(wider, 9) is None
     save_batches(tables, [replace(batch(5, 0, 20), rows=20)])
     assert [found(asked, number) for number in (5, 6)] == [3, None], "it has not seen batch 5"
     assert filter_before(tables, contract(rows="exact"), 4) is None
-    keep_states(tables, contract(rows="none"), [3, 4], [])
+    save_filter_states(tables, contract(rows="none"), [3, 4], [])
     assert kept() == [2], "what comes late is not in the state of a later batch"
     tables.forget()
 
@@ -426,7 +427,7 @@ def test_a_no_is_certain_only_where_the_filter_has_seen_all_of_its_window(tmp_pa
         world.deliver(f"{ats[0]}.json", lines(ats))
         world.take_in()
         assert (asked(ats[0]), asked(99)) == (one, never)
-    with pytest.raises(Refused, match="`dates` must be left out"):
+    with pytest.raises(InvalidValue, match="`dates` must be left out"):
         load_sketch(world.tables, "delays", "at", "alternating_bloom", from_date=date(2026, 3, 2))
 
 
@@ -456,7 +457,7 @@ def test_no_row_that_came_late_past_the_filter_is_denied(
         found: Any = load_sketch(world.tables, "delays", "at", "alternating_bloom")
         assert (found.seen(4).high, found.covers.missing) == (1.0, 0), "the filter was made anew with it"
     else:
-        with pytest.raises(Refused, match="`sketch` must be one that the stream has"):
+        with pytest.raises(InvalidValue, match="`sketch` must be one that the stream has"):
             load_sketch(world.tables, "delays", "at", "alternating_bloom")
 
 
@@ -485,14 +486,14 @@ def test_a_state_that_is_made_again_for_a_late_batch_says_what_is_retired_of_its
     for status, within, unseen in ((RETIRED, 100, 59), (RETIRED, 70, None), (TAKEN_IN, 100, None)):
         standing = [replace(batches[0], status=status, rows=60), batches[2]]
         asked = contract(rows="filter", within=within)
-        found = find_repeated(HERE, asked, batches[1], late, history, None, standing)
+        found = find_repeats(HERE, asked, batches[1], late, history, None, standing)
         assert found.state is not None
         assert read_sketch(found.state["payload"]).context.get(UNSEEN) == unseen
 
 
 def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_passed() -> None:
     gone = replace(batch(1, 0, 9), rows=10, status=RETIRED)
-    state: Any = filter_of(contract(rows="filter", within=8)).empty()
+    state: Any = filter_spec(contract(rows="filter", within=8)).empty()
     found = []
     for last, others in ((11, [gone]), (16, []), (17, [])):
         dedupe._mark_unseen(state, last - 8, others)
@@ -504,7 +505,7 @@ def test_a_state_made_of_a_window_that_is_partly_retired_says_so_until_it_has_pa
 def test_repeated_rows_are_kept_aside_with_file_line_and_their_values() -> None:
     asked, taken = contract(rows="exact"), batch(2, 100, 119)
     rows = table(100, [('quoted "ä"', 0.5), (None, NAN)] * 10)
-    aside = kept_aside(asked, taken, rows.take([0, 9, 10, 19]))
+    aside = rejected_repeats(asked, taken, rows.take([0, 9, 10, 19]))
     found = aside.to_pylist()
     assert [(row["seq"], row["file"], row["line"]) for row in found] == [
         (100, "sites/a.json", 1), (109, "sites/a.json", 10), (110, "sites/b.json", 1), (119, "sites/b.json", 10),
@@ -520,4 +521,4 @@ def test_repeated_rows_are_kept_aside_with_file_line_and_their_values() -> None:
     assert aside.schema.types[:6] == [
         pa.string(), pa.int64(), pa.date32(), pa.int64(), pa.string(), pa.int64(),
     ]  # fmt: skip
-    assert kept_aside(asked, taken, rows.slice(0, 0)).schema == aside.schema
+    assert rejected_repeats(asked, taken, rows.slice(0, 0)).schema == aside.schema

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import ROOT, World, brought_through
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 
 Run = Callable[..., tuple[int, str]]
 
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str]]
 @pytest.fixture(scope="session")
 def through(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Taken in, trained, shed in two runs, validated; to be read, or copied and changed."""
-    return brought_through(InProcess(), tmp_path_factory.mktemp("through"))
+    return brought_through(ProcessEngine(), tmp_path_factory.mktemp("through"))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def run(
     @contextmanager
     def here(name: str) -> Iterator[Any]:
         started.append(name)
-        yield InProcess()
+        yield ProcessEngine()
 
     monkeypatch.setattr(spark, "spark_engine", here)
     for name in ("home", "lake", "destination", "landing", "schemas", "build", "output"):

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts import load_contracts
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.engine.spark import SparkEngine, spark_session
 from spillway.intake import raw as taking_in
 from spillway.job import run_job, say
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.delta_log import DeltaLog
 from spillway.store.tables import Table, Tables
@@ -101,7 +101,7 @@ def made(table: str) -> None:
 @contextmanager
 def engine_called(name: str) -> Iterator[Engine]:
     if name == "here":
-        yield InProcess()
+        yield ProcessEngine()
         return
     spark = SparkEngine(lambda: spark_session("killed", "local[2]", **{"spark.driver.memory": "512m"}))
     try:
@@ -121,7 +121,7 @@ def main() -> None:
             made(table)
     settings = Settings.from_environment()
     with engine_called(engine) as found:
-        bring_through(Tables(settings), found, load_contracts(settings.schemas), "narrow", "killed", say)
+        run_channel(Tables(settings), found, load_contracts(settings.schemas), "narrow", "killed", say)
 
 
 if __name__ == "__main__":

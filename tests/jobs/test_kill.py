@@ -17,9 +17,9 @@ import pytest
 from tests.pipeline.streams import ROOT, SITES, World, json_lines, sites
 
 from spillway.batch import DONE, PLANNED, RECORDED, TAKEN_IN
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
-from spillway.intake.take_in import take_in
+from spillway.intake.take_in import ingest
 
 Rows = dict[str, list[dict[str, Any]]]
 Deaths = tuple[tuple[str, str | None], ...]
@@ -116,7 +116,7 @@ def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def taken_in(landed: World, tmp_path: Path) -> World:
     """The lake with the file taken in and not shed."""
     world = landed.copy(tmp_path / "taken_in")
-    take_in(world.tables, world.engine, world.contracts.streams["sites"], "run")
+    ingest(world.tables, world.engine, world.contracts.streams["sites"], "run")
     return world
 
 
@@ -144,7 +144,7 @@ def test_a_spark_job_that_is_killed_within_a_task_is_finished_row_for_row(
 
 
 def test_a_run_that_dies_just_after_it_made_a_table_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    begun = World.begin(InProcess(), tmp_path / "begun", SITES)
+    begun = World.begin(ProcessEngine(), tmp_path / "begun", SITES)
     begun.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 50)) + b"nonsense\n")
     Path(begun.settings.lake).mkdir()
     straight = begun.copy(tmp_path / "straight")

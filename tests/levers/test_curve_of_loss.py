@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from spillway.levers.knapsack import Alternative
 from spillway.levers.loss_curve import (
     LossPoint,
-    at_capacity,
-    capacities_of,
-    curve_of_loss,
-    dropping_rows_pct,
+    best_next_change,
+    curve_capacities,
+    loss_at_capacity,
+    loss_curve,
     mean_loss,
-    pays_next,
+    row_drop_loss_pct,
 )
 from spillway.levers.protocol import Offer
 
@@ -59,7 +59,7 @@ def test_what_is_weighed_is_the_least_that_fits_and_its_loss_is_told(
     offers: dict[str, Offer], share: float
 ) -> None:
     capacity = share * sum(offer.rate_kbps for offer in offers.values())
-    point = at_capacity(offers, capacity)
+    point = loss_at_capacity(offers, capacity)
     weighed = sum(one.choice.cost[0] for one in point.taken)
     tried = every_point(offers)
     fitting = [cost for crosses, cost, _ in tried if crosses <= capacity]
@@ -76,7 +76,7 @@ def test_what_is_weighed_is_the_least_that_fits_and_its_loss_is_told(
 @given(streams())
 def test_what_is_weighed_falls_with_the_capacity_to_nothing_where_all_fits(offers: dict[str, Offer]) -> None:
     rate = sum(offer.rate_kbps for offer in offers.values())
-    curve = curve_of_loss(offers, capacities_of(offers, 0.7 * rate))
+    curve = loss_curve(offers, curve_capacities(offers, 0.7 * rate))
     weighed = [sum(one.choice.cost[0] for one in point.taken) for point in curve]
     assert weighed == sorted(weighed, reverse=True)
     assert (curve[-1].capacity_kbps, curve[-1].loss_pct) == (pytest.approx(rate), 0.0)
@@ -91,7 +91,7 @@ def attribute(name: str, loss: float, *, less: float = 5.0, rate: float = 1.0) -
 def test_a_proportional_channel_gives_every_stream_its_own_part() -> None:
     dear, cheap = Offer(20.0, None, (attribute("dear", 9.0),)), Offer(20.0, None, (attribute("cheap", 3.0),))
     offers = {"dear": dear, "cheap": cheap}
-    together, apart = (at_capacity(offers, 26.0, divide_by) for divide_by in ("utility", "proportional"))
+    together, apart = (loss_at_capacity(offers, 26.0, divide_by) for divide_by in ("utility", "proportional"))
     assert (together.loss_pct, apart.loss_pct) == (1.5, 6.0)
 
 
@@ -103,8 +103,8 @@ def test_the_mean_counts_every_value_alike_however_dear() -> None:
 def test_who_pays_next_brings_the_largest_fall_a_kbps() -> None:
     ways = (attribute("a", 6.0), attribute("b", 4.0, less=15.0))
     offers = {"s": Offer(40.0, None, ways)}
-    point = at_capacity(offers, 20.0)
-    step = pays_next(offers, point)
+    point = loss_at_capacity(offers, 20.0)
+    step = best_next_change(offers, point)
     assert point.loss_pct == 5.0
     assert step is not None
     assert (step.stream, step.before.of, step.after.way) == ("s", "b", "keep")
@@ -113,18 +113,18 @@ def test_who_pays_next_brings_the_largest_fall_a_kbps() -> None:
 
 def test_nobody_pays_next_where_nothing_is_lost() -> None:
     offers = {"s": Offer(20.0, None, (attribute("a", 6.0),))}
-    assert pays_next(offers, at_capacity(offers, 20.0)) is None
+    assert best_next_change(offers, loss_at_capacity(offers, 20.0)) is None
 
 
 @given(st.floats(0.1, 1e4), st.floats(0.0, 1.5))
 def test_a_dropped_row_lacks_every_value(offered: float, share: float) -> None:
-    assert dropping_rows_pct(offered, share * offered) == pytest.approx(
+    assert row_drop_loss_pct(offered, share * offered) == pytest.approx(
         max(0.0, 100.0 * (1.0 - share)), abs=1e-9
     )
 
 
 def test_a_stream_without_a_choice_takes_its_room_and_loses_nothing() -> None:
     offers = {"s": Offer(20.0, None, (attribute("a", 6.0),)), "quiet": Offer(10.0)}
-    assert at_capacity(offers, 30.0).loss_pct == 0.0
-    assert at_capacity(offers, 29.0).loss_pct == 6.0
-    assert isinstance(at_capacity({"quiet": Offer(10.0)}, 5.0), LossPoint)
+    assert loss_at_capacity(offers, 30.0).loss_pct == 0.0
+    assert loss_at_capacity(offers, 29.0).loss_pct == 6.0
+    assert isinstance(loss_at_capacity({"quiet": Offer(10.0)}, 5.0), LossPoint)

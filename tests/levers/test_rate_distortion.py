@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers import knapsack
-from spillway.levers.knapsack import WORTH_DIVIDING, Alternative, least_cost, least_mixed, lower_hull
+from spillway.levers.knapsack import WORTH_DIVIDING, Alternative, least_cost, least_cost_divided, lower_hull
 
 whole = st.integers(0, 30)
 choices = st.lists(
@@ -86,7 +86,7 @@ def mixed_by_hand(items: list[list[Alternative]], room: float) -> float:
 @given(st.lists(divisible, min_size=1, max_size=3), st.integers(0, 90))
 def test_no_way_to_divide_one_item_costs_less(items: list[list[Alternative]], room: int) -> None:
     found = least_cost(items, room)
-    mixed = least_mixed(items, room, found)
+    mixed = least_cost_divided(items, room, found)
     if found.over:
         assert mixed is None
         return
@@ -104,13 +104,13 @@ def test_what_may_not_be_divided_is_not_and_a_last_resort_is_none_of_the_parts()
         Alternative(crosses, (cost, 0, 0), divisible=True) for crosses, cost in ((4, 0), (2, 50), (0, 60))
     )
     items = [[kept, half, replace(gone, last_resort=True)]]
-    found = least_mixed(items, 3.0, least_cost(items, 3.0))
+    found = least_cost_divided(items, 3.0, least_cost(items, 3.0))
     assert found is not None
     assert (found.picks, found.finer, found.share, found.cost[0]) == ((1,), 0, 0.5, 25.0)
     items = [[kept, replace(half, divisible=False)]]
-    assert least_mixed(items, 3.0, least_cost(items, 3.0)) is None
+    assert least_cost_divided(items, 3.0, least_cost(items, 3.0)) is None
     items = [[kept, half], [Alternative(0.0, (6000, 0, 0), divisible=True)]]
-    assert least_mixed(items, 3.0, least_cost(items, 3.0)) is None, "for less than a hundredth of all"
+    assert least_cost_divided(items, 3.0, least_cost(items, 3.0)) is None, "for less than a hundredth of all"
 
 
 def test_one_of_two_crosses_as_a_synopsis_the_other_as_it_is() -> None:
@@ -168,11 +168,11 @@ def test_what_equal_streams_get_does_not_depend_on_their_order() -> None:
 
 
 def test_no_choice_and_no_number_are_refused() -> None:
-    with pytest.raises(Refused, match="offer a choice"):
+    with pytest.raises(InvalidValue, match="offer a choice"):
         least_cost([[]], 1.0)
-    with pytest.raises(Refused, match="finite"):
+    with pytest.raises(InvalidValue, match="finite"):
         least_cost([[Alternative(math.nan, (0, 0, 0))]], 1.0)
-    with pytest.raises(Refused, match="room"):
+    with pytest.raises(InvalidValue, match="room"):
         least_cost([[Alternative(1.0, (0, 0, 0))]], math.inf)
 
 

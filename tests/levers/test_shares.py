@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.threshold.category import criticality_weight
-from spillway.levers.loss_curve import drop_rate, proportional, proportional_capacities
+from spillway.levers.loss_curve import drop_rate, proportional_capacities, proportional_shares
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -32,7 +32,7 @@ def test_proportional_shares_are_exact_and_leave_the_channel_full(
     streams: list[tuple[int, int]], capacity: int
 ) -> None:
     rates, counts = [rate / 10 for rate, _ in streams], [count for _, count in streams]
-    got = proportional(rates, counts, capacity / 10)
+    got = proportional_shares(rates, counts, capacity / 10)
     total = sum(rate for rate, _ in streams)
     share = max(Fraction(total - capacity, total), Fraction(0))
     assert got.drop_rate == share
@@ -43,8 +43,8 @@ def test_proportional_shares_are_exact_and_leave_the_channel_full(
 
 def test_what_fits_gives_up_nothing_and_a_silent_stream_neither() -> None:
     assert drop_rate([10, 20], 30) == 0
-    assert proportional([10, 20], [3, 4], 30).attributes_to_shed == (0, 0)
-    assert proportional([0, 20], [3, 4], 10).attributes_to_shed == (0, 2)
+    assert proportional_shares([10, 20], [3, 4], 30).attributes_to_shed == (0, 0)
+    assert proportional_shares([0, 20], [3, 4], 10).attributes_to_shed == (0, 2)
 
 
 def test_a_stream_of_no_class_weighs_as_much_as_the_most_tolerant() -> None:
@@ -55,11 +55,11 @@ def test_a_stream_of_no_class_weighs_as_much_as_the_most_tolerant() -> None:
 
 
 def test_nonsense_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`capacity_kbps` must be above 0"):
+    with pytest.raises(InvalidValue, match="`capacity_kbps` must be above 0"):
         drop_rate([1], 0)
-    with pytest.raises(Refused, match="`rates_kbps` must be"):
+    with pytest.raises(InvalidValue, match="`rates_kbps` must be"):
         drop_rate([-1], 1)
-    with pytest.raises(Refused, match="`attributes` must count"):
-        proportional([1, 2], [3], 1)
-    with pytest.raises(Refused, match="`criticality` must be one of"):
+    with pytest.raises(InvalidValue, match="`attributes` must count"):
+        proportional_shares([1, 2], [3], 1)
+    with pytest.raises(InvalidValue, match="`criticality` must be one of"):
         criticality_weight("highly")

@@ -12,13 +12,13 @@ import pytest
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway import registry
-from spillway.engine import Engine, InProcess
-from spillway.ledger import difference, hand_overs
+from spillway.engine import Engine, ProcessEngine
+from spillway.ledger import consecutive_totals, total_imbalance
 from spillway.report.explain import explain
 from spillway.report.page import build_report
 from spillway.report.status import status
 from spillway.report.summary import lake_figures
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 
 ORDERS = {
@@ -30,7 +30,7 @@ ORDERS = {
 
 @pytest.fixture(autouse=True)
 def the_toy_has_its_line() -> Iterator[None]:
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         yield
 
 
@@ -49,8 +49,8 @@ def brought_through(folder: Path, engine: Engine, order: str) -> World:
 
 @pytest.fixture(scope="module", params=ORDERS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    with registry.registered(thin="tests.levers.thin"):
-        return brought_through(tmp_path_factory.mktemp(request.param), InProcess(), request.param)
+    with registry.extra_levers(thin="tests.levers.thin"):
+        return brought_through(tmp_path_factory.mktemp(request.param), ProcessEngine(), request.param)
 
 
 def test_every_tenth_row_stays_at_home_and_all_come_back(world: World) -> None:
@@ -66,11 +66,11 @@ def test_every_tenth_row_stays_at_home_and_all_come_back(world: World) -> None:
 
 def test_the_ledger_balances_and_stages_hand_over_in_the_pinned_order(world: World) -> None:
     rows = world.rows("ledger")
-    assert difference(rows) == 0
+    assert total_imbalance(rows) == 0
     levers = world.batches("sites")[0].levers
     stages = {row["ordinal"]: row["stage"] for row in rows}
     assert [stages[at] for at in sorted(stages)] == ["intake", *levers, "sent"]
-    assert any(then["stage"] == "thin" for _, then in hand_overs(rows))
+    assert any(then["stage"] == "thin" for _, then in consecutive_totals(rows))
     (thin,) = [
         row
         for row in rows
@@ -127,7 +127,7 @@ def test_status_explain_report_and_figures_show_it(world: World) -> None:
 
 def test_one_row_of_those_kept_aside_can_be_asked_for(world: World) -> None:
     contract = world.contracts.streams["sites"]
-    found = look_up(world.tables, contract, Question.parse(contract, seq=9))
+    found = look_up(world.tables, contract, StreamQuery.parse(contract, seq=9))
     assert found.rows["site"].to_pylist() == ["site-3"]
     assert found.synopsis_bytes_read > 0
 
@@ -137,7 +137,7 @@ def test_one_row_of_those_kept_aside_can_be_asked_for(world: World) -> None:
     [one if at % 2 == 0 else pytest.param(one, marks=pytest.mark.long) for at, one in enumerate(ORDERS)],
 )
 def test_spark_and_this_process_leave_the_same_tables(order: str, engine: Any, tmp_path: Path) -> None:
-    here = brought_through(tmp_path / "here", InProcess(), order)
+    here = brought_through(tmp_path / "here", ProcessEngine(), order)
     there = brought_through(tmp_path / "there", engine, order)
     for table in ("raw", "transmitted", "recovered", "thin_aside"):
         assert there.rows(table, "sites") == here.rows(table, "sites")

@@ -12,9 +12,9 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway import registry
 from spillway.contracts import load_contracts
-from spillway.engine import Engine, InProcess
-from spillway.errors import Refused
-from spillway.ledger import difference
+from spillway.engine import Engine, ProcessEngine
+from spillway.errors import InvalidValue
+from spillway.ledger import total_imbalance
 from spillway.report.status import status
 from spillway.workloads.run import run_workloads
 
@@ -30,7 +30,7 @@ NEIGHBOURS = {
 
 @pytest.fixture(autouse=True)
 def the_toy_has_its_line() -> Iterator[None]:
-    with registry.registered(meet="tests.levers.meet"):
+    with registry.extra_levers(meet="tests.levers.meet"):
         yield
 
 
@@ -54,7 +54,7 @@ def run(world: World) -> int:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return begun(tmp_path, InProcess())
+    return begun(tmp_path, ProcessEngine())
 
 
 def test_closed_windows_are_worked_out_once_and_the_open_one_waits(world: World) -> None:
@@ -76,7 +76,7 @@ def test_what_is_left_undone_is_in_the_ledger_and_it_balances(world: World) -> N
         ("join", "meet", "comparisons")
     ] * 2
     assert [(row["offered"], row["kept"], row["lost"]) for row in rows] == [(3600, 3240, 360)] * 2
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
 
 
 def test_no_pair_is_met_that_a_full_join_would_not(world: World) -> None:
@@ -105,7 +105,7 @@ def test_a_rerun_after_death_ends_in_the_same_tables(world: World, monkeypatch: 
 
 
 def test_spark_and_this_process_find_the_same_pairs(engine: Any, tmp_path: Path) -> None:
-    here, there = begun(tmp_path / "here", InProcess()), begun(tmp_path / "there", engine)
+    here, there = begun(tmp_path / "here", ProcessEngine()), begun(tmp_path / "there", engine)
     assert run(here) == run(there) == 2
     assert here.rows("meet_results", "neighbours") == there.rows("meet_results", "neighbours")
     assert here.rows("ledger") == there.rows("ledger")
@@ -119,7 +119,7 @@ def test_it_shows_in_status(world: World) -> None:
 
 
 def test_a_join_that_nobody_has_declared_is_refused_by_name(world: World) -> None:
-    with pytest.raises(Refused, match=r"workload.*nobody"):
+    with pytest.raises(InvalidValue, match=r"workload.*nobody"):
         run_workloads(world.tables, world.engine, world.contracts, ["nobody"])
 
 
@@ -128,7 +128,7 @@ def test_a_join_has_one_lever(world: World) -> None:
     path = world.folder / "schemas" / "joins" / "neighbours.yaml"
     path.write_text(yaml.safe_dump(two))
     world.contracts = load_contracts(world.folder / "schemas")
-    with pytest.raises(Refused, match="be a single lever for a join or a query"):
+    with pytest.raises(InvalidValue, match="be a single lever for a join or a query"):
         run(world)
 
 
@@ -155,6 +155,6 @@ def test_a_clock_that_says_1970_makes_no_windows_in_between(world: World) -> Non
 
 def test_a_stream_that_has_no_times_is_refused_by_name(tmp_path: Path) -> None:
     attributes = [{**a, "type": "integer"} if a["name"] == "at" else a for a in LEFT["attributes"]]
-    world = begun(tmp_path, InProcess(), left={**LEFT, "attributes": attributes})
-    with pytest.raises(Refused, match="be ordered by a timestamp"):
+    world = begun(tmp_path, ProcessEngine(), left={**LEFT, "attributes": attributes})
+    with pytest.raises(InvalidValue, match="be ordered by a timestamp"):
         run(world)

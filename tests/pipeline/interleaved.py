@@ -14,9 +14,9 @@ from typing import Any
 
 from tests.pipeline.streams import World
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store import blobs, delta_log
 from spillway.store.tables import Table, Tables
@@ -37,7 +37,7 @@ class Lake:
     def begin(folder: Path, *streams: Mapping[str, Any], **more: Any) -> World:
         root = f"memory://{folder.name}"
         return World.begin(
-            InProcess(), folder, *streams, SPILLWAY_LAKE=root, SPILLWAY_DESTINATION=root, **more
+            ProcessEngine(), folder, *streams, SPILLWAY_LAKE=root, SPILLWAY_DESTINATION=root, **more
         )
 
     def put_back(self) -> None:
@@ -93,7 +93,7 @@ class Run:
     def _run(self) -> None:
         world, tables = self._world, _Stepped(self._world.settings, self)
         try:
-            bring_through(tables, world.engine, world.contracts, "narrow", "run", self.said.append)
+            run_channel(tables, world.engine, world.contracts, "narrow", "run", self.said.append)
         except SpillwayError as problem:
             self.problem = problem
         finally:

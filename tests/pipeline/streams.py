@@ -25,7 +25,7 @@ import yaml
 from spillway.batch import Batch
 from spillway.contracts import Contracts, load_contracts
 from spillway.engine import Engine
-from spillway.pipeline.run import bring_through, sketch_channel
+from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
@@ -213,7 +213,7 @@ class World:
     ) -> list[Batch]:
         run = f"run {len(self.said)}"
         say = self.said.append
-        return bring_through(
+        return run_channel(
             self.tables, self.engine, self.contracts, channel, run, say, dates, at_once=at_once
         )
 

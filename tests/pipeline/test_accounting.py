@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.test_room import rooms, stream, taken_in
 
 from spillway import registry
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.settings import Settings
 from spillway.store.tables import Tables
@@ -31,7 +31,7 @@ def test_what_there_is_no_room_for_is_a_shortfall_though_no_lever_works_on_it(
 ) -> None:
     contract = stream("net", mode="shed")
     batch = taken_in(tables, contract)
-    shed_channel(tables, InProcess(), rooms(contract, capacity=f"{capacity} kbps"), "up")
+    shed_channel(tables, ProcessEngine(), rooms(contract, capacity=f"{capacity} kbps"), "up")
     (sent,) = tables.now().at("ledger").rows(stage="sent", unit="rows").to_pylist()
     kbps = sent["bytes_kept"] * 8 / 1000 / (batch.seconds_covered or 0.0)
     assert (kbps <= capacity) is fits
@@ -46,7 +46,7 @@ def test_a_lever_that_drops_where_it_is_only_observed_stops_the_run_before_anyth
     tables: Tables,
 ) -> None:
     """The toy lever drops whatever the contract says."""
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         contract = stream("net", levers=[{"lever": "thin"}], mode="observe")
         contracts = rooms(contract)
         taken_in(tables, contract)
@@ -54,5 +54,5 @@ def test_a_lever_that_drops_where_it_is_only_observed_stops_the_run_before_anyth
         with pytest.raises(
             SpillwayError, match=r"thin must drop nothing .*mode: observe, got 10 rows of batch 1"
         ):
-            shed_channel(tables, InProcess(), contracts, "up")
+            shed_channel(tables, ProcessEngine(), contracts, "up")
     assert not tables.now().at("transmitted", "net").rows().num_rows

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.store.tables import Tables
-from spillway.streams.destination import ToldBatch, tables_there
-from spillway.streams.reading import Question
+from spillway.streams.destination import BatchMetadata, destination_tables
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 
 NAMES = ("temp", "level", "pulses", "sky")
@@ -24,7 +24,7 @@ def brought_across(folder: Path, capacity: str = "4.5 kbps", **lever: Any) -> Wo
     """Two batches that share a frame, shed by a source whose destination is elsewhere."""
     contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
     world = World.begin(
-        InProcess(), folder, contract, capacity=capacity, SPILLWAY_DESTINATION=str(folder / "there")
+        ProcessEngine(), folder, contract, capacity=capacity, SPILLWAY_DESTINATION=str(folder / "there")
     )
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 1980)))
     world.shed()
@@ -37,12 +37,12 @@ def brought_across(folder: Path, capacity: str = "4.5 kbps", **lever: Any) -> Wo
 
 def at_the_destination(world: World) -> Tables:
     """Only what lies there, for somebody whose own lake is empty."""
-    return tables_there(replace(world.settings, lake=str(world.folder / "nothing")))
+    return destination_tables(replace(world.settings, lake=str(world.folder / "nothing")))
 
 
 def values(tables: Tables, world: World) -> dict[str, list[Any]]:
     contract = world.contracts.streams["sites"]
-    found = look_up(tables, contract, Question.parse(contract, from_seq=0, to_seq=4200))
+    found = look_up(tables, contract, StreamQuery.parse(contract, from_seq=0, to_seq=4200))
     assert found.rows.num_rows == 4080
     return {name: found.rows[name].to_pylist() for name in found.rows.column_names}
 
@@ -119,7 +119,7 @@ def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
 
 def test_what_is_told_is_as_large_as_it_was_counted_though_a_shortfall_came_out(tmp_path: Path) -> None:
     world = brought_across(tmp_path, synopsis="hold", capacity="1 kbps")
-    told = {row["batch"]: ToldBatch("sites", row["batch"], row["payload"]) for row in world.rows("told")}
+    told = {row["batch"]: BatchMetadata("sites", row["batch"], row["payload"]) for row in world.rows("told")}
     for row in world.rows("schemes"):
         batch = next(one for one in world.batches("sites") if one.batch == row["batch"])
         counted = {
@@ -136,10 +136,10 @@ def test_what_is_told_is_as_large_as_it_was_counted_though_a_shortfall_came_out(
 
 
 def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 240)))
     world.shed()
     world.train("sites")
     world.shed()
     assert not world.at("told").exists
-    assert tables_there(world.settings).settings == world.settings
+    assert destination_tables(world.settings).settings == world.settings

@@ -14,14 +14,14 @@ from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch
 from spillway.checks import ExpectationsFailed, Outcome
 from spillway.clock import utc_now
 from spillway.errors import SpillwayError
-from spillway.levers.protocol import Facts, Part
+from spillway.levers.protocol import CapacityShare, Facts
 from spillway.pipeline import validate
 from spillway.pipeline import validate as validating
-from spillway.pipeline.validate import retire
+from spillway.pipeline.validate import retire_raw_dates
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 from spillway.streams import shed as shedding
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.shed import _pinned
 
@@ -56,7 +56,7 @@ def dies_before(monkeypatch: pytest.MonkeyPatch, doomed: Callable[[str], bool]) 
 
 def retired(world: World) -> list[Batch]:
     """What retiring the old dates of `sites` takes out, as a run of its own."""
-    return retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
+    return retire_raw_dates(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
 
 
 def test_a_run_with_nothing_new_writes_nothing(world: World) -> None:
@@ -128,7 +128,7 @@ def test_a_frame_goes_on_only_from_the_batch_just_before_it(world: World, tmp_pa
     pending = [batch for batch in fresh.batches("s") if batch.status == TAKEN_IN]
     now = fresh.tables.now()
     pinned = _pinned(
-        now, fresh.contracts.streams["s"], pending, {one.batch: Part(1.0) for one in pending}, None
+        now, fresh.contracts.streams["s"], pending, {one.batch: CapacityShare(1.0) for one in pending}, None
     )
     # 250 is not in a frame of 100 from 0: tuples of other frames lie in between, whose entries it would not find
     assert [batch.frame_origin for batch in pinned] == [250, 250]
@@ -167,7 +167,7 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
     mine = Batch("s", 2, FIRST, TAKEN_IN, (), 150, 249, "run", *at)
     _, mine = save_batches(fresh.tables, [before, mine])
     (pinned,) = _pinned(
-        fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: Part(1.0)}, None
+        fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: CapacityShare(1.0)}, None
     )
     assert (pinned.frame_origin, pinned.levers, dict(pinned.models)) == (
         origin,
@@ -233,7 +233,7 @@ def test_only_validated_dates_that_are_old_enough_are_retired_and_then_refused_b
     assert set(aged.files("raw", "meters").values()) == {"2020-01-01"}
     # what was sent can still be given back
     contract = aged.contracts.streams["sites"]
-    found = look_up(aged.tables, contract, Question.parse(contract, from_seq=300, to_seq=340))
+    found = look_up(aged.tables, contract, StreamQuery.parse(contract, from_seq=300, to_seq=340))
     assert found.rows["temp"].null_count == world.frame("raw", "sites")["temp"][300:341].isna().sum()
     with pytest.raises(
         SpillwayError, match=r"sites: a backfill must not touch retired dates, got 2020-01-01,"
@@ -283,7 +283,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
         raise ExpectationsFailed([failure])
 
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "judge_changed", fails)
+        patch.setattr(validating, "check_changed", fails)
         with pytest.raises(ExpectationsFailed):
             aged.validate("sites")
 
@@ -298,7 +298,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
     again.validate("sites")
     assert validating.changed_batches(again.tables.now(), "sites") == []
     with monkeypatch.context() as patch:
-        patch.setattr(validating, "judge_changed", fails)
+        patch.setattr(validating, "check_changed", fails)
         with pytest.raises(ExpectationsFailed):
             again.validate("sites", every=True)
     found = validating.changed_batches(again.tables.now(), "sites")

@@ -20,7 +20,7 @@ from tests.pipeline.streams import (
 )
 
 from spillway.batch import DONE, RETIRED
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.levers.attributes.plan import AttributePlan
 from spillway.pipeline.validate import changed_batches
@@ -28,9 +28,9 @@ from spillway.streams import certify as certifying
 from spillway.streams import drafts
 from spillway.streams import shed as shedding
 from spillway.streams.capacity import plan_all
-from spillway.streams.drafts import SendDown
-from spillway.streams.reading import Question
-from spillway.streams.recover import Found, look_up
+from spillway.streams.drafts import SendTask
+from spillway.streams.reading import StreamQuery
+from spillway.streams.recover import RecoveredRows, look_up
 
 NARROW = "5 kbps"
 PLAIN: dict[str, Any] = {**SITES, "levers": []}
@@ -39,7 +39,7 @@ PLAIN: dict[str, Any] = {**SITES, "levers": []}
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two streams of one channel, trained and shed once, each with a file that waits."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("two"), SITES, METERS, capacity=NARROW)
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("two"), SITES, METERS, capacity=NARROW)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
     world.shed()
@@ -50,9 +50,9 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-def looked_up(world: World, **asked: Any) -> Found:
+def looked_up(world: World, **asked: Any) -> RecoveredRows:
     contract = world.contracts.streams["sites"]
-    return look_up(world.tables, contract, Question.parse(contract, **asked))
+    return look_up(world.tables, contract, StreamQuery.parse(contract, **asked))
 
 
 def certified(world: World) -> set[tuple[int, int]]:
@@ -157,7 +157,7 @@ def test_nothing_is_predicted_from_an_attribute_that_the_contract_has_lost(
 
 
 def test_a_stream_that_promises_nothing_is_validated_once_and_then_retired(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, {**PLAIN, "retain_raw": {"days": 30, "retire": True}})
+    world = World.begin(ProcessEngine(), tmp_path, {**PLAIN, "retain_raw": {"days": 30, "retire": True}})
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 60)))
     world.shed()
     world.validate()
@@ -171,16 +171,16 @@ def test_a_stream_that_promises_nothing_is_validated_once_and_then_retired(tmp_p
 def test_rows_that_nobody_accounts_for_stop_the_run_and_those_lost_later_are_violations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World.begin(InProcess(), tmp_path, PLAIN)
+    world = World.begin(ProcessEngine(), tmp_path, PLAIN)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 60)))
 
-    def loses_one(self: SendDown, *given: Any) -> Iterator[Any]:
+    def loses_one(self: SendTask, *given: Any) -> Iterator[Any]:
         for found in whole(self, *given):
             yield found.slice(1)
 
-    whole = SendDown.__call__
+    whole = SendTask.__call__
     with monkeypatch.context() as patch:
-        patch.setattr(SendDown, "__call__", loses_one)
+        patch.setattr(SendTask, "__call__", loses_one)
         with pytest.raises(SpillwayError, match="must balance: offered 60 is not kept 59"):
             world.shed()
     assert world.rows("transmitted", "sites") == []
@@ -260,11 +260,11 @@ def test_a_draft_that_cannot_be_made_leaves_no_file_behind(
 ) -> None:
     world = two.copy(tmp_path)
 
-    def refuses(self: SendDown, *given: Any) -> Iterator[Any]:
+    def refuses(self: SendTask, *given: Any) -> Iterator[Any]:
         raise problem
         yield
 
-    monkeypatch.setattr(SendDown, "__call__", refuses)
+    monkeypatch.setattr(SendTask, "__call__", refuses)
     with pytest.raises((SpillwayError, KeyboardInterrupt), match=re.escape(str(problem))):
         world.shed()
     assert strays(world) == set()
@@ -298,7 +298,7 @@ def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
 
 def test_the_last_moment_there_is_can_be_asked_for(tmp_path: Path) -> None:
     moments = ["9999-12-31T23:59:59.000Z", "9999-12-31T23:59:59.999Z"]
-    world = World.begin(InProcess(), tmp_path, PLAIN)
+    world = World.begin(ProcessEngine(), tmp_path, PLAIN)
     world.deliver(
         "sites/2020-01-01/a.json",
         json_lines([{**row, "at": moments[i % 2]} for i, row in enumerate(sites(0, 6))]),

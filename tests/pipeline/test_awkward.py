@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
 from spillway.batch import DONE, TAKEN_IN, UNTRAINED
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, open_questions
 from spillway.pipeline.pending import is_pending
@@ -61,7 +61,13 @@ def turns(first: int, count: int, keys: int = 4, **more: Any) -> list[dict[str, 
 def awkward(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Three streams on a channel of one bit per second, taken in, trained where that can be, shed and validated."""
     world = World.begin(
-        InProcess(), tmp_path_factory.mktemp("awkward"), SINGLE, FLAT, LONE, UNTIMED, capacity="0.001 kbps"
+        ProcessEngine(),
+        tmp_path_factory.mktemp("awkward"),
+        SINGLE,
+        FLAT,
+        LONE,
+        UNTIMED,
+        capacity="0.001 kbps",
     )
     world.deliver("single/2020-01-01/a.json", json_lines(turns(0, 1)))
     flat = [{"key": f"k{i}", "at": i, "nothing": None, "same": 7.25, "word": "so"} for i in range(6)]

@@ -14,15 +14,15 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 from spillway import registry
 from spillway.batch import DONE, PLANNED, SET_ASIDE, TAKEN_IN, Batch
 from spillway.clock import use_clock, utc_now
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.ledger import TOTAL, difference
+from spillway.ledger import TOTAL, total_imbalance
 from spillway.pipeline.pending import is_pending, pending_channels
 from spillway.pipeline.resend import resend
 from spillway.report.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
-from spillway.streams.batching import waiting_to_be_sent
+from spillway.streams.batching import load_waiting_batches
 from spillway.streams.shed import shed_channel
 
 assert _failing is not None
@@ -35,7 +35,7 @@ ROWS = 40
 
 def begun(folder: Path, contract: dict[str, Any] = TOGETHER, capacity: str = "8 kbps") -> World:
     """A trained stream whose first day is sent."""
-    world = World.begin(InProcess(), folder, contract, capacity=capacity)
+    world = World.begin(ProcessEngine(), folder, contract, capacity=capacity)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     world.train("sites")
@@ -113,7 +113,7 @@ def is_whole(world: World) -> None:
     assert given["site"].tolist() == raw["site"].tolist()
     away = (given["temp"] - raw["temp"]).abs() > 0.0200001 * raw["temp"].abs()
     assert not away.fillna(False).any()
-    assert difference([row for row in world.rows("ledger") if row["subject"] == "sites"]) == 0
+    assert total_imbalance([row for row in world.rows("ledger") if row["subject"] == "sites"]) == 0
     assert all(row["success"] for row in world.rows("validations"))
 
 
@@ -174,7 +174,7 @@ def test_status_shows_since_when_and_until_when_a_batch_waits(world: World) -> N
 
 def test_batches_that_are_large_enough_are_sent_at_once(world: World) -> None:
     deliver(world, 2)
-    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    waiting = load_waiting_batches(world.tables.now(), world.contracts.streams["sites"], utc_now())
     assert waiting is not None
     world.contract_becomes({**SITES, "batching": {**BATCHING, "until_bytes": 2 * waiting.raw_bytes - 500}})
     deliver(world, 3)
@@ -184,7 +184,7 @@ def test_batches_that_are_large_enough_are_sent_at_once(world: World) -> None:
 
 def test_backlog_is_sent_in_groups_of_about_until_bytes(world: World) -> None:
     deliver(world, 2)
-    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    waiting = load_waiting_batches(world.tables.now(), world.contracts.streams["sites"], utc_now())
     assert waiting is not None
     deliver(world, 3, 4, 5, 6)
     world.contract_becomes({**SITES, "batching": {**BATCHING, "until_bytes": 2 * waiting.raw_bytes - 500}})
@@ -335,7 +335,7 @@ def poisoned(batch: int | None) -> dict[str, Any]:
 
 
 def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> None:
-    with registry.registered(failing="tests.levers.failing"):
+    with registry.extra_levers(failing="tests.levers.failing"):
         world = begun(tmp_path, poisoned(None))
         deliver(world, 2, 3, 4, 5, 6)
         world.contract_becomes(poisoned(4))
@@ -372,7 +372,7 @@ def waiting_group(folder: Path) -> Lake:
     for number, first in (("b", 80), ("c", 120)):
         world.deliver(f"sites/2020-01-02/{number}.json", json_lines(sites(first, 40)))
         world.shed()
-    waiting = waiting_to_be_sent(world.tables.now(), world.contracts.streams["sites"], utc_now())
+    waiting = load_waiting_batches(world.tables.now(), world.contracts.streams["sites"], utc_now())
     assert waiting is not None
     due = {**SMALL, "batching": {"until_bytes": waiting.raw_bytes, "until_seconds": HOUR}}
     world.contract_becomes(due, capacity="2 kbps")

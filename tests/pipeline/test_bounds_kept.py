@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.streams import BEGIN, World, attribute, json_lines
 
 from spillway.checks import ExpectationsFailed
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 
 DEVICES, ROUNDS, DAYS = 20, 60, 2
 TRAINED = DEVICES * ROUNDS
@@ -72,7 +72,7 @@ def tightened(**bounds: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One batch, shed by models of its own tuples, through a channel that has room for little."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("rooms"), ROOMS, capacity=CAPACITY)
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("rooms"), ROOMS, capacity=CAPACITY)
     world.deliver("rooms/2020-01-01/a.json", json_lines(rooms(0, TRAINED)))
     world.shed()
     world.train("rooms")
@@ -156,7 +156,7 @@ def test_a_looser_contract_waits_for_the_next_training(trained: World, tmp_path:
 def test_with_stated_bounds_what_states_none_is_exact(tmp_path: Path) -> None:
     stated = {**tightened(power_w={"error_pct": 3})}
     stated["levers"] = [{"lever": "attributes", "bounds": "stated", "training": {"tuples": TRAINED}}]
-    world = World.begin(InProcess(), tmp_path, stated, capacity=CAPACITY)
+    world = World.begin(ProcessEngine(), tmp_path, stated, capacity=CAPACITY)
     world.deliver("rooms/2020-01-01/a.json", json_lines(rooms(0, TRAINED)))
     world.shed()
     world.train("rooms")
@@ -215,7 +215,7 @@ def test_numbers_at_the_ends_of_what_there_is_overflow_nowhere_and_come_back_wit
         }
         for i in range(600)
     ]
-    world = World.begin(InProcess(), tmp_path, huge, capacity="0.5 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, huge, capacity="0.5 kbps")
     world.deliver("huge/2020-01-01/a.json", json_lines(rows))
     world.shed()
     world.train("huge")

@@ -13,10 +13,10 @@ import yaml
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import UsageError
 from spillway.levers.attributes.plan import AROUND_SENT_BYTES
-from spillway.lossless import csv_of
+from spillway.lossless import csv_bytes
 from spillway.streams.drafts import SENT
 from spillway.streams.dry_run import Comparison, compare_with_lossless
 
@@ -28,15 +28,15 @@ ROWS = 3000
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One stream, trained and shed once, with a batch of the next date taken in."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("compared"), STREAM, capacity="20 kbps")
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("compared"), STREAM, capacity="20 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, ROWS)))
     world.shed()
     world.train("sites")
     world.shed()
     world.deliver("sites/2020-01-02/b.json", json_lines(sites(ROWS, ROWS)))
-    from spillway.intake.take_in import take_in
+    from spillway.intake.take_in import ingest
 
-    take_in(world.tables, world.engine, world.contracts.streams["sites"], "taken in")
+    ingest(world.tables, world.engine, world.contracts.streams["sites"], "taken in")
     return world
 
 
@@ -83,7 +83,7 @@ def test_gzip_and_xz_compress_the_delivered_rows(begun: World, compared: Compari
     )
     by_key = rows.sort_by([("site", "ascending"), ("at", "ascending")])
     assert rows.num_rows == ROWS
-    texts = [csv_of(one) for one in (rows, by_key)]
+    texts = [csv_bytes(one) for one in (rows, by_key)]
     found = sizes_of(compared)
     assert found["gzip"] == min(len(gzip.compress(text, 9, mtime=0)) for text in texts)
     assert found["xz"] == min(
@@ -130,11 +130,13 @@ def test_rivals_of_a_long_batch_get_its_first_rows(begun: World) -> None:
     rows = begun.at("raw", "sites").rows(batch=2).sort_by("seq").slice(0, 500)
     one = rows.select([one["name"] for one in STREAM["attributes"]])
     two = one.sort_by([("site", "ascending"), ("at", "ascending")])
-    assert sizes_of(found)["gzip"] == min(len(gzip.compress(csv_of(text), 9, mtime=0)) for text in (one, two))
+    assert sizes_of(found)["gzip"] == min(
+        len(gzip.compress(csv_bytes(text), 9, mtime=0)) for text in (one, two)
+    )
 
 
 def test_a_stream_without_batches_has_nothing_to_compare(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, STREAM)
+    world = World.begin(ProcessEngine(), tmp_path, STREAM)
     assert compare_with_lossless(world.tables, world.engine, world.contracts, "sites") is None
 
 
@@ -146,7 +148,7 @@ def test_a_batch_that_is_not_there_is_refused(begun: World) -> None:
 def test_a_lever_that_drops_rows_is_left_out(tmp_path: Path) -> None:
     query = {"name": "warm", "where": "temp > 60"}
     sifted = {**STREAM, "levers": [{"lever": "sifters", "queries": [query]}]}
-    world = World.begin(InProcess(), tmp_path, sifted, capacity="1 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, sifted, capacity="1 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 600)))
     world.shed()
     found = compare_with_lossless(world.tables, world.engine, world.contracts, "sites")

@@ -12,17 +12,17 @@ from tests.house import note
 from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.engine.spark import SparkEngine
-from spillway.intake.take_in import take_in
+from spillway.intake.take_in import ingest
 from spillway.pipeline.validate import validate
 from spillway.store import delta_log
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream, train_streams
 
 Steps = dict[str, Callable[[World], object]]
 STEPS: Steps = {
-    "take in": lambda w: take_in(w.tables, w.engine, w.contracts.streams["sites"], "run"),
+    "take in": lambda w: ingest(w.tables, w.engine, w.contracts.streams["sites"], "run"),
     "shed": lambda w: shed_channel(w.tables, w.engine, w.contracts, "narrow"),
     "train": lambda w: train_stream(w.tables, w.contracts, "sites"),
     "validate": lambda w: validate(w.tables, w.engine, w.contracts, "run", streams=["sites"]),
@@ -76,5 +76,5 @@ def test_a_run_that_finds_nothing_new_starts_no_spark(world: World) -> None:
 
 def test_rows_can_be_given_back_without_an_engine(world: World) -> None:
     contract = world.contracts.streams["sites"]
-    found = look_up(world.tables, contract, Question.parse(contract, seq=5))
+    found = look_up(world.tables, contract, StreamQuery.parse(contract, seq=5))
     assert found.rows["seq"].to_pylist() == [5]

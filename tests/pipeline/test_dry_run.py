@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import UsageError
 from spillway.report.overview import attribute_figures
-from spillway.streams.dry_run import arrived, dry_run
+from spillway.streams.dry_run import dry_run, tuples_at_both_ends
 from spillway.streams.presence import absent_values
 
 CAPACITY = "12 kbps"
@@ -23,7 +23,7 @@ OBSERVED: dict[str, Any] = {**SITES, "mode": "observe"}
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two streams, trained and shed once, and each with a batch of the next date taken in."""
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("dry"), SITES, METERS, capacity=CAPACITY)
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("dry"), SITES, METERS, capacity=CAPACITY)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
     world.shed()
@@ -31,10 +31,10 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
     world.shed()
     world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 300)))
     world.deliver("meters/2020-01-02/b.csv", csv_lines(meters(350, 200)))
-    from spillway.intake.take_in import take_in
+    from spillway.intake.take_in import ingest
 
     for stream in ("sites", "meters"):
-        take_in(world.tables, world.engine, world.contracts.streams[stream], "taken in")
+        ingest(world.tables, world.engine, world.contracts.streams[stream], "taken in")
     return world
 
 
@@ -99,7 +99,7 @@ def test_a_batch_that_is_not_there_is_refused(world: World) -> None:
 
 
 def test_what_was_never_trained_is_trained_in_memory(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES, capacity=CAPACITY)
+    world = World.begin(ProcessEngine(), tmp_path, SITES, capacity=CAPACITY)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
@@ -110,7 +110,7 @@ def test_what_was_never_trained_is_trained_in_memory(tmp_path: Path) -> None:
 
 
 def test_what_has_not_arrived_waits_with_a_reason(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES, METERS, capacity=CAPACITY)
+    world = World.begin(ProcessEngine(), tmp_path, SITES, METERS, capacity=CAPACITY)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
@@ -119,7 +119,7 @@ def test_what_has_not_arrived_waits_with_a_reason(tmp_path: Path) -> None:
 
 
 def test_what_is_merely_observed_is_planned_as_if_it_were_not(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, OBSERVED, capacity="8 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, OBSERVED, capacity="8 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     with dry_run(world.tables, world.engine, world.contracts, "narrow") as run:
@@ -143,7 +143,7 @@ def test_the_loss_is_that_of_what_the_destination_has_by_itself(
         proofs = run.tables.at("certificates").rows(stream="sites").to_pylist()
         absent = absent_values(run.tables, contract, [batch])
         figures = {one.attribute: one for one in attribute_figures(contract, ledger, proofs, absent)}
-        came, has = arrived(run, "sites", batch.first_seq, batch.last_seq)
+        came, has = tuples_at_both_ends(run, "sites", batch.first_seq, batch.last_seq)
     assert any(one.shed for one in figures.values())
     assert any(one.absent for one in figures.values()) == (synopsis == "hold")
     for name in ("temp", "level", "pulses"):

@@ -19,13 +19,13 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 from spillway import registry
 from spillway.batch import DONE, TAKEN_IN
 from spillway.contracts import load_contracts, load_usable
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayError
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.report.page import build_report
 from spillway.report.status import status
 from spillway.streams import sketching
-from spillway.streams.capacity import parts
+from spillway.streams.capacity import capacity_shares
 from spillway.streams.faults import Faults
 from spillway.streams.train import train_streams
 
@@ -35,7 +35,7 @@ STEPS = ("train", "shed", "sketch", "validate")
 
 @pytest.fixture(autouse=True)
 def the_toy_has_its_line() -> Iterator[None]:
-    with registry.registered(failing="tests.levers.failing"):
+    with registry.extra_levers(failing="tests.levers.failing"):
         yield
 
 
@@ -47,8 +47,8 @@ def crashing(at: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Both taken in, trained and shed once; a second batch of each has landed."""
-    with registry.registered(failing="tests.levers.failing"):
-        world = World.begin(InProcess(), tmp_path_factory.mktemp("ready"), crashing("nowhere"), METERS)
+    with registry.extra_levers(failing="tests.levers.failing"):
+        world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("ready"), crashing("nowhere"), METERS)
         world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
         world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
         world.shed()
@@ -250,7 +250,7 @@ def test_a_sketch_that_fails_keeps_not_even_its_own_stream_back_and_its_raw_is_h
         raise MemoryError("no room for a sketch")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sketching, "build", crashes)
+        patch.setattr(sketching, "build_sketch_rows", crashes)
         said = run(world)
     assert list(said) == ["sketch"]
     assert "sites: `sketch` must end" in said["sketch"]
@@ -262,7 +262,7 @@ def test_a_sketch_that_fails_keeps_not_even_its_own_stream_back_and_its_raw_is_h
 
 def test_a_batch_without_a_rate_keeps_no_other_stream_back(tmp_path: Path) -> None:
     timeless = {**SITES, "rate": {"from": "event_time"}}
-    world = World.begin(InProcess(), tmp_path, timeless, METERS)
+    world = World.begin(ProcessEngine(), tmp_path, timeless, METERS)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 1)))
     world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
     world.shed()
@@ -278,14 +278,14 @@ def test_a_stream_that_fails_has_the_place_of_what_it_last_offered(ready: World,
     """Neither is its room given away, nor are others kept out."""
     world = ready.copy(tmp_path)
     now = world.tables.now()
-    before = parts(now, Room("narrow", world.contracts, now), {})
+    before = capacity_shares(now, CapacityGroup("narrow", world.contracts, now), {})
     for file in world.at("raw", "sites").files():
         Path(file.path).write_bytes(b"PAR1")
     harm, _ = spoil(last_commit("raw"))
     harm(world)
     now, faults = world.tables.now(), Faults()
 
-    after = parts(now, Room("narrow", world.contracts, now), {}, faults=faults)
+    after = capacity_shares(now, CapacityGroup("narrow", world.contracts, now), {}, faults=faults)
 
     assert faults.streams == {"sites"}
     # what lies around the columns of a file of a few hundred rows is not on record to the byte
@@ -293,7 +293,7 @@ def test_a_stream_that_fails_has_the_place_of_what_it_last_offered(ready: World,
     contract_file(world).write_text("stream: sites\nchannel: narrow\nmode: [")
     broken = load_usable(world.folder / "schemas")
     assert broken.withheld("narrow") == ("sites",)
-    beside = parts(now, Room("narrow", broken, now), {})
+    beside = capacity_shares(now, CapacityGroup("narrow", broken, now), {})
     assert beside["meters"].own_kbps == after["meters"].own_kbps
 
 

@@ -198,7 +198,7 @@ def test_what_a_run_gives_way_in_is_all_that_it_leaves(
         return found
 
     monkeypatch.setattr(taking_in, "record_batches", overtaken)
-    monkeypatch.setattr(channel, "settle_batches", lambda _, stream: settled.append(stream))
+    monkeypatch.setattr(channel, "compact_batches", lambda _, stream: settled.append(stream))
     with pytest.raises(ConcurrentRun, match="sites: another run has changed batch 1"):
         world.shed()
     assert [batch.status for stream in ("sites", "meters") for batch in world.batches(stream)] == [

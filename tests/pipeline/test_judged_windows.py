@@ -16,15 +16,15 @@ from tests.pipeline.streams import World
 from spillway.checks import Outcome
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, read_workload
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.levers.windows import DONE, PLANNED, Window
 from spillway.pipeline.validate import validate
 from spillway.report.summary import expectation_figures
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.retention import Kept, keep
-from spillway.workloads.checks import FAILED_FOR, _last_judged, tables_of_windows, unjudged_windows
+from spillway.streams.retention import RetentionResult, maintain_lake
+from spillway.workloads.checks import FAILED_FOR, _last_validated, suite_tables, unvalidated_windows
 
 PLACE = ("table", "stream", "batch_date", "expectation")
 WARM = COUNT.replace("sites", "east").replace("temp", "level")
@@ -33,7 +33,7 @@ WARM = COUNT.replace("sites", "east").replace("temp", "level")
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A join and a query, worked out when everything that they read was validated already."""
-    world = begun(tmp_path_factory.mktemp("lake"), InProcess())
+    world = begun(tmp_path_factory.mktemp("lake"), ProcessEngine())
     put_queries(world, query("warm", WARM, inputs=["east"], window={"seconds": 10}, portion_tuples=64))
     world.validate()
     assert run(world) > 0
@@ -84,7 +84,7 @@ def test_windows_of_the_minutes_before_the_last_validation_are_looked_at_again_w
             for number, after in enumerate(minutes)
         ]
         tables.now().at("windows").replace(rows, subject="warm")
-        found = unjudged_windows(tables.now(), contracts, ["sites"])
+        found = unvalidated_windows(tables.now(), contracts, ["sites"])
         return [window.window for window in found.get("warm", [])]
 
     assert unjudged(-1, -2) == [], "they were judged"
@@ -97,7 +97,7 @@ def test_of_windows_that_are_to_be_worked_out_anew_no_result_is_judged(world: Wo
     rows = tables.at("windows").rows(subject="warm", status=DONE).to_pylist()
     first, *others = (Window.from_row(row) for row in rows)
     late = first.becomes(utc_now(), status=PLANNED, inputs=(*first.inputs, ("east", 99)))
-    found = tables_of_windows(tables, world.contracts, "warm", [late, *others])
+    found = suite_tables(tables, world.contracts, "warm", [late, *others])
     assert len(found["windows"]) == len(rows)
     assert set(found["coverage"]["window"].to_pylist()) == {one.window for one in others}
     assert set(found["results/warm"].found["window"].to_pylist()) == {one.window for one in others}
@@ -139,8 +139,8 @@ def test_a_result_that_is_not_what_it_should_be_stays_red_when_it_is_tried_again
         with pytest.raises(SpillwayError, match=said):
             world.validate()
     tables = world.tables.now()
-    assert subject not in _last_judged(tables, [subject], utc_now())
-    later = _last_judged(tables, [subject], utc_now() + FAILED_FOR + timedelta(minutes=1))
+    assert subject not in _last_validated(tables, [subject], utc_now())
+    later = _last_validated(tables, [subject], utc_now() + FAILED_FOR + timedelta(minutes=1))
     assert subject in later, "what nobody can mend is not told every night"
 
 
@@ -207,5 +207,5 @@ def test_what_old_windows_left_goes_and_what_the_next_one_begins_with_stays(worl
     assert set(left) == {max(before["join_windows"]), max(before["coverage"])}
 
 
-def kept(world: World, now: datetime) -> Kept:
-    return keep(world.tables, world.contracts, world.said.append, now=now)
+def kept(world: World, now: datetime) -> RetentionResult:
+    return maintain_lake(world.tables, world.contracts, world.said.append, now=now)

@@ -14,16 +14,16 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.batch import DONE, PLANNED, RETIRED
 from spillway.cli import main
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.pipeline.validate import changed_batches
 from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 from spillway.streams import retention as keeping
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
-from spillway.streams.retention import ARCHIVED, Kept, keep
+from spillway.streams.retention import ARCHIVED, RetentionResult, maintain_lake
 from spillway.streams.train import train_streams
 
 NOW = START
@@ -36,7 +36,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     The meters begin at 220, where each batch takes fewer bytes by key: files of one order are put together.
     """
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("keep"), SITES, METERS)
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("keep"), SITES, METERS)
     for turn in range(6):
         day = f"2020-01-0{1 + turn // 3}"
         world.deliver(f"sites/{day}/{turn}.json", json_lines(sites(turn * 300, 300)))
@@ -50,8 +50,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-def kept(world: World, **more: Any) -> Kept:
-    return keep(world.tables, world.contracts, world.said.append, **{"now": NOW, **more})
+def kept(world: World, **more: Any) -> RetentionResult:
+    return maintain_lake(world.tables, world.contracts, world.said.append, **{"now": NOW, **more})
 
 
 def live(world: World) -> dict[str, int]:
@@ -66,8 +66,8 @@ def live(world: World) -> dict[str, int]:
 
 def answers(world: World) -> list[Any]:
     contract = world.contracts.streams["sites"]
-    asked = [Question.parse(contract, key=["site=site-3"], from_seq=200, to_seq=900)]
-    asked.append(Question.parse(contract, from_time="2026-01-01T01:00", to_time="2026-01-01T02:00"))
+    asked = [StreamQuery.parse(contract, key=["site=site-3"], from_seq=200, to_seq=900)]
+    asked.append(StreamQuery.parse(contract, from_time="2026-01-01T01:00", to_time="2026-01-01T02:00"))
     found = [look_up(world.tables, contract, one) for one in asked]
     return [(one.rows.sort_by("seq").to_pylist(), one.synopsis_bytes_read) for one in found]
 
@@ -222,7 +222,7 @@ def test_what_gives_transmitted_rows_back_goes_with_them_and_they_stay_with_raw(
     assert numbers(world, "transmitted", "meters") == [1, 2, 3, 4, 5, 6]
     contract = world.contracts.streams["sites"]
     assert (
-        look_up(world.tables, contract, Question.parse(contract, from_seq=1000, to_seq=1100)).rows.num_rows
+        look_up(world.tables, contract, StreamQuery.parse(contract, from_seq=1000, to_seq=1100)).rows.num_rows
         == 101
     )
 
@@ -318,8 +318,8 @@ def test_delivered_files_stay_where_the_contract_says_nothing(lake: World, tmp_p
 
 
 def test_a_lake_without_tables_has_nothing_to_keep(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
-    found = keep(Tables(world.settings), world.contracts)
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
+    found = maintain_lake(Tables(world.settings), world.contracts)
     assert found.said.startswith("0 small files put together to 0; 0 rows removed from 0 tables")
 
 

@@ -14,11 +14,11 @@ import pytest
 from tests.pipeline.streams import METERS, SITES, WATCHED, World
 
 from spillway.checks import ExpectationsFailed
-from spillway.levers.attributes.apply import Shedding
+from spillway.levers.attributes.apply import AttributeDecision
 from spillway.levers.attributes.scheme import Runs
-from spillway.levers.protocol import FramePart
-from spillway.pipeline.validate import kept_columns
-from spillway.streams.recover import ways_back
+from spillway.levers.protocol import FrameSlice
+from spillway.pipeline.validate import exact_columns
+from spillway.streams.recover import recovery_plans
 
 
 def rolled(column: pa.ChunkedArray, by: int) -> pa.ChunkedArray:
@@ -70,9 +70,11 @@ def test_what_was_kept_and_is_another_is_found_and_nothing_is_retired(
 
 def test_a_value_that_one_run_kept_and_another_shed_is_certified_to_the_bit(world: World) -> None:
     """Where a column is shed for a while only, its checksum says nothing: its certificate does."""
-    (back, *_) = ways_back(world.tables.now(), world.contracts.streams["sites"], world.batches("sites")[:1])
+    (back, *_) = recovery_plans(
+        world.tables.now(), world.contracts.streams["sites"], world.batches("sites")[:1]
+    )
     (decision,), batch = back.decisions, back.batches[0]
-    assert isinstance(decision, Shedding)
+    assert isinstance(decision, AttributeDecision)
     (run, *later), middle = [*decision.runs], 49
     kept, shed = (
         tuple(replace(one, way=way) if one.attribute == "temp" else one for one in run.ways)
@@ -80,7 +82,7 @@ def test_a_value_that_one_run_kept_and_another_shed_is_certified_to_the_bit(worl
     )
     first = replace(run, to_seq=middle, ways=kept)
     runs = Runs((first, replace(run, from_seq=middle + 1, ways=shed), *later))
-    part = FramePart(batch.batch, batch.batch_date, 0, 0, min(99, run.to_seq))
+    part = FrameSlice(batch.batch, batch.batch_date, 0, 0, min(99, run.to_seq))
     truth = back.down.before(1, batch.batch_date)
     shed_later = replace(decision, runs=runs)
 
@@ -112,10 +114,10 @@ def test_the_checksums_of_what_was_kept_are_on_record(world: World) -> None:
 
 def test_only_what_a_batch_touched_is_left_to_its_certificate(world: World) -> None:
     tables = world.tables.now()
-    kept = kept_columns(tables, world.contracts.streams["sites"], world.batches("sites")[:1])
+    kept = exact_columns(tables, world.contracts.streams["sites"], world.batches("sites")[:1])
     assert {"site", "at"} <= set(kept)
     assert set(kept) < set(world.contracts.streams["sites"].names)
     # what another batch did not touch has nothing but its checksum
     (first, *_) = world.batches("sites")
-    both = kept_columns(tables, world.contracts.streams["sites"], [first, replace(first, batch=99)])
+    both = exact_columns(tables, world.contracts.streams["sites"], [first, replace(first, batch=99)])
     assert both == list(world.contracts.streams["sites"].names)

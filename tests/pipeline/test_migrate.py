@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from tests.small_lake import batch_row, write_table
 
 from spillway.batch import Batch
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
 from spillway.store import delta_log
@@ -107,7 +107,7 @@ def test_an_old_lake_is_read_as_it_is_and_refuses_what_it_cannot_hold(old: Setti
         == [{"error_pct": 2.0, "error": None}] * 2
     )
     bound_in_units = certificate(3, NOW, error_pct=None, error=0.5)
-    with pytest.raises(Refused, match="be null, as version 4 does, got 3; run `spillway migrate`"):
+    with pytest.raises(InvalidValue, match="be null, as version 4 does, got 3; run `spillway migrate`"):
         tables.at("certificates").replace([bound_in_units], stream="s", batch=3)
 
 
@@ -205,9 +205,9 @@ def test_a_later_version_is_refused_by_name_and_nothing_is_written(old: Settings
     DeltaTable(path).alter.set_table_properties({FORMAT_PROPERTY: "99"}, raise_if_not_exists=False)
     before = DeltaTable(Tables(old).path("certificates")).version()
     rule = "`format version` must be at most 1, got 99; a later Spillway wrote the table: use that one"
-    with pytest.raises(Refused, match=rule):
+    with pytest.raises(InvalidValue, match=rule):
         migrate(old)
-    with pytest.raises(Refused, match=rule):
+    with pytest.raises(InvalidValue, match=rule):
         Tables(old).at("validations")
     assert DeltaTable(Tables(old).path("certificates")).version() == before
 

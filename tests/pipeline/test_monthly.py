@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
 from spillway.batch import DONE
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.attributes.cycle.find import find_cycle
 
 CITIES, MONTHS, TRAINED = 25, 120, 2_000
@@ -48,7 +48,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Taken in, trained, shed and validated; the city is a key, or else nobody said that it is one."""
     role = attribute("city", "string", request.param, nullable=False)
     contract = {**ESTATE, "attributes": [role, *ESTATE["attributes"][1:]]}
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("monthly"), contract, capacity="0.001 kbps")
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("monthly"), contract, capacity="0.001 kbps")
     world.noted["role"] = request.param
     world.deliver("estate/2020-01-01/a.json", json_lines(estate()))
     world.shed()

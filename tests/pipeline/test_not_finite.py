@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.streams import World, attribute
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.store.tables import Tables
 
 ROUNDS, SENSORS = 120, 8
@@ -51,7 +51,7 @@ def gauges() -> bytes:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    made = World.begin(InProcess(), tmp_path_factory.mktemp("gauges"), GAUGES, capacity="3 kbps")
+    made = World.begin(ProcessEngine(), tmp_path_factory.mktemp("gauges"), GAUGES, capacity="3 kbps")
     path = Path(made.settings.landing) / "gauges/2020-01-01/a.csv"
     path.parent.mkdir(parents=True)
     path.write_bytes(gauges())

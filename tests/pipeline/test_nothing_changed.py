@@ -13,12 +13,12 @@ import pytest
 from tests.pipeline.streams import World
 
 from spillway.checks import gx
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.protocol import Item, Result
 from spillway.errors import SpillwayError
 from spillway.pipeline import validate as validating
 from spillway.store import drafts
-from spillway.store.drafts import Piece
+from spillway.store.drafts import FileTask
 from spillway.store.writing import write_file
 
 
@@ -35,7 +35,7 @@ class Counting:
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
         self.passes.append(len(items))
-        return InProcess().map(function, items)
+        return ProcessEngine().map(function, items)
 
 
 def test_where_nothing_changed_no_pass_is_made_and_nothing_is_loaded(
@@ -103,12 +103,14 @@ def test_what_is_found_of_a_piece_comes_with_its_draft_and_a_refusal_leaves_no_f
 ) -> None:
     table = world.copy(tmp_path).at("recovered", "sites")
     rows = table.rows(batch=1)
-    pieces = [Piece({"batch_date": "2020-01-01"}, 1, number) for number in (1, 0)]
+    pieces = [FileTask({"batch_date": "2020-01-01"}, 1, number) for number in (1, 0)]
 
     def make(number: int, counts: dict[str, int]) -> list[pa.Table]:
         return [rows] if number else []
 
-    draft = table.draft(InProcess(), pieces, make, lambda of, files: (of, [file.records for file in files]))
+    draft = table.draft(
+        ProcessEngine(), pieces, make, lambda of, files: (of, [file.records for file in files])
+    )
     assert draft.found == ((1, [rows.num_rows]), (0, []))
     table.discard(draft)
 
@@ -118,5 +120,5 @@ def test_what_is_found_of_a_piece_comes_with_its_draft_and_a_refusal_leaves_no_f
         raise SpillwayError("the file must hold")
 
     with pytest.raises(SpillwayError, match="the file must hold"):
-        table.draft(InProcess(), [replace(pieces[0])], make, refuse)
+        table.draft(ProcessEngine(), [replace(pieces[0])], make, refuse)
     assert set(Path(table.path).rglob("*.parquet")) == before

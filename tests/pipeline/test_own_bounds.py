@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
 import spillway
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.report.explain import explain
 from spillway.report.page import build_report
 from spillway.store.tables import Tables
@@ -53,7 +53,7 @@ def contract(**lever: Any) -> dict[str, Any]:
 
 def brought(folder: Path, **lever: Any) -> World:
     there = {"SPILLWAY_DESTINATION": str(folder / "there")}
-    world = World.begin(InProcess(), folder, contract(**lever), capacity="3.5 kbps", **there)
+    world = World.begin(ProcessEngine(), folder, contract(**lever), capacity="3.5 kbps", **there)
     world.deliver("ais/2026-01-01/a.json", json_lines(ships()))
     world.shed()
     world.train("ais")
@@ -135,7 +135,7 @@ def test_a_lake_without_the_column_gains_it_with_the_next_batch(tmp_path: Path) 
     plain = contract(ways=["keep", "round"], rank_by="stddev")
     del plain["attributes"][2]["error"]
     plain["attributes"][2]["error_pct"] = 5.0
-    world = World.begin(InProcess(), tmp_path, plain, capacity="3.5 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, plain, capacity="3.5 kbps")
     world.deliver("ais/2026-01-01/a.json", json_lines(ships()))
     world.shed()
     world.train("ais")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
-from spillway.engine import InProcess
-from spillway.levers.attributes.training.lesson import TrainingSetsDamaged
+from spillway.engine import ProcessEngine
+from spillway.levers.attributes.training.lesson import DamagedTrainingSets
 from spillway.records.parity import lines_with_parity
 
 TRAINED_ON = 240
@@ -28,7 +28,7 @@ def begun(folder: Path, damaged: dict[int, int]) -> World:
         for bit in range(bits):
             line[10 + bit] ^= 2
         lines[place] = bytes(line)
-    world = World.begin(InProcess(), folder, contract)
+    world = World.begin(ProcessEngine(), folder, contract)
     world.deliver("sites/2020-01-01/a.json", b"\n".join(lines) + b"\n")
     world.shed()
     return world
@@ -69,6 +69,6 @@ def test_line_that_parity_cannot_correct_discards_its_training_set_and_the_next_
 
 def test_no_training_set_without_such_a_line_is_an_error_and_nothing_is_trained(tmp_path: Path) -> None:
     world = begun(tmp_path, {17: 2, 400: 2})
-    with pytest.raises(TrainingSetsDamaged, match="got 2 sets with 1, 1 such lines; nothing was trained"):
+    with pytest.raises(DamagedTrainingSets, match="got 2 sets with 1, 1 such lines; nothing was trained"):
         world.train("sites")
     assert world.rows("models") == []

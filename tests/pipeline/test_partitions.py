@@ -20,24 +20,24 @@ from tests.pipeline.streams import (
     sites,
 )
 
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.intake import parse as parsing
-from spillway.levers.pieces import pieces
-from spillway.levers.protocol import FramePart
+from spillway.levers.frame_slices import split_batch
+from spillway.levers.protocol import FrameSlice
 from spillway.store import writing
 from spillway.store.files import RowReader
-from spillway.store.writing import shaped, write_file
+from spillway.store.writing import conform_to_schema, write_file
 from spillway.streams import drafts
 from spillway.streams import recover as recovering
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.reading import recovered_table
-from spillway.streams.recover import WayBack, ways_back
-from spillway.streams.stages import GiveBack, LayAside, SendDown
+from spillway.streams.recover import RecoveryPlan, recovery_plans
+from spillway.streams.stages import RecoverTask, SendTask, StoreAtSourceTask
 
 WHOLE_BATCHES = {"most": 10**9}
 FRAME_BY_FRAME = {"most": 1}
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
-Cut = Sequence[tuple[FramePart, ...]]
+Cut = Sequence[tuple[FrameSlice, ...]]
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,13 @@ def torn(world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     return other
 
 
-def way_of(world: World, stream: str) -> WayBack:
-    (way,) = ways_back(world.tables.now(), world.contracts.streams[stream])
+def way_of(world: World, stream: str) -> RecoveryPlan:
+    (way,) = recovery_plans(world.tables.now(), world.contracts.streams[stream])
     return way
 
 
 def cut(world: World, stream: str, **sizes: int) -> Cut:
-    return [piece for batch in world.batches(stream) for piece in pieces(batch, **sizes)]
+    return [piece for batch in world.batches(stream) for piece in split_batch(batch, **sizes)]
 
 
 def made(
@@ -83,7 +83,10 @@ def made(
     for piece in cuts:
         of = {"stream": stream, "batch_date": piece[0].batch_date}
         for part in make(piece, {}):
-            rows += [row | {k: of[k] for k in of if k in row} for row in shaped(part, schema).to_pylist()]
+            rows += [
+                row | {k: of[k] for k in of if k in row}
+                for row in conform_to_schema(part, schema).to_pylist()
+            ]
     return rows
 
 
@@ -109,7 +112,7 @@ def test_tuples_are_sent_alike_however_they_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
-    make = SendDown(way_of(torn, stream).down, columns(torn, stream, "scheme"))
+    make = SendTask(way_of(torn, stream).down, columns(torn, stream, "scheme"))
     sent = made(torn, "transmitted", stream, cut(torn, stream, **sizes), make)
     assert sent == world.rows("transmitted", stream)
 
@@ -127,7 +130,7 @@ def test_values_are_given_back_alike_however_tuples_are_cut(
     monkeypatch.setattr(RowReader, "AT_A_TIME", at_a_time)
     recovered = recovered_table(torn.tables, torn.contracts.streams[stream])
     names = tuple(name for name in recovered.contract.names if name not in ("seq", "batch", "batch_date"))
-    make = GiveBack(way_of(torn, stream).up, names)
+    make = RecoverTask(way_of(torn, stream).up, names)
     given = made(torn, "recovered", stream, cut(torn, stream, **sizes), make)
     assert given == world.rows("recovered", stream)
 
@@ -137,7 +140,7 @@ def test_the_synopsis_is_the_same_bytes_in_one_task_and_in_many(
     world: World, torn: World, stream: str
 ) -> None:
     stored = [row for row in world.rows("synopsis") if row["stream"] == stream]
-    make = LayAside(way_of(torn, stream).down, 1, "synopsis")
+    make = StoreAtSourceTask(way_of(torn, stream).down, 1, "synopsis")
     few, many = (cut(torn, stream, **sizes) for sizes in (WHOLE_BATCHES, FRAME_BY_FRAME))
     frames = {(part.batch, part.frame) for piece in many for part in piece}
     assert set() < {(row["batch"], row["frame"]) for row in stored} <= frames
@@ -170,7 +173,7 @@ def landed(tmp_path_factory: pytest.TempPathFactory) -> World:
     """What two streams have delivered, one record of it bad."""
     # what crosses is counted in whole files, so by declared widths: tests cut files as the product never does
     declared = ({**contract, "width": "declared"} for contract in (SITES, METERS))
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("landed"), *declared, capacity="30 kbps")
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("landed"), *declared, capacity="30 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 130)) + b"nonsense\n")
     world.deliver("sites/2020-01-02/c.json", json_lines(sites(460, 250)))
@@ -208,11 +211,11 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
         if tasks == "many":
             monkeypatch.setattr(parsing, "TASK_BYTES", 1)
             for module in (drafts, recovering):
-                monkeypatch.setattr(module, "pieces", partial(pieces, most=1))
+                monkeypatch.setattr(module, "pieces", partial(split_batch, most=1))
             monkeypatch.setattr(drafts, "MOST_ROWS", 1)
         here, there = (
             whole_way(landed, one, tmp_path / tasks / name)
-            for name, one in (("here", InProcess()), ("there", engine))
+            for name, one in (("here", ProcessEngine()), ("there", engine))
         )
         assert len(here.files("transmitted", "sites")) == len(there.files("transmitted", "sites")) == files
         mine, other = (world.everything("sites", "meters") for world in (here, there))

@@ -12,11 +12,11 @@ from tests.pipeline import streams
 from tests.pipeline.streams import METERS, World, brought_through, meters
 
 from spillway.batch import DONE, UNTRAINED
-from spillway.engine import InProcess
-from spillway.ledger import difference, hand_overs
+from spillway.engine import ProcessEngine
+from spillway.ledger import consecutive_totals, total_imbalance
 from spillway.store.files import column_bytes
 from spillway.store.schemas import BOUND_SUFFIX
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 
 STREAMS = ("sites", "meters")
@@ -43,7 +43,7 @@ CONTRACTS: dict[str, Any] = {"sites": SITES, "meters": METERS, "watched": WATCHE
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A lake whose channel is so narrow that values of each type are shed, and others are rounded."""
     folder = tmp_path_factory.mktemp("path")
-    return brought_through(InProcess(), folder, (SITES, METERS, WATCHED), "7 kbps", sites)
+    return brought_through(ProcessEngine(), folder, (SITES, METERS, WATCHED), "7 kbps", sites)
 
 
 def measures(stream: str) -> dict[str, float]:
@@ -177,8 +177,10 @@ def total(row: dict[str, Any], unit: str) -> bool:
 
 def test_the_ledger_balances_and_every_stage_is_offered_what_the_last_one_kept(world: World) -> None:
     ledger = world.rows("ledger")
-    assert difference(ledger) == 0
-    assert len(list(hand_overs(ledger))) == 2 * 6 + 6, "two steps of rows and one of values, six batches"
+    assert total_imbalance(ledger) == 0
+    assert len(list(consecutive_totals(ledger))) == 2 * 6 + 6, (
+        "two steps of rows and one of values, six batches"
+    )
     for stream, delivered in DELIVERED.items():
         mine = [row for row in ledger if row["subject"] == stream]
         for batch in world.batches(stream):
@@ -281,7 +283,7 @@ def test_a_point_look_up_gives_what_recovering_the_whole_range_gives(
 ) -> None:
     whole, contract = world.frame("recovered", stream), world.contracts.streams[stream]
     wanted = whole[chosen(whole)].reset_index(drop=True)
-    question = Question.parse(contract, **asked)
+    question = StreamQuery.parse(contract, **asked)
     found = look_up(world.tables, contract, question)
     assert 0 < len(wanted) == found.rows.num_rows
     assert found.frames > 0

@@ -12,10 +12,10 @@ from tests.small_lake import batch_row, deliver, small_settings, write_table
 from spillway.batch import DONE, PENDING, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED
 from spillway.contracts import load_contracts
 from spillway.contracts.sections import Rate
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.intake.landing import Landing, look
-from spillway.intake.take_in import take_in
+from spillway.intake.landing import Landing, classify_files
+from spillway.intake.take_in import ingest
 from spillway.pipeline.pending import channels_of_dates, is_pending, pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -53,7 +53,7 @@ def test_a_file_that_a_batch_knows_is_no_work(settings: Settings) -> None:
 
 def looked(settings: Settings, stream: str) -> Landing:
     contract = load_contracts(settings.schemas).streams[stream]
-    return look(contract, settings, load_batches(Tables(settings), stream))
+    return classify_files(contract, settings, load_batches(Tables(settings), stream))
 
 
 def test_a_known_name_of_another_size_is_work_until_it_was_read_and_then_refused_is_none(
@@ -64,7 +64,7 @@ def test_a_known_name_of_another_size_is_work_until_it_was_read_and_then_refused
     assert pending_channels(settings) == ["uplink"]
     assert [(one.name, one.size) for one in looked(settings, "river").doubtful] == [(name, size)]
     contract = load_contracts(settings.schemas).streams["river"]
-    take_in(Tables(settings), InProcess(), contract, "run")
+    ingest(Tables(settings), ProcessEngine(), contract, "run")
     assert [one.name for one, _ in looked(settings, "river").refused] == [name]
     (batch,) = load_batches(Tables(settings), "river", batch=2)
     assert [file.status for file in batch.files] == ["refused"]

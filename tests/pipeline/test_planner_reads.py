@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.attributes import plan as plan_module
 from spillway.levers.protocol import Rows
 
@@ -34,7 +34,7 @@ def planned(
 ) -> tuple[list[tuple[set[str], int]], list[dict[str, Any]]]:
     """What was read to plan a batch of 3,000 tuples, and the batch's runs."""
     (lever,) = SITES["levers"]
-    world = World.begin(InProcess(), folder, {**SITES, "levers": [{**lever, **settings}]})
+    world = World.begin(ProcessEngine(), folder, {**SITES, "levers": [{**lever, **settings}]})
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 300)))
     world.shed()
     world.train("sites")

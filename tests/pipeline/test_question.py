@@ -13,7 +13,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.timezone import utc_moment
 from spillway.errors import ContractError, UsageError
 from spillway.records.convert import convert
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 
 
 def stream(order: str = "timestamp", **more: Any) -> StreamContract:
@@ -46,17 +46,17 @@ BERLIN = stream(timezone="Europe/Berlin")
     ],
 )
 def test_a_time_without_an_offset_is_read_on_the_streams_clocks(text: str, moment: datetime) -> None:
-    assert Question.parse(BERLIN, from_time=text).times == (moment, moment)
+    assert StreamQuery.parse(BERLIN, from_time=text).times == (moment, moment)
 
 
 def test_without_a_timezone_in_the_contract_they_are_utc() -> None:
-    asked = Question.parse(stream(), from_time="2026-07-01T08:00")
+    asked = StreamQuery.parse(stream(), from_time="2026-07-01T08:00")
     assert asked.times == (datetime(2026, 7, 1, 8, tzinfo=UTC),) * 2
 
 
 def test_a_time_that_the_streams_clocks_skip_is_refused_by_name() -> None:
     with pytest.raises(UsageError) as problem:
-        Question.parse(BERLIN, to_time="2026-03-29T02:30")
+        StreamQuery.parse(BERLIN, to_time="2026-03-29T02:30")
     assert str(problem.value) == (
         "`to_time` must be a time that clocks in Europe/Berlin show, got '2026-03-29T02:30', which they skip; "
         "write it with its offset, as 2026-03-29T02:30Z"
@@ -65,8 +65,8 @@ def test_a_time_that_the_streams_clocks_skip_is_refused_by_name() -> None:
 
 def test_a_date_is_a_date_and_a_moment_the_date_that_the_streams_clocks_show() -> None:
     tides = stream("date", timezone="Asia/Tokyo")
-    assert Question.parse(tides, from_time="2026-07-01").times == (date(2026, 7, 1),) * 2
-    assert Question.parse(tides, from_time="2026-07-01T20:00Z").times == (date(2026, 7, 2),) * 2
+    assert StreamQuery.parse(tides, from_time="2026-07-01").times == (date(2026, 7, 1),) * 2
+    assert StreamQuery.parse(tides, from_time="2026-07-01T20:00Z").times == (date(2026, 7, 2),) * 2
 
 
 @pytest.mark.parametrize("zone", ["Middle/Earth", "../UTC", 1, ""])
@@ -94,4 +94,4 @@ def test_a_time_that_leaves_the_calendar_without_its_offset_is_refused_by_name(t
     with pytest.raises(
         UsageError, match="`from_time` must be in the years 1 to 9999 also without its offset"
     ):
-        Question.parse(BERLIN, from_time=text)
+        StreamQuery.parse(BERLIN, from_time=text)

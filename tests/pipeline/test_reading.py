@@ -18,15 +18,15 @@ from tests.pipeline.streams import SITES, World, day, json_lines, sites
 
 import spillway
 from spillway.batch import RETIRED
-from spillway.engine import InProcess
-from spillway.errors import ContractError, Refused, SpillwayError, UsageError
+from spillway.engine import ProcessEngine
+from spillway.errors import ContractError, InvalidValue, SpillwayError, UsageError
 from spillway.report.explain import explain
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables
 from spillway.streams import reading as reading_module
 from spillway.streams.reader import Streams
-from spillway.streams.reading import Question, plan_reading, readable
+from spillway.streams.reading import StreamQuery, plan_query, readable_schema
 from spillway.streams.recover import look_up
 
 AT = datetime(2026, 1, 1, 1, 10, tzinfo=UTC)
@@ -40,7 +40,7 @@ def read(world: World, stream: str, **asked: Any) -> pa.Table:
 def recovered(world: World, stream: str, keep: Callable[[dict[str, Any]], bool] = lambda _: True) -> pa.Table:
     """What the table `recovered` has, in the columns and the order that a stream is read in."""
     rows = world.at("recovered", stream).rows().sort_by("seq")
-    names = readable(world.tables.now(), world.contracts.streams[stream]).names
+    names = readable_schema(world.tables.now(), world.contracts.streams[stream]).names
     mask = pa.array([keep(row) for row in rows.to_pylist()], pa.bool_())
     return rows.select(names).filter(mask)
 
@@ -78,7 +78,7 @@ def test_conditions_leave_the_rows_that_meet_them(
 @pytest.mark.parametrize("stream", ["sites", "meters"])
 def test_stretches_of_any_size_that_travel_give_the_same_rows(world: World, stream: str, most: int) -> None:
     contract = world.contracts.streams[stream]
-    asked = plan_reading(world.tables.now(), contract, Question(), most=most)
+    asked = plan_query(world.tables.now(), contract, StreamQuery(), most=most)
     travelled = [pickle.loads(pickle.dumps(stretch)) for stretch in asked.stretches]
     assert pa.concat_tables([part for one in travelled for part in one.rows({})]).equals(
         recovered(world, stream)
@@ -101,7 +101,7 @@ def test_only_files_and_frames_that_may_hold_what_is_asked_are_read(
 
     def frames(**asked: Any) -> int:
         counts: dict[str, int] = {}
-        list(plan_reading(tables, contract, Question.where(contract, asked)).rows(counts))
+        list(plan_query(tables, contract, StreamQuery.where(contract, asked)).rows(counts))
         return counts.get("frames", 0)
 
     assert frames() == 9
@@ -113,7 +113,7 @@ def test_only_files_and_frames_that_may_hold_what_is_asked_are_read(
 
     opened: list[str] = []
     monkeypatch.setattr(RowReader, "__call__", _noting(opened, RowReader.__call__))
-    list(plan_reading(tables, contract, Question.where(contract, {"batch_date": day(1)})).rows({}))
+    list(plan_query(tables, contract, StreamQuery.where(contract, {"batch_date": day(1)})).rows({}))
     assert opened
     assert all("batch_date=2020-01-02" in path for path in opened)
 
@@ -130,9 +130,9 @@ def test_memory_is_that_of_some_rows_however_many_are_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading_module, "AT_A_TIME", 64)
-    monkeypatch.setattr(reading_module.in_spans, "__defaults__", (64,))
+    monkeypatch.setattr(reading_module.split_slices, "__defaults__", (64,))
     contract = world.contracts.streams["sites"]
-    parts = list(plan_reading(world.tables.now(), contract, Question()).rows({}))
+    parts = list(plan_query(world.tables.now(), contract, StreamQuery()).rows({}))
     assert max(part.num_rows for part in parts) < 64 + 32
     assert pa.concat_tables(parts).equals(recovered(world, "sites"))
 
@@ -175,7 +175,7 @@ def test_what_cannot_be_meant_is_refused_by_name(world: World, asked: dict[str, 
     with pytest.raises(UsageError) as problem:
         read(world, "sites", **asked)
     assert sentence in str(problem.value)
-    with pytest.raises(Refused, match="`stream` must have a contract, got 'site'"):
+    with pytest.raises(InvalidValue, match="`stream` must have a contract, got 'site'"):
         read(world, "site")
 
 
@@ -233,7 +233,7 @@ def test_raw_that_was_retired_is_read_all_the_same(world: World, tmp_path: Path)
 def brought_across(folder: Path, **lever: Any) -> World:
     contract = {**SITES, "levers": [{"lever": "attributes", "training": {"tuples": 240}, **lever}]}
     there = {"SPILLWAY_DESTINATION": str(folder / "there")}
-    world = World.begin(InProcess(), folder, contract, capacity="3 kbps", **there)
+    world = World.begin(ProcessEngine(), folder, contract, capacity="3 kbps", **there)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     world.train("sites")
@@ -272,7 +272,7 @@ def test_at_a_destination_elsewhere_it_is_read_without_the_source_and_what_is_he
 
 
 def test_a_stream_of_which_nothing_was_shed_is_empty_with_all_its_columns(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
     found = read(world, "sites")
     assert found.num_rows == 0
     assert found.column_names[:5] == ["seq", "batch", "batch_date", "site", "at"]
@@ -280,7 +280,7 @@ def test_a_stream_of_which_nothing_was_shed_is_empty_with_all_its_columns(tmp_pa
     with pytest.raises(
         SpillwayError, match="the range must hold transmitted tuples, got none for the stream"
     ):
-        look_up(world.tables, world.contracts.streams["sites"], Question())
+        look_up(world.tables, world.contracts.streams["sites"], StreamQuery())
 
 
 def test_a_look_up_reads_batches_of_the_dates_alone_that_may_hold_it(
@@ -296,9 +296,9 @@ def test_a_look_up_reads_batches_of_the_dates_alone_that_may_hold_it(
 
     monkeypatch.setattr(reading_module, "load_batches", noting)
     contract = world.contracts.streams["sites"]
-    first = replace(Question(), times=(AT.replace(hour=0, minute=5),) * 2)
+    first = replace(StreamQuery(), times=(AT.replace(hour=0, minute=5),) * 2)
     assert look_up(world.tables, contract, first).rows.num_rows == 6
     assert set(loaded) == {1, 2}
     loaded.clear()
-    assert look_up(world.tables, contract, Question(seq=(700, 705))).rows.num_rows == 6
+    assert look_up(world.tables, contract, StreamQuery(seq=(700, 705))).rows.num_rows == 6
     assert set(loaded) == {3}

@@ -33,8 +33,15 @@ from spillway.settings import Settings
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 from spillway.streams.drafts import own_table
-from spillway.streams.retention import TRANSMITTED, Outlived, Retention, _done_files, first_open, keep
-from spillway.workloads.windows import KnownWindows, WindowsFound, _Pins
+from spillway.streams.retention import (
+    TRANSMITTED,
+    ExpiredRows,
+    Retention,
+    _done_files,
+    first_open_batch,
+    maintain_lake,
+)
+from spillway.workloads.windows import StoredWindows, WindowSearchResult, _Pins
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LONG_AGO = date(2020, 1, 1)
@@ -54,9 +61,9 @@ def batch(number: int, status: str, day: date = LONG_AGO, since: timedelta | Non
     return Batch("net", number, day, status, (), first, first + 9, "run", at, at, 0, 0, 0)
 
 
-def outlived(tables: Tables, name: str) -> list[Outlived]:
+def outlived(tables: Tables, name: str) -> list[ExpiredRows]:
     """What may go of a table."""
-    found: list[Outlived] = []
+    found: list[ExpiredRows] = []
     queries = {"warm": read_workload(query("warm", COUNT, inputs=["net"]))}
     contracts = Contracts({"net": stream("net")}, {}, queries=queries)
     Retention(tables.now(), contracts, NOW).outlived(found.append)
@@ -132,7 +139,7 @@ def test_what_a_query_left_goes_on_the_day_after_it_has_been_kept_as_long_as_is_
 def test_a_dry_run_takes_nothing_out_and_says_as_much(tables: Tables) -> None:
     save_batches(tables, [batch(1, DONE), batch(2, DONE), batch(3, DONE)])
     contracts = Contracts({"net": stream("net")}, {})
-    told = [keep(tables, contracts, now=NOW, dry_run=dry).rows_removed for dry in (True, False)]
+    told = [maintain_lake(tables, contracts, now=NOW, dry_run=dry).rows_removed for dry in (True, False)]
     assert told == [{"batches": 2}] * 2, "all of it was there still"
     assert tables.now().at("batches").rows(stream="net")["batch"].to_pylist() == [3]
 
@@ -151,15 +158,15 @@ def test_of_delivered_files_only_those_whose_bytes_are_in_a_batch_that_is_throug
 
 def test_somebody_may_still_work_on_what_waits_and_on_all_of_today(tables: Tables) -> None:
     today, eve = NOW.date(), NOW.date() - timedelta(days=1)
-    assert first_open(tables, "net", today) is None
+    assert first_open_batch(tables, "net", today) is None
     save_batches(tables, [batch(1, DONE, eve), batch(2, DONE, eve)])
-    assert first_open(tables.now(), "net", today) is None
+    assert first_open_batch(tables.now(), "net", today) is None
     save_batches(tables.now(), [batch(3, DONE, today), batch(4, DONE, today)])
-    assert first_open(tables.now(), "net", today) == 3
+    assert first_open_batch(tables.now(), "net", today) == 3
     save_batches(tables.now(), [batch(5, PLANNED, eve)])
-    assert first_open(tables.now(), "net", today) == 3
+    assert first_open_batch(tables.now(), "net", today) == 3
     (waiting,) = save_batches(tables.now(), [batch(0, PLANNED, eve)])
-    assert first_open(tables.now(), "net", today) == waiting.batch == 0
+    assert first_open_batch(tables.now(), "net", today) == waiting.batch == 0
 
 
 def test_what_comes_for_a_window_is_late_only_where_it_had_been_worked_out(tables: Tables) -> None:
@@ -170,7 +177,7 @@ def test_what_comes_for_a_window_is_late_only_where_it_had_been_worked_out(table
     tables.now().at("windows").append(rows)
     contract = read_workload(query("warm", COUNT, inputs=["net"]))
     contracts, now = Contracts({"net": stream("net")}, {}, queries={"warm": contract}), tables.now()
-    found = WindowsFound(KnownWindows(now, contract), {1: {new}, 2: {new}}, again={1: {new}, 2: {new}})
+    found = WindowSearchResult(StoredWindows(now, contract), {1: {new}, 2: {new}}, again={1: {new}, 2: {new}})
     pinned = _Pins(now, contracts, contract, found, NOW).opened_again()
     assert [(one.status, one.inputs, one.late) for one in pinned] == [
         (PLANNED, (("net", 1), new), ()),

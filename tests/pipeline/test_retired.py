@@ -14,7 +14,7 @@ from tests.pipeline.test_room import stream
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
 from spillway.checks import Outcome
 from spillway.clock import utc_now
-from spillway.pipeline.validate import _finish, retire
+from spillway.pipeline.validate import _mark_validated, retire_raw_dates
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
@@ -64,7 +64,7 @@ def proven(tables: Tables, one: Batch, violations: int = 0) -> Batch:
 
 
 def retired(tables: Tables, *needed: int) -> list[int]:
-    return [one.batch for one in retire(tables.now(), CONTRACT, needed, lambda _: None)]
+    return [one.batch for one in retire_raw_dates(tables.now(), CONTRACT, needed, lambda _: None)]
 
 
 def in_raw(tables: Tables) -> list[int]:
@@ -112,7 +112,7 @@ def test_what_is_needed_stays_and_its_date_with_it_and_what_had_no_tuples_needs_
 def test_raw_is_kept_for_as_many_days_as_are_said_and_for_good_where_nothing_is(tables: Tables) -> None:
     for number, day in ((1, OLD), (2, OLD + timedelta(days=1)), (3, TODAY)):
         proven(tables, shed(tables, number, day))
-    assert retire(tables.now(), stream("net", retain_raw={"days": 0}), (), lambda _: None) == []
+    assert retire_raw_dates(tables.now(), stream("net", retain_raw={"days": 0}), (), lambda _: None) == []
     assert retired(tables) == [1]
     assert in_raw(tables) == [2, 3]
 
@@ -136,7 +136,7 @@ def test_a_batch_is_validated_where_nothing_failed_of_its_date_its_stream_or_wha
 ) -> None:
     batches = [shed(tables, 1, OLDER), shed(tables, 2, OLD)]
     reported = replace(failing("net", OLDER), success=True, reported=True)
-    _finish(tables.now(), batches, [failing(*failed), reported], lambda _: None)
+    _mark_validated(tables.now(), batches, [failing(*failed), reported], lambda _: None)
     assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == held
 
 
@@ -145,6 +145,6 @@ def test_what_was_shed_again_while_it_was_judged_is_not_validated_by_that_and_it
 ) -> None:
     batches, said = [shed(tables, 1, OLDER), shed(tables, 2, OLD)], list[str]()
     save_batches(tables.now(), [batches[1]])
-    _finish(tables.now(), batches, [], said.append)
+    _mark_validated(tables.now(), batches, [], said.append)
     assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == [1]
     assert said == ["net: batches were shed again meanwhile; the next run validates them"]

@@ -11,12 +11,12 @@ from tests.pipeline.streams import METERS, SITES, WATCHED, World, json_lines, si
 
 from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN
 from spillway.clock import utc_now
-from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.intake import take_in as taking_in
 from spillway.pipeline import validate as retiring
 from spillway.pipeline import validate as validating
-from spillway.pipeline.validate import retire
-from spillway.store.batches import load_batches, proven_revisions, reserve, save_batches
+from spillway.pipeline.validate import retire_raw_dates
+from spillway.store.batches import certified_revisions, load_batches, reserve, save_batches
 from spillway.store.tables import Table
 from spillway.streams import shed as shedding
 
@@ -108,8 +108,8 @@ def test_a_certificate_is_of_the_revision_that_was_measured_whatever_the_clocks_
     assert [str(b.batch_date) for b in aged.batches("sites") if b.status == RETIRED] == [str(FIRST)] * 2
     tables = aged.tables.now()
     stands = {batch.batch: batch.revision for batch in load_batches(tables, "sites")}
-    assert proven_revisions(tables, "sites", [3]).get(3) != stands[3], "shed again while it was measured"
-    gone = retire(tables, aged.contracts.streams["sites"], (), aged.said.append)
+    assert certified_revisions(tables, "sites", [3]).get(3) != stands[3], "shed again while it was measured"
+    gone = retire_raw_dates(tables, aged.contracts.streams["sites"], (), aged.said.append)
     assert 3 not in [batch.batch for batch in gone]
 
 
@@ -170,7 +170,7 @@ def test_a_reader_of_what_is_retired_meanwhile_is_told_that_it_is_gone(aged: Wor
     aged.validate("sites", every=True)
     assert list(Path(reading.path).rglob("*.parquet")) == []
     with pytest.raises(
-        Refused, match=r"`file` must be there and whole, .*; restore it, or do its batch again"
+        InvalidValue, match=r"`file` must be there and whole, .*; restore it, or do its batch again"
     ):
         reading.rows(["seq"])
 

@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from spillway import registry
 from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.levers.knapsack import Alternative
-from spillway.levers.protocol import Load, Offer, Room, Work
+from spillway.levers.protocol import CapacityGroup, Load, Offer, Work
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.delta_log import as_written, commit_bytes
-from spillway.store.tables import Piece, Tables
+from spillway.store.delta_log import commit_bytes, written_file
+from spillway.store.tables import FileTask, Tables
 from spillway.streams import shed
-from spillway.streams.capacity import divided, measure_load, parts, spending_of
+from spillway.streams.capacity import capacity_shares, divide_channel, measure_load, quota_spending
 from spillway.streams.drafts import COLLECT_MORE, own_table
 from spillway.streams.train import train_stream
 
@@ -79,7 +79,7 @@ def taken_in(
         )
 
     raw = own_table(tables, contract, "raw")
-    draft = raw.draft(InProcess(), [Piece({"batch_date": str(DAY)}, 1, None)], make)
+    draft = raw.draft(ProcessEngine(), [FileTask({"batch_date": str(DAY)}, 1, None)], make)
     raw.publish(draft.written, batch_date=DAY, batch=1)
     batch = Batch(
         contract.stream, 1, DAY, more.pop("status", TAKEN_IN), (), 0, rows - 1, "run", NOW, NOW, rows, 0, 0,
@@ -103,7 +103,7 @@ def test_parts_never_come_to_more_than_the_channel_and_leave_nothing_of_it(
         name: Offer(rate, None, (choice(rate, 0.0, 1.0),) if rate and trained else ())
         for name, rate in rates.items()
     }
-    found = divided(channel, offers)
+    found = divide_channel(channel, offers)
     assert sum(found.values()) == pytest.approx(channel.capacity_kbps, rel=1e-9)
     assert min(found.values()) >= 0
     if divide_by == "proportional" and any(rates.values()):
@@ -113,8 +113,8 @@ def test_parts_never_come_to_more_than_the_channel_and_leave_nothing_of_it(
 
 def test_where_all_fits_what_is_free_is_shared_out_too() -> None:
     channel = read_channel("up", {"capacity": "100 kbps"})
-    assert divided(channel, {"a": Offer(30.0), "b": Offer(10.0)}) == {"a": 75.0, "b": 25.0}
-    assert divided(channel, {"a": Offer(0.0)}) == {"a": 100.0}
+    assert divide_channel(channel, {"a": Offer(30.0), "b": Offer(10.0)}) == {"a": 75.0, "b": 25.0}
+    assert divide_channel(channel, {"a": Offer(0.0)}) == {"a": 100.0}
 
 
 def choice(as_it_is: float, less: float, loss: float) -> tuple[Alternative, ...]:
@@ -125,19 +125,19 @@ def choice(as_it_is: float, less: float, loss: float) -> tuple[Alternative, ...]
 def test_utility_takes_from_whom_it_costs_least() -> None:
     channel = read_channel("up", {"capacity": "90 kbps"})
     dear, cheap = Offer(60.0, None, (choice(40.0, 10.0, 9.0),)), Offer(60.0, None, (choice(40.0, 10.0, 3.0),))
-    assert divided(channel, {"dear": dear, "cheap": cheap}) == {"dear": 60.0, "cheap": 30.0}
+    assert divide_channel(channel, {"dear": dear, "cheap": cheap}) == {"dear": 60.0, "cheap": 30.0}
 
 
 def test_what_the_best_choice_leaves_is_shared_out_too() -> None:
     channel = read_channel("up", {"capacity": "96 kbps"})
     offers = {name: Offer(60.0, None, (choice(40.0, 0.0, 1.0),)) for name in ("a", "b")}
-    found = divided(channel, offers)
+    found = divide_channel(channel, offers)
     assert sorted(found.values()) == [28.0, 68.0]
 
 
 def test_where_nobody_has_a_choice_each_is_told_its_share() -> None:
     channel = read_channel("up", {"capacity": "30 kbps"})
-    assert divided(channel, {"a": Offer(60.0), "b": Offer(30.0)}) == {"a": 20.0, "b": 10.0}
+    assert divide_channel(channel, {"a": Offer(60.0), "b": Offer(30.0)}) == {"a": 20.0, "b": 10.0}
 
 
 def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None:
@@ -146,7 +146,7 @@ def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None
     load = measure_load(tables, contract, batch)
     raw = tables.at("raw", "net")
     (file,) = raw.files()
-    log = commit_bytes([as_written(file, raw.path)])
+    log = commit_bytes([written_file(file, raw.path)])
     from spillway.store.files import column_bytes
 
     widths = column_bytes([file], ["seq", *contract.names])
@@ -174,10 +174,10 @@ def test_a_quiet_stream_keeps_the_place_of_its_last_batch(tables: Tables) -> Non
     busy, quiet = stream("busy"), stream("quiet")
     contracts = rooms(busy, quiet)
     loud = taken_in(tables, busy)
-    alone = parts(tables.now(), Room("up", contracts, tables.now()), {"busy": [loud]})
+    alone = capacity_shares(tables.now(), CapacityGroup("up", contracts, tables.now()), {"busy": [loud]})
     taken_in(tables, quiet, status=DONE)
     now = tables.now()
-    beside = parts(now, Room("up", contracts, now), {"busy": [loud]})
+    beside = capacity_shares(now, CapacityGroup("up", contracts, now), {"busy": [loud]})
     assert alone["quiet"].own_kbps == 0.0
     assert beside["quiet"].own_kbps == pytest.approx(beside["busy"].own_kbps)
 
@@ -204,7 +204,7 @@ def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> Non
     contracts = rooms(east, west, capacity="30 kbps", into_up=("one", "two"))
     waiting = {one.stream: [taken_in(tables, one)] for one in (east, west)}
     now = tables.now()
-    found = parts(now, Room("up", contracts, now), waiting)
+    found = capacity_shares(now, CapacityGroup("up", contracts, now), waiting)
     for part in found.values():
         assert part.trunk_kbps is not None
         assert part.narrower_kbps == min(part.own_kbps, part.trunk_kbps)
@@ -215,7 +215,7 @@ def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_a
     tables: Tables,
 ) -> None:
     """As the ledger says, it offered 25.92 kbps: as much as each of the others offers, of nine rows in ten."""
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         east, west = (
             stream(name, channel=channel, width="declared", levers=[{"lever": "thin"}], mode="shed")
             for name, channel in (("east", "one"), ("west", "two"))
@@ -229,7 +229,7 @@ def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_a
         )
         tables.at("ledger").append([sent.to_dict()])
         now = tables.now()
-        found = parts(now, Room("up", contracts, now), waiting)
+        found = capacity_shares(now, CapacityGroup("up", contracts, now), waiting)
     assert (found["east"].own_kbps, found["west"].own_kbps) == pytest.approx((20.0, 40.0))
     # what is lost sight of offers the next channel no more than its own lets through
     assert [part.trunk_kbps for part in found.values()] == pytest.approx([40 * 25.92 / (2 * 25.92 + 20)] * 2)
@@ -238,14 +238,14 @@ def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_a
 def test_what_is_offered_to_the_next_channel_is_what_the_own_one_lets_through() -> None:
     from spillway.streams.capacity import _of_rate
 
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         sheds, whole = stream("a", levers=[{"lever": "thin"}], mode="shed"), stream("b")
     assert [_of_rate(60.0, 20.0, one).rate_kbps for one in (sheds, whole)] == [20.0, 60.0]
     assert [_of_rate(60.0, own, sheds).rate_kbps for own in (None, 80.0)] == [60.0, 60.0]
 
 
 def test_what_a_stream_is_trained_for_does_not_hang_on_who_was_trained_before_it(tables: Tables) -> None:
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         one, two = (stream(name, levers=[{"lever": "thin"}], mode="shed") for name in ("one", "two"))
         contracts, waiting = rooms(one, two, capacity="1 kbps"), {}
         for contract in (one, two):
@@ -253,7 +253,7 @@ def test_what_a_stream_is_trained_for_does_not_hang_on_who_was_trained_before_it
         found = []
         for _ in range(2):
             now = tables.now()
-            found.append(parts(now, Room("up", contracts, now), waiting, by_rate=True))
+            found.append(capacity_shares(now, CapacityGroup("up", contracts, now), waiting, by_rate=True))
             train_stream(tables, contracts, "one")
     assert found[0] == found[1]
     assert sum(part.own_kbps for part in found[0].values()) == pytest.approx(1.0)
@@ -264,7 +264,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
     @pytest.fixture(autouse=True)
     def lever(self) -> Iterator[None]:
-        with registry.registered(thin="tests.levers.thin"):
+        with registry.extra_levers(thin="tests.levers.thin"):
             yield
 
     @pytest.fixture
@@ -277,7 +277,7 @@ class TestWhenMoreComesOutThanWasPlanned:
 
     def test_who_can_do_no_more_is_not_asked_again(self, tables: Tables, narrow: Contracts) -> None:
         said: list[str] = []
-        (batch,) = shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
+        (batch,) = shed.shed_channel(tables, ProcessEngine(), narrow, "up", said.append)
         assert batch.status == DONE
         assert not [line for line in said if "came out above" in line]
 
@@ -292,7 +292,7 @@ class TestWhenMoreComesOutThanWasPlanned:
         monkeypatch.setattr(
             ThinPlan, "fell_short", lambda self, batch, kbps, remedy: short.update({batch: kbps})
         )
-        shed.shed_channel(tables, InProcess(), narrow, "up", said.append)
+        shed.shed_channel(tables, ProcessEngine(), narrow, "up", said.append)
         again = "net: 1 batch came out above the channel's part; planned again with the measured sizes"
         assert said.count(again) == shed.MOST_DRAFTS - 1
         assert "net: 1 batch stays above the channel's part; the shortfall is on record" in said
@@ -314,7 +314,7 @@ class TestWhenMoreComesOutThanWasPlanned:
             return True
 
         monkeypatch.setattr(ThinPlan, "can_do_more", can_do_more)
-        shed.shed_channel(tables, InProcess(), narrow, "up")
+        shed.shed_channel(tables, ProcessEngine(), narrow, "up")
         assert aims == [1.0, shed.FIRST_AIM, *[shed.LEAST_AIM] * (shed.MOST_DRAFTS - 2)]
         assert not told[0].tried
         (plan, drafted), root = told[1].tried[1], tables.path("transmitted", "net")
@@ -334,7 +334,7 @@ class TestWhenMoreComesOutThanWasPlanned:
         wide = rooms(narrow.streams["net"], capacity="1000 kbps")
         monkeypatch.setattr(shed, "WELL_USED", well_used)
         monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
-        shed.shed_channel(tables, InProcess(), wide, "up", said.append)
+        shed.shed_channel(tables, ProcessEngine(), wide, "up", said.append)
         again = "net: 1 batch could lose less; planned again with the measured sizes"
         # hardly anything of so much is used
         assert said.count(again) == (shed.MOST_DRAFTS if well_used else shed.ENOUGH_DRAFTS) - 1
@@ -349,17 +349,17 @@ class TestWhenMoreComesOutThanWasPlanned:
         from tests.levers.thin.lever import ThinPlan
 
         drafts: list[int] = []
-        plain = shed.draft
-        monkeypatch.setattr(shed, "draft", lambda *given: [drafts.append(1), plain(*given)][1])
+        plain = shed.write_drafts
+        monkeypatch.setattr(shed, "write_drafts", lambda *given: [drafts.append(1), plain(*given)][1])
         monkeypatch.setattr(ThinPlan, "could_lose_less", lambda self, batch: True)
         monkeypatch.setattr(ThinPlan, "is_worth_a_draft", lambda self, before: False)
-        shed.shed_channel(tables, InProcess(), rooms(narrow.streams["net"], capacity="1000 kbps"), "up")
+        shed.shed_channel(tables, ProcessEngine(), rooms(narrow.streams["net"], capacity="1000 kbps"), "up")
         assert len(drafts) == 1
 
     def test_what_crosses_is_whole_files_and_what_the_log_says_of_them(
         self, tables: Tables, narrow: Contracts
     ) -> None:
-        shed.shed_channel(tables, InProcess(), narrow, "up")
+        shed.shed_channel(tables, ProcessEngine(), narrow, "up")
         now = tables.now()
         (file,) = now.at("transmitted", "net").files()
         (sent,) = (
@@ -380,7 +380,7 @@ def test_batch_whose_fixed_bytes_do_not_fit_says_collect_more(
     # two rows fit without the footer; of 20,000 most do not
     kbps = offered.rate_kbps - 0.5 * offered.fixed_kbps if collect else 0.25 * offered.rate_kbps
     contracts = rooms(contract, capacity=f"{kbps:.6f} kbps")
-    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up")
     (line,) = tables.now().at("ledger").rows(stage="sent", unit="rows", dimension_kind="total").to_pylist()
     assert line["shortfall"] > 0
     assert 0 < line["bytes_fixed"] < line["bytes_kept"]
@@ -395,14 +395,14 @@ def test_a_batch_that_does_not_fit_waits_in_the_queue_until_it_does(tables: Tabl
     save_batches(tables, [replace(first, batch=2, rows=0, revision=0)])
     said: list[str] = []
     narrow, wide = (rooms(contract, capacity=capacity) for capacity in ("1 kbps", "1 Mbps"))
-    assert shed.shed_channel(tables.now(), InProcess(), narrow, "up", said.append) == [] or said
+    assert shed.shed_channel(tables.now(), ProcessEngine(), narrow, "up", said.append) == [] or said
     queued = load_batches(tables.now(), "net", batch=1)[0]
     assert (queued.status, queued.is_pinned, queued.spends_on) == (TAKEN_IN, False, first.batch_date)
     assert "waits in the queue" in (queued.reason or "")
     assert any("batch 1 of 2026-01-01 waits in the queue" in one for one in said)
     now = tables.now()
     assert now.at("ledger").rows(stage="sent").num_rows == 0, "nothing of it was sent"
-    done = shed.shed_channel(now, InProcess(), wide, "up")
+    done = shed.shed_channel(now, ProcessEngine(), wide, "up")
     assert 1 in {one.batch for one in done}
     now = tables.now()
     assert now.at("transmitted", "net").rows().num_rows == 100
@@ -429,15 +429,15 @@ def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> N
     )
     tables.at("ledger").append([spent.to_dict()])
     save_batches(tables, [replace(first, batch=9, status=DONE, frame_origin=0, rows=9, revision=0)])
-    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up")
     assert load_batches(tables.now(), "net", batch=1)[0].status == TAKEN_IN
     # a batch of the next day shows that the quota has been renewed
     later = replace(first, batch=10, batch_date=date(2026, 1, 2), rows=0, revision=0)
     save_batches(tables.now(), [later])
-    shed.shed_channel(tables.now(), InProcess(), contracts, "up")
+    shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up")
     sent = load_batches(tables.now(), "net", batch=1)[0]
     assert (sent.status, sent.spends_on) == (DONE, date(2026, 1, 2))
-    spending = spending_of(tables.now(), contracts, "up", [date(2026, 1, 2)])
+    spending = quota_spending(tables.now(), contracts, "up", [date(2026, 1, 2)])
     quota = contracts.channels["up"].capacity.quota
     assert quota is not None
     (line,) = tables.now().at("ledger").rows(batch=1, stage="sent", unit="rows").to_pylist()

@@ -15,7 +15,7 @@ from evidence.attributes.at_capacity import ledger_bytes
 from evidence.attributes.lake import Lake
 from spillway.contracts import Channel, read_channel, read_stream
 from spillway.store.blobs import read_bytes
-from spillway.store.files import keys_of
+from spillway.store.files import sort_keys_of
 
 SITES, ROWS, PER_SECOND = 24, 9_600, 100.0
 KEYS = ("site",)
@@ -82,7 +82,7 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
 
 def sent_order(lake: Lake) -> tuple[str, ...]:
     (file,) = lake.tables.at("transmitted", "visits").files()
-    return keys_of(file)
+    return sort_keys_of(file)
 
 
 def test_rows_come_back_in_the_order_in_which_they_arrived(lake: Lake) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.streams import WATCHED, World, parquet_bytes, sites
 
 from spillway.batch import DONE, RETIRED
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 
 
@@ -31,7 +31,7 @@ HOT = sum((row["temp"] or 0) > 80 for row in sites(0, 60))
 
 @pytest.fixture(scope="module")
 def taken_in(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World.begin(InProcess(), tmp_path_factory.mktemp("ruled"), ruled("calm"), ruled("wild"))
+    world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("ruled"), ruled("calm"), ruled("wild"))
     for stream in ("calm", "wild"):
         world.deliver(f"{stream}/2020-01-01/a.parquet", parquet_bytes(sites(0, 60)))
     world.shed("wide")

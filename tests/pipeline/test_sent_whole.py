@@ -11,8 +11,8 @@ from tests.pipeline.streams import METERS, SITES, World, brought_through, day, j
 
 from spillway.batch import DONE, RETIRED
 from spillway.clock import utc_now
-from spillway.engine import InProcess
-from spillway.errors import Refused, SpillwayError
+from spillway.engine import ProcessEngine
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.ledger import BESIDE
 from spillway.pipeline.pending import is_pending
 from spillway.pipeline.resend import resend
@@ -27,7 +27,7 @@ NAMES = ("site", "at", "temp", "level", "pulses", "sky")
 
 @pytest.fixture(scope="module")
 def through(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return brought_through(InProcess(), tmp_path_factory.mktemp("whole"), capacity="8 kbps")
+    return brought_through(ProcessEngine(), tmp_path_factory.mktemp("whole"), capacity="8 kbps")
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_of_an_exempt_stream_nothing_is_shed_from_the_next_batch_on_until_it_end
 
 
 def test_what_is_kept_whole_goes_out_at_the_rate_it_came_in(tmp_path: Any) -> None:
-    world = World.begin(InProcess(), tmp_path, {**SITES, "levers": []}, capacity="9000 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**SITES, "levers": []}, capacity="9000 kbps")
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 600)))
     world.shed()
     (one,) = status(world.tables.now()).streams
@@ -97,7 +97,7 @@ def test_what_is_kept_whole_goes_out_at_the_rate_it_came_in(tmp_path: Any) -> No
 
 
 def test_an_exempt_stream_needs_no_training(tmp_path: Any) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES, METERS, capacity="40 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, SITES, METERS, capacity="40 kbps")
     exempt(world.tables, "sites", LATER, "new", utc_now())
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 300)))
     contract = world.contracts.stream("sites")
@@ -109,7 +109,7 @@ def test_an_exempt_stream_needs_no_training(tmp_path: Any) -> None:
 
 
 def test_a_stream_that_waits_untrained_is_pending_once_it_is_exempt(tmp_path: Any) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 300)))
     world.shed()
     assert not is_pending(world.contracts.stream("sites"), world.tables.now())
@@ -118,7 +118,7 @@ def test_a_stream_that_waits_untrained_is_pending_once_it_is_exempt(tmp_path: An
 
 
 def test_of_two_exemptions_the_later_one_holds(tmp_path: Any) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     exempt(world.tables, "sites", now + timedelta(days=9), "long", now)
     exempt(world.tables.now(), "sites", now + timedelta(days=1), "short", now + timedelta(hours=1))
@@ -131,8 +131,8 @@ def test_of_two_exemptions_the_later_one_holds(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("reason", ["", "  ", "x" * 501, "a\x1b[31mred"])
 def test_a_reason_that_says_nothing_or_too_much_is_refused(tmp_path: Any, reason: str) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES)
-    with pytest.raises(Refused, match="`reason` must be a sentence of at most 500 letters"):
+    world = World.begin(ProcessEngine(), tmp_path, SITES)
+    with pytest.raises(InvalidValue, match="`reason` must be a sentence of at most 500 letters"):
         exempt(world.tables, "sites", LATER, reason, utc_now())
 
 
@@ -214,15 +214,17 @@ def test_it_is_said_that_answers_stay_as_they_were_made(world: World) -> None:
 
 
 def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
-    with pytest.raises(Refused, match="sites: `--from` must be a date that has batches, got '2020-02-01 to"):
+    with pytest.raises(
+        InvalidValue, match="sites: `--from` must be a date that has batches, got '2020-02-01 to"
+    ):
         resend(world.tables, world.engine, world.contracts, "sites", (day(31), day(31)))
-    with pytest.raises(Refused, match="sites: `--to` must not be before --from"):
+    with pytest.raises(InvalidValue, match="sites: `--to` must not be before --from"):
         resend(world.tables, world.engine, world.contracts, "sites", (day(1), day(0)))
     retired = [one for one in world.batches("sites") if one.batch == 3]
     save_batches(world.tables.now(), [one.becomes(utc_now(), status=RETIRED) for one in retired])
     before = world.everything("sites")
     with pytest.raises(
-        Refused, match="must be dates whose raw is held, got '2020-01-02'; its raw tuples were deleted"
+        InvalidValue, match="must be dates whose raw is held, got '2020-01-02'; its raw tuples were deleted"
     ):
         resend(world.tables, world.engine, world.contracts, "sites", (day(0), day(1)))
     assert world.everything("sites") == before
@@ -232,7 +234,7 @@ def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
         with pytest.raises(SpillwayError, match="not now"):
             world.shed()
     with pytest.raises(
-        Refused, match="must be dates whose batches are done, got 'batch 4 that is not'; bring it"
+        InvalidValue, match="must be dates whose batches are done, got 'batch 4 that is not'; bring it"
     ):
         resend(world.tables, world.engine, world.contracts, "sites", (day(0), day(0)))
 

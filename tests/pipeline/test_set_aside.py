@@ -15,19 +15,19 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 from spillway import registry
 from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
 from spillway.clock import utc_now
-from spillway.engine import InProcess
-from spillway.errors import SpillwayError, is_its_own
+from spillway.engine import ProcessEngine
+from spillway.errors import SpillwayError, is_own_fault
 from spillway.intake.replay import Selection, replay
 from spillway.report.status import status
 from spillway.settings import Settings
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
-from spillway.streams.shed import _none_went_through_since
+from spillway.streams.shed import _is_quarantine_unresolved
 
 
 @pytest.fixture(autouse=True)
 def the_toy_has_its_line() -> Iterator[None]:
-    with registry.registered(failing="tests.levers.failing"):
+    with registry.extra_levers(failing="tests.levers.failing"):
         yield
 
 
@@ -42,8 +42,8 @@ SOUND = poisoned(None, "nowhere")
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One batch of either stream is through, and one more of `meters` has landed."""
-    with registry.registered(failing="tests.levers.failing"):
-        world = World.begin(InProcess(), tmp_path_factory.mktemp("ready"), SOUND, METERS)
+    with registry.extra_levers(failing="tests.levers.failing"):
+        world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("ready"), SOUND, METERS)
         world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
         world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))
         world.shed()
@@ -186,8 +186,8 @@ STACK = "Traceback (most recent call last):\n  File 'x.py', line 1, in f\n"
 def test_spark_that_is_gone_is_told_from_a_task_that_failed(problem: Exception, own: bool) -> None:
     wrapped = SpillwayError("it could not be done")
     wrapped.__cause__ = problem
-    assert is_its_own(problem) is own
-    assert is_its_own(wrapped) is own
+    assert is_own_fault(problem) is own
+    assert is_own_fault(wrapped) is own
 
 
 def test_only_what_went_through_after_a_batch_was_set_aside_says_that_its_stream_is_sound() -> None:
@@ -197,7 +197,7 @@ def test_only_what_went_through_after_a_batch_was_set_aside_says_that_its_stream
     def batch(number: int, status: str, when: datetime) -> Batch:
         return Batch("net", number, at.date(), status, (), number, number, "run", at, when, 1, 0, 0)
 
-    assert not _none_went_through_since(tables, "net"), "none was set aside"
+    assert not _is_quarantine_unresolved(tables, "net"), "none was set aside"
     for one, none_since in (
         (batch(2, SET_ASIDE, at), True),
         (batch(1, DONE, at + hour), True),
@@ -206,5 +206,5 @@ def test_only_what_went_through_after_a_batch_was_set_aside_says_that_its_stream
         (batch(5, RETIRED, at + hour), False),
     ):
         save_batches(tables.now(), [one])
-        assert _none_went_through_since(tables.now(), "net") is none_since
+        assert _is_quarantine_unresolved(tables.now(), "net") is none_since
     tables.forget()

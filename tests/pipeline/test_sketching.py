@@ -16,14 +16,14 @@ import pytest
 from spillway.batch import RECORDED, RETIRED, TAKEN_IN, Batch
 from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine import InProcess
-from spillway.errors import Refused
+from spillway.engine import ProcessEngine
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.tables import Piece, Tables
+from spillway.store.tables import FileTask, Tables
 from spillway.streams.sketching import sketch_stream
-from spillway.streams.stored_sketches import load_sketch, made_of_sketches
+from spillway.streams.stored_sketches import load_sketch, sketches_digest
 
 SKETCHES: list[dict[str, Any]] = [
     {"kind": "count_min", "attributes": ["site"]},
@@ -101,10 +101,10 @@ class World:
         half = len(rows) // 2
         partition = {"batch_date": str(of)}
         pieces = [
-            Piece(partition, number, (number, first, rows[:half])),
-            Piece(partition, number, (number, first + half, rows[half:])),
+            FileTask(partition, number, (number, first, rows[:half])),
+            FileTask(partition, number, (number, first + half, rows[half:])),
         ]
-        draft = raw.draft(InProcess(), pieces, rows_of_a_piece)
+        draft = raw.draft(ProcessEngine(), pieces, rows_of_a_piece)
         raw.publish(draft.written, batch=number, batch_date=of)
         now = datetime(2026, 1, 1, tzinfo=UTC)
         last = first + len(rows) - 1
@@ -116,7 +116,7 @@ class World:
     def sketch(self, asked: StreamContract | None = None, *dates: date) -> int:
         said: list[str] = []
         wanted = (dates[0], dates[1]) if dates else None
-        count = sketch_stream(self.tables, InProcess(), asked or contract(), said.append, wanted)
+        count = sketch_stream(self.tables, ProcessEngine(), asked or contract(), said.append, wanted)
         assert bool(said) == bool(count)
         return count
 
@@ -127,7 +127,7 @@ class World:
 
 
 def rows_of_a_piece(piece: Any, _counts: dict[str, int]) -> list[pa.Table]:
-    number, first, rows = piece.of if isinstance(piece, Piece) else piece
+    number, first, rows = piece.of if isinstance(piece, FileTask) else piece
     columns = {name: pa.array([row[name] for row in rows], ARROW[kind]) for name, kind in TYPES.items()}
     head = {"seq": pa.array(range(first, first + len(rows)), pa.int64())}
     head["batch"] = pa.array([number] * len(rows), pa.int64())
@@ -293,13 +293,13 @@ def test_the_sketches_of_a_day_are_named_by_their_seeds_too_where_these_are_seve
         [{"batch": at, "digest": f"d{at}", "parameters": "{}", "seed": seed} for at, seed in enumerate(seeds)]
         for seeds in ((1, 1), (7, 7), (1, 7), (1, 2))
     )
-    assert [made_of_sketches(rows) == made_of_sketches(one) for rows in others] == [True, False, False]
+    assert [sketches_digest(rows) == sketches_digest(one) for rows in others] == [True, False, False]
 
 
 def test_of_a_day_that_is_open_no_file_is_opened_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    real = files.reading
-    monkeypatch.setattr(files, "reading", lambda path: (opened.append(path), real(path))[1])
+    real = files.open_for_reading
+    monkeypatch.setattr(files, "open_for_reading", lambda path: (opened.append(path), real(path))[1])
     found = load_sketch(world.tables, "sites", "site", "count_min", day(1), day(2))
     assert found.rows == 540
     mine = [path for path in opened if "/sketches/" in path]
@@ -330,7 +330,7 @@ def test_a_range_over_a_change_of_the_contract_is_answered_by_its_parts(world: W
         True, "added up over 2 ranges, each with a sketch of its own shape",
     )  # fmt: skip
     assert [(one.key, one.answer.estimate) for one in site.top(1)] == [(("site-0",), 100.0)]
-    with pytest.raises(Refused, match=r"2020-01-01 to 2020-01-02: .*; ask from 2020-01-03 on"):
+    with pytest.raises(InvalidValue, match=r"2020-01-01 to 2020-01-02: .*; ask from 2020-01-03 on"):
         site.self_join_size()
 
 

@@ -18,23 +18,23 @@ from tests.pipeline.test_room import rooms, stream, taken_in
 from spillway.batch import DONE, PLANNED, TAKEN_IN, Batch
 from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel
 from spillway.contracts.capacity import Quota
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.report.status import quotas_of
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Tables
-from spillway.streams.batching import groups_to_send
+from spillway.streams.batching import group_batches
 from spillway.streams.capacity import (
     LEAST_KBPS,
     SPARE,
-    Parts,
-    Spending,
+    BatchShares,
+    QuotaSpending,
+    batch_shares,
+    capacity_shares,
     measure_load,
-    parts,
-    parts_of_batches,
-    spending_of,
+    quota_spending,
 )
 from spillway.streams.shed import shed_channel
 
@@ -81,12 +81,12 @@ def sent(tables: Tables, *batches: tuple[Batch, int]) -> None:
         tables.at("ledger").append([line.to_dict() for line in lines])
 
 
-def allotted(tables: Tables, contracts: Contracts, *waiting: Batch, channel: str = "up") -> Parts:
+def allotted(tables: Tables, contracts: Contracts, *waiting: Batch, channel: str = "up") -> BatchShares:
     by_stream: dict[str, list[Batch]] = {}
     for one in waiting:
         by_stream.setdefault(one.stream, []).append(one)
     now = tables.now()
-    return parts_of_batches(now, Room(channel, contracts, now), by_stream)
+    return batch_shares(now, CapacityGroup(channel, contracts, now), by_stream)
 
 
 def test_a_rate_is_the_same_for_every_batch_whatever_was_sent(tables: Tables) -> None:
@@ -96,7 +96,9 @@ def test_a_rate_is_the_same_for_every_batch_whatever_was_sent(tables: Tables) ->
     now = tables.now()
     found = allotted(tables, contracts, *waiting)
     assert found == {
-        "net": dict.fromkeys((2, 3), parts(now, Room("up", contracts, now), {"net": waiting})["net"])
+        "net": dict.fromkeys(
+            (2, 3), capacity_shares(now, CapacityGroup("up", contracts, now), {"net": waiting})["net"]
+        )
     }
 
 
@@ -253,13 +255,13 @@ UNEVEN = [1.0 + 0.6 * math.sin(place / 5.0) for place in range(96)]
 
 
 def spent_day(
-    quota: Quota, offers: Sequence[float], before: Spending | None = None, day: date = DAY
-) -> tuple[list[float], Spending]:
+    quota: Quota, offers: Sequence[float], before: QuotaSpending | None = None, day: date = DAY
+) -> tuple[list[float], QuotaSpending]:
     """Send a batch every quarter of an hour; return the share of each batch that was not sent, and the spending.
 
     Each batch sends what it offers or what it may, whichever is less.
     """
-    spending = before or Spending((), {}, {})
+    spending = before or QuotaSpending((), {}, {})
     lost = []
     for offer in offers:
         offered = round(offer)
@@ -268,7 +270,7 @@ def spent_day(
         crossed = min(offered, int(Fraction(kbps) * 125 * Fraction(QUARTER)))
         number = len(spending.batches)
         done = batch("net", number, day, QUARTER, status=DONE)
-        spending = Spending(
+        spending = QuotaSpending(
             (*spending.batches, done),
             {**spending.crossed_bytes, ("net", number): crossed},
             {**spending.offered_bytes, ("net", number): offered},
@@ -301,7 +303,7 @@ def test_a_day_like_the_one_before_whose_offer_fits_is_sent_whole(shape: list[fl
 
 def test_a_small_batch_is_sent_whole_while_the_quota_has_unspent_bytes() -> None:
     quota = Quota(120_000.0, "day")
-    spending = Spending((), {}, {})
+    spending = QuotaSpending((), {}, {})
     even = quota.allowance(86_400, 0, 0, QUARTER) * 125 * QUARTER
     assert even < 4_700
     expected = spending.expected(quota, DAY, QUARTER, 4_700)
@@ -320,14 +322,14 @@ def test_day_with_twice_the_usual_offer_is_shed_over_the_whole_day() -> None:
 
 def test_a_month_spreads_what_does_not_fit_over_its_days() -> None:
     quota = Quota(10.0 * MB, "month")
-    spending, whole, lost = Spending((), {}, {}), 24 * HOUR, []
+    spending, whole, lost = QuotaSpending((), {}, {}), 24 * HOUR, []
     for number in range(31):
         day = date(2026, 1, 1) + timedelta(days=number)
         offered = 0.5 * MB
         expected = spending.expected(quota, day, whole, offered)
         crossed = min(offered, int(spending.allowance(quota, day, whole, offered, expected) * 125 * whole))
         done = batch("net", number, day, whole, status=DONE)
-        spending = Spending(
+        spending = QuotaSpending(
             (*spending.batches, done),
             {**spending.crossed_bytes, ("net", number): int(crossed)},
             {**spending.offered_bytes, ("net", number): int(offered)},
@@ -378,7 +380,7 @@ def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(
             asked[number] = share
         found = allotted(tables, contracts, *waiting)
         if together:
-            grouped = groups_to_send(
+            grouped = group_batches(
                 tables, contracts.streams["net"], [one for one in waiting if one.stream == "net"]
             )
             assert all(len({found["net"][one.batch] for one in group}) == 1 for group in grouped)
@@ -409,10 +411,10 @@ def test_a_batch_is_pinned_to_what_was_left_and_a_rerun_does_what_the_first_run_
     contracts = rooms(contract, capacity="1 MB/day")
     quota = Quota(1e6, "day")
     taken_in(tables, contract, rows=100, seconds=12 * HOUR)
-    (first,) = shed_channel(tables, InProcess(), contracts, "up")
+    (first,) = shed_channel(tables, ProcessEngine(), contracts, "up")
     assert first.capacity_kbps == pytest.approx(quota.allowance(86_400, 0, 0, 12 * HOUR))
     now = tables.now()
-    spending = spending_of(now, contracts, "up", [first.batch_date])
+    spending = quota_spending(now, contracts, "up", [first.batch_date])
     crossed = spending.spent(quota.period_of(first.batch_date))
     (line,) = now.at("ledger").rows(stage="sent", unit="rows").to_pylist()
     assert crossed == line["bytes_kept"] > 0
@@ -420,9 +422,9 @@ def test_a_batch_is_pinned_to_what_was_left_and_a_rerun_does_what_the_first_run_
         first, batch=2, status=TAKEN_IN, frame_origin=None, rows=0, seconds_covered=HOUR, revision=0
     )
     save_batches(tables, [later])
-    (second,) = shed_channel(tables, InProcess(), contracts, "up")
+    (second,) = shed_channel(tables, ProcessEngine(), contracts, "up")
     assert second.capacity_kbps == pytest.approx(quota.allowance(86_400, crossed, 12 * HOUR, HOUR))
-    again = shed_channel(tables, InProcess(), contracts, "up", dates=(first.batch_date, first.batch_date))
+    again = shed_channel(tables, ProcessEngine(), contracts, "up", dates=(first.batch_date, first.batch_date))
     assert [one.capacity_kbps for one in sorted(again, key=lambda one: one.batch)] == [
         first.capacity_kbps,
         second.capacity_kbps,

@@ -8,9 +8,9 @@ import pytest
 from tests.pipeline.streams import SITES, World, day, json_lines, sites
 
 from spillway import registry
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.ledger import difference
+from spillway.ledger import total_imbalance
 from spillway.streams.recover import recover_batches
 
 DELIVERED = {
@@ -22,7 +22,7 @@ DELIVERED = {
 
 def trained(folder: Path) -> World:
     lenient = {**SITES, "bad_records": {"action": "reject", "max_share_pct": 100}}
-    world = World.begin(InProcess(), folder, lenient)
+    world = World.begin(ProcessEngine(), folder, lenient)
     world.deliver("sites/2020-01-01/a.json", DELIVERED["sites/2020-01-01/a.json"])
     world.shed()
     world.train("sites")
@@ -43,7 +43,7 @@ def test_a_batch_without_rows_between_two_others_changes_nothing(tmp_path: Path)
 
 def test_one_opening_of_the_tables_serves_run_after_run(tmp_path: Path) -> None:
     world = World.begin(
-        InProcess(), tmp_path, {**SITES, "sketches": [{"kind": "count_min", "attributes": ["site"]}]}
+        ProcessEngine(), tmp_path, {**SITES, "sketches": [{"kind": "count_min", "attributes": ["site"]}]}
     )
     for run in (1, 2):
         world.deliver(f"sites/2020-01-0{run}/a.json", json_lines(sites(240 * run, 240)))
@@ -63,13 +63,13 @@ def test_what_is_asked_for_is_counted_as_crossing_and_validation_asks_for_nothin
     assert (line["stage"], line["ordinal"], line["kept"]) == ("asked_back", -1, 240)
     payloads = sum(len(row["payload"]) for row in world.rows("synopsis"))
     assert line["bytes_asked_back"] == payloads
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
 
 
 def test_a_stream_that_is_only_observed_loses_nothing_to_a_lever_that_forgets_it(tmp_path: Path) -> None:
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         watched = {**SITES, "mode": "observe", "levers": [{"lever": "thin"}]}
-        world = World.begin(InProcess(), tmp_path, watched)
+        world = World.begin(ProcessEngine(), tmp_path, watched)
         world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 60)))
         world.shed()
         world.train("sites")
@@ -84,7 +84,7 @@ def test_a_batch_goes_again_through_the_levers_it_is_pinned_to(tmp_path: Path) -
     world = trained(tmp_path)
     world.shed()
     before = world.rows("transmitted", "sites")
-    with registry.registered(thin="tests.levers.thin"):
+    with registry.extra_levers(thin="tests.levers.thin"):
         world.contract_becomes({**SITES, "levers": [{"lever": "thin"}, *SITES["levers"]]})
         world.shed(dates=(day(0), day(0)))  # thin was never trained, and this batch does not need it
         assert world.rows("transmitted", "sites") == before

@@ -11,8 +11,8 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.batch import DONE
 from spillway.errors import ConcurrentRun
-from spillway.intake.take_in import take_in
-from spillway.pipeline.run import bring_through
+from spillway.intake.take_in import ingest
+from spillway.pipeline.run import run_channel
 
 
 @pytest.mark.parametrize("starts_with", ["a new file", "a batch that was taken in"])
@@ -23,7 +23,7 @@ def test_two_runs_of_the_same_channel_at_the_same_time_leave_it_once(
     straight.contract_becomes(SITES)
     straight.deliver("sites/2020-01-02/d.json", json_lines(sites(710, 150)))
     if starts_with != "a new file":
-        take_in(straight.tables, straight.engine, straight.contracts.streams["sites"], "run")
+        ingest(straight.tables, straight.engine, straight.contracts.streams["sites"], "run")
     twice = straight.copy(tmp_path / "twice")
     straight.shed()
     together = Barrier(2)
@@ -32,7 +32,7 @@ def test_two_runs_of_the_same_channel_at_the_same_time_leave_it_once(
         tables = twice.tables.now()
         together.wait()
         try:
-            bring_through(tables, twice.engine, twice.contracts, "narrow", f"run {number}")
+            run_channel(tables, twice.engine, twice.contracts, "narrow", f"run {number}")
         except ConcurrentRun as problem:
             return str(problem)
         return "done"

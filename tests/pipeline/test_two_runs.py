@@ -11,7 +11,7 @@ from tests.levers.joins import lake
 from tests.levers.quality import worlds
 from tests.pipeline.streams import World, json_lines, own_settings, sites
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun
 from spillway.store.tables import Table, Tables
 from spillway.workloads.run import run_workloads
@@ -50,7 +50,7 @@ def query_lake(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture(scope="module")
 def join_lake(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return lake.begun(tmp_path_factory.mktemp("join"), InProcess())
+    return lake.begun(tmp_path_factory.mktemp("join"), ProcessEngine())
 
 
 def told(world: World, results: str, subject: str, record: str, *columns: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def stands_still(
         world = begun.copy(folder / str(k))
 
         def another(world: World = world) -> None:
-            other = World(world.folder, InProcess(), Tables(own_settings(world.folder)), world.contracts)
+            other = World(world.folder, ProcessEngine(), Tables(own_settings(world.folder)), world.contracts)
             comes_late(other)
             run(other)
 
@@ -117,7 +117,7 @@ def test_an_older_answer_does_not_stay_where_a_newer_one_is_empty(
             other = world.copy(world.folder / "contracts")
             worlds.put_queries(other, worlds.query("means", "SELECT 1 AS n FROM sites WHERE temp < -999"))
             tables = Tables(own_settings(world.folder))
-            assert len(run_workloads(tables, InProcess(), other.contracts)) == 2
+            assert len(run_workloads(tables, ProcessEngine(), other.contracts)) == 2
 
         with monkeypatch.context() as patch:
             StandsStill(patch, k, another)

@@ -12,7 +12,7 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.batch import DONE
 from spillway.contracts import load_contracts
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])
@@ -88,7 +88,7 @@ def test_values_of_both_stages_come_back_within_their_thresholds(joined: World, 
     for place in (0, len(whole) - 1):
         of_range = whole.iloc[place]
         seq = int(of_range["seq"])
-        question = Question.parse(contract, names, seq=seq)
+        question = StreamQuery.parse(contract, names, seq=seq)
         (row,) = look_up(joined.tables, contract, question).rows.to_pylist()
         for name in names:
             assert row[name] == (None if of_range[name] is pd.NA else of_range[name])

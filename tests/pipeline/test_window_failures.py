@@ -14,7 +14,7 @@ from spillway.levers.windows import PLANNED, Window
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.faults import Faults
-from spillway.workloads.run import MOST_TOLD, mark_failed, refuse_unasked, tell_failed
+from spillway.workloads.run import MOST_TOLD, mark_failed, refuse_window_without_query, report_failed
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED: Any = SimpleNamespace(asks="sql")
@@ -36,16 +36,16 @@ def window(number: int, **more: Any) -> Window:
 def waits(one: Window) -> SpillwayError:
     """What a window is refused with that failed, and is asked the same with no room for it."""
     with pytest.raises(SpillwayError, match=r"^divided by nothing; it waits, not asked again") as caught:
-        refuse_unasked(ASKED, one, [])
+        refuse_window_without_query(ASKED, one, [])
     return caught.value
 
 
 def test_a_window_that_failed_waits_only_where_the_same_is_asked_of_none_of_its_rows() -> None:
     failed = window(1, failed="divided by nothing", failed_by="sql")
     waits(failed)
-    refuse_unasked(ASKED, failed, [QUESTION])
-    refuse_unasked(SimpleNamespace(asks="another"), failed, [])  # type: ignore[arg-type]
-    refuse_unasked(ASKED, window(1), [])
+    refuse_window_without_query(ASKED, failed, [QUESTION])
+    refuse_window_without_query(SimpleNamespace(asks="another"), failed, [])  # type: ignore[arg-type]
+    refuse_window_without_query(ASKED, window(1), [])
 
 
 def test_a_window_keeps_what_it_failed_by_however_often_it_waits(tables: Tables) -> None:
@@ -64,7 +64,7 @@ def test_a_window_keeps_what_it_failed_by_however_often_it_waits(tables: Tables)
 def told(windows: int, failed: dict[int, str]) -> list[str]:
     faults = Faults()
     every = [window(number) for number in range(windows)]
-    tell_failed(faults, "warm", every, {number: SpillwayError(said) for number, said in failed.items()})
+    report_failed(faults, "warm", every, {number: SpillwayError(said) for number, said in failed.items()})
     return [fault.sentence for fault in faults.found]
 
 

@@ -20,17 +20,17 @@ from tests.pipeline.streams import World, json_lines, sites
 from spillway.batch import RETIRED
 from spillway.clock import utc_now
 from spillway.contracts import read_workload
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.windows import DONE, GONE, OPEN, Window
-from spillway.pipeline.validate import retire
+from spillway.pipeline.validate import retire_raw_dates
 from spillway.report.explain import explain_workload
 from spillway.report.status import status
 from spillway.store import files
 from spillway.store.batches import save_batches
-from spillway.streams.retention import keep
+from spillway.streams.retention import maintain_lake
 from spillway.workloads.grid import WindowGrid, times_within
-from spillway.workloads.what_if import RoomChanges, what_if
+from spillway.workloads.what_if import RuleChanges, what_if
 from spillway.workloads.windows import find_windows, pinned_windows
 
 PAIRED = query(
@@ -46,8 +46,8 @@ PAIRED = query(
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are opened."""
     found: list[str] = []
-    real = files.reading
-    monkeypatch.setattr(files, "reading", lambda path: (found.append(path), real(path))[1])
+    real = files.open_for_reading
+    monkeypatch.setattr(files, "open_for_reading", lambda path: (found.append(path), real(path))[1])
     return found
 
 
@@ -107,7 +107,7 @@ def test_a_date_is_read_in_the_window_that_its_midnight_lies_in(step: int, day: 
 
 
 def test_a_window_that_wants_rows_of_all_is_there_as_soon_as_the_last_one_has_them(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, PLAIN, OTHERS, capacity="9000 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, PLAIN, OTHERS, capacity="9000 kbps")
     put_queries(world, PAIRED)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, ROWS * 9)))
     world.deliver("others/2020-01-01/a.json", json_lines(sites(ROWS * 4, ROWS * 5)))
@@ -147,7 +147,7 @@ def without_its_rows(folder: Path) -> World:
     world = begun(folder, query("means", MEAN), stream=short)
     run(world)
     world.validate()
-    retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
+    retire_raw_dates(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
     for path in (folder / "landing").rglob("*.json"):
         path.unlink()
     kept(world)
@@ -155,7 +155,7 @@ def without_its_rows(folder: Path) -> World:
 
 
 def kept(world: World, days: int = 60) -> None:
-    keep(world.tables, world.contracts, world.said.append, now=utc_now() + timedelta(days=days))
+    maintain_lake(world.tables, world.contracts, world.said.append, now=utc_now() + timedelta(days=days))
     world.tables = world.tables.now()
 
 
@@ -194,7 +194,7 @@ def test_what_comes_when_the_rest_was_removed_replaces_no_answer_and_makes_none_
 def test_windows_whose_rows_are_gone_are_not_replayed(tmp_path: Path) -> None:
     world = without_its_rows(tmp_path)
     with pytest.raises(UsageError, match="`dates` must hold windows whose rows are still there"):
-        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=100))
+        what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=100))
 
 
 def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN), stream=short)
     planned = pinned_windows(world.tables.now(), world.contracts, world.contracts.queries["means"])
     world.validate()
-    retire(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
+    retire_raw_dates(world.tables.now(), world.contracts.streams["sites"], (), world.said.append)
     for path in (tmp_path / "landing").rglob("*.json"):
         path.unlink()
     kept(world)
@@ -211,7 +211,7 @@ def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
 
 
 def test_no_look_grows_with_what_was_looked_at(tmp_path: Path, opened: list[str]) -> None:
-    world = World.begin(InProcess(), tmp_path, PLAIN, capacity="9000 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, PLAIN, capacity="9000 kbps")
     put_queries(world, query("means", MEAN, window={"seconds": 600}, portion_tuples=60))
     for number in range(12):
         world.deliver(f"sites/2020-01-01/{number:02d}.json", json_lines(sites(number * ROWS, ROWS)))
@@ -256,7 +256,7 @@ def test_a_lake_of_before_windows_were_kept_open_goes_on(tmp_path: Path) -> None
 
 
 def test_windows_that_look_back_read_no_more_than_they_look_back_at(tmp_path: Path) -> None:
-    world = join_begun(tmp_path, InProcess())
+    world = join_begun(tmp_path, ProcessEngine())
     for number in range(1, 6):
         for stream, seed in (("east", 1), ("west", 2)):
             rows = alarms(0, 250, seed=seed + 10 * number, begin=50.0 * number)
@@ -310,7 +310,7 @@ def counting(other: str, **window: Any) -> dict[str, Any]:
 
 def one_falls_silent(folder: Path, **window: Any) -> World:
     """`sites` sends nine times ten minutes, `others` the first two of them."""
-    world = World.begin(InProcess(), folder, PLAIN, OTHERS, capacity="9000 kbps")
+    world = World.begin(ProcessEngine(), folder, PLAIN, OTHERS, capacity="9000 kbps")
     put_queries(world, counting("others", **window))
     for number in range(9):
         for stream in ("sites", "others") if number < 2 else ("sites",):

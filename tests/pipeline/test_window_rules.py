@@ -14,8 +14,8 @@ from tests.levers.joins.lake import JOIN, STREAM
 
 from spillway.cli import main
 from spillway.contracts import load_contracts
-from spillway.errors import Refused
-from spillway.workloads.windows import broken_workloads, refuse_always
+from spillway.errors import InvalidValue
+from spillway.workloads.windows import refuse_impossible, workload_problems
 
 CHANNELS = {"channels": {"narrow": {"capacity": "1 Mbps"}}}
 
@@ -64,10 +64,10 @@ def test_what_its_inputs_do_not_have_is_told_before_any_run(
     tmp_path: Path, join: dict[str, Any], told: tuple[str, str, str]
 ) -> None:
     contracts = load_contracts(folder_with(tmp_path, join))
-    (problem,) = broken_workloads(contracts)
+    (problem,) = workload_problems(contracts)
     assert (problem.where, problem.field, problem.rule, problem.remedy) == ("joins/alike.yaml", *told)
-    with pytest.raises(Refused, match=rf"^alike: `{told[0]}` must {told[1]}"):
-        refuse_always(contracts, contracts.joins["alike"])
+    with pytest.raises(InvalidValue, match=rf"^alike: `{told[0]}` must {told[1]}"):
+        refuse_impossible(contracts, contracts.joins["alike"])
 
 
 VALUES = {"predicate": "equality", "threshold": None, "sets": None}
@@ -110,8 +110,8 @@ def test_what_no_two_rows_can_be_compared_by_is_told_before_any_run(
     assert (problem["where"], problem["field"], problem["rule"], problem["value"]) == expected
     assert problem["remedy"]
     contracts = load_contracts(schemas)
-    with pytest.raises(Refused, match=rf"^alike: `{re.escape(expected[1])}` must {rule}"):
-        refuse_always(contracts, contracts.joins["alike"])
+    with pytest.raises(InvalidValue, match=rf"^alike: `{re.escape(expected[1])}` must {rule}"):
+        refuse_impossible(contracts, contracts.joins["alike"])
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_what_no_two_rows_can_be_compared_by_is_told_before_any_run(
 )
 def test_nothing_is_wrong_with_a_join_by_what_its_inputs_have(tmp_path: Path, join: dict[str, Any]) -> None:
     contracts = load_contracts(folder_with(tmp_path, join))
-    assert broken_workloads(contracts) == []
-    refuse_always(contracts, contracts.joins["alike"])
+    assert workload_problems(contracts) == []
+    refuse_impossible(contracts, contracts.joins["alike"])
 
 
 def test_of_a_stream_that_cannot_be_cut_into_windows_its_order_is_told(tmp_path: Path) -> None:
     counted = copy.deepcopy(STREAM["attributes"])
     counted[1]["type"] = "integer"
     rate = {"from": "declared", "tuples_per_second": 10}
-    (problem,) = broken_workloads(load_contracts(folder_with(tmp_path, JOIN, attributes=counted, rate=rate)))
+    (problem,) = workload_problems(load_contracts(folder_with(tmp_path, JOIN, attributes=counted, rate=rate)))
     assert (problem.field, problem.value) == ("inputs", "integer")
     assert "west is by at" in problem.rule
 

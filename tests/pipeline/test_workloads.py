@@ -17,27 +17,27 @@ from tests.pipeline.streams import World
 
 from spillway import registry
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import RunFailed, SpillwayError
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.windows import PLANNED, Window
 from spillway.pipeline.pending import pending_workloads
-from spillway.scheduling import NothingToDo, workload_arguments, written_since
-from spillway.workloads.inputs import WindowRows, held_inputs, planned_inputs, stretches_of
+from spillway.scheduling import NothingToDo, assets_written_since, workload_arguments
+from spillway.workloads.inputs import WindowRows, load_inputs, plan_inputs, window_groups
 from spillway.workloads.run import run_workloads
 from spillway.workloads.windows import pinned_windows
 
 
 @pytest.fixture(autouse=True)
 def the_toy_has_its_line() -> Iterator[None]:
-    with registry.registered(meet="tests.levers.meet"):
+    with registry.extra_levers(meet="tests.levers.meet"):
         yield
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
-    with registry.registered(meet="tests.levers.meet"):
-        return begun(tmp_path_factory.mktemp("lake"), InProcess())
+    with registry.extra_levers(meet="tests.levers.meet"):
+        return begun(tmp_path_factory.mktemp("lake"), ProcessEngine())
 
 
 @pytest.fixture
@@ -77,18 +77,18 @@ def test_what_cannot_be_worked_out_keeps_no_other_back(world: World) -> None:
 def test_the_tables_of_results_are_assets_too(world: World) -> None:
     began = datetime.now().astimezone() - timedelta(seconds=1)
     run_workloads(world.tables, world.engine, world.contracts)
-    assert "spillway/meet_results/neighbours" in written_since(world.settings, began)
+    assert "spillway/meet_results/neighbours" in assets_written_since(world.settings, began)
 
 
 def inputs_of(world: World, back: float, most: int) -> list[tuple[list[int], dict[int, dict[str, Any]]]]:
     contract, tables = world.contracts.joins["neighbours"], world.tables.now()
     windows = pinned_windows(tables, world.contracts, contract)
-    room = Room("neighbours", world.contracts, tables)
+    room = CapacityGroup("neighbours", world.contracts, tables)
     found = []
-    for some in stretches_of(windows):
-        planned = planned_inputs(tables, room, contract, some, back)
+    for some in window_groups(windows):
+        planned = plan_inputs(tables, room, contract, some, back)
         columns = {stream: ["seq", "at", "site"] for stream in ("lefts", "rights")}
-        for part, held in held_inputs(contract, some, planned, columns, back, most):
+        for part, held in load_inputs(contract, some, planned, columns, back, most):
             found.append(([one.window for one in part], held))
     return found
 
@@ -104,8 +104,10 @@ def test_a_window_is_handed_rows_of_the_batches_alone_that_it_was_pinned_with(wo
     contract, tables = world.contracts.joins["neighbours"], world.tables.now()
     first, second = pinned_windows(tables, world.contracts, contract)
     windows = [first, replace(second, inputs=())]
-    planned = planned_inputs(tables, Room("neighbours", world.contracts, tables), contract, windows, 0.0)
-    ((_, held),) = held_inputs(contract, windows, planned, {"lefts": ["seq"]}, 0.0, 10_000)
+    planned = plan_inputs(
+        tables, CapacityGroup("neighbours", world.contracts, tables), contract, windows, 0.0
+    )
+    ((_, held),) = load_inputs(contract, windows, planned, {"lefts": ["seq"]}, 0.0, 10_000)
     for rows in (held, planned):
         assert [rows[one.window]["lefts"](["seq"]).num_rows for one in windows] == [60, 0]
 
@@ -126,7 +128,7 @@ def test_windows_are_read_together_as_long_as_they_lie_close_and_are_not_too_man
     windows = [
         Window("join", "j", number, PLANNED, at, at, (), at, at) for number in (-90, 0, 1, 2, 3, 6, 10)
     ]
-    found = [[one.window for one in some] for some in stretches_of(windows, together=3)]
+    found = [[one.window for one in some] for some in window_groups(windows, together=3)]
     assert found == [[-90], [0, 1, 2], [3, 6], [10]]
 
 

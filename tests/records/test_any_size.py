@@ -14,17 +14,17 @@ from tests.records.test_parse import HEADER, contract, csv_with, json_with
 from spillway.contracts import StreamContract
 from spillway.records import (
     WHOLE,
-    Parsed,
+    ParsedRecords,
     csv_lines,
-    cut,
     lines,
     measure_file,
-    parse_parts,
+    parse_blocks,
     parse_records,
     pieces,
+    split_file,
 )
 from spillway.records import csv_lines as csv_quotes
-from spillway.records.csv_lines import Quotes
+from spillway.records.csv_lines import QuoteIndex
 
 SOUP = st.lists(
     st.sampled_from(['"', '"', '""', ",", ",", "\n", "\n", "\r\n", "\r", "a", "7", " ", "é", "r1,2026-03-02,1,,,,x\n",
@@ -33,22 +33,22 @@ SOUP = st.lists(
 )  # fmt: skip
 
 
-def in_parts(net: StreamContract, content: bytes, piece_bytes: int | None = None) -> Parsed:
+def in_parts(net: StreamContract, content: bytes, piece_bytes: int | None = None) -> ParsedRecords:
     """Every part of every piece, one after the other."""
     source = pa.BufferReader(content)
-    wanted = (WHOLE,) if piece_bytes is None else cut(net, source, piece_bytes)
-    parts = [part for piece in wanted for part in parse_parts(net, "a", source, piece)]
+    wanted = (WHOLE,) if piece_bytes is None else split_file(net, source, piece_bytes)
+    parts = [part for piece in wanted for part in parse_blocks(net, "a", source, piece)]
     if not parts:
         return parse_records(net, "a", b"")
     table = pa.concat_tables([part.table for part in parts])
-    return Parsed(table, pa.concat_tables([part.rejected for part in parts]))
+    return ParsedRecords(table, pa.concat_tables([part.rejected for part in parts]))
 
 
-def same(one: Parsed, other: Parsed) -> bool:
+def same(one: ParsedRecords, other: ParsedRecords) -> bool:
     return one.table.equals(other.table) and one.rejected.equals(other.rejected)
 
 
-class _NoStretch(Quotes):
+class _NoStretch(QuoteIndex):
     """Every record is for the exact reader."""
 
     def stretch(self, start: int) -> Any:
@@ -65,7 +65,7 @@ def test_csv_is_the_same_in_blocks_in_pieces_and_record_by_record(
     net = contract("csv", options={"header": not headless})
     content = ("" if headless else HEADER + "\n").encode() + "".join(soup).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_lines, "Quotes", _NoStretch)
+        patch.setattr(csv_lines, "QuoteIndex", _NoStretch)
         exact = parse_records(net, "a", content)
     assert same(parse_records(net, "a", content), exact)
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +136,7 @@ def test_a_quoted_file_is_cut_as_far_as_its_quotes_stand_right(stray: int | None
     net, content = contract("csv"), quoted_rows(6000, stray)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pieces, "BLOCK_BYTES", 20_000)
-        found = cut(net, pa.BufferReader(content), 60_000)
+        found = split_file(net, pa.BufferReader(content), 60_000)
         assert len(found) >= at_least
         assert same(in_parts(net, content, 60_000), parse_records(net, "a", content))
     assert found == tuple(sorted(found, key=lambda piece: piece.start))

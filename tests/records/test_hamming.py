@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.records.parity import (
     bits_of,
     check_tuples,
@@ -127,18 +127,18 @@ def test_packed_tuples_come_back_from_every_single_flip_and_fail_on_every_double
 def test_parity_beside_the_tuple_makes_the_same_word() -> None:
     tuples = np.random.default_rng(5).integers(0, 256, (20, 9), dtype=np.uint8)
     assert (merge_parity(tuples, parity_of_tuples(tuples)) == encode_tuples(tuples)).all()
-    with pytest.raises(Refused, match="`parity` must hold 8 bits"):
+    with pytest.raises(InvalidValue, match="`parity` must hold 8 bits"):
         merge_parity(tuples, np.zeros((20, 2), dtype=np.uint8))
 
 
 def test_words_that_are_no_words_are_refused() -> None:
-    with pytest.raises(Refused, match="must have a number of bits that the code makes, got 8"):
+    with pytest.raises(InvalidValue, match="must have a number of bits that the code makes, got 8"):
         check_words(np.zeros(9, dtype=np.uint8))
-    with pytest.raises(Refused, match="have a number of bytes that the code makes, got 1"):
+    with pytest.raises(InvalidValue, match="have a number of bytes that the code makes, got 1"):
         check_tuples(np.zeros((4, 1), dtype=np.uint8))
-    with pytest.raises(Refused, match="`data` must hold bits, got 7"):
+    with pytest.raises(InvalidValue, match="`data` must hold bits, got 7"):
         encode_words(np.array([7], dtype=np.uint8))
-    with pytest.raises(Refused, match="zeros and ones only"):
+    with pytest.raises(InvalidValue, match="zeros and ones only"):
         bits_of("012")
-    with pytest.raises(Refused, match="`data_bits` must be positive"):
+    with pytest.raises(InvalidValue, match="`data_bits` must be positive"):
         parity_bits(0)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from spillway.batch import REPLAYED, LandingFile
 from spillway.contracts import StreamContract, read_stream
-from spillway.errors import ContractError, Refused
-from spillway.intake.replayed import content_of, spelled_as
-from spillway.records import Parsed, parse_records
+from spillway.errors import ContractError, InvalidValue
+from spillway.intake.replayed import content_of, contract_of_originals
+from spillway.records import ParsedRecords, parse_records
 from spillway.records.parity import (
     CORRECTED,
     MOST_PAYLOAD_BYTES,
@@ -61,7 +61,7 @@ def sent(content: bytes) -> bytes:
     return b"".join(file_with_parity(pa.BufferReader(content)))
 
 
-def parsed(format_: str, content: bytes) -> Parsed:
+def parsed(format_: str, content: bytes) -> ParsedRecords:
     return parse_records(contract(format_), "a", content)
 
 
@@ -222,7 +222,9 @@ def test_record_refused_for_another_reason_is_read_again_with_its_parity() -> No
     header = content.split(b"\n")[0].decode()
     entry = LandingFile("a", 0, "", records=2, base_seq=0, status=REPLAYED, replays=1, header=header)
     again = content_of(as_text, entry, [(2, refused["original"])])
-    assert parse_records(spelled_as(as_text, entry), "a", again).table["delay"].to_pylist() == ["fast"]
+    assert parse_records(contract_of_originals(as_text, entry), "a", again).table["delay"].to_pylist() == [
+        "fast"
+    ]
 
 
 def test_check_counts_corrected_lines_and_names_refused_ones() -> None:
@@ -233,7 +235,7 @@ def test_check_counts_corrected_lines_and_names_refused_ones() -> None:
 
 
 def test_line_too_long_to_protect_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`the line` must be at most 65,536 bytes long"):
+    with pytest.raises(InvalidValue, match="`the line` must be at most 65,536 bytes long"):
         line_with_parity(b"x" * (MOST_PAYLOAD_BYTES + 1))
     (longest,) = check_lines([flipped(line_with_parity(b"x" * MOST_PAYLOAD_BYTES), 77)])
     assert longest.corrected

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.records import REJECTED_SCHEMA, Parsed, count_records, parse_records, table_schema
+from spillway.records import REJECTED_SCHEMA, ParsedRecords, count_records, parse_records, table_schema
 
 ATTRIBUTES = [
     {"name": "router", "type": "string", "role": "key"},
@@ -42,7 +42,7 @@ def contract(form: str, **source: Any) -> StreamContract:
     )
 
 
-def csv_parsed(*lines: str | bytes, end: str = "\n", header: str = HEADER, **options: Any) -> Parsed:
+def csv_parsed(*lines: str | bytes, end: str = "\n", header: str = HEADER, **options: Any) -> ParsedRecords:
     raw = [line.encode() if isinstance(line, str) else line for line in (header, *lines)]
     return parse_records(contract("csv", options=options), "a.csv", end.encode().join(raw) + end.encode())
 
@@ -53,7 +53,7 @@ def csv_with(**changes: str) -> str:
     )
 
 
-def json_parsed(*lines: str | bytes) -> Parsed:
+def json_parsed(*lines: str | bytes) -> ParsedRecords:
     raw = [line.encode() if isinstance(line, str) else line for line in lines]
     return parse_records(contract("json"), "a.json", b"\n".join(raw) + b"\n")
 
@@ -68,11 +68,11 @@ def json_with(**changes: str) -> str:
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items()) + "}"
 
 
-def told(parsed: Parsed) -> list[tuple[int, str, str]]:
+def told(parsed: ParsedRecords) -> list[tuple[int, str, str]]:
     return [(r["line"], r["field"], r["rule"]) for r in parsed.rejected.to_pylist()]
 
 
-def lines_of(parsed: Parsed) -> list[int]:
+def lines_of(parsed: ParsedRecords) -> list[int]:
     return list(parsed.table.column("line").to_pylist())
 
 
@@ -90,7 +90,7 @@ EXPECTED = {
 @pytest.mark.parametrize(
     "parsed", [csv_parsed(csv_with()), csv_parsed(csv_with(note='"fine"')), json_parsed(json_with())]
 )
-def test_a_good_record_is_typed_in_every_text_format(parsed: Parsed) -> None:
+def test_a_good_record_is_typed_in_every_text_format(parsed: ParsedRecords) -> None:
     assert parsed.rejected.num_rows == 0
     assert parsed.table.schema == table_schema(contract("csv"))
     assert [{k: v for k, v in row.items() if k != "line"} for row in parsed.table.to_pylist()] == [EXPECTED]

@@ -8,7 +8,7 @@ import yaml
 from tests.small_lake import small_settings
 
 from spillway.contracts import Contracts, load_contracts
-from spillway.report.metrics import after_run
+from spillway.report.metrics import alert_and_write_metrics
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -31,7 +31,7 @@ def test_an_address_that_fails_in_a_way_nobody_foresaw_is_not_shown_and_the_metr
         raise RuntimeError("https://hooks.example/very-secret")
 
     said: list[str] = []
-    found = after_run(Tables(settings), contracts, said.append, RED, "run 7", address)
+    found = alert_and_write_metrics(Tables(settings), contracts, said.append, RED, "run 7", address)
     assert said == ["hooks could not be told: RuntimeError; report it"]
     assert found is not None
     assert "spillway_violations" in found.read_text()
@@ -46,7 +46,7 @@ def test_metrics_that_cannot_be_written_keep_no_hook_from_hearing(tmp_path: Path
     def address(hook: str) -> None:
         asked.append(hook)
 
-    assert after_run(Tables(settings), contracts, said.append, RED, "run 7", address) is None
+    assert alert_and_write_metrics(Tables(settings), contracts, said.append, RED, "run 7", address) is None
     assert asked == ["oncall"]
     assert said[0].startswith("hook oncall could not be told of 1 alerts: `hook` must have an address")
     assert said[1].startswith("metrics could not be written: ")

@@ -19,7 +19,7 @@ from spillway.contracts import load_contracts
 from spillway.errors import ContractError
 from spillway.ledger import LedgerRow
 from spillway.report import alerts
-from spillway.report.alerts import MOST_RUNS, TRIES, address_in_environment, run_failures, tell_hooks
+from spillway.report.alerts import MOST_RUNS, TRIES, address_in_environment, run_failures, send_alerts
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -93,7 +93,7 @@ def go_wrong(settings: Settings) -> None:
 def told(settings: Settings, said: list[str], now: datetime = NOW, **more: Any) -> int:
     pauses: list[float] = []
     contracts = load_contracts(settings.schemas)
-    count = tell_hooks(Tables(settings), contracts, now, said.append, pause=pauses.append, **more)
+    count = send_alerts(Tables(settings), contracts, now, said.append, pause=pauses.append, **more)
     assert pauses == [1.0, 2.0][: len(pauses)]
     return count
 

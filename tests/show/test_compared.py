@@ -12,10 +12,10 @@ import pytest
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway.cli import main
-from spillway.engine import InProcess
-from spillway.lossless import csv_of
+from spillway.engine import ProcessEngine
+from spillway.lossless import csv_bytes
 from spillway.report.page import build_report
-from spillway.report.plan import comparison_lines, comparison_rows, keep_comparison, kept_comparison
+from spillway.report.plan import comparison_lines, comparison_rows, store_comparison, stored_comparison
 from spillway.streams.dry_run import Comparison, Size
 
 ONE = Comparison(
@@ -35,7 +35,7 @@ ONE = Comparison(
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World.begin(InProcess(), tmp_path, SITES, METERS, capacity="30 kbps")
+    found = World.begin(ProcessEngine(), tmp_path, SITES, METERS, capacity="30 kbps")
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 400)))
     found.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 400)))
     found.shed()
@@ -55,7 +55,7 @@ def test_comparison_of_a_plan_is_stored_for_the_report(
     raw = world.at("raw", "sites").rows().sort_by("seq").select([one["name"] for one in SITES["attributes"]])
     orders = raw, raw.sort_by([("site", "ascending"), ("at", "ascending")])
     xz = min(
-        len(lzma.compress(csv_of(rows), preset=preset))
+        len(lzma.compress(csv_bytes(rows), preset=preset))
         for rows in orders
         for preset in (9, 9 | lzma.PRESET_EXTREME)
     )
@@ -112,12 +112,12 @@ def test_comparison_names_a_sample_and_a_smaller_rival() -> None:
 
 
 def test_stored_comparison_reads_back(world: World) -> None:
-    assert kept_comparison(world.settings, "sites") is None
-    keep_comparison(world.settings, ONE)
-    assert kept_comparison(world.settings, "sites") == ONE
+    assert stored_comparison(world.settings, "sites") is None
+    store_comparison(world.settings, ONE)
+    assert stored_comparison(world.settings, "sites") == ONE
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"stream": "sites"}', '{"batch_date": 3}'])
 def test_damaged_comparison_is_left_out_of_the_report(world: World, content: str) -> None:
-    keep_comparison(world.settings, ONE).write_text(content, encoding="utf-8")
-    assert kept_comparison(world.settings, "sites") is None
+    store_comparison(world.settings, ONE).write_text(content, encoding="utf-8")
+    assert stored_comparison(world.settings, "sites") is None

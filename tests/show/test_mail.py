@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from tests.show.test_alerts import go_wrong, lake, told
 
-from spillway.errors import Refused
-from spillway.report.alerts import NotTold, checked_address, send
+from spillway.errors import InvalidValue
+from spillway.report.alerts import DeliveryError, check_address, send
 
 
 class PostOffice(socketserver.ThreadingTCPServer):
@@ -122,14 +122,14 @@ def test_a_letter_tells_what_went_wrong_to_all_who_are_to_read_it_once(
 @pytest.mark.parametrize(("answer", "again"), [("450 later", True), ("550 never heard of", False)])
 def test_who_is_not_taken_is_told_by_number_alone(office: PostOffice, answer: str, again: bool) -> None:
     office.answer = answer
-    with pytest.raises(NotTold, match=f"^it answered {answer[:3]}$") as problem:
+    with pytest.raises(DeliveryError, match=f"^it answered {answer[:3]}$") as problem:
         send(office.address(), {"text": "one line"})
     assert problem.value.again is again
     assert office.letters == []
 
 
 def test_a_password_does_not_cross_without_encryption(office: PostOffice) -> None:
-    with pytest.raises(NotTold, match="a password must not cross without") as problem:
+    with pytest.raises(DeliveryError, match="a password must not cross without") as problem:
         send(office.address("me:very-secret@"), {"text": "one line"})
     assert "very-secret" not in str(problem.value)
     assert not [line for line in office.heard if line.startswith("AUTH")]
@@ -170,7 +170,7 @@ def test_a_password_and_a_letter_cross_encrypted_to_whom_the_machine_trusts_alon
         assert base64.b64decode(said.split()[-1]) == b"\0me\0very-secret"
         assert len(office.letters) == 1
     else:
-        with pytest.raises(NotTold, match="it cannot be reached") as problem:
+        with pytest.raises(DeliveryError, match="it cannot be reached") as problem:
             send(office.address("me:very-secret@"), {"text": "one line"})
         assert "very-secret" not in str(problem.value)
         assert office.letters == []
@@ -179,7 +179,7 @@ def test_a_password_and_a_letter_cross_encrypted_to_whom_the_machine_trusts_alon
 
 
 def test_a_line_in_an_address_makes_no_header(office: PostOffice) -> None:
-    with pytest.raises(NotTold, match="no address of mail"):
+    with pytest.raises(DeliveryError, match="no address of mail"):
         send(
             office.address().replace("a@example.org", "a@example.org%0d%0aBcc:%20c@example.org"),
             {"text": "x"},
@@ -190,7 +190,7 @@ def test_a_line_in_an_address_makes_no_header(office: PostOffice) -> None:
 def test_nobody_there_is_told_without_the_address() -> None:
     with PostOffice() as gone:
         address = gone.address("me:very-secret@")
-    with pytest.raises(NotTold, match=r"^it cannot be reached \(Connection refused\)$"):
+    with pytest.raises(DeliveryError, match=r"^it cannot be reached \(Connection refused\)$"):
         send(address, {"text": "one line"})
 
 
@@ -198,6 +198,6 @@ def test_nobody_there_is_told_without_the_address() -> None:
     "address", ["smtp://mail.example/", "smtp://mail.example/?to=a@b", "smtps://mail.example/?from=a@b"]
 )
 def test_who_writes_and_who_reads_must_be_said(address: str) -> None:
-    with pytest.raises(Refused, match="say who writes and who reads") as problem:
-        checked_address("oncall", address)
+    with pytest.raises(InvalidValue, match="say who writes and who reads") as problem:
+        check_address("oncall", address)
     assert "mail.example" not in str(problem.value)

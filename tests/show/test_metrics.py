@@ -13,8 +13,8 @@ from tests.small_lake import batch_row, small_settings, write_table
 
 from spillway.batch import DONE, PLANNED
 from spillway.cli import main
-from spillway.engine import InProcess
-from spillway.errors import Refused
+from spillway.engine import ProcessEngine
+from spillway.errors import InvalidValue
 from spillway.report.metrics import Metric, exposition, metrics_of, write_metrics
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt
@@ -68,7 +68,7 @@ def parsed(text: str) -> Samples:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return brought_through(InProcess(), tmp_path_factory.mktemp("metrics"))
+    return brought_through(ProcessEngine(), tmp_path_factory.mktemp("metrics"))
 
 
 def of(samples: Samples, name: str, stream: str) -> float:
@@ -128,7 +128,7 @@ def test_the_file_is_replaced_as_a_whole(world: World, tmp_path: Path) -> None:
 
 
 def test_a_file_that_no_collector_reads_is_refused(world: World) -> None:
-    with pytest.raises(Refused, match=r"`--metrics` must be a file that ends in .prom"):
+    with pytest.raises(InvalidValue, match=r"`--metrics` must be a file that ends in .prom"):
         write_metrics(world.tables, NOW, "metrics.txt")
 
 

@@ -11,7 +11,7 @@ from tests.show.report.small_lake import small_lake
 
 from spillway.contracts import load_contracts
 from spillway.levers.knapsack import Alternative
-from spillway.levers.loss_curve import at_capacity, capacities_of, curve_of_loss, pays_next
+from spillway.levers.loss_curve import best_next_change, curve_capacities, loss_at_capacity, loss_curve
 from spillway.levers.protocol import Offer
 from spillway.report.overview import (
     AttributeFigures,
@@ -27,9 +27,9 @@ from spillway.report.overview import (
 from spillway.report.page import build_report
 from spillway.report.summary import StreamFigures
 from spillway.report.text import PAGE
-from spillway.report.trades import channel_trade, trade_lines, trade_pictures, traded
+from spillway.report.trades import load_trade_off, to_channel_trade_off, trade_off_lines, trade_off_pictures
 from spillway.store.tables import Tables
-from spillway.streams.trade import Trade
+from spillway.streams.trade import TradeOff
 
 FIGURES = StreamFigures("weather", 26115, 14, 50.0, 24.0, 25.0, 0, 0.0, 0, 0, 99.9, 0.4, 0, 0)
 TEMP = AttributeFigures(
@@ -51,17 +51,17 @@ def way(name: str, width: float, loss: float) -> tuple[Alternative, ...]:
 
 
 OFFERS = {"weather": Offer(50.0, None, (way("temp", 24.0, 0.6), way("dewp", 16.0, 0.9)))}
-IN_USE = at_capacity(OFFERS, 30.0)
-TRADE = Trade(
+IN_USE = loss_at_capacity(OFFERS, 30.0)
+TRADE = TradeOff(
     "uplink",
     ("weather",),
     50.0,
     IN_USE,
-    at_capacity(OFFERS, 33.0),
-    pays_next(OFFERS, IN_USE),
-    tuple(curve_of_loss(OFFERS, capacities_of(OFFERS, 30.0, 3))),
+    loss_at_capacity(OFFERS, 33.0),
+    best_next_change(OFFERS, IN_USE),
+    tuple(loss_curve(OFFERS, curve_capacities(OFFERS, 30.0, 3))),
 )
-UPLINK = ChannelOverview("uplink", ("weather",), 25.0, 50.0, 24.0, 5.2, channel_trade(TRADE))
+UPLINK = ChannelOverview("uplink", ("weather",), 25.0, 50.0, 24.0, 5.2, to_channel_trade_off(TRADE))
 
 
 def test_a_loss_counts_what_is_absent_whole_and_what_is_off_by_its_error() -> None:
@@ -93,12 +93,12 @@ def test_the_screen_says_what_was_offered_used_lost_checked_and_what_more_would_
 
 
 def test_a_channel_with_room_for_all_says_that_nothing_is_lost() -> None:
-    free = at_capacity(OFFERS, 60.0)
+    free = loss_at_capacity(OFFERS, 60.0)
     wide = replace(
         UPLINK,
         capacity_kbps=60.0,
         loss_pct=0.0,
-        trade=channel_trade(replace(TRADE, in_use=free, more=free, next_paid=None)),
+        trade=to_channel_trade_off(replace(TRADE, in_use=free, more=free, next_paid=None)),
     )
     lines = overview_lines(Overview((wide,), ()))
     shown = " ".join(" ".join(lines).split())
@@ -155,12 +155,12 @@ def test_a_bound_of_nothing_is_exact() -> None:
 
 
 def test_the_trade_is_a_table_with_the_point_in_use_and_a_picture_of_both_lines() -> None:
-    shown = channel_trade(TRADE)
-    lines = list(trade_lines(shown))
+    shown = to_channel_trade_off(TRADE)
+    lines = list(trade_off_lines(shown))
     (mine,) = [line for line in lines if "in use" in line]
     assert mine.split()[:6] == ["30", "kbps", "0.75", "%", "40", "%"]
     assert max(map(len, lines)) <= PAGE
-    picture, near = trade_pictures(shown)
+    picture, near = trade_off_pictures(shown)
     plan, rows = (line["points"] for line in picture.data["lines"])
     assert [x for x, _ in plan] == [x for x, _ in rows] == [one.capacity_kbps for one in TRADE.curve]
     assert (30.0, 0.75) in plan
@@ -211,7 +211,7 @@ def test_the_report_draws_the_trade_of_every_channel(world: World, tmp_path: Pat
 def test_facts_that_cannot_be_read_are_told_and_keep_nobody_from_the_page(tmp_path: Path) -> None:
     settings = small_lake(tmp_path)
     tables = Tables(settings)
-    told = traded(tables, load_contracts(settings.schemas), "uplink")
+    told = load_trade_off(tables, load_contracts(settings.schemas), "uplink")
     assert told is not None
     assert "cannot be told: attributes, version 1: `facts` must be as training wrote them" in told.buys
     assert "cannot be told" in " ".join(overview_lines(overview(tables)))

@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.streams import METERS, SITES, World, json_lines, sites
 
 from spillway.cli import main
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.ledger import TOTAL
 from spillway.report.text import PAGE
 
@@ -126,7 +126,7 @@ def test_plan_of_a_quota_says_what_other_batches_spent(
 def test_a_stream_that_was_never_trained_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = World.begin(InProcess(), tmp_path, SITES, METERS, capacity="20 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, SITES, METERS, capacity="20 kbps")
     stand_in(world, monkeypatch)
     code, nothing = told(capsys, "plan", "sites")
     assert code == 0

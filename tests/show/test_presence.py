@@ -10,7 +10,7 @@ from tests.levers.sifters.logs import logged
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 import spillway
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.report.explain import explain
 from spillway.report.metrics import exposition, metrics_of
 from spillway.report.overview import overview, proof_lines
@@ -31,7 +31,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> World:
         {"lever": "attributes", "training": {"tuples": 240}, "synopsis": "hold", "ways": ["keep", "shed"]}
     ]
     there = {"SPILLWAY_DESTINATION": str(folder / "there")}
-    world = World.begin(InProcess(), folder, {**SITES, "levers": levers}, capacity="3 kbps", **there)
+    world = World.begin(ProcessEngine(), folder, {**SITES, "levers": levers}, capacity="3 kbps", **there)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.shed()
     world.train("sites")
@@ -43,7 +43,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def sifted(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A stream of which rows were dropped for good, validated."""
-    return logged(InProcess(), tmp_path_factory.mktemp("sifted"), capacity="4 kbps")
+    return logged(ProcessEngine(), tmp_path_factory.mktemp("sifted"), capacity="4 kbps")
 
 
 def absent_at_the_destination(world: World) -> dict[str, int]:

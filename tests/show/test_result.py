@@ -18,8 +18,8 @@ from tests.show.test_overview import FIGURES, TEMP, WEATHER
 from demo.run import where_to_look
 from spillway.batch import TAKEN_IN
 from spillway.clock import utc_now
-from spillway.engine import InProcess
-from spillway.lossless import csv_of
+from spillway.engine import ProcessEngine
+from spillway.lossless import csv_bytes
 from spillway.report.explain import WorkloadExplanation
 from spillway.report.overview import StreamOverview, WorkloadOverview
 from spillway.report.result import (
@@ -28,7 +28,7 @@ from spillway.report.result import (
     XZ,
     RunResult,
     StreamResult,
-    lost_said,
+    format_stream_loss,
     result_lines,
     rival_bytes,
     run_result,
@@ -54,7 +54,7 @@ def screen(*streams: StreamOverview, failed: int = 0) -> str:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A stream that was shed and is not validated yet."""
-    found = World.begin(InProcess(), tmp_path, SITES, capacity="3 kbps")
+    found = World.begin(ProcessEngine(), tmp_path, SITES, capacity="3 kbps")
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     found.shed()
     found.train("sites")
@@ -116,7 +116,7 @@ def test_rows_that_were_taken_in_and_not_sent_wait(world: World) -> None:
 
 
 def test_verdict_of_exact_streams_states_no_loss() -> None:
-    assert lost_said(EXACT) == "nothing"
+    assert format_stream_loss(EXACT) == "nothing"
     assert screen(EXACT).startswith(
         "Everything that was sent was checked against the source by checksum: no difference, none missing."
     )
@@ -129,16 +129,21 @@ def test_dropped_rows_and_held_values_are_named_as_exceptions() -> None:
     assert "none missing except 9,062 dropped rows." in screen(dropped)
     held = replace(SENT, figures=replace(FIGURES, held_values=1))
     assert "none missing except 1 value kept at the source." in screen(held)
-    assert "1 value kept at the source" in lost_said(held)
-    assert "off by" not in lost_said(held), "a mean over absent values is no error of those that are there"
+    assert "1 value kept at the source" in format_stream_loss(held)
+    assert "off by" not in format_stream_loss(held), (
+        "a mean over absent values is no error of those that are there"
+    )
 
 
 def test_lost_rows_state_the_share_that_queries_have() -> None:
     dropped = replace(
         EXACT, figures=replace(FIGURES, rows_lost=9), queries=6, rows_asked=40, rows_answered=40
     )
-    assert lost_said(dropped) == "9 rows, none that its 6 queries ask for"
-    assert lost_said(replace(dropped, rows_answered=31)) == "9 rows, its 6 queries have 77.5 % of their rows"
+    assert format_stream_loss(dropped) == "9 rows, none that its 6 queries ask for"
+    assert (
+        format_stream_loss(replace(dropped, rows_answered=31))
+        == "9 rows, its 6 queries have 77.5 % of their rows"
+    )
 
 
 def test_screen_has_25_lines_and_fits_the_page(tmp_path: Path, world: World) -> None:
@@ -239,7 +244,7 @@ def test_rivals_compress_one_file_per_batch(world: World) -> None:
     texts = []
     for batch in (1, 2):
         rows = world.at("raw", "sites").rows(["seq", *contract.names], batch=batch).sort_by("seq")
-        texts.append(csv_of(rows.drop_columns(["seq"])))
+        texts.append(csv_bytes(rows.drop_columns(["seq"])))
     assert sizes == {
         GZIP: sum(len(gzip.compress(text, 9, mtime=0)) for text in texts),
         XZ: sum(
@@ -260,7 +265,7 @@ def test_rivals_are_not_measured_if_rows_are_gone(world: World) -> None:
 
 
 def test_result_has_the_rows_that_queries_ask_for(tmp_path: Path) -> None:
-    sifted = logged(InProcess(), tmp_path, capacity="2.5 kbps")
+    sifted = logged(ProcessEngine(), tmp_path, capacity="2.5 kbps")
     (one,) = result(sifted).streams
     lines = [
         row
@@ -270,4 +275,4 @@ def test_result_has_the_rows_that_queries_ask_for(tmp_path: Path) -> None:
     assert one.seen.queries == 3
     assert one.seen.rows_asked == sum(row["offered"] for row in lines) > 0
     assert one.seen.rows_answered == sum(row["kept"] for row in lines)
-    assert f"{one.seen.figures.rows_lost:,} rows" in lost_said(one.seen)
+    assert f"{one.seen.figures.rows_lost:,} rows" in format_stream_loss(one.seen)

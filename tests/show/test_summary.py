@@ -14,7 +14,7 @@ from tests.small_lake import batch_row, write_table
 
 from spillway.batch import DONE
 from spillway.ledger import LedgerRow
-from spillway.report.summary import added_up, lake_figures, run_figures, write_run
+from spillway.report.summary import lake_figures, run_figures, sum_certificates, write_run
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -99,7 +99,7 @@ def test_the_worst_error_is_over_its_own_threshold_and_not_over_the_loosest(tabl
 def test_certificates_of_nothing_shed_say_that_all_is_exact() -> None:
     kept: dict[str, Any] = {"error_pct": 5.0, "shed_values": 0, "rounded_values": 0, "stored_values": 0}
     kept |= {"mean_error_pct": None, "max_error_pct": None, "violations": 0}
-    assert (added_up([kept]).accuracy_pct, added_up([]).accuracy_pct) == (100.0, 100.0)
+    assert (sum_certificates([kept]).accuracy_pct, sum_certificates([]).accuracy_pct) == (100.0, 100.0)
 
 
 @pytest.mark.parametrize(

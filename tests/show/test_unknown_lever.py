@@ -12,7 +12,7 @@ from tests.small_lake import batch_row
 
 from spillway import registry
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import asking
+from spillway.levers.protocol import question_evidence
 from spillway.report.explain import explain
 from spillway.report.page import build_report
 from spillway.report.status import status
@@ -25,7 +25,7 @@ ROWS = 100
 
 @pytest.fixture(autouse=True)
 def nobody_knows_it() -> Iterator[None]:
-    with registry.registered(mute="tests.show.mute"):
+    with registry.extra_levers(mute="tests.show.mute"):
         yield
 
 
@@ -74,7 +74,7 @@ def test_status_says_that_it_is_untrained_and_later_which_facts_it_has(lake: Set
 
 
 def test_status_asks_for_what_the_newest_facts_of_any_lever_had_to_assume(lake: Settings) -> None:
-    question = json.dumps(asking("its colour is assumed", "write `colour:` in its contract"))
+    question = json.dumps(question_evidence("its colour is assumed", "write `colour:` in its contract"))
     trained(lake, "mute", 2, question)
     assert [
         (s.stream, s.wrong, s.sentence, s.remedy)

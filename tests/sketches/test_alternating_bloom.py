@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.alternating_bloom import (
     AlternatingBloom,
     AlternatingBloomParameters,
@@ -95,7 +95,7 @@ def test_shards_may_be_worked_on_apart_and_a_look_takes_nothing_in() -> None:
     assert gathered.to_bytes() == whole.to_bytes()
     assert whole.holds(keys[-200:]).all()
     assert gathered.to_bytes() == whole.to_bytes()
-    with pytest.raises(Refused, match="come from a filter of"):
+    with pytest.raises(InvalidValue, match="come from a filter of"):
         gathered.absorb_shards(AlternatingBloom(parameters_for(500, 0.05)), [0])
 
 
@@ -115,7 +115,7 @@ def test_memory_follows_from_reach_and_reach_from_memory() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(arguments: tuple[int, ...], said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(InvalidValue, match=said):
         AlternatingBloomParameters(*arguments)
 
 
@@ -123,5 +123,5 @@ def test_a_payload_whose_turns_cannot_be_is_refused() -> None:
     sketch = AlternatingBloom(AlternatingBloomParameters(64, 2, 5))
     for turns in ([2, 0], [0, 6]):
         sketch.turns[:] = turns
-        with pytest.raises(Refused, match="name one of two filters, with at most 5 keys"):
+        with pytest.raises(InvalidValue, match="name one of two filters, with at most 5 keys"):
             AlternatingBloom.from_bytes(sketch.to_bytes())

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.spark import SparkEngine
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import build as building
 from spillway.sketches.hashing import fingerprint
-from spillway.sketches.query import load
+from spillway.sketches.query import load_stored_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.files import DataFile
-from spillway.streams.sketching import build
+from spillway.streams.sketching import build_sketch_rows
 
 DAY = datetime.date(2013, 1, 1)
 DAYS = {1: DAY, 2: DAY + datetime.timedelta(days=1)}
@@ -61,7 +61,7 @@ def stored(folder: Path, table: pa.Table, files: int) -> list[DataFile]:
 def built(
     folder: Path, table: pa.Table, specs: list[SketchSpec] = SPECS, files: int = 2, cores: int = 1
 ) -> Any:
-    return build(InProcess(cores), stored(folder, table, files), DAYS, "flights", specs)
+    return build_sketch_rows(ProcessEngine(cores), stored(folder, table, files), DAYS, "flights", specs)
 
 
 def test_neither_files_nor_pieces_nor_the_engine_show(
@@ -72,7 +72,7 @@ def test_neither_files_nor_pieces_nor_the_engine_show(
     assert built(tmp_path, table, files=9) == one
     assert built(tmp_path, table, files=9, cores=2) == one
     files = stored(tmp_path, table, 5)
-    assert build(SparkEngine(lambda: spark), files, DAYS, "flights", SPECS) == one
+    assert build_sketch_rows(SparkEngine(lambda: spark), files, DAYS, "flights", SPECS) == one
     monkeypatch.setattr("spillway.streams.sketching._ROWS_AT_A_TIME", 100)
     assert built(tmp_path, table, files=3) == one
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(
@@ -87,12 +87,12 @@ def test_what_is_built_equals_the_kernel_and_answers_truly(tmp_path: Path) -> No
     kernel: Any = SPECS[1].empty()
     keys = [fingerprint([row["origin"], row["flight"]], ("string", "integer"), 1) for row in records]
     kernel.update(np.array(keys, dtype=np.uint64))
-    assert load(rows, "flights", "origin+flight").sketch.to_bytes() == kernel.to_bytes()
-    origins = load(rows, "flights", "origin")
+    assert load_stored_sketch(rows, "flights", "origin+flight").sketch.to_bytes() == kernel.to_bytes()
+    origins = load_stored_sketch(rows, "flights", "origin")
     truth = Counter(row["origin"] for row in records)
     assert [heavy.key for heavy in origins.top(4)] == [(key,) for key, _ in truth.most_common()]
     assert origins.frequency("LGA").estimate == truth["LGA"]
-    delays = load(rows, "flights", "delay", "quantiles")
+    delays = load_stored_sketch(rows, "flights", "delay", "quantiles")
     known = sorted(row["delay"] for row in records if row["delay"] is not None)
     assert delays.sketch.n == len(known)
     median = delays.quantile(0.5)
@@ -105,7 +105,7 @@ def test_heavy_keys_are_all_those_above_the_share_and_no_other(tmp_path: Path) -
     for batch in (1, 2):
         truth = Counter((r["flight"], r["origin"]) for r in records if r["batch"] == batch)
         heavy = {key for key, count in truth.items() if count >= 0.5 / 100 * 1500}
-        sketch = load(rows, "flights", "flight+origin", batches=[batch]).sketch
+        sketch = load_stored_sketch(rows, "flights", "flight+origin", batches=[batch]).sketch
         assert {tuple(label) for label in sketch.labels.values()} == heavy
         assert 1 < len(heavy) < len(truth)
 
@@ -150,7 +150,7 @@ def test_heavy_keys_carry_their_values_as_json_does(kind: str, tmp_path: Path) -
     many = values * 40
     table = pa.table({"seq": range(len(many)), "batch": [1] * len(many), "count": pa.array(many, type_)})
     rows = built(tmp_path, table, [SketchSpec("count_min", ("count",), (kind,), heavy_pct=1.0)])
-    found = load(rows, "flights", "count").top(10)
+    found = load_stored_sketch(rows, "flights", "count").top(10)
     told = [heavy.key[0] for heavy in found if heavy.key is not None]
     assert sorted(map(str, told)) == sorted(map(str, labels))
     assert {type(one) for one in told} == {type(one) for one in labels}
@@ -162,7 +162,7 @@ def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(tmp_path: Path) -> 
     table = flights(40)
     assert built(tmp_path, table.slice(0, 0)) == []
     assert built(tmp_path, table, []) == []
-    assert build(InProcess(), [], DAYS, "flights", SPECS) == []
+    assert build_sketch_rows(ProcessEngine(), [], DAYS, "flights", SPECS) == []
     other = table.set_column(1, "batch", pa.array([3] * 40, pa.int64()))
     assert built(tmp_path, other) == [], "rows of batches that nobody asked for"
     nulls = table.select(["seq", "batch"])
@@ -170,10 +170,10 @@ def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(tmp_path: Path) -> 
         nulls = nulls.append_column(name, pa.nulls(40, table[name].type))
     rows = built(tmp_path, nulls)
     assert rows == built(tmp_path, table.select(["seq", "batch"])), "a column not there is null"
-    assert load(rows, "flights", "origin").frequency(None).estimate == 40
-    assert load(rows, "flights", "origin").top(1)[0].key == (None,)
-    with pytest.raises(Refused, match="got 'nulls or NaN only'"):
-        load(rows, "flights", "delay", "quantiles").quantile(0.5)
+    assert load_stored_sketch(rows, "flights", "origin").frequency(None).estimate == 40
+    assert load_stored_sketch(rows, "flights", "origin").top(1)[0].key == (None,)
+    with pytest.raises(InvalidValue, match="got 'nulls or NaN only'"):
+        load_stored_sketch(rows, "flights", "delay", "quantiles").quantile(0.5)
 
 
 def test_a_filter_is_not_built_from_parts(tmp_path: Path) -> None:
@@ -186,5 +186,5 @@ def test_a_key_of_just_the_share_that_is_asked_for_is_one_of_the_heavy_ones(tmp_
     table = pa.table({"seq": range(100), "batch": [1] * 100, "origin": names})
     spec = SketchSpec("count_min", ("origin",), ("string",), heavy_pct=10.0, memory_kib=8)
     (made,) = built(tmp_path, table, [spec])
-    top = load([made], "flights", "origin").top(5)
+    top = load_stored_sketch([made], "flights", "origin").top(5)
     assert [(one.key, one.answer.estimate, one.answer.method) for one in top] == [(("a",), 10.0, "exact")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.count_min import (
     CountMin,
     CountMinParameters,
@@ -61,12 +61,12 @@ def test_the_median_of_rows_fails_as_often_as_its_row_tail_says() -> None:
 
 def test_too_little_memory_for_any_table_says_what_it_takes() -> None:
     assert parameters_for_memory(80).width == 2
-    with pytest.raises(Refused, match="at least 80 bytes for any table of 5 rows"):
+    with pytest.raises(InvalidValue, match="at least 80 bytes for any table of 5 rows"):
         parameters_for_memory(79)
     assert parameters_for_memory(4096, depth=2).width == 256
 
 
 def test_a_confidence_is_a_share() -> None:
     for wrong in (0.0, 1.0, -1.0, 2.0):
-        with pytest.raises(Refused, match="between 0 and 1"):
+        with pytest.raises(InvalidValue, match="between 0 and 1"):
             check_confidence(wrong)

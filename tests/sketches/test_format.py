@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evidence.sketches.bloom import Bloom, BloomParameters
 from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.alternating_bloom import AlternatingBloom, AlternatingBloomParameters
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -82,19 +82,19 @@ PAYLOAD = CountMin(CountMinParameters(32, 3, 11)).update(KEYS).to_bytes()
 def test_any_flipped_byte_is_refused(at: int, flip: int) -> None:
     damaged = bytearray(PAYLOAD)
     damaged[at] ^= flip
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(InvalidValue, match="must"):
         binary.read_header(bytes(damaged))
 
 
 @given(st.integers(0, len(PAYLOAD) - 1))
 def test_any_cut_file_is_refused(length: int) -> None:
-    with pytest.raises(Refused, match=r"whole sketch|match its digest"):
+    with pytest.raises(InvalidValue, match=r"whole sketch|match its digest"):
         binary.read_header(PAYLOAD[:length])
 
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_refused(data: bytes) -> None:
-    with pytest.raises(Refused, match="rebuild the sketch"):
+    with pytest.raises(InvalidValue, match="rebuild the sketch"):
         binary.read_header(data)
 
 
@@ -107,12 +107,12 @@ def resigned(payload: bytes) -> bytes:
 def test_a_newer_version_another_kind_and_a_lying_header_are_refused_by_name() -> None:
     newer = bytearray(PAYLOAD)
     struct.pack_into("<H", newer, 8, 2)
-    with pytest.raises(Refused, match="`format version` must be 1, got 2"):
+    with pytest.raises(InvalidValue, match="`format version` must be 1, got 2"):
         CountMin.from_bytes(resigned(bytes(newer)))
-    with pytest.raises(Refused, match="`kind` must be fast_agms, got 'count_min'"):
+    with pytest.raises(InvalidValue, match="`kind` must be fast_agms, got 'count_min'"):
         FastAgms.from_bytes(PAYLOAD)
     lying = PAYLOAD.replace(b"[3,32]", b"[3,64]")
-    with pytest.raises(Refused, match=r"be int64 of \(3, 32\)"):
+    with pytest.raises(InvalidValue, match=r"be int64 of \(3, 32\)"):
         CountMin.from_bytes(resigned(lying))
 
 
@@ -122,12 +122,12 @@ def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> N
     arrays = header.unpacked()
     wrong = {name: array[:1] if array.shape[0] > 1 else array[:0] for name, array in arrays.items()}
     payload = binary.to_payload(header.kind, header.parameters, header.scalars, wrong)
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidValue):
         KINDS[kind].from_bytes(payload)  # type: ignore[attr-defined]
 
 
 def test_sketches_of_different_attributes_do_not_merge_though_their_hashes_agree() -> None:
     one, two = (CountMin(CountMinParameters(32, 3, 11)) for _ in range(2))
     one.context, two.context = {"attributes": ["origin"]}, {"attributes": ["dest"]}
-    with pytest.raises(Refused, match=r"'origin'.*'dest'"):
+    with pytest.raises(InvalidValue, match=r"'origin'.*'dest'"):
         one.merge(two)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 
@@ -88,20 +88,20 @@ def test_weights_count_and_deletions_are_refused() -> None:
     sketch = HeavyHitters(CountMinParameters(64, 3), 0.5)
     sketch.update(np.array([1, 2]), np.array([10, 1]))
     assert sketch.heavy().keys.tolist() == [1]
-    with pytest.raises(Refused, match="not be negative"):
+    with pytest.raises(InvalidValue, match="not be negative"):
         sketch.update(np.array([1]), np.array([-1]))
-    with pytest.raises(Refused, match="less than 2\\^62"):
+    with pytest.raises(InvalidValue, match="less than 2\\^62"):
         sketch.update(np.array([1]), np.array([2**62]))
 
 
 def test_wrong_shares_and_unlike_sketches_are_refused() -> None:
     sketch = HeavyHitters(CountMinParameters(64, 3), 0.1)
-    with pytest.raises(Refused, match="between 0 and 1"):
+    with pytest.raises(InvalidValue, match="between 0 and 1"):
         HeavyHitters(CountMinParameters(64, 3), 1.0)
-    with pytest.raises(Refused, match=r"at least the sketch's 0\.1"):
+    with pytest.raises(InvalidValue, match=r"at least the sketch's 0\.1"):
         sketch.heavy(0.05)
     assert sketch.merge(HeavyHitters(CountMinParameters(64, 3), 0.2)).share == 0.2
-    with pytest.raises(Refused, match="same parameters and seed"):
+    with pytest.raises(InvalidValue, match="same parameters and seed"):
         sketch.merge(HeavyHitters(CountMinParameters(32, 3), 0.1))
 
 
@@ -123,5 +123,5 @@ def test_a_conservative_table_tracks_too_but_does_not_merge() -> None:
     sketch = HeavyHitters(parameters, 0.5).update(keys)
     assert sketch.counts.table.tolist() == CountMin(parameters).update(keys).table.tolist()
     assert sketch.heavy().keys.tolist() == [1]
-    with pytest.raises(Refused, match="be false to merge"):
+    with pytest.raises(InvalidValue, match="be false to merge"):
         sketch.merge(sketch)

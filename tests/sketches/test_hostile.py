@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.alternating_bloom import AlternatingBloom, AlternatingBloomParameters
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -64,7 +64,7 @@ def agms() -> bytes:
 def test_an_array_of_shape_minus_one_does_not_lift_the_limit_on_unpacking() -> None:
     header, _ = opened(count_min())
     header["arrays"] = [["table", "int64", [-1]]]
-    with pytest.raises(Refused, match="name each array once, with its type and shape"):
+    with pytest.raises(InvalidValue, match="name each array once, with its type and shape"):
         read_sketch(signed(header, zlib.compress(bytes(1 << 26))))
 
 
@@ -72,13 +72,13 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     header, _ = opened(count_min())
     header["parameters"]["width"] = 1 << 28
     header["arrays"] = [["table", "int64", [3, 1 << 28]]]
-    with pytest.raises(Refused, match="unpack to at most"):
+    with pytest.raises(InvalidValue, match="unpack to at most"):
         read_sketch(signed(header, zlib.compress(bytes(1 << 20))))
 
 
 def test_what_follows_the_counters_is_refused() -> None:
     header, _ = opened(count_min())
-    with pytest.raises(Refused, match="hold 768 bytes of counters"):
+    with pytest.raises(InvalidValue, match="hold 768 bytes of counters"):
         read_sketch(signed(header, zlib.compress(bytes(10_000))))
 
 
@@ -88,39 +88,39 @@ def test_a_filter_with_too_few_element_counters_is_refused(shards: int) -> None:
     header["parameters"] |= {"shards": shards, "cells": 32 * 65536 // shards}
     header["arrays"] = [["words", "uint64", [65536]], ["turns", "uint64", [2]]]
     body = zlib.compress(bytes(8 * 65536 + 16))
-    with pytest.raises(Refused, match="`turns` must be uint64 of"):
+    with pytest.raises(InvalidValue, match="`turns` must be uint64 of"):
         read_sketch(signed(header, body))
 
 
 def test_counters_of_another_type_are_refused() -> None:
     header, _ = opened(count_min())
     header["arrays"][0][1] = "float64"
-    with pytest.raises(Refused, match="`table` must be int64"):
+    with pytest.raises(InvalidValue, match="`table` must be int64"):
         read_sketch(signed(header, zlib.compress(np.full(96, np.nan).tobytes())))
 
 
 def test_counters_beyond_the_weight_that_the_header_tells_are_refused() -> None:
     header, _ = opened(count_min())
     header["scalars"] |= {"total": 0, "absolute": 0}
-    with pytest.raises(Refused, match="counters of at most 0 a row"):
+    with pytest.raises(InvalidValue, match="counters of at most 0 a row"):
         read_sketch(signed(header, zlib.compress(np.full(96, 1 << 62).tobytes())))
     header["scalars"] |= {"total": 5, "absolute": 500}
     table = np.zeros((3, 32), dtype=np.int64)
     table[:, 0] = 4
-    with pytest.raises(Refused, match="rows that add up to 5"):
+    with pytest.raises(InvalidValue, match="rows that add up to 5"):
         read_sketch(signed(header, zlib.compress(table.tobytes())))
 
 
 def test_signed_counters_that_could_wrap_are_refused() -> None:
     header, _ = opened(agms())
-    with pytest.raises(Refused, match="sum to less than"):
+    with pytest.raises(InvalidValue, match="sum to less than"):
         FastAgms.from_bytes(signed(header, zlib.compress(np.full(96, 1 << 62).tobytes())))
 
 
 def test_pairs_of_too_many_attributes_are_refused_before_they_are_counted() -> None:
     header, body = opened(pairs(0))
     header["parameters"] |= {"attributes": 16_000, "similarity": 8_000}
-    with pytest.raises(Refused, match="give at most 4096 subsets"):
+    with pytest.raises(InvalidValue, match="give at most 4096 subsets"):
         read_sketch(signed(header, body))
 
 
@@ -133,7 +133,7 @@ def test_super_values_that_do_not_rise_or_do_not_add_up_are_refused() -> None:
         ("counts2", arrays["counts2"] * 0, "`counts2` must hold nothing below 1"),
     ):
         payload = binary.to_payload(header.kind, header.parameters, header.scalars, {**arrays, name: wrong})
-        with pytest.raises(Refused, match=told):
+        with pytest.raises(InvalidValue, match=told):
             read_sketch(payload)
 
 
@@ -163,13 +163,13 @@ def test_super_values_that_do_not_rise_or_do_not_add_up_are_refused() -> None:
 )
 def test_a_header_that_says_something_else_is_one_refusal(change: dict[str, Any]) -> None:
     header, body = opened(count_min())
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(InvalidValue, match="must"):
         read_sketch(signed({**header, **change}, body))
 
 
 @pytest.mark.parametrize("told", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b"1" * 6_000], ids=len)
 def test_a_header_that_is_no_header_is_one_refusal(told: bytes) -> None:
-    with pytest.raises(Refused, match="must"):
+    with pytest.raises(InvalidValue, match="must"):
         read_sketch(signed(told, b""))
 
 

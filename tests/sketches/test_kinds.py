@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.binary import LibrarySketch
 from spillway.sketches.hll import Hll
 from spillway.sketches.kinds import SKETCH_KINDS, every_kind, kind_of
-from spillway.sketches.query import loaded, merged, read_sketch
+from spillway.sketches.query import merge_sketches, read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.sql import sql_functions
 
@@ -80,9 +80,9 @@ def test_merging_is_sketching_all_the_rows_in_any_order_of_the_parts(case: str) 
         return sketch.count() if isinstance(sketch, Hll) else sketch.to_bytes()
 
     whole = state(fed(spec, *days))
-    assert state(merged(parts)) == whole
-    assert state(merged(parts[::-1])) == whole
-    assert state(merged([spec.made_of.part(spec), *parts])) == whole
+    assert state(merge_sketches(parts)) == whole
+    assert state(merge_sketches(parts[::-1])) == whole
+    assert state(merge_sketches([spec.made_of.part(spec), *parts])) == whole
 
 
 @pytest.mark.parametrize("case", SEEDED)
@@ -90,38 +90,38 @@ def test_sketches_of_another_seed_do_not_merge(case: str) -> None:
     spec = CASES[case]
     entry = {name: getattr(spec, name) for name in spec.__dataclass_fields__}
     other = SketchSpec(**{**entry, "seed": spec.seed + 1})
-    with pytest.raises(Refused, match="same parameters and seed"):
+    with pytest.raises(InvalidValue, match="same parameters and seed"):
         spec.empty().merge(other.empty())
 
 
 def test_what_depends_on_the_order_is_not_merged() -> None:
     state = CASES["alternating_bloom"].empty()
-    with pytest.raises(Refused, match="order of the stream"):
-        merged([state, state])
+    with pytest.raises(InvalidValue, match="order of the stream"):
+        merge_sketches([state, state])
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_foreign_bytes_are_refused(case: str) -> None:
     form: Any = type(CASES[case].empty())
     read = form.from_native if issubclass(form, LibrarySketch) else form.from_bytes
-    with pytest.raises(Refused, match=r"must (be|begin)"):
+    with pytest.raises(InvalidValue, match=r"must (be|begin)"):
         read(BLOOM.read_bytes())
-    with pytest.raises(Refused, match="rebuild the sketch"):
+    with pytest.raises(InvalidValue, match="rebuild the sketch"):
         read(b"PAR1" + bytes(100))
-    with pytest.raises(Refused, match="be one of count_min"):
+    with pytest.raises(InvalidValue, match="be one of count_min"):
         read_sketch(BLOOM.read_bytes())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_answer_of_a_kind_can_be_asked_and_of_no_other(case: str) -> None:
     spec = CASES[case]
-    found = loaded(spec.made_of.whole(spec, fed(spec, rows(0, 60)), {}))
+    found = wrap_sketch(spec.made_of.whole(spec, fed(spec, rows(0, 60)), {}))
     for kind in every_kind():
         for method in kind.answers:
             if kind.name == spec.kind:
                 assert callable(getattr(found, method))
             else:
-                with pytest.raises(Refused, match=f"be {kind.name} for this question"):
+                with pytest.raises(InvalidValue, match=f"be {kind.name} for this question"):
                     getattr(found, method)
 
 
@@ -146,7 +146,7 @@ def test_a_row_of_the_table_says_what_the_sketch_is(case: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refused, match="be one of count_min, quantiles"):
+    with pytest.raises(InvalidValue, match="be one of count_min, quantiles"):
         kind_of("hyperloglog")
 
 

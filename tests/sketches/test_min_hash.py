@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.min_hash import min_hash, text_vectors
-from spillway.sketches.query import loaded, read_sketch
+from spillway.sketches.query import read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 
 
@@ -46,7 +46,7 @@ def test_a_contract_sketches_a_text_and_says_how_many_are_near_copies() -> None:
     sketch: Any = spec.empty()
     rows = pa.table({"title": [*TITLES, *COPIES, "", None], "seq": range(802)})
     spec.made_of.feed(sketch, spec, rows)
-    found: Any = loaded(read_sketch(sketch.to_bytes()))
+    found: Any = wrap_sketch(read_sketch(sketch.to_bytes()))
     vectors = text_vectors(rows["title"], 6, spec.seed)
     truth = sum(int((vectors[i] == vectors[400 + i]).sum() >= 5) for i in range(400))
     answer = found.near_duplicate_pairs()
@@ -65,13 +65,13 @@ def test_only_one_text_is_min_hashed() -> None:
         (("a", "b"), ("string",) * 2, 6),
         (("a",), ("string",), 1),
     ):
-        with pytest.raises(Refused, match="`min_hashes` must be at least 2, of one text"):
+        with pytest.raises(InvalidValue, match="`min_hashes` must be at least 2, of one text"):
             SketchSpec("pair_count", names, types, min_hashes=hashes)
 
 
 def test_wrong_shapes_are_refused() -> None:
     tokens = np.array([1, 2], dtype=np.uint64)
-    with pytest.raises(Refused, match="rise to 2"):
+    with pytest.raises(InvalidValue, match="rise to 2"):
         min_hash(tokens, np.array([1]), 2)
-    with pytest.raises(Refused, match="at least 1"):
+    with pytest.raises(InvalidValue, match="at least 1"):
         min_hash(tokens, np.array([2]), 0)

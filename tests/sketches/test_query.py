@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.hashing import fingerprint
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.kinds.distinct import DistinctKind
-from spillway.sketches.query import load, loaded, merged, read_sketch
+from spillway.sketches.query import load_stored_sketch, merge_sketches, read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
-from spillway.sketches.values import as_value, coerced, ordinal
+from spillway.sketches.values import as_value, coerce, ordinal
 
 DAY = datetime.date(2013, 1, 1)
 ORIGIN = SketchSpec("count_min", ("origin",), ("string",))
@@ -57,7 +57,7 @@ ROWS += [row(PAIRS, 1, [["x", "y", "z"], ["x", "y", "w"], ["q", "r", None], ["q"
 def test_days_merge_into_any_range_and_the_answer_says_which() -> None:
     for first, last in ((1, 1), (2, 3), (1, 3)):
         dates = [DAY + datetime.timedelta(days=day - 1) for day in (first, last)]
-        origins = load(ROWS, "weather", "origin", from_date=dates[0], to_date=dates[1])
+        origins = load_stored_sketch(ROWS, "weather", "origin", from_date=dates[0], to_date=dates[1])
         truth = Counter(value for day in DAYS[first - 1 : last] for value in day)
         for name in NAMES:
             answer = origins.frequency(name)
@@ -65,11 +65,11 @@ def test_days_merge_into_any_range_and_the_answer_says_which() -> None:
             assert answer.estimate == truth[name]
             assert (answer.covers.from_date, answer.covers.to_date) == (str(dates[0]), str(dates[1]))
             assert answer.covers.rows == 300 * (last - first + 1)
-    assert load(ROWS, "weather", "origin", batches=[2]).covers.batches == 1
+    assert load_stored_sketch(ROWS, "weather", "origin", batches=[2]).covers.batches == 1
 
 
 def test_the_top_keys_come_with_their_values_and_null_is_one_of_them() -> None:
-    top = load(ROWS, "weather", "origin").top(3)
+    top = load_stored_sketch(ROWS, "weather", "origin").top(3)
     truth = Counter(value for day in DAYS for value in day).most_common()
     assert [heavy.key for heavy in top] == [(name,) for name, _ in truth]
     assert [heavy.answer.estimate for heavy in top] == [count for _, count in truth]
@@ -96,7 +96,7 @@ def test_counts_are_asked_without_a_compiler() -> None:
     found = subprocess.run(
         [sys.executable, "-c", code], input=json.dumps(sent), capture_output=True, text=True, check=True
     )
-    origin = load(ROWS, "weather", "origin")
+    origin = load_stored_sketch(ROWS, "weather", "origin")
     assert found.stdout.splitlines() == [
         str([str(origin.frequency(name)) for name in (*NAMES, "EWR")]),
         f"{[str(one.answer) for one in origin.top(3)]} {origin.self_join_size()} {origin.skew()}",
@@ -105,28 +105,33 @@ def test_counts_are_asked_without_a_compiler() -> None:
 
 
 def test_joins_skew_distinct_quantiles_and_pairs_are_answered() -> None:
-    origins = load(ROWS, "weather", "origin")
+    origins = load_stored_sketch(ROWS, "weather", "origin")
     counts = Counter(value for day in DAYS for value in day)
     squares = sum(count**2 for count in counts.values())
     assert origins.self_join_size().estimate == pytest.approx(squares, rel=0.01)
     assert origins.skew().estimate == pytest.approx(900**2 / squares, rel=0.01)
-    other = loaded(load([row(CARRIER, 1, ["JFK", "JFK", "UA"])], "weather", "carrier").sketch)
+    other = wrap_sketch(
+        load_stored_sketch([row(CARRIER, 1, ["JFK", "JFK", "UA"])], "weather", "carrier").sketch
+    )
     answer = origins.join_size(other)
     assert answer.low <= 2 * counts["JFK"] <= answer.high
     assert "weather/origin x" in answer.note
-    temps = load(ROWS, "weather", "temp", "quantiles")
+    temps = load_stored_sketch(ROWS, "weather", "temp", "quantiles")
     median, middle = temps.quantile(0.5), temps.between(150.0, 249.0)
     assert median.low <= 199.0 <= median.high
     assert middle.low <= 100 <= middle.high
-    pairs = load(ROWS, "weather", "a+b+c", "pair_count")
+    pairs = load_stored_sketch(ROWS, "weather", "a+b+c", "pair_count")
     found, a_row = pairs.near_duplicate_pairs(), pairs.near_duplicates_per_row()
     assert found.low <= 2 <= found.high
     assert a_row.low <= 2 / 4 <= a_row.high
 
 
 def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:
-    origin, temps = load(ROWS, "weather", "origin"), load(ROWS, "weather", "temp", "quantiles")
-    plain = loaded(origin.sketch.counts)  # type: ignore[union-attr]
+    origin, temps = (
+        load_stored_sketch(ROWS, "weather", "origin"),
+        load_stored_sketch(ROWS, "weather", "temp", "quantiles"),
+    )
+    plain = wrap_sketch(origin.sketch.counts)  # type: ignore[union-attr]
     for question, kind in (
         (lambda: temps.frequency("JFK"), "count_min"),
         (lambda: temps.top(3), "count_min"),
@@ -134,14 +139,14 @@ def test_questions_a_sketch_cannot_answer_name_the_kind_that_can() -> None:
         (lambda: origin.quantile(0.5), "quantiles"),
         (lambda: origin.near_duplicate_pairs(), "pair_count"),
     ):
-        with pytest.raises(Refused, match=kind):
+        with pytest.raises(InvalidValue, match=kind):
             question()
-    seeded = loaded(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
-    with pytest.raises(Refused, match="`seed` must be 1 for both"):
+    seeded = wrap_sketch(SketchSpec("count_min", ("origin",), ("string",), seed=2).empty())
+    with pytest.raises(InvalidValue, match="`seed` must be 1 for both"):
         origin.join_size(seeded)
-    with pytest.raises(Refused, match="have 1 values"):
+    with pytest.raises(InvalidValue, match="have 1 values"):
         origin.frequency("JFK", "LGA")
-    with pytest.raises(Refused, match="be a string"):
+    with pytest.raises(InvalidValue, match="be a string"):
         origin.frequency(7)
 
 
@@ -166,14 +171,14 @@ def two(kind: str, *made: tuple[str, str]) -> SketchSpec:
 def test_sketches_that_cannot_meet_are_refused_and_what_differs_is_said(
     kind: str, one: list[tuple[str, str]], other: list[tuple[str, str]], told: str
 ) -> None:
-    mine, theirs = (loaded(two(kind, *made).empty()) for made in (one, other))
-    with pytest.raises(Refused, match=told):
+    mine, theirs = (wrap_sketch(two(kind, *made).empty()) for made in (one, other))
+    with pytest.raises(InvalidValue, match=told):
         mine.join_size(theirs) if kind == "count_min" else mine.near_duplicate_join(theirs)
 
 
 def test_a_join_over_attributes_of_other_names_says_which_meet() -> None:
     sketched = ([("k", "integer"), ("x", "date")], [("k", "integer"), ("day", "date")])
-    mine, theirs = (loaded(two("pair_count", *made).empty()) for made in sketched)
+    mine, theirs = (wrap_sketch(two("pair_count", *made).empty()) for made in sketched)
     assert mine.near_duplicate_join(theirs).note.endswith(", x with day")
 
 
@@ -185,41 +190,41 @@ def test_streams_sketched_at_a_lower_rate_draw_apart_and_so_can_be_joined() -> N
     values = [[f"{i % 40}", f"{i % 7}", f"{i % 3}"] for i in range(400)]
     spec, again = (SketchSpec.from_contract(entry, kinds, stream) for stream in ("left", "right"))
     assert (spec.side, SketchSpec.from_contract(entry, kinds, "left").side) != (again.side, again.side)
-    mine, theirs = (loaded(read_sketch(row(one, 1, values)["payload"])) for one in (spec, again))
+    mine, theirs = (wrap_sketch(read_sketch(row(one, 1, values)["payload"])) for one in (spec, again))
     truth = sum(sum(x == y for x, y in zip(one, two, strict=True)) >= 2 for one in values for two in values)
     answer = mine.near_duplicate_join(theirs, 2)
     assert answer.low <= truth <= answer.high
-    with pytest.raises(Refused, match="of one stream, ask for its near-duplicates"):
+    with pytest.raises(InvalidValue, match="of one stream, ask for its near-duplicates"):
         mine.near_duplicate_join(mine)
 
 
 def test_missing_sketches_and_dates_are_refused_with_what_there_is() -> None:
-    with pytest.raises(Refused, match="be one that the stream has: count_min of origin,"):
-        load(ROWS, "weather", "dest")
-    with pytest.raises(Refused, match="touch 2013-01-01 to 2013-01-03"):
-        load(ROWS, "weather", "origin", from_date=datetime.date(2014, 1, 1))
-    with pytest.raises(Refused, match="at least one"):
-        merged([])
-    with pytest.raises(Refused, match="one for all that is merged"):
-        merged([ORIGIN.empty(), TEMP.empty()])
+    with pytest.raises(InvalidValue, match="be one that the stream has: count_min of origin,"):
+        load_stored_sketch(ROWS, "weather", "dest")
+    with pytest.raises(InvalidValue, match="touch 2013-01-01 to 2013-01-03"):
+        load_stored_sketch(ROWS, "weather", "origin", from_date=datetime.date(2014, 1, 1))
+    with pytest.raises(InvalidValue, match="at least one"):
+        merge_sketches([])
+    with pytest.raises(InvalidValue, match="one for all that is merged"):
+        merge_sketches([ORIGIN.empty(), TEMP.empty()])
 
 
 def test_values_from_sql_and_command_lines_take_the_attributes_type() -> None:
-    assert coerced("7", "integer") == 7
-    assert coerced("7.5", "double") == 7.5
-    assert coerced(7, "double") == 7.0
-    assert coerced(Decimal(7), "integer") == 7
-    assert coerced("2013-01-01", "date") == DAY
-    assert coerced("2013-01-01T00:00:00", "timestamp") == datetime.datetime(2013, 1, 1)
-    assert coerced("true", "boolean") is True
-    assert coerced("seven", "integer") == "seven"
-    assert coerced(None, "integer") is None
+    assert coerce("7", "integer") == 7
+    assert coerce("7.5", "double") == 7.5
+    assert coerce(7, "double") == 7.0
+    assert coerce(Decimal(7), "integer") == 7
+    assert coerce("2013-01-01", "date") == DAY
+    assert coerce("2013-01-01T00:00:00", "timestamp") == datetime.datetime(2013, 1, 1)
+    assert coerce("true", "boolean") is True
+    assert coerce("seven", "integer") == "seven"
+    assert coerce(None, "integer") is None
     assert ordinal(DAY) == 15706.0
     assert ordinal(datetime.datetime(1970, 1, 1, 0, 0, 1)) == 1e6
 
 
 def test_a_method_that_no_kind_has_is_no_attribute() -> None:
-    assert not hasattr(load(ROWS, "weather", "origin"), "median")
+    assert not hasattr(load_stored_sketch(ROWS, "weather", "origin"), "median")
 
 
 def distinct_of(spec: SketchSpec, batch: int, table: pa.Table) -> dict[str, Any]:
@@ -235,7 +240,7 @@ def test_a_contracts_seed_is_none_of_the_librarys_and_doubles_no_key() -> None:
         made = [SketchSpec("distinct", names, types, seed=seed) for seed in (1, 7)]
         rows = [distinct_of(spec, batch, table) for batch, spec in enumerate(made, 1)]
         assert [row["seed"] for row in rows] == [1, 1]
-        found = load(rows, "weather", "+".join(names), "distinct").distinct()
+        found = load_stored_sketch(rows, "weather", "+".join(names), "distinct").distinct()
         assert (found.estimate, found.note) == (pytest.approx(200, rel=0.05), "")
 
 
@@ -249,17 +254,17 @@ def test_keys_that_were_hashed_apart_are_counted_from_the_most_to_the_sum(
         distinct_of(spec, batch, table)
         for batch, (spec, table) in enumerate(zip(made, tables, strict=True), 1)
     ]
-    found = load(rows, "weather", "b", "distinct").distinct()
+    found = load_stored_sketch(rows, "weather", "b", "distinct").distinct()
     assert 190 < found.low <= 200 < 250 < 300 <= found.high < 320
     assert found.low < found.estimate < found.high
     assert "over 2 ranges whose keys are hashed apart" in found.note
     # that all ranges hold at 95 %, each is asked at 97.5 %: three standard errors, where two do for one
-    surely = [load([row], "weather", "b", "distinct").distinct(0.975) for row in rows]
+    surely = [load_stored_sketch([row], "weather", "b", "distinct").distinct(0.975) for row in rows]
     assert (found.low, found.high) == (max(one.low for one in surely), sum(one.high for one in surely))
     # texts are counted as they are: every seed's unite
     texts = [SketchSpec("distinct", ("a",), ("string",), seed=seed) for seed in (1, 7)]
     rows = [distinct_of(spec, batch, pa.table({"a": ["x", "y"]})) for batch, spec in enumerate(texts, 1)]
-    assert load(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
+    assert load_stored_sketch(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
 
 
 def test_an_empty_text_is_a_value_and_null_is_none() -> None:
@@ -268,8 +273,8 @@ def test_an_empty_text_is_a_value_and_null_is_none() -> None:
         distinct_of(spec, 1, pa.table({"a": ["", "", None, "x"]})),
         distinct_of(spec, 2, pa.table({"a": [""]})),
     ]
-    assert load(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
-    assert load(rows[1:], "weather", "a", "distinct").distinct().estimate == pytest.approx(1)
+    assert load_stored_sketch(rows, "weather", "a", "distinct").distinct().estimate == pytest.approx(2)
+    assert load_stored_sketch(rows[1:], "weather", "a", "distinct").distinct().estimate == pytest.approx(1)
 
 
 def ordered(kind: str, values: list[Any]) -> Any:
@@ -277,7 +282,7 @@ def ordered(kind: str, values: list[Any]) -> Any:
     part: Any = spec.made_of.part(spec)
     spec.made_of.feed(part, spec, pa.table({"v": pa.array(values)}))
     # bytes alone tell of which type the values were
-    return loaded(read_sketch(spec.made_of.whole(spec, part, {}).to_bytes()))
+    return wrap_sketch(read_sketch(spec.made_of.whole(spec, part, {}).to_bytes()))
 
 
 MOMENTS = [datetime.datetime(2013, 1, day, 12, tzinfo=datetime.UTC) for day in range(1, 11)]
@@ -299,7 +304,7 @@ MOMENTS = [datetime.datetime(2013, 1, day, 12, tzinfo=datetime.UTC) for day in r
 def test_a_range_of_another_type_is_refused_by_name(
     kind: str, values: list[Any], ends: Any, told: str
 ) -> None:
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(InvalidValue, match=told):
         ordered(kind, values).between(*ends)
 
 
@@ -312,7 +317,7 @@ def test_a_range_is_counted_on_the_axis_of_its_attribute() -> None:
     ] == [2, 0, 2]
     assert numbers.between(float("-inf"), 10**30).estimate == 3
     assert ordered("double", [0.5, 2.0**53]).between(2**53 + 1, 2**60).estimate == 0
-    with pytest.raises(Refused, match="NaN has no order"):
+    with pytest.raises(InvalidValue, match="NaN has no order"):
         numbers.between(float("nan"), 1)
 
 
@@ -345,16 +350,16 @@ def test_a_filter_is_asked_by_its_newest_state_and_a_no_is_certain_only_when_it_
         keys = [fingerprint([10 * batch + i], spec.types, spec.seed) for i in range(5)]
         sketch.observe(np.array(keys, dtype=np.uint64))  # type: ignore[attr-defined]
         states.append(spec.row("weather", batch, DAY.replace(day=day), 5, sketch.to_bytes()))
-    found: Any = load(states, "weather", "k", "alternating_bloom")
+    found: Any = load_stored_sketch(states, "weather", "k", "alternating_bloom")
     # the later batch is of an earlier date
     assert found.sketch.digest() == sketch.digest()
     assert [found.seen(key).estimate for key in (10, 21, "22", Decimal(23))] == [1.0] * 4
     assert (found.seen(99).estimate, found.seen(99).high) == (0.0, 0.0)
-    found = load(states, "weather", "k", "alternating_bloom", missing=2)
+    found = load_stored_sketch(states, "weather", "k", "alternating_bloom", missing=2)
     assert (found.seen(99).estimate, found.seen(99).high) == (0.0, 1.0)
     assert "not certain: 2 batches came that the filter has not seen" in found.seen(99).note
-    with pytest.raises(Refused, match="`dates` must be left out"):
-        load(states, "weather", "k", "alternating_bloom", from_date=DAY)
+    with pytest.raises(InvalidValue, match="`dates` must be left out"):
+        load_stored_sketch(states, "weather", "k", "alternating_bloom", from_date=DAY)
 
 
 def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) -> None:
@@ -392,7 +397,7 @@ def test_a_counted_key_is_answered_as_counted_but_where_the_tables_estimate_is_a
     sketch.update(np.repeat(keys, 30))
     sketch.label(keys, [["JFK"]])
     sketch.exact = {int(key): 29}
-    asked = loaded(sketch)
+    asked = wrap_sketch(sketch)
     assert [asked.frequency("JFK", estimator=by).estimate for by in ("auto", "cm")] == [29, 30]
     assert asked.frequencies([pa.array(["JFK", "LGA"])]).estimate.tolist() == [29, 0]
     assert asked.frequencies([pa.array(["JFK"])]).low.tolist() == [29]
@@ -400,14 +405,17 @@ def test_a_counted_key_is_answered_as_counted_but_where_the_tables_estimate_is_a
 
 def test_of_ranges_with_other_shares_the_top_is_complete_above_the_largest() -> None:
     rows = [ROWS[0], row(replace(ORIGIN, heavy_pct=5.0, memory_kib=16), 2, DAYS[1])]
-    top = load(rows, "weather", "origin").top(1)
+    top = load_stored_sketch(rows, "weather", "origin").top(1)
     assert top[0].answer.note == "complete above 5 % of the rows; added up over 2 ranges"
-    both, truth = load(rows, "weather", "origin").frequency("JFK"), sum(day.count("JFK") for day in DAYS[:2])
+    both, truth = (
+        load_stored_sketch(rows, "weather", "origin").frequency("JFK"),
+        sum(day.count("JFK") for day in DAYS[:2]),
+    )
     assert both.low <= both.estimate == truth <= both.high
 
 
 def test_a_skew_lies_within_its_interval() -> None:
-    found = load(ROWS, "weather", "origin").skew()
+    found = load_stored_sketch(ROWS, "weather", "origin").skew()
     assert found.low < found.estimate < found.high
 
 
@@ -424,5 +432,5 @@ def test_batches_that_cannot_be_read_are_missing_as_many_as_they_were_and_a_day_
 ):
     torn = {**ROWS[1], "payload": b"torn", "batches": 7}
     day = {**ROWS[2], "batches": 5}
-    covers = load([ROWS[0], torn, day], "weather", "origin", missing=2).covers
+    covers = load_stored_sketch([ROWS[0], torn, day], "weather", "origin", missing=2).covers
     assert (covers.batches, covers.missing) == (6, 9)

@@ -8,7 +8,7 @@ import pytest
 
 from evidence.sketches.bloom import Bloom, BloomParameters
 from spillway.contracts.sections import Sketch
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.alternating_bloom import AlternatingBloom
 from spillway.sketches.binary import LibrarySketch
 from spillway.sketches.count_min import CountMin
@@ -31,7 +31,7 @@ def test_a_contracts_entry_becomes_a_sketch_of_its_kind() -> None:
     found = SketchSpec.from_contract(entry, TYPES)
     assert (found.kind, found.name, found.types) == ("count_min", "origin", ("string",))
     assert isinstance(found.empty(), HeavyHitters)
-    with pytest.raises(Refused, match="be among"):
+    with pytest.raises(InvalidValue, match="be among"):
         SketchSpec.from_contract(SimpleNamespace(kind="count_min", attributes=["gate"]), TYPES)
 
 
@@ -77,10 +77,10 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
     ],
 )
 def test_what_cannot_be_is_refused(kind: str, names: tuple[str, ...], rest: dict, message: str) -> None:
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         spec(kind, *names, **rest)
 
 
 def test_bytes_of_a_kind_no_contract_names_are_refused() -> None:
-    with pytest.raises(Refused, match="be one of count_min"):
+    with pytest.raises(InvalidValue, match="be one of count_min"):
         read_sketch(Bloom(BloomParameters(64, 1)).to_bytes())

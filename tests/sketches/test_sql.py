@@ -18,12 +18,12 @@ import pytest
 
 from spillway.engine.spark_conf import defaults_file, spark_conf
 from spillway.engine.sql_functions import register_functions
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.sketches import sql
 from spillway.sketches.count_min import PURPOSES
 from spillway.sketches.hashing import fingerprint
-from spillway.sketches.query import load, loaded, read_sketch
+from spillway.sketches.query import load_stored_sketch, read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.tables import Tables
 
@@ -84,9 +84,9 @@ def test_null_payloads_give_null_and_merging_leaves_them_out() -> None:
         assert ask(name.removeprefix("spillway_"), none, *others) is None
     payload = built("count_min", pa.array(ORIGINS))
     assert ask("join_size", payload, none) is None
-    twice = sql.merged_payload(pa.array([payload, None, payload]))
+    twice = sql.merge_payloads(pa.array([payload, None, payload]))
     assert ask("frequency", twice, "JFK")["value"] == 140
-    assert (sql.merged_payload(none), sql.sketch_of([])) == (None, None)
+    assert (sql.merge_payloads(none), sql.sketch_of([])) == (None, None)
 
 
 def test_many_keys_are_asked_with_one_payload() -> None:
@@ -113,7 +113,7 @@ def test_every_door_gives_the_same_answer_for_a_purpose() -> None:
     asked = sorted(set(keys))[:300]
     for options in ("", ", heavy_pct=1"):
         payload = built("count_min, memory_kib=8" + options, pa.array(keys))
-        sketch = loaded(read_sketch(payload))
+        sketch = wrap_sketch(read_sketch(payload))
         values = {}
         for purpose in PURPOSES:
             many, _ = sql.sql_functions()["spillway_frequencies_for"]
@@ -133,10 +133,10 @@ def test_every_door_gives_the_same_answer_for_a_purpose() -> None:
 
 def test_unknown_purpose_is_refused() -> None:
     payload = built("count_min", pa.array(ORIGINS))
-    with pytest.raises(Refused, match="`purpose` must be one of frequent, any, sum, got 'sums'"):
+    with pytest.raises(InvalidValue, match="`purpose` must be one of frequent, any, sum, got 'sums'"):
         ask("frequency_for", payload, pa.array(["sums"]), "JFK")
     function, _ = sql.sql_functions()["spillway_frequency_for"]
-    with pytest.raises(Refused, match="`purpose` must be one of frequent, any, sum for all rows"):
+    with pytest.raises(InvalidValue, match="`purpose` must be one of frequent, any, sum for all rows"):
         function(pa.array([payload] * 2), pa.array(["any", "sum"]), pa.array(["JFK", "LGA"]))
 
 
@@ -147,7 +147,7 @@ def test_a_moment_is_one_key_whatever_the_zone_and_the_unit(zone: str, unit: str
     at = pa.array([whole], pa.timestamp("us", "UTC")).cast(pa.timestamp(unit, zone))
     for payload in (built("count_min", at), built("count_min", pa.array([whole], pa.timestamp("us", "UTC")))):
         assert ask("frequency", payload, at)["value"] == 1.0
-        assert loaded(read_sketch(payload)).frequency(whole).estimate == 1.0
+        assert wrap_sketch(read_sketch(payload)).frequency(whole).estimate == 1.0
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_moment_is_one_key_whatever_the_zone_and_the_unit(zone: str, unit: str
     ],
 )
 def test_what_cannot_be_sketched_is_refused(told: str, column: pa.Array, said: str) -> None:
-    with pytest.raises(Refused, match=said):
+    with pytest.raises(InvalidValue, match=said):
         built(told, column)
 
 
@@ -173,9 +173,9 @@ def test_a_key_of_another_type_is_refused_or_read() -> None:
         0.0,
     ]
     for payload, key in ((numbers, "seven"), (numbers, 7.5), (built("count_min", pa.array(["7"])), 7)):
-        with pytest.raises(Refused, match=r"`key` must be a (integer|string)"):
+        with pytest.raises(InvalidValue, match=r"`key` must be a (integer|string)"):
             ask("frequency", payload, key)
-    with pytest.raises(Refused, match="have 1 values"):
+    with pytest.raises(InvalidValue, match="have 1 values"):
         ask("frequency", numbers, 7, 8)
 
 
@@ -220,21 +220,21 @@ def test_a_wrong_argument_is_refused_by_name_with_what_to_do(
         "near_duplicate_pairs": lambda: built("pair_count", pa.array(ORIGINS), pa.array(ORIGINS)),
         "distinct": lambda: built("distinct", pa.array(ORIGINS)),
     }.get(name, lambda: built("count_min", pa.array(ORIGINS)))()
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(InvalidValue, match=told):
         ask(name, payload, *values)
 
 
 def test_what_is_no_sketch_or_of_another_kind_is_refused_by_name() -> None:
     numbers, days = built("quantiles", pa.array(range(9))), built("quantiles", DAYS)
-    with pytest.raises(Refused, match="`spillway_quantile` must be given sketches, which are BINARY"):
+    with pytest.raises(InvalidValue, match="`spillway_quantile` must be given sketches, which are BINARY"):
         ask("quantile", "text", 0.5)
-    with pytest.raises(Refused, match="to be combined"):
-        sql.merged_payload(pa.array([numbers, days]))
-    with pytest.raises(Refused, match="`spillway_merge` must be given sketches"):
-        sql.merged_payload(pa.array([7]))
-    with pytest.raises(Refused, match="`kind` must be count_min for this question"):
+    with pytest.raises(InvalidValue, match="to be combined"):
+        sql.merge_payloads(pa.array([numbers, days]))
+    with pytest.raises(InvalidValue, match="`spillway_merge` must be given sketches"):
+        sql.merge_payloads(pa.array([7]))
+    with pytest.raises(InvalidValue, match="`kind` must be count_min for this question"):
         ask("join_size", built("count_min", pa.array(ORIGINS)), built("pair_count", pa.array(ORIGINS)))
-    with pytest.raises(Refused, match="`memory_kib` must be at most 1,048,576"):
+    with pytest.raises(InvalidValue, match="`memory_kib` must be at most 1,048,576"):
         built("count_min, memory_kib=100000000000", pa.array(ORIGINS))
     assert ask("between", days, None, MOMENT) is None
 
@@ -272,7 +272,7 @@ def asked_in(spark: Any) -> None:
     assert row.q.low <= 498 <= row.q.high
     assert row.t[0].answer.rows == 334
     moment = MOMENT + datetime.timedelta(seconds=3)
-    assert (row.a, loaded(read_sketch(bytes(row.payload))).frequency(moment).estimate) == (1.0, 1.0)
+    assert (row.a, wrap_sketch(read_sketch(bytes(row.payload))).frequency(moment).estimate) == (1.0, 1.0)
 
 
 def test_they_are_built_merged_and_asked_in_a_session_of_pyspark(spark: Any) -> None:
@@ -353,7 +353,7 @@ def test_a_plain_shell_of_sql_answers_without_python(tmp_path: Path) -> None:
     assert lines, done.stdout[-2000:] + done.stderr[-3000:]
     found = json.loads(lines[-1])
     counts = Counter(all_keys)
-    ours = load(rows, "s", "k")
+    ours = load_stored_sketch(rows, "s", "k")
     for name, key in (("top", "k1"), ("never", "never"), ("null", None)):
         theirs, mine = found[name], ours.frequency(key, estimator="cm")
         assert (theirs["low"], theirs["high"], theirs["rows"]) == (mine.low, mine.high, 6000)

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import RECORDED, Batch, LandingFile
-from spillway.engine import InProcess
-from spillway.store.tables import Draft, Piece, Table, Tables
+from spillway.engine import ProcessEngine
+from spillway.store.tables import Draft, FileTask, Table, Tables
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = date(2026, 1, 1)
@@ -85,8 +85,8 @@ def transmitted(tables: Tables) -> Table:
 
 
 def drafted(table: Table, number: int, count: int, make: Callable[..., Iterator[pa.Table]] = making) -> Draft:
-    pieces = [Piece({"batch_date": str(DAY)}, number, number)]
-    return table.draft(InProcess(), pieces, partial(make, count=count))
+    pieces = [FileTask({"batch_date": str(DAY)}, number, number)]
+    return table.draft(ProcessEngine(), pieces, partial(make, count=count))
 
 
 def send(tables: Tables, number: int, count: int) -> None:

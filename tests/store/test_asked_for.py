@@ -12,7 +12,7 @@ import pytest
 from tests.store.rows_of_tables import FILE, batch, fact
 
 from spillway.batch import DONE, PENDING, PLANNED, TAKEN_IN, Batch
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.scheme import SCHEMES, state_before
 from spillway.pipeline.validate import changed_batches
 from spillway.settings import Settings
@@ -21,10 +21,10 @@ from spillway.store.batches import (
     MOST_FILES,
     RATED,
     batches_of_files,
+    compact_batches,
     load_batches,
     newest_batch,
     save_batches,
-    settle_batches,
 )
 from spillway.store.tables import Between, Table, Tables
 from spillway.streams.facts import newest_facts
@@ -52,7 +52,7 @@ def test_waiting_batches_are_loaded_without_those_that_are_done(lake: Settings) 
     saved(tables, [batch(n, status=DONE, rows=3) for n in range(1, 5)] + [batch(5, status=PLANNED, rows=3)])
     lose(tables.at("batches"), batch=Between(high=4))
     assert [one.batch for one in load_batches(tables.now(), "s", status=PENDING)] == [5]
-    with pytest.raises(Refused, match="be there and whole"):
+    with pytest.raises(InvalidValue, match="be there and whole"):
         load_batches(tables.now(), "s")
 
 
@@ -119,12 +119,12 @@ def test_a_file_is_known_by_its_name_among_all_batches(lake: Settings) -> None:
 def test_runs_leave_few_files_of_what_is_through_and_touch_nothing_that_waits(lake: Settings) -> None:
     tables = Tables(lake)
     saved(tables, [batch(n, status=DONE, rows=3) for n in range(1, MOST_FILES)])
-    settle_batches(tables.now(), "s")
+    compact_batches(tables.now(), "s")
     assert len(tables.now().at("batches").files()) == MOST_FILES - 1
     saved(tables, [batch(n, status=DONE, rows=3) for n in range(MOST_FILES, MOST_FILES + 3)])
     saved(tables, [batch(1, "other", status=DONE, rows=3), batch(MOST_FILES + 3, status=PLANNED)])
     before = load_batches(tables)
-    settle_batches(tables.now(), "s")
+    compact_batches(tables.now(), "s")
     files = tables.now().at("batches").files()
     assert sorted(file.records for file in files) == [1, 1, MOST_FILES + 2]
     assert load_batches(tables.now()) == before
@@ -136,10 +136,10 @@ def test_runs_leave_few_files_of_batches_that_wait_and_none_of_them_holds_one_in
     saved(tables, [batch(1, status=DONE, rows=3), batch(2, status=TAKEN_IN), batch(3, status=PLANNED)])
     waiting = [batch(n, status=TAKEN_IN, rows=3) for n in range(4, 4 + MOST_FILES)]
     saved(tables, waiting[:-1])
-    settle_batches(tables.now(), "s")
+    compact_batches(tables.now(), "s")
     assert len(tables.now().at("batches").files()) == 3 + MOST_FILES - 1
     saved(tables, waiting[-1:])
     before = load_batches(tables)
-    settle_batches(tables.now(), "s")
+    compact_batches(tables.now(), "s")
     assert sorted(file.records for file in tables.now().at("batches").files()) == [1, 1, 1, MOST_FILES]
     assert load_batches(tables.now()) == before

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway import parquet
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.settings import Settings
-from spillway.store.delta_log import add_bytes, as_written, commit_bytes, commit_lines
-from spillway.store.drafts import Piece
+from spillway.store.delta_log import add_bytes, commit_bytes, commit_lines, written_file
+from spillway.store.drafts import FileTask
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import compact
-from spillway.streams.destination import ToldBatch, tell
+from spillway.streams.destination import BatchMetadata, write_metadata
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ATTRIBUTES = [("temp", "double"), ("at", "timestamp"), ('we"ird ß\\', "string"), ("flag", "boolean")]
@@ -95,16 +95,16 @@ def test_bytes_of_a_commit_are_those_of_its_file_in_the_log(tables: Tables) -> N
 
 @pytest.mark.parametrize("stream", ["s", "a b/%25=c", "ß{}[]#|"])
 def test_paths_of_partitions_are_counted_as_the_log_spells_them(tables: Tables, stream: str) -> None:
-    told = [ToldBatch(stream, number, b"x" * 40) for number in (1, 20)]
-    tell(tables, told[:1])
+    told = [BatchMetadata(stream, number, b"x" * 40) for number in (1, 20)]
+    write_metadata(tables, told[:1])
     table = tables.now().at("told")
     (file,) = table.files()
-    assert_counted(table, table.version, [as_written(file, table.path)])
+    assert_counted(table, table.version, [written_file(file, table.path)])
     assert file.size + log_size(table) == told[0].size
-    tell(tables, told[:1])
+    write_metadata(tables, told[:1])
     table = tables.now().at("told")
     assert_counted(
-        table, table.version, [as_written(one, table.path) for one in table.files()], [file], table.path
+        table, table.version, [written_file(one, table.path) for one in table.files()], [file], table.path
     )
 
 
@@ -115,7 +115,7 @@ def test_commit_of_a_compaction_states_no_data_change(tables: Tables) -> None:
     gone = table.files()
     compact(table, lambda file: True)
     assert len(table.files()) == 1
-    added = [as_written(file, table.path) for file in table.files()]
+    added = [written_file(file, table.path) for file in table.files()]
     assert_counted(table, table.version, added, gone, table.path, same_rows=True)
 
 
@@ -125,19 +125,19 @@ def test_a_file_of_the_log_is_counted_as_the_file_that_was_written(tables: Table
     (one,) = table._write(pa.Table.from_pylist(rows, schema=table.contract.arrow_schema))
     table.publish([one], batch=[1, 2])
     (file,) = table.files()
-    assert add_bytes(as_written(file, table.path)) == add_bytes(one)
+    assert add_bytes(written_file(file, table.path)) == add_bytes(one)
 
 
 def test_a_draft_knows_the_bytes_of_its_commit(tables: Tables) -> None:
     table = sent(tables)
     table.append([row(0)])
-    pieces = [Piece({"batch_date": "2026-01-01"}, number, number) for number in (3, 4)]
+    pieces = [FileTask({"batch_date": "2026-01-01"}, number, number) for number in (3, 4)]
 
     def make(number: int, _: dict[str, int]) -> list[pa.Table]:
         chance = np.random.default_rng(number)
         return [pa.table({"seq": range(100), "batch": [number] * 100, "temp": chance.normal(size=100)})]
 
-    draft = table.draft(InProcess(), pieces, make)
+    draft = table.draft(ProcessEngine(), pieces, make)
     table.publish(draft.written, batch=[3, 4])
     assert 0 <= draft.log_bytes(3) + draft.log_bytes(4) - log_size(table) <= 1, "half a byte each, rounded up"
 
@@ -173,7 +173,7 @@ def test_single_batch_of_ten_attributes_costs_at_most_2_kb_in_addition_to_its_va
         }
         return [pa.table(columns | {name: chance.normal(20, 5, count).round(2) for name in measures})]
 
-    draft = table.draft(InProcess(), [Piece({"batch_date": "2026-01-01"}, 2, None)], make)
+    draft = table.draft(ProcessEngine(), [FileTask({"batch_date": "2026-01-01"}, 2, None)], make)
     (one,) = table.publish(draft.written, batch=2) or draft.written
     path = Path(table.path) / one.path
     file, pages = pq.ParquetFile(path), path.read_bytes()

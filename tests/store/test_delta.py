@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, tell, told, transmitted
 
-from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.settings import Settings
 from spillway.store import delta_log
 from spillway.store.tables import Tables
@@ -192,7 +192,7 @@ def test_a_log_that_cannot_be_read_is_a_sentence(lake: Settings, content: str) -
     tell(Tables(lake))
     (folder / "00000000000000000000.json").write_text(content, encoding="utf-8")
     with pytest.raises(
-        Refused, match=r"models: `_delta_log` must be a log that can be read, .*; restore"
+        InvalidValue, match=r"models: `_delta_log` must be a log that can be read, .*; restore"
     ) as found:
         Tables(lake).at("models")
     assert "\n" not in str(found.value)
@@ -329,7 +329,7 @@ def test_a_table_that_says_more_than_its_files_is_refused_by_the_name_of_what_sa
     asked_of(lake, [feature], [feature, "appendOnly"])
     said = rf"models: `protocol` must ask for no feature that Spillway does not know to read, got '{feature}'; drop it"
     for act in (lambda: told(Tables(lake)), lambda: migrate(lake), lambda: tell(opened, version=2)):
-        with pytest.raises(Refused, match=said):
+        with pytest.raises(InvalidValue, match=said):
             act()
 
 
@@ -338,6 +338,6 @@ def test_a_table_with_rules_for_writers_is_read_and_not_written(lake: Settings) 
     asked_of(lake, [], ["appendOnly", "checkConstraints"])
     assert told(Tables(lake)) == [("s", 1, "9")]
     before = on_disk(Tables(lake))
-    with pytest.raises(Refused, match="does not know to write, got 'checkConstraints'; drop it"):
+    with pytest.raises(InvalidValue, match="does not know to write, got 'checkConstraints'; drop it"):
         tell(Tables(lake), version=2)
     assert on_disk(Tables(lake)) == before

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.pipeline.streams import own_settings
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.store.delta_log import commit_bytes
-from spillway.store.drafts import Piece, share_out
+from spillway.store.drafts import FileTask, split_by_weight
 from spillway.store.tables import Tables
 
 DAY = date(2026, 1, 5)
@@ -22,7 +22,7 @@ DAY = date(2026, 1, 5)
 @given(st.integers(0, 10**12), st.dictionaries(st.integers(1, 500), st.integers(1, 10**6), min_size=1))
 @settings(deadline=None)
 def test_shares_add_up_and_are_within_a_byte(size: int, weights: dict[int, int]) -> None:
-    shares = share_out(size, weights)
+    shares = split_by_weight(size, weights)
     assert sum(shares.values()) == size
     whole = sum(weights.values())
     assert all(abs(share - size * weights[batch] / whole) <= 1 for batch, share in shares.items())
@@ -38,9 +38,9 @@ def test_batches_of_one_file_share_its_rows_bytes_and_log(tmp_path: Path) -> Non
             {"seq": range(100 * batch, 100 * batch + rows), "batch": [batch] * rows, "v": [batch / 7] * rows}
         )
 
-    shared = Piece({"batch_date": str(DAY)}, 1, (1, 30), ((2, (2, 10)), (3, (3, 0))))
-    alone = Piece({"batch_date": str(DAY)}, 4, (4, 5))
-    draft = table.draft(InProcess(), [shared, alone], make)
+    shared = FileTask({"batch_date": str(DAY)}, 1, (1, 30), ((2, (2, 10)), (3, (3, 0))))
+    alone = FileTask({"batch_date": str(DAY)}, 4, (4, 5))
+    draft = table.draft(ProcessEngine(), [shared, alone], make)
     first, second = draft.written
     assert [draft.rows(batch) for batch in (1, 2, 3, 4)] == [30, 10, 0, 5]
     assert [draft.counts[batch]["made"] for batch in (1, 2, 3, 4)] == [30, 10, 0, 5]
@@ -53,7 +53,7 @@ def test_batches_of_one_file_share_its_rows_bytes_and_log(tmp_path: Path) -> Non
     assert sum(draft.log_bytes(batch) for batch in (1, 2, 3, 4)) == commit_bytes(draft.written)
 
     table.publish(draft.written, batch_date=[DAY], batch=[1, 2, 3, 4])
-    again = table.draft(InProcess(), [Piece({"batch_date": str(DAY)}, 1, (1, 20))], make)
+    again = table.draft(ProcessEngine(), [FileTask({"batch_date": str(DAY)}, 1, (1, 20))], make)
     version = table.version
     table.publish(again.written, batch_date=[DAY], batch=[1])
     assert table.version == version + 1, "one commit takes out the shared file and puts in what is left of it"

@@ -28,8 +28,8 @@ from spillway.parquet import (
     PLAIN,
     PREFIXES,
     best_encodings,
-    encoder,
-    widths_of,
+    compressed_widths,
+    parquet_writer,
 )
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -87,7 +87,7 @@ def write_rows(folder: Path, rows: pa.Table, wanted: str) -> Path:
     folder.mkdir()
     with (
         (folder / "part.parquet").open("wb") as sink,
-        encoder(sink, rows.schema, encodings_of(rows, wanted), True) as writer,
+        parquet_writer(sink, rows.schema, encodings_of(rows, wanted), True) as writer,
     ):
         writer.write_table(rows.slice(0, 100))
         writer.write_table(rows.slice(0, 0))
@@ -180,7 +180,7 @@ def test_a_forced_encoding_is_the_one_that_is_written(tables: dict[str, Path], w
 def test_a_file_without_rows_is_read(tmp_path: Path) -> None:
     with (
         (tmp_path / "part.parquet").open("wb") as sink,
-        encoder(sink, ROWS.schema, encodings_of(ROWS, CHOSEN)) as writer,
+        parquet_writer(sink, ROWS.schema, encodings_of(ROWS, CHOSEN)) as writer,
     ):
         writer.write_table(ROWS.slice(0, 0))
     convert_to_deltalake(str(tmp_path))
@@ -206,9 +206,9 @@ VALUES = some.one_of(
 @given(VALUES, some.integers(1, 40))
 def test_the_chosen_encoding_takes_no_more_bytes_than_any_other(values: pa.Array, repeated: int) -> None:
     rows = pa.table({"v": pa.chunked_array([values] * repeated)})
-    chosen = widths_of(rows)["v"]
+    chosen = compressed_widths(rows)["v"]
     for other in parquet._candidates(values.type):
-        assert chosen <= widths_of(rows, {"v": other})["v"], other
+        assert chosen <= compressed_widths(rows, {"v": other})["v"], other
     assert best_encodings(rows) == best_encodings(rows.combine_chunks())
 
 
@@ -242,7 +242,7 @@ def test_values_that_repeat_after_the_sample_get_a_dictionary() -> None:
     count = 1 << 19
     chance = np.random.default_rng(1)
     rows = pa.table({"v": chance.normal(size=20_000)[chance.integers(0, 20_000, count)]})
-    sizes = {one: widths_of(rows, {"v": one})["v"] for one in (DICTIONARY, PLAIN)}
+    sizes = {one: compressed_widths(rows, {"v": one})["v"] for one in (DICTIONARY, PLAIN)}
     assert sizes[DICTIONARY] < 0.9 * sizes[PLAIN]
     assert best_encodings(rows) == {"v": DICTIONARY}
     assert best_encodings(rows.slice(0, parquet.SAMPLE_ROWS)) == {"v": PLAIN}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
 from spillway.store.writing import write_file
@@ -71,7 +71,7 @@ def test_reader_reads_no_row_group_between_two_stretches(tmp_path: Path) -> None
     reader = RowReader([file, between, last])
     for low, high in ((5, 20), (165, 170), (172, 190), (300, 301)):
         assert reader(["value"], low, high)["seq"].to_pylist() == list(range(low, high + 1))
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidValue):
         RowReader([file])(["value"], 45, 50)
 
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.cli.contracts import read_query_log
-from spillway.errors import Refused, RefusedElsewhere
+from spillway.errors import InvalidExternalValue, InvalidValue
 from spillway.store.delta_log import read_foreign
 
 DAT = Path(__file__).with_name("dat")
@@ -64,7 +64,7 @@ def test_a_table_that_asks_for_more_is_refused_by_name(tmp_path: Path, feature: 
     rows = pa.table({"query": ["select 1"], "runs": [1]})
     path = made(tmp_path / "log", rows, [feature], [feature])
     with pytest.raises(
-        Refused, match=rf"`protocol` must ask for no feature .* to read, got '{feature}'; drop it"
+        InvalidValue, match=rf"`protocol` must ask for no feature .* to read, got '{feature}'; drop it"
     ):
         read_query_log(path)
 
@@ -81,5 +81,5 @@ def test_a_table_whose_file_is_gone_or_damaged_is_refused(tmp_path: Path, conten
     file.unlink()
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(RefusedElsewhere, match="`table` must be one that delta-rs reads"):
+    with pytest.raises(InvalidExternalValue, match="`table` must be one that delta-rs reads"):
         read_query_log(path)

@@ -24,11 +24,11 @@ from spillway.store.files import (
     RowReader,
     batch_bytes,
     groups_of,
-    keys_of,
     read_rows,
     row_groups,
     rows_of,
     rows_of_group,
+    sort_keys_of,
 )
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import compact
@@ -95,8 +95,8 @@ def same(found: pa.Table, wanted: pa.Table) -> None:
 def test_rows_are_stored_by_key_if_that_saves_bytes_and_the_footer_states_it(tmp_path: Path) -> None:
     rows = polled(6_000)
     by_key, as_arrived = written(tmp_path, rows), written(tmp_path, rows, keys=())
-    assert keys_of(by_key) == KEYS
-    assert keys_of(as_arrived) == ()
+    assert sort_keys_of(by_key) == KEYS
+    assert sort_keys_of(as_arrived) == ()
     assert by_key.size < 0.97 * as_arrived.size
     assert stored(by_key)["seq"].to_pylist() != list(range(6_000))
     same(stored(by_key).sort_by("seq"), rows)
@@ -110,7 +110,7 @@ def test_rows_are_stored_by_key_if_that_saves_bytes_and_the_footer_states_it(tmp
 
 def test_rows_keep_their_order_if_another_saves_less_than_3_percent(tmp_path: Path) -> None:
     file = written(tmp_path, noise(6_000))
-    assert keys_of(file) == ()
+    assert sort_keys_of(file) == ()
     same(stored(file), noise(6_000))
 
 
@@ -142,7 +142,7 @@ def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile
     monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 2_500)
     rows = polled(12_000)
     files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), keys=())]
-    assert [keys_of(file) for file in files] == [KEYS, ()]
+    assert [sort_keys_of(file) for file in files] == [KEYS, ()]
     assert [pq.ParquetFile(file.path).num_row_groups for file in files] == [3, 3]
     return files, rows
 
@@ -200,7 +200,7 @@ def weights(table: Table, number: int) -> dict[str, int]:
 
 def orders(table: Table) -> dict[int, tuple[str, ...]]:
     """By the first batch of each file, its order."""
-    return {file.low("batch"): keys_of(file) for file in table.files()}
+    return {file.low("batch"): sort_keys_of(file) for file in table.files()}
 
 
 def test_compacted_files_keep_their_order_and_their_bytes(lake: Settings) -> None:
@@ -291,10 +291,10 @@ def test_rows_of_more_text_than_arrow_takes_at_once_change_places_all_the_same(
         "text", pa.array([None if i % 7 == 0 else "ß" * i for i in range(2_000)])
     )
     rows = pa.concat_tables([rows.slice(0, 900), rows.slice(900)])
-    wanted = parquet.by_key(rows, KEYS)
+    wanted = parquet.group_by_key(rows, KEYS)
     monkeypatch.setattr(parquet, "MOST_BYTES_TAKEN", 5_000)
-    found = parquet.by_key(rows, KEYS)
+    found = parquet.group_by_key(rows, KEYS)
     assert found.schema.equals(wanted.schema)
     assert found["text"].num_chunks > 100
     same(found, wanted)
-    same(parquet.as_arrived(found, "seq"), rows)
+    same(parquet.in_arrival_order(found, "seq"), rows)

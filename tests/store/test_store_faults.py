@@ -19,9 +19,9 @@ from tests.store.s3_server import S3Server, s3_server
 from spillway import cli
 from spillway.batch import DONE
 from spillway.contracts import load_usable
-from spillway.engine import InProcess
-from spillway.errors import StoreFault, is_its_own
-from spillway.intake.take_in import take_in
+from spillway.engine import ProcessEngine
+from spillway.errors import StoreFault, is_own_fault
+from spillway.intake.take_in import ingest
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.delta_log import open_delta
@@ -82,7 +82,10 @@ def batches_in(settings: Settings) -> list[int]:
 def is_one_sentence(problem: BaseException) -> bool:
     text = str(problem)
     return (
-        text.startswith("s3://lake/") and "\n" not in text and "\x1b" not in text and not is_its_own(problem)
+        text.startswith("s3://lake/")
+        and "\n" not in text
+        and "\x1b" not in text
+        and not is_own_fault(problem)
     )
 
 
@@ -207,11 +210,11 @@ def test_a_landed_file_that_the_store_does_not_hand_out_is_not_refused_but_waits
     server.fault = fault
     tables = Tables(settings)
     with pytest.raises(StoreFault, match=r"part-1.json: `store` must"):
-        take_in(tables, InProcess(), contract, "first")
+        ingest(tables, ProcessEngine(), contract, "first")
     with pytest.raises(StoreFault, match=r"part-1.json: `store` must"):
-        take_in(Tables(settings), InProcess(), contract, "second")
+        ingest(Tables(settings), ProcessEngine(), contract, "second")
     server.fault = lambda _method, _path: None
-    take_in(Tables(settings), InProcess(), contract, "third")
+    ingest(Tables(settings), ProcessEngine(), contract, "third")
     assert Tables(settings).at("raw", "river").rows(["seq"]).num_rows == 3
     assert Tables(settings).at("rejected").rows(["stream"]).num_rows == 0
 

@@ -29,13 +29,13 @@ from tests.store.rows_of_tables import (
 )
 
 from spillway.batch import DONE, RECORDED
-from spillway.engine import InProcess
-from spillway.errors import ConcurrentRun, Refused, SpillwayError
+from spillway.engine import ProcessEngine
+from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches, write_ledger
 from spillway.store.schemas import TableColumn, TableContract
-from spillway.store.tables import Between, Piece, Tables
+from spillway.store.tables import Between, FileTask, Tables
 
 
 def with_columns(tables: Tables, table: str, *columns: TableColumn, without: str = "") -> Tables:
@@ -137,7 +137,7 @@ def test_a_table_nobody_has_a_contract_for_and_a_stream_too_many_or_too_few_are_
 ) -> None:
     tables = Tables(lake)
     with pytest.raises(
-        Refused, match=r"`table` must have a column contract, got 'nothing'; write nothing.yaml"
+        InvalidValue, match=r"`table` must have a column contract, got 'nothing'; write nothing.yaml"
     ):
         tables.at("nothing")
     with pytest.raises(SpillwayError, match="table raw must name a stream, got None"):
@@ -153,7 +153,7 @@ def test_a_column_nobody_has_is_refused_by_name(lake: Settings) -> None:
         lambda: tables.at("models").rows(["colour"]),
         lambda: tables.at("models").rows(colour="red"),
     ):
-        with pytest.raises(Refused, match=r"`column` must be one of stream, .*, got 'colour'"):
+        with pytest.raises(InvalidValue, match=r"`column` must be one of stream, .*, got 'colour'"):
             asked()
 
 
@@ -278,7 +278,7 @@ def test_a_column_the_contract_has_lost_is_null_in_newer_rows(lake: Settings) ->
         def make(of: int, counts: dict[str, int], name: str = name) -> Iterator[pa.Table]:
             yield pa.table({"seq": [of], "batch": [of], name: [float(of)]})
 
-        draft = mine.draft(InProcess(), [Piece({"batch_date": str(DAY)}, number, number)], make)
+        draft = mine.draft(ProcessEngine(), [FileTask({"batch_date": str(DAY)}, number, number)], make)
         mine.publish(draft.written, batch_date=DAY, batch=number)
     now = tables.now().at("raw", "s")
     assert now.rows(["seq", "old", "new"]).sort_by("seq").to_pylist() == [
@@ -385,11 +385,11 @@ def test_a_refused_task_leaves_the_table_as_it_was_and_no_file(lake: Settings) -
     def make(of: int, counts: dict[str, int]) -> Iterator[pa.Table]:
         yield from making(of, counts, 3)
         if of == 3:
-            raise Refused("row", "be one", of, "mend it")
+            raise InvalidValue("row", "be one", of, "mend it")
 
-    pieces = [Piece({"batch_date": str(DAY)}, number, number) for number in (2, 3, 4)]
-    with pytest.raises(Refused, match="`row` must be one, got 3; mend it"):
-        transmitted(tables).draft(InProcess(), pieces, make)
+    pieces = [FileTask({"batch_date": str(DAY)}, number, number) for number in (2, 3, 4)]
+    with pytest.raises(InvalidValue, match="`row` must be one, got 3; mend it"):
+        transmitted(tables).draft(ProcessEngine(), pieces, make)
     assert counted(tables.now()) == {1: 10}
     assert on_disk(tables) == before
 
@@ -403,7 +403,7 @@ def test_a_task_that_breaks_leaves_no_half_a_file(lake: Settings, monkeypatch: p
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        transmitted(tables).draft(InProcess(), [Piece({"batch_date": str(DAY)}, 1, 1)], make)
+        transmitted(tables).draft(ProcessEngine(), [FileTask({"batch_date": str(DAY)}, 1, 1)], make)
     assert not on_disk(tables)
 
 

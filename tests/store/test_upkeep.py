@@ -28,7 +28,7 @@ from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.files import DataFile, batch_bytes
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.upkeep import Upkept, compact, shorten_log, sweep
+from spillway.store.upkeep import MaintenanceResult, compact, shorten_log, vacuum
 
 LONG_AGO = 1_500_000_000
 
@@ -51,14 +51,14 @@ def test_small_files_become_one_of_the_same_rows_in_order_and_say_what_is_in_it(
     for number in (3, 1, 2):
         save_batches(tables, [batch(number, status=DONE, rows=number)])
     before = load_batches(tables, "s")
-    assert compact(tables.at("batches"), every, dry_run=True) == Upkept(3, 1)
+    assert compact(tables.at("batches"), every, dry_run=True) == MaintenanceResult(3, 1)
     assert len(tables.now().at("batches").files()) == 3
-    assert compact(tables.at("batches"), every) == Upkept(3, 1)
+    assert compact(tables.at("batches"), every) == MaintenanceResult(3, 1)
     (file,) = tables.now().at("batches").files()
     assert (file.low("batch"), file.high("batch"), file.low("rows"), file.high("rows")) == (1, 3, 1, 3)
     assert load_batches(tables.now(), "s") == load_batches(tables, "s") == before
     assert tables.now().at("batches").rows(["batch"])["batch"].to_pylist() == [1, 2, 3]
-    assert compact(tables.now().at("batches"), every) == Upkept()
+    assert compact(tables.now().at("batches"), every) == MaintenanceResult()
 
 
 def test_what_is_not_closed_stays_a_file_of_its_own(lake: Settings) -> None:
@@ -161,9 +161,11 @@ def test_only_old_files_of_no_table_are_removed(tmp_path: Path) -> None:
         if path != young:
             os.utime(path, (LONG_AGO, LONG_AGO))
     # what a commit of today took out is old on the disk, and stays all the same
-    assert sweep(tables.now().at("models"), dry_run=True) == Upkept(files_removed=1, bytes_freed=5)
+    assert vacuum(tables.now().at("models"), dry_run=True) == MaintenanceResult(
+        files_removed=1, bytes_freed=5
+    )
     assert orphan.exists()
-    assert sweep(tables.now().at("models")) == Upkept(files_removed=1, bytes_freed=5)
+    assert vacuum(tables.now().at("models")) == MaintenanceResult(files_removed=1, bytes_freed=5)
     assert young.exists()
     assert before < on_disk(tables)
     assert len(told(tables.now())) == 3
@@ -173,7 +175,7 @@ def test_only_old_files_of_no_table_are_removed(tmp_path: Path) -> None:
         for one in (line["remove"] for line in lines if "remove" in line):
             one["deletionTimestamp"] = LONG_AGO * 1000
         commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    sweep(tables.now().at("models"))
+    vacuum(tables.now().at("models"))
     live = {file.path for file in tables.now().at("models").files()}
     assert on_disk(tables) == live | {str(young)}
     assert len(told(tables.now())) == 3
@@ -198,6 +200,6 @@ def test_days_are_put_together_apart(lake: Settings) -> None:
     send(tables, 1, 10)
     send(tables, 2, 10)
     table = transmitted(tables)
-    assert compact(table, lambda file: file.value("batch_date") < DAY) == Upkept()
-    assert compact(table, lambda file: file.value("batch_date") <= DAY) == Upkept(2, 1)
+    assert compact(table, lambda file: file.value("batch_date") < DAY) == MaintenanceResult()
+    assert compact(table, lambda file: file.value("batch_date") <= DAY) == MaintenanceResult(2, 1)
     assert table.rows(["seq"], batch=Between(2))["seq"].to_pylist() == list(range(200, 210))

@@ -14,23 +14,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from spillway.parquet import chunk_bytes, widths_of
+from spillway.parquet import chunk_bytes, compressed_widths
 from spillway.store import writing
-from spillway.store.blobs import MEMORY, forget
+from spillway.store.blobs import MEMORY, free_memory
 from spillway.store.delta_log import data_file
 from spillway.store.files import column_bytes
-from spillway.store.writing import LAST_LETTER, Written, spelled, write_file
+from spillway.store.writing import LAST_LETTER, WrittenFile, format_edge, write_file
 
 SEQ = pa.schema([("seq", pa.int64())])
 
 
-def write(folder: Path | str, rows: pa.Table) -> Written:
+def write(folder: Path | str, rows: pa.Table) -> WrittenFile:
     one = write_file(str(folder), {}, rows.schema, [rows])
     assert one is not None
     return one
 
 
-def says(one: Written) -> dict[str, Any]:
+def says(one: WrittenFile) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(one.statistics)
     return found
 
@@ -73,7 +73,7 @@ def test_a_width_is_the_bytes_that_are_written(tmp_path: Path) -> None:
     chance = np.random.default_rng(1)
     rows = pa.table({"seq": range(50_000), "noisy": chance.random(50_000), "constant": [1.0] * 50_000})
     one = write(tmp_path, rows)
-    assert widths_of(rows) == dict(one.column_bytes)
+    assert compressed_widths(rows) == dict(one.column_bytes)
     assert one.column_bytes["noisy"] > 50 * one.column_bytes["constant"] > 0
     assert column_bytes([data_file(str(tmp_path), one, rows.schema)], ["noisy"]) == {
         "noisy": one.column_bytes["noisy"]
@@ -88,7 +88,7 @@ def test_a_file_in_memory_is_the_same_bytes(tmp_path: Path) -> None:
         held.statistics,
         held.column_bytes,
     )
-    forget(f"{MEMORY}bytes")
+    free_memory(f"{MEMORY}bytes")
 
 
 def test_a_time_that_python_has_none_for_is_written_without_its_edges(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_statistics_of_row_groups_bound_every_number_in_the_total_order(groups: 
     assert float(stated["maxValues"]["v"]).hex() == order[-1].hex()
 
 
-def footer_of(folder: Path, one: Written) -> pq.FileMetaData:
+def footer_of(folder: Path, one: WrittenFile) -> pq.FileMetaData:
     return pq.ParquetFile(folder / one.path).metadata
 
 
@@ -223,7 +223,7 @@ ANYTHING = some.one_of(
 
 @given(ANYTHING)
 def test_an_edge_is_never_inside_of_what_it_bounds(value: Any) -> None:
-    low, high = spelled(value, up=False), spelled(value, up=True)
+    low, high = format_edge(value, up=False), format_edge(value, up=True)
     if isinstance(value, datetime):
         at, low, high = value, datetime.fromisoformat(low), datetime.fromisoformat(high)
         assert low.replace(tzinfo=None) <= at <= high.replace(tzinfo=None)

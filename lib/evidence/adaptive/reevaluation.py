@@ -25,7 +25,7 @@ from evidence.attributes.real_streams import as_stream
 from evidence.attributes.restated import with_settings
 from spillway.contracts import read_channel
 from spillway.levers.attributes.loss import loss, place_weights
-from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName, own_settings
 from spillway.levers.attributes.ranking.reevaluation import ranking_of
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate
@@ -112,7 +112,7 @@ def evaluations(lab: Lab) -> dict[str, float]:
 
 
 def losses(
-    looks: Mapping[str, Sequence[Look]], options: OptionsByName, *, placed: bool
+    looks: Mapping[str, Sequence[WindowRanking]], options: OptionsByName, *, placed: bool
 ) -> dict[str, list[float]]:
     """Return, by contestant, the points that the windows of each block lose under the schemes in force."""
     found = {}

@@ -27,10 +27,10 @@ from spillway.levers.attributes.option import PREDICTORS
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Entries, shed
-from spillway.levers.attributes.threshold.category import Matcher
+from spillway.levers.attributes.threshold.category import CategoryMatcher
 from spillway.levers.attributes.threshold.curve import curve, fixed_point, threshold
 from spillway.levers.attributes.training.lesson import plain_values
-from spillway.parquet import widths_of
+from spillway.parquet import compressed_widths
 
 ERROR_PCT = 4.5
 """The bound of every quantity, in contests that do not compare bounds."""
@@ -113,7 +113,7 @@ def lossless_contests(sample: Sample, trained: Trained) -> list[Contest]:
     found = []
     for mechanism, one in (("synopsis", trained), ("synopsis_exact", exact)):
         ours = bytes_by_slice(one, sample.parts["later"])
-        columns = sum(widths_of(later).values()) / len(ours)
+        columns = sum(compressed_widths(later).values()) / len(ours)
         blocks = {"synopsis": ours, "columns": [columns] * len(ours)}
         found.append(Contest(mechanism, sample.name, "bytes", "synopsis", blocks))
     return found
@@ -124,7 +124,7 @@ def category_contest(sample: Sample) -> tuple[Contest, dict[str, float]]:
 
     A class looser than the stated one saves bytes at the cost of the bound; an additional figure counts such classes.
     """
-    matcher, parts = Matcher.standard(), sample.parts
+    matcher, parts = CategoryMatcher.standard(), sample.parts
     recognised = matcher.classify([name for name in sample.rows.column_names if name != NO_SENDER])
     rates = {
         "recognised": recognised.rate_pct,

@@ -2,11 +2,11 @@
 
 Read off `raw` and `recovered` as the product's own steps wrote them, value by value, without its bounds, models or
 certificates. What is no quantity: text, booleans, dates and timestamps by their type, and numbers that name things as
-listed here (`NAMES_THINGS`), not as the product found them. `rooms` is a stream made to invite both faults: sparse
+listed here (`NAMES_THINGS`), not as the product found them. `room_sensors` is a stream made to invite both faults: sparse
 power, rare motion, counts of a few people, statuses and moments.
 
 >>> from evidence.attributes.lake import Lake
->>> made = rooms(rounds=40)
+>>> made = room_sensors(rounds=40)
 >>> made.rows.num_rows, made.contract.sheddable[:3], len(made.files)
 (1600, ('motion', 'people', 'power_w'), 2)
 """
@@ -31,7 +31,7 @@ NAMES_THINGS: Mapping[str, tuple[str, ...]] = {"rooms": ("http_status", "people"
 ZERO_SWAPS, INEXACT = "attributes.zero_swaps", "attributes.inexact_non_quantities"
 
 
-def rooms(rounds: int = ROUNDS, seed: int = 5) -> Generated:
+def room_sensors(rounds: int = ROUNDS, seed: int = 5) -> Generated:
     """Sensors of rooms, polled in turn."""
     rng = np.random.default_rng(seed)
     count = DEVICES * rounds
@@ -70,7 +70,7 @@ def rooms(rounds: int = ROUNDS, seed: int = 5) -> Generated:
     return Generated(contract, pa.table(columns), DEVICES)
 
 
-def bounds_kept(lake: Lake, stream: str, slug: str) -> dict[str, float]:
+def bound_violations(lake: Lake, stream: str, slug: str) -> dict[str, float]:
     """The two figures of one stream that was shed and recovered."""
     contract = lake.contracts.streams[stream]
     raw, given = lake.rows("raw", stream), lake.rows("recovered", stream)
@@ -90,10 +90,10 @@ def bounds_kept(lake: Lake, stream: str, slug: str) -> dict[str, float]:
     return {f"{ZERO_SWAPS}.{slug}": swaps, f"{INEXACT}.{slug}": inexact}
 
 
-def bounds_kept_overall(book: Book, figures: Mapping[str, float]) -> dict[str, float]:
+def all_bound_violations(book: Book, figures: Mapping[str, float]) -> dict[str, float]:
     """The two figures over all streams, and their table.
 
-    >>> bounds_kept_overall(Book(lambda _: None), {f"{ZERO_SWAPS}.a": 1, f"{ZERO_SWAPS}.b": 2, f"{INEXACT}.a": 0})
+    >>> all_bound_violations(Book(lambda _: None), {f"{ZERO_SWAPS}.a": 1, f"{ZERO_SWAPS}.b": 2, f"{INEXACT}.a": 0})
     {'attributes.zero_swaps': 3, 'attributes.inexact_non_quantities': 0}
     """
     rows: list[tuple[Any, ...]] = []

@@ -26,7 +26,7 @@ from spillway.batch import PLANNED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import read_channel
 from spillway.ledger import TOTAL
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.registry import lever
 from spillway.store.batches import save_batches
@@ -68,7 +68,7 @@ class CliffTrial:
         """The attributes that may be shed."""
         facts = newest_facts(self.lake.tables, self.stream, "attributes")
         assert facts is not None, "a stream that is sent into too little is trained"
-        return tuple(Learned.from_facts(facts).models)
+        return tuple(TrainedFacts.from_facts(facts).models)
 
     def send_through(self, capacity_bytes: float | None) -> Loss:
         """Send the batch through a channel of `capacity_bytes`; None: of unlimited capacity."""

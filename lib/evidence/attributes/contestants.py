@@ -21,7 +21,7 @@ from typing import Any
 from evidence.attributes.even_intervals import evenly
 from evidence.attributes.lab import Lab
 from spillway.levers.attributes.loss import place_weights, regret
-from spillway.levers.attributes.planner import Look
+from spillway.levers.attributes.planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
 from spillway.levers.attributes.settings import Reevaluate
@@ -107,7 +107,7 @@ def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleFar
     return [rule_fared(lab, rule, seen) for rule, seen in looks.items()]
 
 
-def rule_fared(lab: Lab, rule: str, looks: Sequence[Look]) -> RuleFared:
+def rule_fared(lab: Lab, rule: str, looks: Sequence[WindowRanking]) -> RuleFared:
     """How a rule fared by what was seen of its windows."""
     options = lab.learned.options
     trained = [look for look in looks if look.next_seq - 1 <= lab.trained_to_seq]
@@ -120,11 +120,11 @@ def rule_fared(lab: Lab, rule: str, looks: Sequence[Look]) -> RuleFared:
     )
 
 
-def treatments_asked(looks: Iterable[Look]) -> int:
+def treatments_asked(looks: Iterable[WindowRanking]) -> int:
     """Return how many different treatments windows ask for, precision aside.
 
-    >>> def window(**fresh: str) -> Look:
-    ...     return Look(0, 0, {}, {}, fresh, evaluated=False)
+    >>> def window(**fresh: str) -> WindowRanking:
+    ...     return WindowRanking(0, 0, {}, {}, fresh, evaluated=False)
     >>> treatments_asked([window(a="shed/0"), window(a="shed/1")]), treatments_asked([window(a="shed"), window()])
     (1, 2)
     """
@@ -133,14 +133,14 @@ def treatments_asked(looks: Iterable[Look]) -> int:
     )
 
 
-def standing(looks: Iterable[Look], options: OptionsByName) -> Standing:
+def standing(looks: Iterable[WindowRanking], options: OptionsByName) -> Standing:
     """Hits and mean regret of some windows.
 
     >>> from spillway.levers.attributes.option import Option
     >>> options = {name: [Option(name, "keep", 4), Option(name, "shed", 0)] for name in "ab"}
-    >>> def window(number: int, a: float, b: float) -> Look:
+    >>> def window(number: int, a: float, b: float) -> WindowRanking:
     ...     fresh = {"a" if a < b else "b": "shed"}
-    ...     return Look(number, 0, {"a": a, "b": b}, {"a": "shed"}, fresh, evaluated=False)
+    ...     return WindowRanking(number, 0, {"a": a, "b": b}, {"a": "shed"}, fresh, evaluated=False)
     >>> found = standing([window(0, 1.0, 2.0), window(1, 2.0, 1.0)], options)
     >>> found.hits_pct, found.regret_points
     (50.0, 12.5)

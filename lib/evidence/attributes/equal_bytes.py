@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.loss import ABSENT, option_loss
 from spillway.levers.attributes.option import Option, of_way, options_of
 from spillway.levers.attributes.policy import OptionsByName
@@ -62,7 +62,7 @@ def ranking_error(
     """
     for name, value, known in (("synopsis", synopsis, SYNOPSES), ("treatments", treatments, TREATMENTS)):
         if value not in known:
-            raise Refused(name, f"be one of {', '.join(known)}", value, f"write {name}: {known[0]}")
+            raise InvalidValue(name, f"be one of {', '.join(known)}", value, f"write {name}: {known[0]}")
     whole = sum(_kept(found).wire_bytes_per_tuple for found in options.values())
     if whole <= room_bytes + _CRUMB:
         return 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evidence.attributes.bounds_kept import bounds_kept
+from evidence.attributes.bounds_kept import bound_violations
 from evidence.attributes.lab import Lab
 
 
@@ -11,6 +11,6 @@ def bounds_kept_every_way(lab: Lab, slug: str) -> dict[str, float]:
     total: dict[str, float] = {}
     for scheme in (None, dict.fromkeys(lab.measures, "shed"), dict.fromkeys(lab.measures, "round")):
         lab.run(scheme)
-        for name, count in bounds_kept(lab.lake, lab.stream, slug).items():
+        for name, count in bound_violations(lab.lake, lab.stream, slug).items():
             total[name] = total.get(name, 0.0) + count
     return total

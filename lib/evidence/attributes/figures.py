@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from evidence.attributes.at_capacity import at_capacities
-from evidence.attributes.bounds_kept import bounds_kept_overall, rooms
+from evidence.attributes.bounds_kept import all_bound_violations, room_sensors
 from evidence.attributes.cliff import cliffs
 from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.codecs.samples import HELD_BACK
@@ -41,7 +41,7 @@ from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
 from evidence.book import Book
 from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Channel, Contracts, StreamContract, load_contracts
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.policy import own_settings
 from spillway.settings import Settings
 
@@ -59,7 +59,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
     directory = Path(settings.home, "tests", "golden")
     if not directory.is_dir():
-        raise Refused(
+        raise InvalidValue(
             "tests/golden", "lie under SPILLWAY_HOME", settings.home, "run from a checkout of the repository"
         )
     contracts, files = narrow_contracts(load_contracts(settings.schemas)), narrow_files()
@@ -91,10 +91,10 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
     found |= real_streams(book)
     found |= small_batches(book)
-    lab = brought_through(rooms())
+    lab = brought_through(room_sensors())
     found |= bounds_kept_every_way(lab, lab.stream)
     lab.lake.forget()
-    found |= bounds_kept_overall(book, found)
+    found |= all_bound_violations(book, found)
     found |= targets(book, found, list(streams))
     return found
 

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from evidence.golden.cells import read_csv
 from spillway.contracts import StreamContract, read_stream
-from spillway.contracts.column_names import reserved
+from spillway.contracts.column_names import reserved_names
 
 Grid = npt.NDArray[np.float64]
 TUPLES = 20_000
@@ -127,7 +127,7 @@ def _column(name: str) -> str:
     ('Net_Change', 'Weight_')
     """
     column = name.replace(" ", "_")
-    return f"{column}_" if column.lower() in reserved() else column
+    return f"{column}_" if column.lower() in reserved_names() else column
 
 
 def _walk(rng: np.random.Generator, rounds: int, members: int, step: float, persistence: float = 1.0) -> Grid:

@@ -12,7 +12,7 @@ from evidence.golden.attributes import GROUPS
 from evidence.golden.categories import HELD_OUT, TRUTHS, Judged, categories_correct, held_out, rows_as_printed
 from evidence.golden.cells import AGAINST, read_csv
 from spillway.levers.attributes.capacity.fit import count_to_shed
-from spillway.levers.attributes.threshold.category import Matcher
+from spillway.levers.attributes.threshold.category import CategoryMatcher
 
 _FIGURES = [f"attributes.golden_cells_against_{what}{equal}" for what in AGAINST for equal in ("", "_equal")]
 
@@ -43,8 +43,8 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
         "Categories of Tables C.1 and C.2",
         ("table", "streams", "correct, ours", "correct, the text's claim", "words alone"),
         [
-            ("C.1", 40, c1, 37, categories_correct(directory, "C1", Matcher.text())),
-            ("C.2", 40, c2, 37, categories_correct(directory, "C2", Matcher.text())),
+            ("C.1", 40, c1, 37, categories_correct(directory, "C1", CategoryMatcher.text())),
+            ("C.2", 40, c2, 37, categories_correct(directory, "C2", CategoryMatcher.text())),
         ],
         [
             f"{rows_as_printed(directory)} of the 80 rows of similarities come out as printed with plain words; the "

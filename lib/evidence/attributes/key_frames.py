@@ -16,8 +16,8 @@ import numpy as np
 from evidence.attributes.lab import Lab
 from evidence.book import Book
 from spillway.levers.attributes.frames import Block, shed_frame
-from spillway.levers.attributes.scheme import Run, Runs, Way
-from spillway.levers.pieces import frame_parts
+from spillway.levers.attributes.scheme import AttributeTreatment, Run, Runs
+from spillway.levers.frame_slices import frame_slices
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ def key_frame_price(lab: Lab) -> KeyFramePrice:
     """Every measure shed everywhere, frame by frame and in one frame from the first tuple to the last."""
     rows, keys, models = lab.rows, lab.cycle.attributes, lab.models
     seq = np.asarray(rows["seq"])
-    shed = tuple(Way(name, "shed", precision=one.coarsest) for name, one in models.items())
+    shed = tuple(AttributeTreatment(name, "shed", precision=one.coarsest) for name, one in models.items())
     everywhere = Runs((Run(int(seq[0]), int(seq[-1]), shed),))
     framed: list[Block] = []
     edges: dict[int, tuple[int, int]] = {}
-    for part in (part for batch in lab.batches for part in frame_parts(batch)):
+    for part in (part for batch in lab.batches for part in frame_slices(batch)):
         first, _ = edges.get(part.frame, (part.from_seq, 0))
         edges[part.frame] = (first, part.to_seq)
     frames = 0

@@ -31,17 +31,17 @@ from spillway.batch import PLANNED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.contracts.channel import Prices
-from spillway.levers.attributes.capacity.fit import fit
+from spillway.levers.attributes.capacity.fit import fit_prefix
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.cycle.find import Cycle
-from spillway.levers.attributes.facts import THRESHOLD, Learned
+from spillway.levers.attributes.facts import THRESHOLD, TrainedFacts
 from spillway.levers.attributes.frames import frame_of, with_regressors
 from spillway.levers.attributes.plan import AttributePlan
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.pieces import frame_parts
-from spillway.levers.protocol import Facts, Load, Room
-from spillway.registry import LEVERS, registered
+from spillway.levers.frame_slices import frame_slices
+from spillway.levers.protocol import CapacityGroup, Facts, Load
+from spillway.registry import LEVERS, extra_levers
 from spillway.store.batches import save_batches
 from spillway.streams.capacity import plan_all
 from spillway.streams.facts import load_facts, save_facts
@@ -91,8 +91,8 @@ class Lab:
         return load_facts(self.lake.tables, self.stream, "attributes", [TRAINED])[TRAINED]
 
     @cached_property
-    def learned(self) -> Learned:
-        return Learned.from_facts(self.facts)
+    def learned(self) -> TrainedFacts:
+        return TrainedFacts.from_facts(self.facts)
 
     @property
     def models(self) -> Mapping[str, AttributeModel]:
@@ -165,7 +165,7 @@ class Lab:
         names = dict.fromkeys([*self.measures, *numeric])
         seq = np.asarray(self.rows["seq"])
         found = []
-        for part in (part for batch in self.batches for part in frame_parts(batch)):
+        for part in (part for batch in self.batches for part in frame_slices(batch)):
             low, high = np.searchsorted(seq, [part.from_seq, part.to_seq + 1])
             if high > low:
                 found.append(frame_of(self.rows.slice(low, high - low), self.cycle.attributes, names))
@@ -207,7 +207,7 @@ class Lab:
                 prices=Prices(sent_per_gb=1.0, kept_per_gb=1.0),
             )
             lake = lake.with_channels({**lake.contracts.channels, name: channel})
-        with registered(**DECIDES_ELSE):
+        with extra_levers(**DECIDES_ELSE):
             lake.shed([self.stream])
         found = read_result(lake, self.stream)
         lake.sweep()
@@ -224,7 +224,7 @@ class Lab:
         lake = self._set(scheme=scheme, **settings)
         if allowed_kbps is not None:
             lake = lake.with_contract(of_equal_worth(lake.contracts.streams[self.stream], self.exact))
-        with registered(**DECIDES_ELSE):
+        with extra_levers(**DECIDES_ELSE):
             lake.send([self.stream])
         return lake
 
@@ -248,8 +248,8 @@ class Lab:
         self._replan(TRAINED)
         lake = self._set(**settings)
         batches = lake.batches(self.stream)
-        room = Room(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
-        with registered(**DECIDES_ELSE):
+        room = CapacityGroup(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
+        with extra_levers(**DECIDES_ELSE):
             (way,) = plan_all(room, {(self.stream, batches[0].levers): batches})
         (plan,) = way.plans
         assert isinstance(plan, AttributePlan), "the lever plans for attributes"
@@ -276,7 +276,9 @@ class Lab:
     def until_it_fits(self, ranking: Sequence[str]) -> dict[str, str]:
         """The shortest prefix of a ranking that brings the stream under its capacity, by the largest load."""
         load = max(self.loads, key=lambda one: one.rate_kbps)
-        found = fit(list(ranking), load.widths_bits, load.tuples_per_second, self.capacity_kbps, "bits")
+        found = fit_prefix(
+            list(ranking), load.widths_bits, load.tuples_per_second, self.capacity_kbps, "bits"
+        )
         return dict.fromkeys(found.shed, "shed")
 
     def paper_models(self) -> dict[str, AttributeModel]:

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
-from spillway.engine import InProcess
-from spillway.intake.take_in import take_in
+from spillway.engine import ProcessEngine
+from spillway.intake.take_in import ingest
 from spillway.levers.protocol import Load
 from spillway.settings import Settings
 from spillway.store import blobs
@@ -34,7 +34,7 @@ from spillway.streams.recover import recover_batches
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream
 
-ENGINE = InProcess()
+ENGINE = ProcessEngine()
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Lake:
             contract = lake.contracts.stream(stream)
             for file, content in delivered.items():
                 blobs.write_bytes(f"{lake.settings.landing}/{contract.path}/{file}", content)
-            take_in(lake.tables, ENGINE, contract, name)
+            ingest(lake.tables, ENGINE, contract, name)
         return lake
 
     @property

@@ -48,7 +48,7 @@ from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
 from spillway.levers.protocol import OVERHEAD
-from spillway.lossless import coarsest, lossless_sizes, parquet_bytes, row_orders
+from spillway.lossless import in_coarsest_unit, lossless_sizes, parquet_bytes, row_orders
 from spillway.settings import Settings
 from spillway.store.files import column_bytes
 
@@ -248,7 +248,7 @@ def pcodec_column_bytes(column: pa.ChunkedArray) -> int:
         size = len(zstd_bytes(np.packbits(np.asarray(column.is_null())).tobytes()))
     known = column.drop_null()
     if pa.types.is_timestamp(known.type):
-        known = coarsest(known).cast(pa.int64())
+        known = in_coarsest_unit(known).cast(pa.int64())
     elif pa.types.is_date32(known.type):
         known = known.cast(pa.int32())
     values = known.to_numpy()

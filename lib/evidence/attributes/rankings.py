@@ -14,7 +14,7 @@ from evidence.attributes.costs import SchemeCost, mean_cost
 from evidence.attributes.lab import Lab
 from evidence.attributes.orders import fixed_list, largest_first, random_order
 from evidence.book import Book
-from spillway.levers.attributes.planner import rankable
+from spillway.levers.attributes.planner import ranking_values
 from spillway.levers.attributes.policy import own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.report.page.svg import Line, line_chart
@@ -27,7 +27,7 @@ RANKINGS = ("stddev", "relative", "recoverability", "fixed list", "largest first
 def orders(lab: Lab) -> dict[str, list[list[str]]]:
     """Every ranking's order on the training rows; random has many."""
     rows, names = lab.training_rows, lab.measures
-    window = {name: rankable(rows[name]) for name in names}
+    window = {name: ranking_values(rows[name]) for name in names}
     smoothing = smoothing_of(own_settings(lab.contract))
     recoverability = dict(lab.learned.recoverability)
     ranked = {

@@ -19,7 +19,7 @@ from evidence.attributes.codecs.samples import Sample
 from evidence.attributes.lab import Lab
 from evidence.book import Book, Shown
 from spillway.levers.attributes.synopsis.rounding import levels_per_octave
-from spillway.parquet import best_layout, by_key, widths_of
+from spillway.parquet import best_layout, compressed_widths, group_by_key
 
 ERROR_PCT = 4.5
 BATCH_ROWS = 1_000, 10_000
@@ -73,15 +73,15 @@ def as_sent(sample: Sample) -> pa.Table:
 
 def saving_pct(rows: pa.Table, key: Sequence[str]) -> float:
     """Return the share of the bytes of all columns that storing rows by key saves, in %."""
-    arrived = sum(widths_of(rows).values())
-    return 100.0 * (1.0 - sum(widths_of(by_key(rows, key)).values()) / arrived)
+    arrived = sum(compressed_widths(rows).values())
+    return 100.0 * (1.0 - sum(compressed_widths(group_by_key(rows, key)).values()) / arrived)
 
 
 def bytes_per_row(rows: pa.Table, sample: Sample) -> dict[str, float]:
     """Return the bytes per row of `seq`, time, key, measures and other columns, in the order that is written."""
     keys, encodings = best_layout(rows, sample.key)
     found = dict.fromkeys(("seq", "time", "key", "measures", "other"), 0.0)
-    for name, size in widths_of(by_key(rows, keys), encodings).items():
+    for name, size in compressed_widths(group_by_key(rows, keys), encodings).items():
         if name == "seq":
             kind = "seq"
         elif name == sample.order:

@@ -36,7 +36,7 @@ from evidence.attributes.real_streams import TRIED_REAL, as_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, load_contracts, read_channel
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.protocol import OVERHEAD
 from spillway.settings import Settings
@@ -161,7 +161,7 @@ def _require_equal(stream: str, what: str, before: Before | None, found: Mapping
     """Raise an error if both revisions do not measure the same."""
     if before is not None and any(before.figures[figure] != value for figure, value in found.items()):
         rule = f"have the {what} that the old revision was measured on"
-        raise Refused(f"stream {stream}", rule, dict(found), REMEASURE, BEFORE.name)
+        raise InvalidValue(f"stream {stream}", rule, dict(found), REMEASURE, BEFORE.name)
 
 
 def offered(trial: SameBytes) -> dict[str, float]:

@@ -25,16 +25,16 @@ from evidence.book import Book
 from spillway.batch import Batch
 from spillway.clock import use_clock
 from spillway.contracts import Contracts, StreamContract, read_channel, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.ledger import TOTAL
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.files import column_bytes
 from spillway.store.tables import Between, Tables
 from spillway.streams.drafts import SENT
 from spillway.streams.train import train_stream
 
-ENGINE = InProcess()
+ENGINE = ProcessEngine()
 DEVICES, MINUTES = 40, 5
 DELIVERIES = 96
 FIRST_DAY = date(2026, 3, 2)
@@ -135,7 +135,7 @@ class Street:
         """Bring through what has landed, as the scheduled run of this moment does."""
         with use_clock(lambda: moment):
             say = self.said.append
-            return bring_through(
+            return run_channel(
                 self.tables, ENGINE, self.contracts, "street", "evidence", say, at_once=at_once
             )
 

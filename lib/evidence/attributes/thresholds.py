@@ -14,7 +14,7 @@ from evidence.attributes.restated import with_error
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
-from spillway.levers.attributes.planner import rankable
+from spillway.levers.attributes.planner import ranking_values
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import Curve, curve, fixed_point, threshold_drift
 from spillway.report.page.svg import Line, line_chart
@@ -25,7 +25,7 @@ ERRORS_PCT = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6.5, 8, 10, 13, 17, 22, 30, 40
 
 def drawn(lab: Lab, attribute: str, rows: Any) -> Curve:
     """The curve of stored share against E over some rows."""
-    return curve(rankable(rows[attribute]), key_codes(rows, lab.cycle.attributes))
+    return curve(ranking_values(rows[attribute]), key_codes(rows, lab.cycle.attributes))
 
 
 def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:

@@ -39,9 +39,9 @@ from spillway.engine.spark import SparkEngine, spark_engine
 from spillway.pipeline.validate import validate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.tables import Piece, Tables
+from spillway.store.tables import FileTask, Tables
 from spillway.streams.drafts import own_table
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up, recover_batches
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream
@@ -125,7 +125,7 @@ def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01
     raw = own_table(tables, contracts(4).streams["telemetry"], "raw")
     parts = max(2, rows // 2_500_000)
     edges = [rows * i // parts for i in range(parts + 1)]
-    pieces = [Piece({"batch_date": str(DAY)}, 1, (low, high, noise)) for low, high in pairwise(edges)]
+    pieces = [FileTask({"batch_date": str(DAY)}, 1, (low, high, noise)) for low, high in pairwise(edges)]
     raw.publish(raw.draft(engine, pieces, telemetry).written, batch_date=DAY, batch=1)
     now = datetime.now(UTC)
     batch = Batch(
@@ -314,7 +314,7 @@ def lookup_seconds(entries: int) -> dict[str, float]:
         took = []
         for turn in range(7):
             seq = (turn * 7_919_911) % rows
-            asked = Question.parse(contract, "heat", [f"sensor={seq % SENSORS}"], seq=seq)
+            asked = StreamQuery.parse(contract, "heat", [f"sensor={seq % SENSORS}"], seq=seq)
             took.append(seconds(partial(look_up, tables, contract, asked)))
         return {
             "attributes.lookup_seconds": statistics.median(took[1:]),

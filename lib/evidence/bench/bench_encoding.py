@@ -20,7 +20,7 @@ import pyarrow as pa
 from evidence.attributes.codecs.samples import REAL, of_source, real
 from evidence.attributes.generated import sources
 from evidence.bench.bench_attributes import telemetry
-from spillway.parquet import ROWS_IN_A_GROUP, best_encodings, encoder
+from spillway.parquet import ROWS_IN_A_GROUP, best_encodings, parquet_writer
 
 LONG_ROWS = 1 << 20
 ROUNDS = 3
@@ -57,7 +57,7 @@ def written(rows: pa.Table, encodings: Mapping[str, str], options: Mapping[str, 
     found, seconds = 0, float("inf")
     for _ in range(ROUNDS):
         sink, began = io.BytesIO(), time.process_time()
-        with encoder(sink, rows.schema, encodings, rows.num_rows > size, **other) as writer:
+        with parquet_writer(sink, rows.schema, encodings, rows.num_rows > size, **other) as writer:
             writer.write_table(rows, row_group_size=size)
         found, seconds = len(sink.getvalue()), min(seconds, time.process_time() - began)
     return found, seconds

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from evidence.joins.driver import equality, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
 from evidence.timed import best_seconds
-from spillway.levers.joins.operands import Operand, Words, encoded
+from spillway.levers.joins.operands import Operand, SetFormat, encode_sets
 
 _NAMES = ("left_rows", "right_rows")
 SECONDS, RATE, LASTS = 300.0, 500.0, 20.0
@@ -54,7 +54,7 @@ def against_spark(spark: Any) -> dict[str, float]:
 
         def ours() -> None:
             read = [pq.read_table(Path(folder, f"{name}.parquet")) for name in _NAMES]
-            sets = encoded(read[0]["k"].combine_chunks(), read[1]["k"].combine_chunks(), Words())
+            sets = encode_sets(read[0]["k"].combine_chunks(), read[1]["k"].combine_chunks(), SetFormat())
             rows = [
                 Operand(np.asarray(one["at"]), np.asarray(one["seq"]), mine, np.zeros(one.num_rows, np.int64))
                 for one, mine in zip(read, sets, strict=True)

@@ -33,13 +33,13 @@ from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly
-from spillway.levers.windows import AskingDecision, Inexact, WindowLever
-from spillway.pipeline.run import bring_through
+from spillway.levers.windows import Inexact, SqlDecision, WindowLever
+from spillway.pipeline.run import run_channel
 from spillway.registry import lever
-from spillway.workloads.inputs import WindowRows, planned_inputs
-from spillway.workloads.run import asked_of, window_work
+from spillway.workloads.inputs import WindowRows, plan_inputs
+from spillway.workloads.run import window_results, window_work
 from spillway.workloads.windows import pinned_windows
 
 QUERIES, BATCHES = (10, 100, 1_000), (1_000, 10_000, 100_000)
@@ -100,18 +100,18 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
         )
         contracts = replace(lake.contracts, queries={"asked": contract})
         (window,) = pinned_windows(lake.tables, contracts, contract)[:1]
-        room, found = Room("asked", contracts, lake.tables), lever("quality")
+        room, found = CapacityGroup("asked", contracts, lake.tables), lever("quality")
         assert isinstance(found, WindowLever)
         (plan,) = found.plan_windows(room, [window_work(lake.tables, contracts, contract, found, [window])])
         decision = plan.decision
-        assert isinstance(decision, AskingDecision)
-        inputs = planned_inputs(lake.tables, room, contract, [window], 0.0)[window.window]
+        assert isinstance(decision, SqlDecision)
+        inputs = plan_inputs(lake.tables, room, contract, [window], 0.0)[window.window]
         plain = _plain_view(inputs["plain"], decision, window)
         files = [file.path for file in lake.tables.at("transmitted", "plain").files()]
         spark.read.parquet(*files).createOrReplaceTempView("plain")
 
         def with_sic() -> object:
-            return asked_of(engine, decision, window, inputs, {}, dict)
+            return window_results(engine, decision, window, inputs, {}, dict)
 
         answer = spark.sql(SQL).toArrow()
 
@@ -146,7 +146,7 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
     }
 
 
-def _plain_view(rows: WindowRows, decision: AskingDecision, window: Any) -> SqlView:
+def _plain_view(rows: WindowRows, decision: SqlDecision, window: Any) -> SqlView:
     """The same rows in the same pieces, by themselves."""
     (question,) = decision.questions(window, EXACT)
     (read,) = question.reads.values()
@@ -179,7 +179,7 @@ def _landed(folder: str, rows: int) -> Lake:
     lake = Lake.landed(
         "bench-quality", {"plain": read_stream(STREAM)}, {"plain": files}, channels, str(Path(folder))
     )
-    bring_through(lake.tables, ENGINE, lake.contracts, "wide", "bench")
+    run_channel(lake.tables, ENGINE, lake.contracts, "wide", "bench")
     return lake
 
 

@@ -35,19 +35,19 @@ from spillway.contracts import read_channel, read_stream
 from spillway.contracts.fields import Report
 from spillway.contracts.yaml import read_yaml
 from spillway.engine.spark import spark_engine
-from spillway.levers.pieces import pieces
-from spillway.levers.protocol import Room
+from spillway.levers.frame_slices import split_batch
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.sifters import predicates, wanted
-from spillway.levers.sifters.choose import frequencies_of, partitioned
-from spillway.levers.sifters.configure import configured
-from spillway.levers.sifters.consolidate import consolidated
+from spillway.levers.sifters.choose import partition_space, region_frequencies
+from spillway.levers.sifters.configure import optimal_thresholds
+from spillway.levers.sifters.consolidate import consolidate_queries
 from spillway.levers.sifters.learn import learn_regions
 from spillway.store.batches import load_batches
-from spillway.store.tables import Piece, Tables
+from spillway.store.tables import FileTask, Tables
 from spillway.streams.capacity import plan_all
-from spillway.streams.drafts import draft, own_table
+from spillway.streams.drafts import own_table, write_drafts
 from spillway.streams.shed import shed_channel
-from spillway.streams.stages import SendDown
+from spillway.streams.stages import SendTask
 
 QUERIED: Mapping[str, Any] = {
     "stream": "queried",
@@ -119,7 +119,7 @@ def _shed_once(queries: int) -> dict[str, float]:
             ],
         }
     )
-    for cache in (predicates._condition, wanted._parsed, wanted._problems_of):
+    for cache in (predicates._condition, wanted._parse_queries, wanted._problems_of):
         cache.cache_clear()
     begin = time.process_time()
     contract = read_stream(read_yaml(text, Report("queried.yaml")))
@@ -168,12 +168,12 @@ def _rows(chance: np.random.Generator, first: int, rows: int) -> bytes:
 
 def _beside_solver(rounds: int) -> Mapping[str, float]:
     one = generate(WorkloadSettings(regions=100), 1, 1000)
-    tree = partitioned("data_depth", one.space, one.sample, one.asked, 100)
-    worth = consolidated(tree, frequencies_of(tree, one.sample), one.asked)
+    tree = partition_space("data_depth", one.space, one.sample, one.asked, 100)
+    worth = consolidate_queries(tree, region_frequencies(tree, one.sample), one.asked)
     instance = Instance(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5, np.ones(tree.count))
     seconds = best_seconds(
         {
-            "configure": lambda: configured(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5),
+            "configure": lambda: optimal_thresholds(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5),
             "solver": lambda: by_solver(instance),
         },
         rounds,
@@ -198,7 +198,7 @@ def look_ups(rounds: int) -> Mapping[str, float]:
         (100, 6, "data_depth"),
     ):
         one = generate(WorkloadSettings(regions=regions, dimensions=dimensions), 1, LOOKED_UP)
-        tree = partitioned(scheme, one.space, one.sample, one.asked, regions)
+        tree = partition_space(scheme, one.space, one.sample, one.asked, regions)
         seconds = best_seconds({"look": partial(tree.regions_of, one.test)}, rounds, time.process_time)
         name = f"sifters.kernel_lookup_million_per_second.l{regions}_n{dimensions}_{scheme}"
         found[name] = LOOKED_UP / seconds["look"] / 1e6
@@ -224,10 +224,10 @@ def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
             now.path("raw", "probes"),
             sum(file.records for file in now.at("transmitted", "probes").files()),
         )
-        (way,) = plan_all(Room("line", contracts, now), {("probes", batch.levers): [batch]})
+        (way,) = plan_all(CapacityGroup("line", contracts, now), {("probes", batch.levers): [batch]})
         table = own_table(now, way.contract, "transmitted", batch.levers)
         columns = ("weight", "in_sample", *way.contract.names)
-        cut = [Piece({"batch_date": str(batch.batch_date)}, 1, piece) for piece in pieces(batch)]
+        cut = [FileTask({"batch_date": str(batch.batch_date)}, 1, piece) for piece in split_batch(batch)]
         spark = engine.spark
         # as many rows as the sifter keeps, by a condition of one column
         edge = float(
@@ -240,8 +240,8 @@ def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
 
         seconds = best_seconds(
             {
-                "sifted": lambda: table.discard(table.draft(engine, cut, SendDown(way.down, columns))),
-                "draft": lambda: draft(now, engine, way).discard(),
+                "sifted": lambda: table.discard(table.draft(engine, cut, SendTask(way.down, columns))),
+                "draft": lambda: write_drafts(now, engine, way).discard(),
                 "plain": plain,
             },
             rounds,

@@ -22,14 +22,14 @@ from evidence.sketches.data_models import shuffled, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
 from evidence.timed import best_seconds
-from spillway.intake.dedupe import filter_of, find_repeated
+from spillway.intake.dedupe import filter_spec, find_repeats
 from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.heavy_hitters import HeavyHitters
 from spillway.sketches.kll import Kll, KllParameters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.query import loaded, read_sketch
+from spillway.sketches.query import read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.files import DataFile, rows_of
 from spillway.store.writing import write_file
@@ -135,7 +135,7 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
         spec = SketchSpec("count_min", ("k",), ("integer",), memory_kib=memory)
         tracked: Any = spec.empty()
         tracked.update(keys)
-        payload, counts = tracked.to_bytes(), loaded(tracked)
+        payload, counts = tracked.to_bytes(), wrap_sketch(tracked)
         questions: dict[str, Callable[[], object]] = {
             "cold": partial(_ask_bytes, payload),
             "warm": partial(counts.frequency, 7),
@@ -144,7 +144,7 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
         found |= {
             f"sketches.kernel_query_ms_filled_{how}{name}": 1e3 * value for how, value in seconds.items()
         }
-    ordered = loaded(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
+    ordered = wrap_sketch(SketchSpec("quantiles", ("k",), ("integer",), memory_kib=4096).empty())
     ordered.sketch.update((keys % np.uint64(1_000_003)).astype(np.int64)[:500_000])
     seconds = best_seconds(
         {
@@ -159,13 +159,13 @@ def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
 
 
 def _ask_bytes(payload: bytes) -> object:
-    return loaded(read_sketch(payload)).frequency(7)
+    return wrap_sketch(read_sketch(payload)).frequency(7)
 
 
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
     """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
     from spillway.engine.spark import SparkEngine
-    from spillway.streams.sketching import build
+    from spillway.streams.sketching import build_sketch_rows
 
     engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
@@ -184,10 +184,10 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
         seconds = best_seconds(
             {
-                "cmm_build": lambda: build(engine, files, {1: day}, "keys", [spec]),
-                "heavy_build": lambda: build(engine, files, {1: day}, "keys", [heavy]),
-                "quantiles_build": lambda: build(engine, files, {1: day}, "keys", [ordered]),
-                "distinct_build": lambda: build(engine, files, {1: day}, "keys", [different]),
+                "cmm_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [spec]),
+                "heavy_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [heavy]),
+                "quantiles_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [ordered]),
+                "distinct_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [different]),
                 "spark_cms": lambda: frame.selectExpr(
                     f"count_min_sketch(k, {spark_table[0]!r}D, {spark_table[1]!r}D, 1)"
                 ).collect(),
@@ -233,7 +233,7 @@ def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict
         found: dict[str, int] = {}
 
         def ours() -> None:
-            one = find_repeated(engine, contract, batch, files, [])
+            one = find_repeats(engine, contract, batch, files, [])
             found["ours"] = len(one.rows)
             engine.map(partial(_without, f"{folder}/left", one.rows), files)
 
@@ -252,7 +252,7 @@ def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict
         "sketches.drop_duplicates_seconds": seconds["theirs"],
         "sketches.repeats_pass_found": float(found["ours"]),
         "sketches.drop_duplicates_dropped": float(rows - stayed),
-        "sketches.repeats_filter_kib": filter_of(contract).empty().parameters.memory_bits / 8192,  # type: ignore[attr-defined]
+        "sketches.repeats_filter_kib": filter_spec(contract).empty().parameters.memory_bits / 8192,  # type: ignore[attr-defined]
     }
 
 

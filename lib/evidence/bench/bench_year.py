@@ -27,7 +27,7 @@ from spillway.store.batches import save_batches
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file
-from spillway.streams.sketching import sum_up_days
+from spillway.streams.sketching import summarise_days
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
 FIRST_OF_YEAR = date(2025, 1, 1)
@@ -65,7 +65,7 @@ def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
         specs = [SketchSpec("count_min", (name,), ("integer",)) for name in ("k", "l", "m", "n")]
         _lay(Tables(settings), specs, days)
         # the one that is asked; the others lie beside it
-        sum_up_days(Tables(settings), "year", specs[:1], set())
+        summarise_days(Tables(settings), "year", specs[:1], set())
         middle, last = FIRST_OF_YEAR + timedelta(days=days // 2), FIRST_OF_YEAR + timedelta(days=days - 1)
         closed = [_asked(settings, middle) for _ in range(rounds)]
         still_open = [_asked(settings, last) for _ in range(rounds)]

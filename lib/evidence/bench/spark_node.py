@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
-from spillway.levers.quality.admission import Batches, Entitlements, chosen, spread_of
+from spillway.levers.quality.admission import Batches, Entitlements, admit_by_policy, coverage_spread
 from spillway.levers.quality.overload import Overload, TupleCost
 
 BATCH_TUPLES = 2_000
@@ -108,7 +108,9 @@ def run_node(
             batches = Batches(waiting, carries[waiting], size, chance.permutation(len(waiting)))
             before = time.perf_counter()
             room = max(float(BATCH_TUPLES), float(keeps))
-            admitted = chosen(policy, batches, Entitlements.equal(len(LOADS), node.level(now - window)), room)
+            admitted = admit_by_policy(
+                policy, batches, Entitlements.equal(len(LOADS), node.level(now - window)), room
+            )
             decide.append(time.perf_counter() - before)
         mine, waiting = waiting[admitted], np.zeros(0, np.int64)
         if len(mine):
@@ -120,7 +122,7 @@ def run_node(
         if now - begin > window:
             levels.append(node.level(now - window))
         time.sleep(max(0.0, now + interval - time.perf_counter()))
-    fared = spread_of(np.mean(levels, axis=0))
+    fared = coverage_spread(np.mean(levels, axis=0))
     found = {
         "sic_mean": fared.mean,
         "sic_std": fared.std,

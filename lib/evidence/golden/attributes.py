@@ -174,7 +174,7 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
     trace = read_json(directory, "000_algorithm2_trace.json")["trace"]
     controller = scheme.Reevaluation.text()
     lowest = {"a": 1.0, "b": 2.0}
-    state = controller.evaluate(scheme.State(), 0, lowest, lambda ranking: {ranking[0]: "shed"})
+    state = controller.evaluate(scheme.ReevaluationState(), 0, lowest, lambda ranking: {ranking[0]: "shed"})
     for step in trace:
         expected, got = str(step["evaluated_at_s"]), str(state.next_window)
         yield Cell("algorithm 2", "evaluated at", expected, got, "A16", RECOMPUTED)
@@ -189,7 +189,7 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
 def inter_stream(directory: Path) -> Iterable[Cell]:
     """Example 6: four streams on one channel (A27)."""
     example = read_json(directory, "000_examples.json")["example_6"]
-    got = loss_curve.proportional(example["R_n"], example["N"], example["C"])
+    got = loss_curve.proportional_shares(example["R_n"], example["N"], example["C"])
     rate_dropped = f"{float(got.drop_rate):.9f}"
     yield Cell("example 6", "drop rate", f"{example['drop_rate']:.9f}", rate_dropped, against=RECOMPUTED)
     for i, rate in enumerate(example["R_n"]):

@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from evidence.golden.cells import RECOMPUTED, Cell, read_json
-from spillway.levers.attributes.threshold.category import STRICTEST, Matcher, Recogniser
+from spillway.levers.attributes.threshold.category import STRICTEST, CategoryMatcher, DomainRecogniser
 
 # the one row of Table C.2 whose two similarities stand in each other's column (A46)
 _SWAPPED = "www.weatheronline.co.uk"
@@ -41,7 +41,7 @@ DOMAINS = ("Weather Information", "Stock Exchange Information", "Internet Traffi
 
 def categories(directory: Path) -> Iterable[Cell]:
     """Tables C.1 and C.2: both similarities, EQ and category with plain words (A44 to A51)."""
-    matcher = Matcher.text()
+    matcher = CategoryMatcher.text()
     for table in ("C1", "C2"):
         for row in read_json(directory, f"000_table{table}.json")["rows"]:
             name = f"{row['row']} {row['source']}"
@@ -63,9 +63,11 @@ def categories(directory: Path) -> Iterable[Cell]:
             yield Cell(group, f"{name}, category", stated, got, "A45, A52", RECOMPUTED)
 
 
-def categories_correct(directory: Path, table: str, matcher: Matcher | Recogniser | None = None) -> int:
+def categories_correct(
+    directory: Path, table: str, matcher: CategoryMatcher | DomainRecogniser | None = None
+) -> int:
     """Of the 40 streams of `table` (C1 or C2), how many the matcher assigns to their true category."""
-    judge = matcher or Matcher.standard()
+    judge = matcher or CategoryMatcher.standard()
     rows = read_json(directory, f"000_table{table}.json")["rows"]
     return sum(
         _class(judge, row["attributes"])
@@ -104,7 +106,7 @@ def judged(domain: str, source: str, names: str) -> Judged:
     >>> judged("Others", "a dishwasher", "wash_arm rinse_aid salt").found
     'assumed: no known domain'
     """
-    matcher = Matcher.standard()
+    matcher = CategoryMatcher.standard()
     category = matcher.classify(names.split(" "))
     right = (
         category.assumed
@@ -118,7 +120,7 @@ def judged(domain: str, source: str, names: str) -> Judged:
 def rows_as_printed(directory: Path) -> int:
     """Of the 80 rows of both tables, in how many both similarities are those printed, reversal undone."""
     exact = 0
-    matcher = Matcher.text()
+    matcher = CategoryMatcher.text()
     for table in ("C1", "C2"):
         for row in read_json(directory, f"000_table{table}.json")["rows"]:
             printed = row.get("printed_values_after_undoing_reversal")
@@ -133,7 +135,7 @@ def rows_as_printed(directory: Path) -> int:
     return exact
 
 
-def _class(matcher: Matcher | Recogniser, names: Sequence[str]) -> str:
+def _class(matcher: CategoryMatcher | DomainRecogniser, names: Sequence[str]) -> str:
     found = matcher.classify(names)
     return "Others" if found.assumed else found.domain
 

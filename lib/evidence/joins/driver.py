@@ -1,6 +1,6 @@
 """Joins by the product's own steps, window after window, and rivals on the very same rows.
 
-- *Ours*: `spillway.levers.joins.turn.JoinTurn`, which is what the pipeline runs.
+- *Ours*: `spillway.levers.joins.join_window.JoinWindow`, which is what the pipeline runs.
 - *Everything*: the same without a budget.
 - *Dropping rows*: each row of either stream is kept with a probability that is chosen anew in every window, knowing
   exactly how many comparisons the window will take, so that they are as many as ours made there (or, in time, so that
@@ -25,12 +25,12 @@ import numpy as np
 
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
+from spillway.levers.joins.directions import SideRows, costs_in_order
 from spillway.levers.joins.exploration import Memory
+from spillway.levers.joins.join_window import JoinWindow
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.windows import Given, costs_in_order
 
 ADAPTS = 5.0
 """Seconds of T_r = T_c: a window of the pipeline."""
@@ -117,13 +117,13 @@ def run_join(
     for start in np.arange(begin, end - 1e-9, adapts):
         began = time.thread_time()
         given = [given_of(one, start - back, start, start + adapts) for one in (left, right)]
-        turn = JoinTurn(settings, known, given[0], given[1], adapts)
+        turn = JoinWindow(settings, known, given[0], given[1], adapts)
         decision = turn.decision
         counts: dict[str, int] = {}
         decided = time.thread_time()
         tables = [
             table
-            for part in decision.parts(_NO_WINDOW, {}, InProcess())
+            for part in decision.parts(_NO_WINDOW, {}, ProcessEngine())
             for table in decision.results(_NO_WINDOW, part, counts)
         ]
         compared = time.thread_time()
@@ -151,12 +151,12 @@ def best_timed(run: Callable[[], Joined]) -> Joined:
     return min(found, key=lambda one: one.seconds)
 
 
-def given_of(rows: Operand, back: float, begin: float, end: float) -> Given:
+def given_of(rows: Operand, back: float, begin: float, end: float) -> SideRows:
     """One side of a window: rows from `back` on are there, those from `begin` on probe."""
     first, low, high = (
         int(one) for one in np.searchsorted(rows.at, [round(t * MICROS) for t in (back, begin, end)])
     )
-    return Given(rows.cut(first, high), low - first, high - first)
+    return SideRows(rows.cut(first, high), low - first, high - first)
 
 
 def _pairs(tables: Iterable[Any]) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ import numpy as np
 from evidence.book import Book
 from evidence.joins.driver import Joined, equality, everything, join_settings, overlap, run_join
 from evidence.joins.workload import MICROS, PaperStreams, steady
-from spillway.levers.joins.explain import missed_in
+from spillway.levers.joins.explain import total_missed_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
 
@@ -39,7 +39,7 @@ class _Judged:
             self.edges.append(int(truth > high) - int(truth < low))
             if truth:
                 self.widths.append((high - low) / truth)
-        told, truth = missed_in([mine.row for _, mine in both]), sum(missed)
+        told, truth = total_missed_pairs([mine.row for _, mine in both]), sum(missed)
         self.runs_held.append(told.low <= truth <= told.high)
         if truth:
             self.run_widths.append((told.high - told.low) / truth)

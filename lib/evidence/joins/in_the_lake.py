@@ -16,10 +16,10 @@ import yaml
 
 from evidence.book import Book
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.joins import decision
 from spillway.levers.windows import DONE
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.workloads import run
@@ -102,13 +102,13 @@ def _worked_out(
     settings = Settings.from_environment({"SPILLWAY_HOME": Settings.from_environment().home, **roots})
     tables, contracts = Tables(settings), load_contracts(schemas)
     chance = np.random.default_rng(seed)
-    engine, done = InProcess(cores), 0
+    engine, done = ProcessEngine(cores), 0
     for number, some in enumerate((slice(_LATE, None), slice(None, _LATE))):
         for which, name in enumerate(("east", "west")):
             path = Path(settings.landing, name, f"2026-01-0{number + 1}", f"{number}.json")
             path.parent.mkdir(parents=True)
             path.write_text("".join(json.dumps(row) + "\n" for row in list(_rows(which))[some]))
-        bring_through(tables, InProcess(), contracts, "wide", "evidence")
+        run_channel(tables, ProcessEngine(), contracts, "wide", "evidence")
         for _ in range(2 if seed else 0):
             with _dying(chance):
                 run_workloads(tables, engine, contracts)

@@ -6,10 +6,10 @@ from evidence.book import Book
 from evidence.joins.driver import ADAPTS, dropping_rows, given_of, kept_evenly, overlap, run_join
 from evidence.joins.gains import CAPACITY, KEPT_STEPS, budget_of, pairs_between
 from evidence.joins.workload import PaperStreams, steady
+from spillway.levers.joins.directions import build_direction
 from spillway.levers.joins.exploration import LearnedSide
 from spillway.levers.joins.operands import Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import facing_of
 
 
 def drop_rates(book: Book) -> dict[str, float]:
@@ -48,7 +48,7 @@ def _steps(left: Operand, right: Operand, settings: JoinSettings) -> float:
     given = [given_of(one, 0.0, lasts, lasts + ADAPTS) for one in (left, right)]
     learned = LearnedSide()
     return sum(
-        facing_of(given[1 - side], given[side], settings, learned, (1.0,), side == 1).whole_steps
+        build_direction(given[1 - side], given[side], settings, learned, (1.0,), side == 1).whole_steps
         for side in (0, 1)
     )
 

@@ -22,12 +22,12 @@ import pyarrow.parquet as pq
 from evidence.attributes.lake import Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.engine.statements import SqlView, Steps
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
-from spillway.pipeline.run import bring_through
-from spillway.workloads.what_if import RoomReplay
+from spillway.pipeline.run import run_channel
+from spillway.workloads.what_if import GroupReplay
 from spillway.workloads.windows import pinned_windows
 
 THREE = ("first", "second", "third")
@@ -44,7 +44,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class WatchingEngine(InProcess):
+class WatchingEngine(ProcessEngine):
     """Answers as the engine of this process does; notes what was read of every view, and what each step came to."""
 
     read: dict[str, int] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def landed_three(seed: int) -> Made:
     lake = Lake.landed(
         f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     )
-    bring_through(lake.tables, InProcess(), lake.contracts, "wide", "graphs")
+    run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "graphs")
     return Made(lake, produced)
 
 
@@ -177,7 +177,7 @@ def conservation_errors(made: Made, chance: np.random.Generator) -> list[float]:
     errors = []
     for window in windows:
         watching = WatchingEngine()
-        replay = RoomReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
+        replay = GroupReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
         ((rows, told),) = replay.by({"graph": query})["graph"].values()
         at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
         put_in = [

@@ -31,8 +31,8 @@ from scipy.sparse import coo_matrix
 
 from evidence.book import Book
 from spillway.levers.loss_curve import tipping_point, trade_off
-from spillway.levers.quality.admission import Spread, spread_of
-from spillway.levers.quality.federation import Deployment, Setting, simulate
+from spillway.levers.quality.admission import CoverageSpread, coverage_spread
+from spillway.levers.quality.federation import Deployment, Testbed, simulate
 from spillway.report.page import svg
 from spillway.settings import Settings
 
@@ -80,7 +80,7 @@ def rows_of_table(seed: int) -> dict[str, list[int]]:
     return found
 
 
-def optimum(to: Deployment, setting: Setting) -> np.ndarray:
+def optimum(to: Deployment, setting: Testbed) -> np.ndarray:
     """The max-min optimum of a deployment: what each query has."""
     per_interval = setting.per_interval * setting.tuples
     parts = len(to.node)
@@ -113,7 +113,7 @@ def optimum(to: Deployment, setting: Setting) -> np.ndarray:
 def table_figures(book: Book, seeds: int) -> dict[str, float]:
     """Table 6.4's rows: mean and dispersions of every policy; Jain's index, and the best there is."""
     figures: dict[str, float] = {}
-    shown: dict[str, list[tuple[str | float, ...]]] = {name: [] for name in vars(spread_of(np.ones(1)))}
+    shown: dict[str, list[tuple[str | float, ...]]] = {name: [] for name in vars(coverage_spread(np.ones(1)))}
     rows, wins, wins_of_text, allowed, reached = 0, 0, 0, 0, 0
     jobs = [(name, seed) for name in rows_of_table(0) for seed in _seeds(seeds)]
     contests = dict(zip(jobs, _side_by_side(_contest, jobs), strict=True))
@@ -162,15 +162,15 @@ def table_figures(book: Book, seeds: int) -> dict[str, float]:
     return figures
 
 
-def _contest(job: tuple[str, int]) -> tuple[float, dict[str, Spread]]:
+def _contest(job: tuple[str, int]) -> tuple[float, dict[str, CoverageSpread]]:
     """Of a row and a seed, Jain's index of the optimum, and how queries fared by every policy."""
     name, seed = job
-    to, setting = deployed(rows_of_table(seed)[name], NODES, seed), Setting(room=ROOM)
+    to, setting = deployed(rows_of_table(seed)[name], NODES, seed), Testbed(room=ROOM)
     fared = {
-        policy: spread_of(simulate(to, setting, chooses, seed, finishing).sic)
+        policy: coverage_spread(simulate(to, setting, chooses, seed, finishing).sic)
         for policy, (chooses, finishing) in CONTENDERS.items()
     }
-    return spread_of(optimum(to, setting)).jain, fared
+    return coverage_spread(optimum(to, setting)).jain, fared
 
 
 def _seeds(count: int) -> range:
@@ -255,20 +255,20 @@ class Scaled:
     finishing: bool
 
 
-def _means(settings: Sequence[Scaled], seeds: int) -> dict[Scaled, Spread]:
+def _means(settings: Sequence[Scaled], seeds: int) -> dict[Scaled, CoverageSpread]:
     jobs = [(one, seed) for one in settings for seed in _seeds(seeds)]
     found = dict(zip(jobs, _side_by_side(_scaled, jobs), strict=True))
     means = {}
     for one in settings:
         mine = [found[one, seed] for seed in _seeds(seeds)]
-        means[one] = Spread(
+        means[one] = CoverageSpread(
             **{what: float(np.mean([getattr(own, what) for own in mine])) for what in vars(mine[0])}
         )
     return means
 
 
-def _scaled(job: tuple[Scaled, int]) -> Spread:
+def _scaled(job: tuple[Scaled, int]) -> CoverageSpread:
     one, seed = job
     to = deployed([one.parts] * one.queries, one.nodes, seed)
     policy = "fair" if one.finishing else "algorithm_1"
-    return spread_of(simulate(to, Setting(room=one.room), policy, seed, one.finishing).sic)
+    return coverage_spread(simulate(to, Testbed(room=one.room), policy, seed, one.finishing).sic)

@@ -19,10 +19,10 @@ from evidence.quality.load_streams import (
 from evidence.quality.noted import noted_groups
 from evidence.quality.replays import by_rules
 from evidence.quality.sic import largest_sic_error
-from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_short
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_below_optimum
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
-from spillway.levers.quality.intervals import Clusters, PartlyRead, are_even
-from spillway.levers.quality.random_order import drawn_by_chance
+from spillway.levers.quality.intervals import Clusters, WindowSample, have_even_sizes
+from spillway.levers.quality.random_order import is_chosen_by_chance
 from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
 
@@ -119,7 +119,7 @@ def interval_laws(trials: int) -> tuple[float, int]:
         sizes = (
             np.round(chance.uniform(67, 150, 20)) if even else chance.choice([20.0, 200.0], 20, p=[0.8, 0.2])
         )
-        if not are_even(sizes):
+        if not have_even_sizes(sizes):
             continue
         rough += not even
         values = sizes * (50 + 10 * sizes / sizes.mean() + chance.normal(0, 5, 20))
@@ -128,9 +128,9 @@ def interval_laws(trials: int) -> tuple[float, int]:
         room = float(cost.sum()) * (0.25, 0.5, 0.75)[trial % 3]
         admitted = admit_fairly(load, Entitlements.equal(3), room)
         kept = np.flatnonzero(admitted[:20])
-        drawn = np.flatnonzero(drawn_by_chance(load, whose, admitted)[kept])
+        drawn = np.flatnonzero(is_chosen_by_chance(load, whose, admitted)[kept])
         whole = Clusters(sizes[kept], values[kept], sizes[kept])
-        found = PartlyRead(whole, np.delete(sizes, kept), drawn, assume_alike=True).mean()
+        found = WindowSample(whole, np.delete(sizes, kept), drawn, assume_alike=True).mean()
         if found is not None and found.low is not None and found.high is not None and len(kept) < 20:
             held.append(found.low <= values.sum() / sizes.sum() <= found.high)
     return 100 * float(np.mean(held)), rough
@@ -152,7 +152,7 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         batches, to, room = random_load(
             chance, int(chance.integers(2, 60)), int(chance.integers(50, 3_000)), trial % 2 == 0
         )
-        short.append(batches_short(batches, to, room, admit_fairly(batches, to, room)))
+        short.append(batches_below_optimum(batches, to, room, admit_fairly(batches, to, room)))
     uneven, rough = interval_laws(10 * trials)
     shed_bytes = {where: shed_bytes_read(where) for where in SHED_FROM}
     made = [landed_three(seed) for seed in range(3)]

@@ -22,7 +22,7 @@ from demo.landing import package_file
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.store import blobs
 
 HEAVY = ("heavy", "lumps")
@@ -103,9 +103,9 @@ def landed_loads(
         name, {"loads": contract}, {"loads": {first: files.pop(first)} if batches else files}, channels
     )
     for file, content in files.items() if batches else ():
-        bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+        run_channel(lake.tables, ENGINE, lake.contracts, "wide", name)
         blobs.write_bytes(f"{lake.settings.landing}/{contract.path}/{file}", content)
-    bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+    run_channel(lake.tables, ENGINE, lake.contracts, "wide", name)
     return lake
 
 

@@ -28,7 +28,7 @@ from evidence.quality.load_streams import (
 from spillway.contracts.workload import Workload
 from spillway.levers.windows import Window
 from spillway.report.page import svg
-from spillway.workloads.what_if import AnsweredWindows, RoomReplay
+from spillway.workloads.what_if import AnsweredWindows, GroupReplay
 from spillway.workloads.windows import pinned_windows
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 1.0)
@@ -40,7 +40,7 @@ def by_rules(lake: Lake, queries: Mapping[str, Workload]) -> dict[str, AnsweredW
     """What queries answer by these contracts."""
     contracts = lake.contracts
     windows = {name: _windows(lake, one) for name, one in queries.items()}
-    return RoomReplay(lake.tables, ENGINE, contracts, "evidence", windows).by(queries)
+    return GroupReplay(lake.tables, ENGINE, contracts, "evidence", windows).by(queries)
 
 
 def _windows(lake: Lake, query: Workload) -> Sequence[Window]:

@@ -33,11 +33,11 @@ from evidence.quality.declared_graphs import (
     declared_stream,
 )
 from spillway.contracts import read_channel, read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.sql_text import names_in
-from spillway.pipeline.run import bring_through
-from spillway.workloads.what_if import RoomReplay
+from spillway.pipeline.run import run_channel
+from spillway.workloads.what_if import GroupReplay
 from spillway.workloads.windows import pinned_windows
 
 ROWS = (40, 200)
@@ -72,7 +72,7 @@ def sifted_three(seed: int) -> Made:
     wide = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     lake = Lake.landed(f"sic-{seed}", streams, files, wide)
     lake.train()
-    bring_through(lake.tables, InProcess(), lake.contracts, "wide", "sic")
+    run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "sic")
     return Made(lake, produced)
 
 
@@ -98,7 +98,7 @@ def sic_errors(made: Made, chance: np.random.Generator) -> list[float]:
     errors = []
     for window in pinned_windows(made.lake.tables, contracts, query)[:WINDOWS]:
         watching = WatchingEngine()
-        replay = RoomReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
+        replay = GroupReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
         ((rows, told),) = replay.by({"graph": query})["graph"].values()
         at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
         sources = [

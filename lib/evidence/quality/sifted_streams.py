@@ -18,7 +18,7 @@ import numpy as np
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.contracts.workload import Workload
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.store import blobs
 from spillway.workloads.run import run_workloads
 
@@ -173,7 +173,7 @@ def _lines(rows: Sequence[Row]) -> bytes:
 def deliver_rows(lake: Lake, name: str, rows: Sequence[Row]) -> None:
     """Deliver a file and bring it through the channel."""
     blobs.write_bytes(f"{lake.settings.landing}/meters/{BEGIN.date()}/{name}", _lines(rows))
-    bring_through(lake.tables, ENGINE, lake.contracts, "wide", name)
+    run_channel(lake.tables, ENGINE, lake.contracts, "wide", name)
 
 
 def asked(name: str, sql: str, seconds: float = WINDOW_SECONDS, **more: Any) -> Workload:

@@ -33,10 +33,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evidence.sifters.workload import GeneratedQueries
-from spillway.levers.sifters.choose import PARTITIONERS, USUAL, at_share, built, frequencies_of
-from spillway.levers.sifters.configure import configured, configured_for
-from spillway.levers.sifters.consolidate import Asked, consolidated, hits_of, sums_within
-from spillway.levers.sifters.filter import throttle_of_asked
+from spillway.levers.sifters.choose import (
+    PARTITIONERS,
+    USUAL,
+    build_regions,
+    region_frequencies,
+    scale_to_mean,
+)
+from spillway.levers.sifters.configure import configure_filter, optimal_thresholds
+from spillway.levers.sifters.consolidate import QueryBoxes, consolidate_queries, hits_of, sums_within
+from spillway.levers.sifters.filter import requested_throttle
 from spillway.levers.sifters.learn import HALF
 from spillway.levers.sifters.partitioners import data_equi_depth
 from spillway.levers.sifters.regions import RegionTree
@@ -72,7 +78,7 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
         if name == SHIPPED:
             lost[name] = as_shipped(one)
         elif name in SIFTERS:
-            found = built(
+            found = build_regions(
                 one.space, one.sample, asked, settings.regions, name, settings.throttle, settings.fairness
             )
             chosen = found.scheme if name == "auto" else chosen
@@ -82,7 +88,7 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
         else:
             lost[name] = rival(name, one, rng)
     drop = 1.0 - settings.throttle
-    level = np.stack([at_share(lost[name], drop) for name in names])
+    level = np.stack([scale_to_mean(lost[name], drop) for name in names])
     sums, counts = sums_within(one.test, asked.boxes, asked.query, asked.count, level)
     completeness = 1.0 - np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
     worth = 1.0 - asked.alphas * (1.0 - completeness)
@@ -99,22 +105,22 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
 
 def built_and_configured(one: GeneratedQueries, scheme: str) -> object:
     """Regions, their worth, and thresholds."""
-    made = built(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
-    worth = consolidated(made.tree, made.frequencies, one.asked, one.sample)
-    return configured(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
+    made = build_regions(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
+    worth = consolidate_queries(made.tree, made.frequencies, one.asked, one.sample)
+    return optimal_thresholds(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
 
 
 def chances(
     tree: RegionTree,
     sample: np.ndarray,
     test: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     throttle: float,
     fairness: float,
 ) -> np.ndarray:
     """By test row, the threshold of its region, configured on the sample as the lever does."""
-    worth = consolidated(tree, frequencies_of(tree, sample), asked, sample)
-    thresholds = configured_for(worth, throttle, 0.0, fairness, 0.0).thresholds
+    worth = consolidate_queries(tree, region_frequencies(tree, sample), asked, sample)
+    thresholds = configure_filter(worth, throttle, 0.0, fairness, 0.0).thresholds
     return np.asarray(thresholds[tree.regions_of(test)])
 
 
@@ -126,12 +132,12 @@ def as_shipped(one: GeneratedQueries) -> np.ndarray:
     )
     unasked = 1.0 - float(asks.mean())
     rows = one.sample[:, asks] if asks.any() else one.sample
-    throttle = throttle_of_asked(settings.throttle, unasked, 1.0)
+    throttle = requested_throttle(settings.throttle, unasked, 1.0)
     throttle = throttle if throttle < 1.0 else HALF
-    found = built(one.space, rows, asked, settings.regions, USUAL, throttle, settings.fairness)
-    worth = consolidated(found.tree, found.frequencies, asked, rows)
+    found = build_regions(one.space, rows, asked, settings.regions, USUAL, throttle, settings.fairness)
+    worth = consolidate_queries(found.tree, found.frequencies, asked, rows)
     worth = replace(worth, frequencies=np.append(worth.frequencies * (1.0 - unasked), unasked))
-    thresholds = configured_for(worth, settings.throttle, 0.0, settings.fairness, 0.0).thresholds
+    thresholds = configure_filter(worth, settings.throttle, 0.0, settings.fairness, 0.0).thresholds
     return np.asarray(thresholds[np.where(of_test, found.tree.regions_of(one.test), found.tree.count)])
 
 
@@ -142,7 +148,7 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     if name == "random":
         return np.full(rows, drop)
     if name == "uniform":
-        found = built(one.space, one.sample, asked, settings.regions, USUAL, settings.throttle, 0.0)
+        found = build_regions(one.space, one.sample, asked, settings.regions, USUAL, settings.throttle, 0.0)
         return chances(found.tree, one.sample, test, asked, settings.throttle, 0.0)
     if name == "per_key":
         gone = rng.permutation(KEYS) < round(drop * KEYS)
@@ -154,8 +160,8 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
             only = np.full_like(one.sample, 0.5)
             only[axis] = one.sample[axis]
             tree = data_equi_depth(one.space, only, settings.regions)
-            worth = consolidated(tree, frequencies_of(tree, one.sample), asked, one.sample)
-            quality = configured_for(worth, settings.throttle, 0.0, width, 0.0).quality
+            worth = consolidate_queries(tree, region_frequencies(tree, one.sample), asked, one.sample)
+            quality = configure_filter(worth, settings.throttle, 0.0, width, 0.0).quality
             if best is None or quality > best[0]:
                 best = (quality, tree)
         assert best is not None
@@ -163,14 +169,16 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     everywhere = np.ones(rows, bool)
     if name == "densities":
         worths = one.relative_demand / rows
-        return configured(worths, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness)
+        return optimal_thresholds(
+            worths, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness
+        )
     _, counts = sums_within(test, asked.boxes, asked.query, asked.count, np.zeros((1, rows)))
     value = np.divide(asked.values, counts, out=np.zeros(asked.count), where=counts > 0)
     worth_of_row = hits_of(test, asked.boxes, value[asked.query])
     if name == "index":
         return np.where(worth_of_row > 0.0, drop_beyond(worth_of_row > 0.0, drop), 1.0)
     if name == "fair":
-        return configured(
+        return optimal_thresholds(
             worth_of_row, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness
         )
     lost = np.zeros(rows)

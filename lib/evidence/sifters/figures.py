@@ -18,7 +18,7 @@ from evidence.sifters.promises import promises_kept
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timed import best_seconds
-from spillway.levers.sifters.choose import USUAL, partitioned
+from spillway.levers.sifters.choose import USUAL, partition_space
 from spillway.report.page import svg
 from spillway.settings import Settings
 
@@ -247,7 +247,7 @@ def _times(book: Book, seed: int = FIRST_SEED) -> None:
         ways = {name: partial(built_and_configured, one, name) for name in schemes}
         for name, seconds in best_seconds(ways, 3, time.process_time).items():
             building[name].append((count, 1e3 * seconds))
-        trees = {name: partitioned(name, one.space, one.sample, one.asked, count) for name in looking}
+        trees = {name: partition_space(name, one.space, one.sample, one.asked, count) for name in looking}
         looks = {name: partial(tree.regions_of, one.test) for name, tree in trees.items()}
         for name, seconds in best_seconds(looks, 3, time.process_time).items():
             looking[name].append((count, ROWS_LOOKED_UP / seconds / 1e6))

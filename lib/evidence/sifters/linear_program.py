@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
-from spillway.errors import Refused
-from spillway.levers.sifters.configure import configured
+from spillway.errors import InvalidValue
+from spillway.levers.sifters.configure import optimal_thresholds
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,10 @@ def compare(count: int, seed: int) -> Compared:
         one = random_instance(rng)
         peer = by_solver(one)
         try:
-            ours = configured(one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most)
-        except Refused:
+            ours = optimal_thresholds(
+                one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most
+            )
+        except InvalidValue:
             infeasible += 1
             disagree += peer is not None
             continue

@@ -19,7 +19,7 @@ from spillway.engine.spark import spark_engine
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
-from spillway.store.tables import Piece, Tables
+from spillway.store.tables import FileTask, Tables
 from spillway.streams.drafts import own_table
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream
@@ -85,7 +85,7 @@ def prepared(tables: Tables, engine: Engine, contracts: Contracts, rows: int) ->
     raw = own_table(tables, contracts.streams["probes"], "raw")
     parts = max(2, rows // 2_500_000)
     edges = [rows * i // parts for i in range(parts + 1)]
-    pieces = [Piece({"batch_date": str(PROBE_DAY)}, 1, edge) for edge in pairwise(edges)]
+    pieces = [FileTask({"batch_date": str(PROBE_DAY)}, 1, edge) for edge in pairwise(edges)]
     raw.publish(raw.draft(engine, pieces, probe_rows).written, batch_date=PROBE_DAY, batch=1)
     now = datetime.now(UTC)
     batch = Batch(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from evidence.book import Book
-from spillway.levers.sifters.filter import PIECE_SEQS, piece_seed, sifted
+from spillway.levers.sifters.filter import PIECE_SEQS, piece_seed, sift_rows
 
 SIFTED_ROWS, REGIONS_TRIED, MARKED_SHARE = 262_144, 100, 0.02
 STRETCHES = 32
@@ -35,8 +35,8 @@ def promises_kept(book: Book, seeds: int) -> Mapping[str, float]:
         for first in range(0, SIFTED_ROWS, PIECE_SEQS):
             part = slice(first, first + PIECE_SEQS)
             seq = np.arange(first, first + PIECE_SEQS)
-            once = sifted(seq, regions[part], thresholds, MARKED_SHARE, piece_seed(seed, 0, first))
-            again = sifted(seq, regions[part], thresholds, MARKED_SHARE, piece_seed(seed, 0, first))
+            once = sift_rows(seq, regions[part], thresholds, MARKED_SHARE, piece_seed(seed, 0, first))
+            again = sift_rows(seq, regions[part], thresholds, MARKED_SHARE, piece_seed(seed, 0, first))
             differing += int((once[0] != again[0]).sum() + (once[1] != again[1]).sum())
             offered = np.bincount(regions[part], minlength=REGIONS_TRIED)
             kept = np.bincount(regions[part][once[0]], minlength=REGIONS_TRIED)

@@ -25,11 +25,11 @@ from demo.landing import package_file
 from demo.network import SCHEMA, network_files
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, read_stream
-from spillway.levers.sifters.configure import configured_for
+from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
-from spillway.levers.sifters.learn import LearnedRegions, frequencies_in, learn_regions
+from spillway.levers.sifters.learn import LearnedRegions, count_rows_by_region, learn_regions
+from spillway.levers.sifters.parsed_queries import ParsedQueries
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.wanted import Wanted
 
 THROTTLES = (0.05, 0.2, 0.5)
 
@@ -161,8 +161,8 @@ def learned_and_sifted(
 ) -> tuple[LearnedRegions, np.ndarray]:
     """Regions of the first half, and which rows of the second stay: planned, as a batch is, by what lies in regions."""
     regions, _ = learn_regions(one.contract, settings, train, throttle)
-    worth = regions.worth(frequencies_in(regions, test))
-    outcome = configured_for(worth, throttle, 0.0, settings.fairness, regions.base.share)
+    worth = regions.worth(count_rows_by_region(regions, test))
+    outcome = configure_filter(worth, throttle, 0.0, settings.fairness, regions.base.share)
     return regions, sift(regions.base.with_thresholds(outcome.thresholds), test, train.num_rows)
 
 
@@ -177,7 +177,7 @@ def sift(found: SifterFilter, rows: pa.Table, first_seq: int) -> np.ndarray:
     return kept
 
 
-def wanted_rows(wanted: Wanted, rows: pa.Table) -> np.ndarray:
+def wanted_rows(wanted: ParsedQueries, rows: pa.Table) -> np.ndarray:
     """By query, the rows that it wants."""
     keys = [one.keys_of(rows[one.name]) for one in wanted.dimensions]
     return np.stack([predicate.holds(keys) for _, predicate in wanted.queries])
@@ -206,7 +206,7 @@ def _by_attribute(
     train: pa.Table, test: pa.Table, name: str, one: QueriedStream, settings: Any
 ) -> np.ndarray:
     """Minus what rows are worth by this attribute alone: its values in 100 parts, each worth what its rows were."""
-    wanted = Wanted.of(settings, one.contract)
+    wanted = ParsedQueries.of(settings, one.contract)
     weights = np.array([query.weight for query, _ in wanted.queries])
     wants = wanted_rows(wanted, train)
     value = (weights / np.maximum(1, wants.sum(axis=1))) @ wants

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from spillway.levers.sifters.consolidate import Asked
+from spillway.levers.sifters.consolidate import QueryBoxes
 
 UNIF, SKEW = "unif", "skew"
 COMBINATIONS = ((UNIF, UNIF), (UNIF, SKEW), (SKEW, UNIF), (SKEW, SKEW))
@@ -49,7 +49,7 @@ class GeneratedQueries:
     """A workload: what is asked, the rows it is judged on, and how to draw more."""
 
     settings: WorkloadSettings
-    asked: Asked
+    asked: QueryBoxes
     sample: np.ndarray
     test: np.ndarray
     space: np.ndarray
@@ -77,7 +77,7 @@ def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) ->
     count = settings.query_count
     weights = rng.uniform(1.0, 2.0, count) if settings.alphas == "weights" else np.ones(count)
     alphas = rng.random(count) if settings.alphas == "from_zero" else np.ones(count)
-    asked = Asked(boxes, np.arange(count), weights, alphas)
+    asked = QueryBoxes(boxes, np.arange(count), weights, alphas)
     sample, test = data.draw(rng, settings.sample).T, data.draw(rng, test_rows).T
     return GeneratedQueries(
         settings,

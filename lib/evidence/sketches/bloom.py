@@ -16,7 +16,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.forms import checked_parameters
 from spillway.sketches.types import Booleans, require_same
@@ -44,7 +44,7 @@ def optimal_hashes(cells: int, keys: int) -> int:
     7
     """
     if keys < 1:
-        raise Refused("keys", "be at least 1", keys, "state how many distinct keys will come")
+        raise InvalidValue("keys", "be at least 1", keys, "state how many distinct keys will come")
     return max(round(math.log(2) * cells / keys), 1)
 
 

@@ -27,7 +27,7 @@ from spillway.sketches.hll import Hll
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.kll import rank_error
 from spillway.sketches.pair_count import PairCount, PairCountParameters
-from spillway.sketches.query import loaded
+from spillway.sketches.query import wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Floats, Integers, Keys
 from spillway.sketches.values import as_value
@@ -188,7 +188,7 @@ def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
                 spec.made_of.feed(part, spec, pa.table({"k": column}))
                 sketch = spec.made_of.whole(spec, part, {})
                 sketch.context = spec.context
-                asked, values = loaded(sketch), np.sort(_axis(column, type_))
+                asked, values = wrap_sketch(sketch), np.sort(_axis(column, type_))
                 for _ in range(100):
                     low, high = np.sort(values[chance.integers(0, size, 2)])
                     truth = np.searchsorted(values, high, "right") - np.searchsorted(values, low, "left")

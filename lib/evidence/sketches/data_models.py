@@ -19,7 +19,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.types import Booleans, Integers, Keys
 
 _DISTINCT_FROM = 1 << 32
@@ -41,7 +41,9 @@ def b_model_stream(size: int, volume: float, bias: float, levels: int, mean: flo
     """Bursty arrivals: `volume` (v), `bias` (b), aggregation `levels` (l <= ln v / ln(1/2b))."""
     if bias > 0.5 and levels > math.log(volume) / math.log(1.0 / (2.0 * bias)):
         most = int(math.log(volume) / math.log(1.0 / (2.0 * bias)))
-        raise Refused("levels", f"be at most {most} for volume {volume} and bias {bias}", levels, "see 3.5.1")
+        raise InvalidValue(
+            "levels", f"be at most {most} for volume {volume} and bias {bias}", levels, "see 3.5.1"
+        )
     rng = np.random.default_rng(seed)
     shares = np.array([volume])
     for _ in range(levels):

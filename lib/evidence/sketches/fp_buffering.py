@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.hashing import as_keys, row_seeds
 from spillway.sketches.kernels import mix64
 from spillway.sketches.types import Booleans, Integers, Keys
@@ -82,7 +82,7 @@ class LruBuffer:
 
     def __init__(self, capacity: int) -> None:
         if capacity < 1:
-            raise Refused("capacity", "be at least 1", capacity, "give it the bits of one element")
+            raise InvalidValue("capacity", "be at least 1", capacity, "give it the bits of one element")
         self.held: Keys = np.zeros(capacity, dtype=np.uint64)
         slots = 1 << max(int(2 * capacity - 1).bit_length(), 1)
         self._heads = np.full(slots, -1, dtype=np.int64)
@@ -102,7 +102,7 @@ class LruBuffer:
 def with_false_positives(found: Booleans, rate: float, seed: int = 1) -> Booleans:
     """FP-buffering's verdicts: found, or else called a duplicate with probability `rate` (q)."""
     if not 0.0 <= rate <= 1.0:
-        raise Refused("rate", "lie from 0 to 1", rate, "give the filter's false positive rate")
+        raise InvalidValue("rate", "lie from 0 to 1", rate, "give the filter's false positive rate")
     (start,) = row_seeds(seed, 1, purpose=5)
     coins = np.random.Generator(np.random.PCG64(int(start))).random(found.size)
     return found | (coins < rate)

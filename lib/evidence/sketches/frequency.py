@@ -17,7 +17,7 @@ from spillway.sketches.count_min import (
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
 from spillway.sketches.hll import Hll
 from spillway.sketches.kll import Kll, KllParameters
-from spillway.sketches.query import loaded
+from spillway.sketches.query import wrap_sketch
 from spillway.sketches.types import Estimates, Floats, Integers
 
 SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2, 1.6, 2.0)
@@ -281,7 +281,7 @@ def _ordered_coverage(frequencies: Integers, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     values = np.repeat(np.arange(frequencies.size, dtype=np.float64), frequencies)
     rng.shuffle(values)
-    sketch = loaded(Kll(KllParameters(128)).update(values).narrowed(128))
+    sketch = wrap_sketch(Kll(KllParameters(128)).update(values).narrowed(128))
     low, high = np.sort(rng.integers(0, frequencies.size, 2))
     truth = float(frequencies[low : high + 1].sum())
     share = rng.uniform(0.05, 0.95)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from evidence.book import Say
 from spillway.batch import TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine.local import InProcess
-from spillway.intake.dedupe import find_repeated
+from spillway.engine.local import ProcessEngine
+from spillway.intake.dedupe import find_repeats
 from spillway.sketches.types import Booleans, Integers
 from spillway.store.files import DataFile
 
@@ -82,7 +82,7 @@ def confirmed(say: Say, size: int = 400_000, batches: int = 4) -> dict[str, floa
             for number, part in enumerate(np.array_split(np.arange(size), batches), 1):
                 drafted = written(folder, keys[part], part)
                 batch = batch_of(number, int(part[0]), int(part[-1]))
-                one = find_repeated(InProcess(2), contract, batch, [drafted], earlier, state)
+                one = find_repeats(ProcessEngine(2), contract, batch, [drafted], earlier, state)
                 found[one.rows] = True
                 stays = part[~found[part]]
                 earlier.append(written(folder, keys[stays], stays))

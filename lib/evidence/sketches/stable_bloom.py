@@ -29,7 +29,7 @@ import numpy.typing as npt
 from numba import njit
 
 from evidence.sketches import stable_bloom_theory as theory
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.forms import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
@@ -53,19 +53,21 @@ class StableBloomParameters:
 
     def __post_init__(self) -> None:
         if self.shards < 1 or not 64 <= self.cells < 1 << 40 or self.cells % (64 * self.shards):
-            raise Refused(
+            raise InvalidValue(
                 "cells",
                 f"be a multiple of 64 for each of {self.shards} shards",
                 self.cells,
                 "words hold 64 cells",
             )
         if not 1 <= self.bits <= 8:
-            raise Refused("bits", "lie from 1 to 8", self.bits, "the text uses 1, 2 and 3")
+            raise InvalidValue("bits", "lie from 1 to 8", self.bits, "the text uses 1, 2 and 3")
         per_shard = self.cells // self.shards
         if not 1 <= self.hashes < per_shard:
-            raise Refused("hashes", f"lie from 1 to {per_shard - 1}", self.hashes, "10 are plenty")
+            raise InvalidValue("hashes", f"lie from 1 to {per_shard - 1}", self.hashes, "10 are plenty")
         if not 0 <= self.decrements <= per_shard:
-            raise Refused("decrements", f"lie from 0 to {per_shard}", self.decrements, "give it more cells")
+            raise InvalidValue(
+                "decrements", f"lie from 0 to {per_shard}", self.decrements, "give it more cells"
+            )
         check_seed(self.seed)
 
     @property
@@ -99,7 +101,9 @@ def choose(
     (2, 3)
     """
     if not 0.0 < false_positive_rate < 1.0:
-        raise Refused("false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %")
+        raise InvalidValue(
+            "false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %"
+        )
     known = [(gap / shards, weight) for gap, weight in gaps] if gaps else [(TESTING_GAP / shards, 1.0)]
     best: tuple[float, StableBloomParameters] | None = None
     least_bits = 1 << 62
@@ -121,7 +125,7 @@ def choose(
                     StableBloomParameters(per_shard * shards, bits, hashes, decrements, seed, shards),
                 )
     if best is None:
-        raise Refused(
+        raise InvalidValue(
             "memory",
             f"be at least {least_bits} bits for a false positive rate of {false_positive_rate} in {shards} shards",
             f"{memory_bits} bits",
@@ -281,7 +285,7 @@ class StableBloom(binary.CounterSketch):
         return float((self.cells() == 0).mean())
 
     def merge(self, other: StableBloom) -> NoReturn:
-        raise Refused(
+        raise InvalidValue(
             "stable_bloom",
             "not be merged: its cells depend on the order of the stream",
             f"{self.parameters} and {other.parameters}",
@@ -291,7 +295,7 @@ class StableBloom(binary.CounterSketch):
     def absorb_shards(self, other: StableBloom, shards: Sequence[int]) -> None:
         """Take over the named shards of `other`, which worked on them elsewhere."""
         if other.parameters != self.parameters:
-            raise Refused(
+            raise InvalidValue(
                 "shards", f"come from a filter of {self.parameters}", other.parameters, "use one filter"
             )
         mine = self.words.reshape(self.parameters.shards, -1)

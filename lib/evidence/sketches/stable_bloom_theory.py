@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 
 def stable_zero_share(cells: int, hashes: int, decrements: int, top: int) -> float:
@@ -75,7 +75,9 @@ def expected_false_negatives(
     """The share of duplicates missed (3.19) when a gap g occurs with weight v, for each (g, v)."""
     weight = sum(share for _, share in gaps)
     if weight <= 0:
-        raise Refused("gaps", "have weights above 0", list(gaps), "give (gap, weight) pairs of the stream")
+        raise InvalidValue(
+            "gaps", "have weights above 0", list(gaps), "give (gap, weight) pairs of the stream"
+        )
     return (
         sum(share * false_negative_rate(gap, cells, hashes, decrements, top) for gap, share in gaps) / weight
     )

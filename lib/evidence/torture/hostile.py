@@ -25,7 +25,7 @@ import yaml
 
 from spillway.cli import main
 from spillway.contracts import StreamContract, check, read_stream
-from spillway.records import WholeFile, cut, lines, measure_file, parse_parts, parse_records, pieces
+from spillway.records import WholeFile, lines, measure_file, parse_blocks, parse_records, pieces, split_file
 
 FIELDS = ("site", "at", "level", "count", "up", "day", "note")
 TYPES = ("string", "timestamp", "double", "integer", "boolean", "date", "string")
@@ -217,9 +217,9 @@ def judge_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
 def _same_in_pieces(contract: StreamContract, content: bytes, whole: pa.Table, size: int) -> None:
     source = pa.BufferReader(content)
     with mock.patch.object(pieces, "BLOCK_BYTES", size):
-        cuts = cut(contract, source, size)
+        cuts = split_file(contract, source, size)
     try:
-        parts = [part.table for piece in cuts for part in parse_parts(contract, "landed", source, piece)]
+        parts = [part.table for piece in cuts for part in parse_blocks(contract, "landed", source, piece)]
     except WholeFile:
         parts = []
     found = pa.concat_tables(parts) if parts else whole.slice(0, 0)
@@ -333,8 +333,8 @@ JUDGES: Mapping[str, Callable[[random.Random], bool]] = {
 
 def prepare_lake(folder: Path) -> None:
     """A lake that holds a few tuples of `rooms`, named by the environment, for whoever asks it."""
-    from spillway.engine import InProcess
-    from spillway.intake.take_in import take_in
+    from spillway.engine import ProcessEngine
+    from spillway.intake.take_in import ingest
     from spillway.settings import Settings
     from spillway.store.tables import Tables
 
@@ -349,4 +349,4 @@ def prepare_lake(folder: Path) -> None:
     os.environ |= {
         f"SPILLWAY_{name.upper()}": str(folder / name) for name in ("lake", "landing", "schemas", "build")
     }
-    take_in(Tables(Settings.from_environment()), InProcess(), read_stream(_CONTRACT), "fuzz")
+    ingest(Tables(Settings.from_environment()), ProcessEngine(), read_stream(_CONTRACT), "fuzz")

@@ -37,13 +37,13 @@ from typing import Any
 
 from spillway.batch import REFUSED, TAKEN
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine.local import InProcess
+from spillway.engine.local import ProcessEngine
 from spillway.intake import parse, record
-from spillway.intake.take_in import take_in
-from spillway.ledger import difference
+from spillway.intake.take_in import ingest
+from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
-from spillway.store.landing_zone import open_landed
+from spillway.store.landing_zone import open_landing_file
 from spillway.store.tables import Tables
 
 SETTLE_SECONDS = 60
@@ -179,7 +179,7 @@ class WorldOfFiles:
 @contextmanager
 def meddled(chance: random.Random, world: WorldOfFiles, most: float) -> Iterator[None]:
     """The world goes on between a listing and each opening of a file, and while one is open."""
-    whole = open_landed
+    whole = open_landing_file
 
     @contextmanager
     def opened(*of: Any) -> Iterator[Any]:
@@ -228,7 +228,7 @@ def landing_torture(
             for name, content in (world.settled() if most == 0 else {}).items():
                 seen.setdefault(name, set()).add(content)
             with meddled(chance, world, most):
-                take_in(tables, InProcess(), contract, f"run {runs}", clock=lambda: world.now)
+                ingest(tables, ProcessEngine(), contract, f"run {runs}", clock=lambda: world.now)
 
         while deeds < steps if until is None else time.monotonic() < until:
             deeds += 1
@@ -263,7 +263,7 @@ def _judged(tables: Tables, seen: Mapping[str, set[bytes]], contents: Mapping[st
         "landing_refused_files": len(refused),
         "landing_lost_tuples": len({n for n in owed if not there[n]} | set(expected - there)),
         "landing_doubled_tuples": (there - expected).total() + len(taken) - len(set(taken)),
-        "landing_unbalanced": difference(tables.now().at("ledger").rows(subject=STREAM).to_pylist()),
+        "landing_unbalanced": total_imbalance(tables.now().at("ledger").rows(subject=STREAM).to_pylist()),
     }
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.alternating_bloom import AlternatingBloom, AlternatingBloomParameters
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
@@ -88,7 +88,7 @@ def became(payload: bytes) -> str:
             sketch.top(3)
         else:
             sketch.self_join_size()
-    except Refused:
+    except InvalidValue:
         found = "refused"
     except Exception as problem:
         return type(problem).__name__

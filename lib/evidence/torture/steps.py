@@ -8,14 +8,14 @@ from functools import partial
 
 from evidence.torture.world import Tortured
 from spillway.contracts import Contracts
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.intake.replay import Selection, replay
-from spillway.intake.take_in import take_in
-from spillway.pipeline.run import bring_through, sketch_channel
+from spillway.intake.take_in import ingest
+from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.store.tables import Tables
-from spillway.streams.facts import untrained
-from spillway.streams.retention import keep
+from spillway.streams.facts import untrained_levers
+from spillway.streams.retention import maintain_lake
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream, train_streams
 
@@ -33,14 +33,14 @@ def bring_all(world: Tortured, engine: Engine | None = None, validated: bool = F
 
     All of a channel is trained before any of it is shed: its parts follow from who can be shed at all.
     """
-    engine = engine or InProcess()
+    engine = engine or ProcessEngine()
     tables, contracts = Tables(world.settings), world.contracts()
     take_in_all(world, engine)
     for stream in contracts.streams:
-        if untrained(tables.now(), contracts.stream(stream)):
+        if untrained_levers(tables.now(), contracts.stream(stream)):
             train_stream(tables, contracts, stream, _quiet)
     for channel in _channels(contracts):
-        bring_through(tables, engine, contracts, channel, "torture", _quiet)
+        run_channel(tables, engine, contracts, channel, "torture", _quiet)
         sketch_channel(tables, engine, contracts, channel)
     if validated:
         validate(tables, engine, contracts, "torture", _quiet)
@@ -50,41 +50,43 @@ def take_in_all(world: Tortured, engine: Engine | None = None) -> None:
     """What has landed."""
     tables, contracts = Tables(world.settings), world.contracts()
     for contract in contracts.streams.values():
-        take_in(tables, engine or InProcess(), contract, "take in", _quiet)
+        ingest(tables, engine or ProcessEngine(), contract, "take in", _quiet)
 
 
 def finish(world: Tortured) -> None:
     """Whatever any step has left: taken in and shed."""
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
-        bring_through(tables, InProcess(), contracts, channel, "finish", _quiet)
-        sketch_channel(tables, InProcess(), contracts, channel)
+        run_channel(tables, ProcessEngine(), contracts, channel, "finish", _quiet)
+        sketch_channel(tables, ProcessEngine(), contracts, channel)
 
 
 def _shed_all(world: Tortured, dates: tuple[date, date] | None = None) -> None:
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
-        shed_channel(tables, InProcess(), contracts, channel, _quiet, dates)
+        shed_channel(tables, ProcessEngine(), contracts, channel, _quiet, dates)
 
 
 def _train(world: Tortured) -> None:
     contracts = world.contracts()
-    train_streams(Tables(world.settings), InProcess(), contracts, list(contracts.streams), "train", _quiet)
+    train_streams(
+        Tables(world.settings), ProcessEngine(), contracts, list(contracts.streams), "train", _quiet
+    )
 
 
 def _replay(world: Tortured) -> None:
     tables, contracts = Tables(world.settings), world.contracts()
     for contract in contracts.streams.values():
-        replay(tables, InProcess(), contract, Selection(), "replay", _quiet)
+        replay(tables, ProcessEngine(), contract, Selection(), "replay", _quiet)
 
 
 def _validate(world: Tortured) -> None:
-    validate(Tables(world.settings), InProcess(), world.contracts(), "validate", _quiet)
+    validate(Tables(world.settings), ProcessEngine(), world.contracts(), "validate", _quiet)
 
 
 def _keep(world: Tortured) -> None:
     # by a clock of its own: old dates are closed, and nothing has outlived its retention
-    keep(Tables(world.settings), world.contracts(), _quiet, now=datetime(2020, 6, 1, tzinfo=UTC))
+    maintain_lake(Tables(world.settings), world.contracts(), _quiet, now=datetime(2020, 6, 1, tzinfo=UTC))
 
 
 def _channels(contracts: Contracts) -> list[str]:

@@ -3,9 +3,9 @@
 Bringing 70,080 batches through takes days; so a few are really brought through, on the first day, amid the year and on
 the last day, and all others are laid beside them: rows of the same shape in every table that a batch writes to, with
 their own numbers, dates, seq, times, names and digests, a file a day and stream instead of 96 (small tables: a week),
-by the store's own commits. `keep` runs every fourth week on the simulated clock, though its DAG runs it every night.
+by the store's own commits. `maintain_lake` runs every fourth week on the simulated clock, though its DAG runs it every night.
 The last day lies in files of single batches as runs leave them, but for what runs put together themselves
-(`settle_batches`). What is laid holds no truth: it is never looked up or validated, only in the way. Logs have a commit
+(`compact_batches`). What is laid holds no truth: it is never looked up or validated, only in the way. Logs have a commit
 a week for what is laid, where runs would have left a week's commits of a few hundred a day.
 
 What is measured is read by the functions that steps use, on tables opened anew each time, the best of several.
@@ -30,24 +30,24 @@ import yaml
 
 from spillway.batch import PENDING, RECORDED
 from spillway.contracts import Contracts, StreamContract, load_contracts
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.job import say
 from spillway.levers.attributes.scheme import state_before
 from spillway.pipeline.pending import is_pending
-from spillway.pipeline.run import bring_through, sketch_channel
+from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import changed_batches, validate
 from spillway.report.page import build_report
 from spillway.report.status import status
 from spillway.settings import Settings
-from spillway.store.batches import batches_of_files, last_arrival, load_batches, next_numbers, settle_batches
+from spillway.store.batches import batches_of_files, compact_batches, last_arrival, load_batches, next_numbers
 from spillway.store.blobs import write_bytes
-from spillway.store.filters import matching
+from spillway.store.filters import match_mask
 from spillway.store.tables import Table, Tables
-from spillway.store.writing import Written, write_file
+from spillway.store.writing import WrittenFile, write_file
 from spillway.streams.facts import newest_facts
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
-from spillway.streams.retention import keep
+from spillway.streams.retention import maintain_lake
 from spillway.streams.train import train_streams
 
 STREAMS = ("north", "south")
@@ -111,14 +111,14 @@ class Year:
 
     def really(self, first: int, count: int, train: bool = False) -> None:
         """Deliver batches and bring them through, each by a run of its own, then validate them."""
-        tables, engine = Tables(self.settings), InProcess()
+        tables, engine = Tables(self.settings), ProcessEngine()
         for number in range(first, first + count):
             for stream in STREAMS:
                 day = _day_of(number)
                 write_bytes(f"{self.settings.landing}/{stream}/{day}/{number}.json", _delivery(number))
             if train and number == first + 1:
                 train_streams(tables, engine, self.contracts, list(STREAMS), "year")
-            bring_through(tables, engine, self.contracts, "link", f"run {number}")
+            run_channel(tables, engine, self.contracts, "link", f"run {number}")
             sketch_channel(tables, engine, self.contracts, "link")
         began = time.monotonic()
         validate(tables, engine, self.contracts, f"validate {first}")
@@ -172,14 +172,16 @@ def simulated(year: Year, days: int) -> dict[str, float]:
             year.really(middle * BATCHES_A_DAY + 1, 2)
         year.lay([n for day in some for n in _numbers(day) if n not in real], 4)
         if (begin // DAYS_LAID_AT_ONCE) % 4 == 3 or some[-1] == days - 2:
-            keep(Tables(year.settings), year.contracts, now=BEGIN + timedelta(days=some[-1] + 1, hours=5))
+            maintain_lake(
+                Tables(year.settings), year.contracts, now=BEGIN + timedelta(days=some[-1] + 1, hours=5)
+            )
         if time.monotonic() - said > 30:
             said = time.monotonic()
             say(f"a simulated year: {some[-1] + 1} of {days} days")
     year.really((days - 1) * BATCHES_A_DAY + 1, 2)
     year.lay([n for n in _numbers(days - 1) if n not in real], 4, singly=True)
     for stream in STREAMS:
-        settle_batches(Tables(year.settings), stream)
+        compact_batches(Tables(year.settings), stream)
     return measured(year, days)
 
 
@@ -190,7 +192,7 @@ def measured(year: Year, days: int) -> dict[str, float]:
     contract = year.contracts.streams["north"]
     hours = [BEGIN + timedelta(days=day, minutes=2) for day in (0, _middle(days), days - 1)]
     asked = [
-        Question.parse(
+        StreamQuery.parse(
             contract,
             key=["site=site-2"],
             from_time=at.isoformat(),
@@ -255,7 +257,7 @@ def _afresh(year: Year, step: Callable[[Tables], Any]) -> Any:
     return step(Tables(year.settings))
 
 
-def _looked_up(year: Year, contract: StreamContract, question: Question) -> Any:
+def _looked_up(year: Year, contract: StreamContract, question: StreamQuery) -> Any:
     return look_up(Tables(year.settings), contract, question)
 
 
@@ -359,13 +361,13 @@ def _validations(rows: pa.Table, day: int) -> pa.Table:
     )
 
 
-def _files_of(table: Table, rows: pa.Table, stream: str, numbers: Sequence[int]) -> list[Written]:
-    """The rows as files, one a partition, a batch's row groups its own as `keep` leaves them."""
+def _files_of(table: Table, rows: pa.Table, stream: str, numbers: Sequence[int]) -> list[WrittenFile]:
+    """The rows as files, one a partition, a batch's row groups its own as `maintain_lake` leaves them."""
     names = list(table.contract.partitioned_by)
     keys = rows.select(names).group_by(names).aggregate([]).to_pylist()
     found = []
     for key in keys:
-        part = rows.filter(matching(rows, key))
+        part = rows.filter(match_mask(rows, key))
         text = {name: str(value) for name, value in key.items()}
         one = write_file(table.path, text, table.file_schema, [part], table.contract.apart)
         found += [one] if one is not None else []

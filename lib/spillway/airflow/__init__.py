@@ -8,11 +8,11 @@ from spillway.airflow.tasks import (
     SubmitJob,
     after_shedding,
     contracts_are_usable,
-    each_room,
-    follow,
-    in_sentences,
-    names_asked,
+    jobs_per_channel,
+    names_field,
+    report_errors,
     shed_and_sketch,
+    tasks_with_work,
 )
 
 __all__ = [
@@ -21,9 +21,9 @@ __all__ = [
     "Tell",
     "after_shedding",
     "contracts_are_usable",
-    "each_room",
-    "follow",
-    "in_sentences",
-    "names_asked",
+    "jobs_per_channel",
+    "names_field",
+    "report_errors",
     "shed_and_sketch",
+    "tasks_with_work",
 ]

@@ -1,6 +1,6 @@
 """Send alerts about runs in Airflow, write the metrics, and announce the tables that a run wrote.
 
-Airflow calls `tell_of_failure` when a task fails. The task `Tell` comes last, as a teardown. It also runs if
+Airflow calls `alert_on_failure` when a task fails. The task `Tell` comes last, as a teardown. It also runs if
 the run failed, and it does not change the result of the run. It also reports tasks that were killed (out of
 memory, or by hand), for which Airflow called no callback. Neither fails if alerts cannot be sent; the log says
 so.
@@ -20,7 +20,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Conne
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.scheduling import TABLES_ALIAS, failed_task, tell_of_run, written_since
+from spillway.scheduling import TABLES_ALIAS, assets_written_since, failed_task_messages, report_run
 from spillway.settings import Settings
 
 PAGES, REPORT, DATA_DOCS = "/spillway", "report.html", "data_docs/index.html"
@@ -65,8 +65,8 @@ class Tell(BaseOperator):
 
     def execute(self, context: Any) -> list[str]:
         settings = Settings.from_environment()
-        tell_of_run(settings, address_of_hook, list(_killed(context)), context["run_id"])
-        written = written_since(settings, context["dag_run"].start_date)
+        report_run(settings, address_of_hook, list(_killed(context)), context["run_id"])
+        written = assets_written_since(settings, context["dag_run"].start_date)
         for name in written:
             context["outlet_events"][AssetAlias(TABLES_ALIAS)].add(Asset(name))
         return written
@@ -77,16 +77,16 @@ def _killed(context: Any) -> Iterator[str]:
     task, run = context["ti"], context["run_id"]
     for name, state in sorted(task.get_task_states(task.dag_id, run_ids=[run]).get(run, {}).items()):
         if state == TaskInstanceState.FAILED and not task.xcom_pull(task_ids=name, key=_TOLD):
-            yield from failed_task(f"{task.dag_id}.{name}", "")
+            yield from failed_task_messages(f"{task.dag_id}.{name}", "")
 
 
-def tell_of_failure(context: Any) -> None:
+def alert_on_failure(context: Any) -> None:
     """Send every hook the error messages of a failed task, or a message that it ended without one."""
     task, problem = context["ti"], context.get("exception")
     # the message of any other exception may contain data that must not leave the system
     said = str(problem) if isinstance(problem, AirflowException) else ""
     place = f"{task.dag_id}.{task.task_id}" + (f"[{task.map_index}]" if (task.map_index or 0) > 0 else "")
-    tell_of_run(Settings.from_environment(), address_of_hook, failed_task(place, said), task.run_id)
+    report_run(Settings.from_environment(), address_of_hook, failed_task_messages(place, said), task.run_id)
     task.xcom_push(key=_TOLD, value=True)
 
 

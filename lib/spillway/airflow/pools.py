@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow.listeners import hookimpl
 
-from spillway.scheduling import pool_of
+from spillway.scheduling import pool_arguments
 
 _TOLD = "Made by Spillway: of what shares it one step at a time; it is made anew when a run begins"
 
@@ -22,7 +22,7 @@ def on_dag_run_running(dag_run: Any, msg: str) -> None:
     """Create those of Spillway's pools that the run's tasks name and that do not exist."""
     from sqlalchemy.orm import object_session
 
-    ours = pool_of(None)["pool"]
+    ours = pool_arguments(None)["pool"]
     session, dag = object_session(dag_run), dag_run.dag
     if session is not None and dag is not None:
         make_pools(

@@ -5,11 +5,11 @@
 the submission fails before the job begins (no Java, no master), the last line that names an error is reported.
 
 **One task per channel.** There is a task for each channel whose streams are planned together, in that channel's
-pool. The first task of a DAG looks for work (`follow`), and only the channels with work are run. The tasks
+pool. The first task of a DAG looks for work (`tasks_with_work`), and only the channels with work are run. The tasks
 exist when a DAG is parsed, because in Airflow a task, not a run, has a pool. So validating one channel does not
 block another. A new channel gets its task when Airflow parses the DAGs again, within minutes.
 
-**Common settings.** `TASK_DEFAULTS` sets owner, retries, timeout and failure callback. `names_asked` and
+**Common settings.** `TASK_DEFAULTS` sets owner, retries, timeout and failure callback. `names_field` and
 `after_shedding` are shared by several DAGs.
 """
 
@@ -38,17 +38,17 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from spillway.airflow.notify import tell_of_failure
+from spillway.airflow.notify import alert_on_failure
 from spillway.errors import SpillwayError
 from spillway.job import FAILURE_FILE
 from spillway.scheduling import (
     SHED_ASSET,
     NothingToDo,
-    pool_of,
+    channel_groups,
+    pool_arguments,
     refuse_broken_contracts,
-    rooms,
     spark_step,
-    submit_failed,
+    submit_error_sentence,
 )
 from spillway.settings import HOOK_PREFIX, Settings
 
@@ -69,7 +69,7 @@ class SubmitJob(SparkSubmitOperator):
                 told = (
                     note.read_text(encoding="utf-8").strip()
                     if note.is_file()
-                    else submit_failed(str(problem))
+                    else submit_error_sentence(str(problem))
                 )
             finally:
                 del os.environ[FAILURE_FILE]
@@ -82,7 +82,7 @@ SECONDS_TO_LOOK = timedelta(minutes=5)
 
 
 @contextmanager
-def in_sentences() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Skip the task if there is nothing to do; on an error of Spillway, fail it without a retry."""
     try:
         yield
@@ -92,7 +92,7 @@ def in_sentences() -> Iterator[None]:
         raise AirflowFailException(str(problem)) from None
 
 
-def follow(step: str, arguments: Mapping[str, Sequence[str]]) -> list[str]:
+def tasks_with_work(step: str, arguments: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the tasks of the channels that have work, for a branch to follow.
 
     Each job's arguments are passed by XCom.
@@ -109,12 +109,12 @@ def follow(step: str, arguments: Mapping[str, Sequence[str]]) -> list[str]:
     return list(chosen)
 
 
-def each_room(step: str, found: Any) -> list[SubmitJob]:
+def jobs_per_channel(step: str, found: Any) -> list[SubmitJob]:
     """Return the step's job for every channel that the branch `found` follows."""
     with TaskGroup(step):
         return [
-            SubmitJob(task_id=room, application_args=found[room], **pool_of(room), **spark_step(step))
-            for room in rooms()
+            SubmitJob(task_id=room, application_args=found[room], **pool_arguments(room), **spark_step(step))
+            for room in channel_groups()
         ]
 
 
@@ -124,7 +124,7 @@ def shed_and_sketch(found: Any, missing: Any) -> list[Any]:
     A failure in one channel does not prevent the announcement of others. A failed sketch does not prevent any.
     In both cases the run fails. Return the last two tasks.
     """
-    shed, sketch = each_room("shed", found), each_room("sketch", missing)
+    shed, sketch = jobs_per_channel("shed", found), jobs_per_channel("sketch", missing)
     finished = EmptyOperator(
         task_id="finished",
         doc_md="Turns the run red where a channel could not be shed or sketched, though others were announced.",
@@ -155,7 +155,7 @@ def announce() -> None:
 @task(task_id="read_contracts", execution_timeout=SECONDS_TO_LOOK)
 def contracts_are_usable() -> None:
     """Red when a contract cannot be used; nothing waits for it, for the streams of all others can go on."""
-    with in_sentences():
+    with report_errors():
         refuse_broken_contracts(Settings.from_environment())
 
 
@@ -167,11 +167,11 @@ TASK_DEFAULTS: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(minutes=15),
     "execution_timeout": timedelta(hours=2),
-    "on_failure_callback": tell_of_failure,
+    "on_failure_callback": alert_on_failure,
 }
 
 
-def names_asked(what: str, doing: str) -> Param:
+def names_field(what: str, doing: str) -> Param:
     """Return a form field for names of streams, or of joins and queries; empty means all."""
     return Param(
         None,

@@ -52,7 +52,7 @@ _RUN = "run.json"
 
 
 @dataclass(frozen=True)
-class JudgedSuite:
+class SuiteResult:
     """The outcome of a suite for some subjects (streams, joins, queries): counts of its expectations."""
 
     suite: str
@@ -73,7 +73,7 @@ class JudgedSuite:
     def outcome(self) -> str:
         """The outcome in words.
 
-        >>> JudgedSuite("ledger", ("a",), 13, 1, 15).outcome, JudgedSuite("ledger", ("a",), 14, 1, 15).outcome
+        >>> SuiteResult("ledger", ("a",), 13, 1, 15).outcome, SuiteResult("ledger", ("a",), 14, 1, 15).outcome
         ('1 of 15 failed, 1 reported', 'held, 1 reported')
         """
         words = f"{self.failed} of {self.count} failed" if self.failed else "held"
@@ -81,7 +81,7 @@ class JudgedSuite:
 
 
 @contextmanager
-def only_writer_of_docs(docs: Path) -> Iterator[None]:
+def lock_docs(docs: Path) -> Iterator[None]:
     """Wait until no other run writes these pages, and lock out others until the block ends (advisory file lock)."""
     docs.parent.mkdir(parents=True, exist_ok=True)
     with docs.with_name(f".{docs.name}.lock").open("w") as held:
@@ -89,12 +89,12 @@ def only_writer_of_docs(docs: Path) -> Iterator[None]:
         yield
 
 
-def keep_earlier_docs(docs: Path, run_id: str = "") -> None:
+def archive_docs(docs: Path, run_id: str = "") -> None:
     """Move the pages of another run to `earlier`, under the moment they were written. Only the newest are kept.
 
     The pages that the run `run_id` wrote itself stay where they are.
     """
-    if run_id and _judged_before(docs, run_id):
+    if run_id and _earlier_results(docs, run_id):
         return
     index, earlier = docs / "index.html", docs / _EARLIER
     mine = [one for one in docs.iterdir() if one.name != _EARLIER] if docs.is_dir() else []
@@ -114,21 +114,21 @@ def keep_earlier_docs(docs: Path, run_id: str = "") -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _judged_before(docs: Path, run_id: str) -> list[JudgedSuite]:
+def _earlier_results(docs: Path, run_id: str) -> list[SuiteResult]:
     """Return what the run `run_id` validated before, from the file that it left; [] if another run left it."""
     try:
         left = json.loads((docs / _RUN).read_text(encoding="utf-8"))
         if left["run_id"] != run_id:
             return []
-        return [JudgedSuite(**{**one, "subjects": tuple(one["subjects"])}) for one in left["judged"]]
+        return [SuiteResult(**{**one, "subjects": tuple(one["subjects"])}) for one in left["judged"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []
 
 
-def readable_offline(page: str) -> str:
+def make_offline(page: str) -> str:
     """Return the page without anything that is loaded or run.
 
-    >>> readable_offline('<head><script src="https://a/b.js"></script></head><p>kept</p>').endswith("</head><p>kept</p>")
+    >>> make_offline('<head><script src="https://a/b.js"></script></head><p>kept</p>').endswith("</head><p>kept</p>")
     True
     """
     if _POLICY in page:
@@ -142,12 +142,12 @@ def _with_own_icon(rule: str) -> str:
     return rule.replace("check-circle text-success", "info-circle", 1) if REPORTED in rule else rule
 
 
-def finish_docs(docs: Path, judged: Iterable[JudgedSuite], run_id: str = "") -> Path:
+def finish_docs(docs: Path, judged: Iterable[SuiteResult], run_id: str = "") -> Path:
     """Make the pages readable offline and write the index of everything that the run judged so far."""
     written = [docs / "index.html", *docs.glob("expectations/**/*.html"), *docs.glob("validations/**/*.html")]
     for page in (page for page in written if page.is_file()):
-        page.write_text(readable_offline(page.read_text(encoding="utf-8")), encoding="utf-8")
-    found = {(one.suite, one.subjects): one for one in _judged_before(docs, run_id)} if run_id else {}
+        page.write_text(make_offline(page.read_text(encoding="utf-8")), encoding="utf-8")
+    found = {(one.suite, one.subjects): one for one in _earlier_results(docs, run_id)} if run_id else {}
     for one in judged:
         pages = sorted((docs / "validations" / one.suite).glob("**/*.html"))
         last = str(pages[-1].relative_to(docs)) if pages else ""
@@ -168,7 +168,7 @@ def finish_docs(docs: Path, judged: Iterable[JudgedSuite], run_id: str = "") -> 
     return index
 
 
-def _summary(rows: Sequence[JudgedSuite]) -> str:
+def _summary(rows: Sequence[SuiteResult]) -> str:
     """Return one verdict over all suites; it agrees with the screen and the table `validations`."""
     failed = [one for one in rows if one.failed]
     reported = sum(one.reported for one in rows)
@@ -186,7 +186,7 @@ def _earlier_runs(docs: Path) -> str:
     return f"<h2>Earlier runs</h2><ul>{''.join(links)}</ul>" if links else ""
 
 
-def _line(one: JudgedSuite) -> str:
+def _line(one: SuiteResult) -> str:
     outcome = f'<a href="{quote(one.page)}">{one.outcome}</a>' if one.page else one.outcome
     rules = f'<a href="expectations/{quote(one.suite)}.html">{one.count}</a>'
     cells = (escape(one.suite), escape(", ".join(one.subjects)), outcome, rules)

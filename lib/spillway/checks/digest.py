@@ -85,22 +85,22 @@ class Digest:
 
 
 @dataclass(frozen=True)
-class Unread:
+class UnreadableTable:
     """Why a table cannot be summarised; other tables still are."""
 
     problem: str
 
 
-def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | Unread]:
+def summarise_tables(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | UnreadableTable]:
     """Return a table of schema `SUMMARY` for each request, or the reason why it cannot be read.
 
     All files are read in one call of the engine.
     """
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
     found: dict[int, list[dict[str, Any]]] = {}
-    unread: dict[int, Unread] = {}
+    unread: dict[int, UnreadableTable] = {}
     for (place, _), parts in zip(units, engine.map(partial(_of_unit, asked), units), strict=True):
-        if isinstance(parts, Unread):
+        if isinstance(parts, UnreadableTable):
             unread.setdefault(place, parts)
         else:
             found.setdefault(place, []).extend(parts)
@@ -113,16 +113,18 @@ def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | Unread
     ]
 
 
-def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[str, Any]] | Unread:
+def _of_unit(asked: Sequence[Digest], unit: tuple[int, DataFile]) -> list[dict[str, Any]] | UnreadableTable:
     place, file = unit
     try:
-        return file_sums(asked[place], file)
+        return summarise_file(asked[place], file)
     except Exception as problem:
         text = str(problem).partition("\n")[0]
-        return Unread(text if isinstance(problem, SpillwayError) else f"{type(problem).__name__}: {text}")
+        return UnreadableTable(
+            text if isinstance(problem, SpillwayError) else f"{type(problem).__name__}: {text}"
+        )
 
 
-def file_sums(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
+def summarise_file(asked: Digest, file: DataFile) -> list[dict[str, Any]]:
     """Return the summaries of the rows of one file, by batch and scheme."""
     day = as_date(file.value("batch_date"))
     found: dict[tuple[int, int], dict[str, Any]] = {}
@@ -154,9 +156,9 @@ def _runs_of(rows: pa.Table, asked: Digest) -> Iterator[dict[str, Any]]:
         "null_columns": np.add.reduceat(_nulls(rows, asked.required), starts),
         "first_seq": np.minimum.reduceat(seq, starts),
         "last_seq": np.maximum.reduceat(seq, starts),
-        "checksum": np.bitwise_xor.reduceat(hashes(rows, ["seq", *asked.keys]).view(np.int64), starts),
+        "checksum": np.bitwise_xor.reduceat(row_hashes(rows, ["seq", *asked.keys]).view(np.int64), starts),
     }
-    keys = hashes(rows, ["seq"])
+    keys = row_hashes(rows, ["seq"])
     for name in asked.rows.columns:
         sums[_column(name)] = _keyed_sums(rows[name], keys, _salt(name), starts)
     for at, start in enumerate(starts.tolist()):
@@ -182,11 +184,11 @@ def _nulls(rows: pa.Table, names: Sequence[str]) -> np.ndarray:
     return count
 
 
-def hashes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
+def row_hashes(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """Return a hash of these columns for each row; null hashes like a separate value.
 
     >>> rows = pa.table({"seq": [1, 2], "site": ["a", None]})
-    >>> len(set(hashes(rows, ["seq", "site"]).tolist())), (hashes(rows, ["site"]) == hashes(rows, [])).any().item()
+    >>> len(set(row_hashes(rows, ["seq", "site"]).tolist())), (row_hashes(rows, ["site"]) == row_hashes(rows, [])).any().item()
     (2, False)
     """
     state = np.zeros(rows.num_rows, np.uint64)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from spillway.checks.data_docs import (
     REPORTED,
-    JudgedSuite,
+    SuiteResult,
+    archive_docs,
     finish_docs,
-    keep_earlier_docs,
-    only_writer_of_docs,
+    lock_docs,
 )
 from spillway.checks.suites import Expectation, Suite
 from spillway.clock import utc_now
-from spillway.errors import Refused, safely
+from spillway.errors import InvalidValue, escape_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +80,7 @@ class Validator:
         self._built = TemporaryDirectory(prefix="spillway-docs-")
         self._add_docs_site()
         self._views = self._context.data_sources.add_pandas(name="views")
-        self._judged: list[JudgedSuite] = []
+        self._judged: list[SuiteResult] = []
 
     def _add_docs_site(self) -> None:
         for site in list(self._context.get_site_names()):
@@ -115,7 +115,7 @@ class Validator:
         for found in result.results:
             name = found.expectation_config.meta["name"]
             if found.exception_info and _raised(found.exception_info):
-                raise Refused(
+                raise InvalidValue(
                     name,
                     "be computable on its view",
                     _message(found.exception_info),
@@ -160,7 +160,9 @@ class Validator:
                 name = found.expectation_config.meta["name"]
                 if found.exception_info and _raised(found.exception_info):
                     remedy = "compare it with the type of its attribute"
-                    raise Refused(name, "be a rule of these rows", _message(found.exception_info), remedy)
+                    raise InvalidValue(
+                        name, "be a rule of these rows", _message(found.exception_info), remedy
+                    )
                 _add_up(tallies[name].setdefault(group, Tally()), found.result, frame)
         if last is not None:
             self._keep_result(suite, last, tallies)
@@ -202,7 +204,7 @@ class Validator:
         key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, batch)
         self._context.validation_results_store.store_validation_results(result, key)
         subjects = () if batch == "rows" else self._subjects
-        self._judged.append(JudgedSuite(suite.name, subjects, held - reported, reported, count))
+        self._judged.append(SuiteResult(suite.name, subjects, held - reported, reported, count))
 
     def _expectation(self, suite: Suite, rule: Expectation) -> Any:
         from great_expectations.exceptions import ExpectationNotFoundError
@@ -218,7 +220,7 @@ class Validator:
         try:
             return configuration.to_domain_obj()
         except (ExpectationNotFoundError, ValueError, TypeError) as problem:
-            raise Refused(
+            raise InvalidValue(
                 rule.name,
                 "be an expectation that Great Expectations knows",
                 f"{rule.type} with {dict(rule.kwargs)}",
@@ -229,8 +231,8 @@ class Validator:
     def write_docs(self) -> Path:
         """Build Data Docs of everything validated so far; they replace those of another run."""
         self._context.build_data_docs()
-        with only_writer_of_docs(self.docs):
-            keep_earlier_docs(self.docs, self.run_id)
+        with lock_docs(self.docs):
+            archive_docs(self.docs, self.run_id)
             for kind in ("expectations", "validations"):
                 if (built := Path(self._built.name, kind)).is_dir():
                     shutil.copytree(built, self.docs / kind, dirs_exist_ok=True)
@@ -255,7 +257,7 @@ def _summed(tallies: Sequence[Tally], column: str) -> dict[str, Any]:
     rows, nulls = sum(one.rows for one in tallies), sum(one.nulls for one in tallies)
     broken = sum(one.broken for one in tallies)
     examples = [row for one in tallies for row in one.examples][:MOST_EXAMPLES]
-    shown = [escape(safely(f"seq {row['seq']}: {row[column]}")) for row in examples]
+    shown = [escape(escape_text(f"seq {row['seq']}: {row[column]}")) for row in examples]
     share = 100 * broken / rows if rows else 0.0
     present = 100 * broken / (rows - nulls) if rows > nulls else 0.0
     return {

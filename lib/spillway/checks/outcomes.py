@@ -82,11 +82,11 @@ class _Words(Formatter):
         return super().format_field(value, format_spec)
 
 
-def breaks(expectation: Expectation, row: Row) -> bool | None:
+def is_violation(expectation: Expectation, row: Row) -> bool | None:
     """Return whether `row` breaks the expectation; None if the type of expectation does not apply to single rows.
 
     >>> rule = Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "")
-    >>> breaks(rule, {"x": 2}), breaks(rule, {"x": 1}), breaks(rule, {"x": None})
+    >>> is_violation(rule, {"x": 2}), is_violation(rule, {"x": 1}), is_violation(rule, {"x": None})
     (True, False, False)
     """
     kwargs = expectation.kwargs
@@ -111,7 +111,7 @@ def breaks(expectation: Expectation, row: Row) -> bool | None:
     return None
 
 
-def judge(
+def expectation_outcomes(
     suite: Suite, expectation: Expectation, holds: bool, observed: Any, rows: Sequence[Row]
 ) -> list[Outcome]:
     """Return the outcomes of one expectation, from Great Expectations' result and the rows that it checked.
@@ -120,14 +120,14 @@ def judge(
     fails here, even if Great Expectations reports success.
     """
     guilty = [
-        row for row in rows if (not holds or _is_nan(_value(expectation, row))) and breaks(expectation, row)
+        row
+        for row in rows
+        if (not holds or _is_nan(_value(expectation, row))) and is_violation(expectation, row)
     ]
-    outcomes = list(_held(suite, expectation, rows, guilty)) if holds or guilty else []
+    outcomes = list(_successes(suite, expectation, rows, guilty)) if holds or guilty else []
     if not holds and not guilty:
-        sentence = (
-            f"{suite.table}: {expectation.meaning} Found {_said(observed)}, expected {expectation.expected}."
-        )
-        outcomes.append(_outcome(suite, expectation, "", None, _said(observed), "", sentence))
+        sentence = f"{suite.table}: {expectation.meaning} Found {_short_text(observed)}, expected {expectation.expected}."
+        outcomes.append(_outcome(suite, expectation, "", None, _short_text(observed), "", sentence))
     for (stream, day), group in _by_batch_date(guilty).items():
         worst = _worst(expectation, group)
         others = len(group) - 1
@@ -141,7 +141,7 @@ def judge(
     return outcomes
 
 
-def _held(
+def _successes(
     suite: Suite, expectation: Expectation, rows: Sequence[Row], guilty: Sequence[Row]
 ) -> Iterator[Outcome]:
     """Yield a success for every stream that has no failing row."""
@@ -208,7 +208,7 @@ def _place(rows: Sequence[Row]) -> str:
 
 
 def _seen(rule: Expectation, row: Row) -> str:
-    return _said(_value(rule, row))
+    return _short_text(_value(rule, row))
 
 
 def _value(rule: Expectation, row: Row) -> Any:
@@ -220,5 +220,5 @@ def _is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _said(value: Any) -> str:
+def _short_text(value: Any) -> str:
     return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -22,7 +22,7 @@ that Great Expectations checks. In a batch of ten million different rows, two ro
 370,000 batches.
 
 >>> rule = RowRule(kind="unique_with", attributes=("site",))
->>> judged = as_expectation(rule, "w", {"site": "string"}, "UTC")
+>>> judged = to_expectation(rule, "w", {"site": "string"}, "UTC")
 >>> judged.type, judged.kwargs
 ('expect_column_values_to_be_between', {'column': 'rows that agree in site', 'max_value': 1})
 """
@@ -38,14 +38,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.checks.digest import StoredRows, hashes
+from spillway.checks.digest import StoredRows, row_hashes
 from spillway.checks.gx import Tally, Validator
 from spillway.checks.outcomes import Outcome
 from spillway.checks.suites import Expectation, Suite
 from spillway.contracts import StreamContract
-from spillway.contracts.row_rules import RowRule, edge_of_range, of_the_whole
+from spillway.contracts.row_rules import RowRule, edge_of_range, whole_match
 from spillway.contracts.stream import ARROW_TYPES
-from spillway.errors import Refused, SpillwayError, safely
+from spillway.errors import InvalidValue, SpillwayError, escape_text
 from spillway.store.files import as_date, rows_of
 from spillway.store.schemas import spark_type
 
@@ -55,7 +55,7 @@ Repeats = Mapping[tuple[str, int], tuple[np.ndarray, np.ndarray]]
 """By column and batch: the hashes that several rows have, and the number of these rows."""
 
 
-def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows) -> list[Outcome]:
+def check_rows(validator: Validator, contract: StreamContract, rows: StoredRows) -> list[Outcome]:
     """Return an outcome for each rule that holds on all these rows, and one for each batch date on which a rule fails.
 
     If the rows cannot be checked, the outcome is a failure of this stream. Other streams are still checked.
@@ -69,14 +69,14 @@ def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows)
         "raw",
         f"The rules that the contract of {contract.stream} has for its rows.",
         "",
-        tuple(as_expectation(rule, contract.stream, types, contract.timezone) for rule in rules),
+        tuple(to_expectation(rule, contract.stream, types, contract.timezone) for rule in rules),
     )
     try:
         repeats = _repeats(rows, rules, types)
         frames = ((day, _frame(part, rules, repeats)) for day, part in _pieces(rows, _columns(rules), types))
         tallies = validator.validate_pieces(suite, frames)
     except Exception as problem:
-        return [_not_judged(contract.stream, problem)]
+        return [_failed_check(contract.stream, problem)]
     return [
         outcome
         for rule, judged in zip(rules, suite.expectations, strict=True)
@@ -84,7 +84,7 @@ def judge_rows(validator: Validator, contract: StreamContract, rows: StoredRows)
     ]
 
 
-def as_expectation(rule: RowRule, stream: str, types: Mapping[str, str], zone: str) -> Expectation:
+def to_expectation(rule: RowRule, stream: str, types: Mapping[str, str], zone: str) -> Expectation:
     """Convert a rule to an expectation of Great Expectations."""
     column, kind = rule.attributes[0], types[rule.attributes[0]]
     kwargs: dict[str, Any] = {"column": column}
@@ -135,7 +135,7 @@ def _pieces(
                 asked, found = ARROW_TYPES[types[name]], mine[name].type
                 if not pa.types.is_null(found) and spark_type(found) != spark_type(asked):
                     remedy = "give the attribute its type back, or take the rule out"
-                    raise Refused(name, f"be {types[name]} in raw", str(found), remedy)
+                    raise InvalidValue(name, f"be {types[name]} in raw", str(found), remedy)
                 mine = mine.set_column(at, name, mine[name].cast(asked))
             if mine.num_rows:
                 yield day, mine
@@ -169,7 +169,7 @@ def _row_keys(part: pa.Table, names: Sequence[str]) -> tuple[np.ndarray, np.ndar
             values[np.isnan(values)] = np.nan
             column = pa.chunked_array([pa.array(values)])
         columns.append(column)
-    return hashes(pa.table(columns, names=list(names)), names), whole
+    return row_hashes(pa.table(columns, names=list(names)), names), whole
 
 
 def _frame(part: pa.Table, rules: Sequence[RowRule], repeats: Repeats) -> pd.DataFrame:
@@ -185,7 +185,7 @@ def _frame(part: pa.Table, rules: Sequence[RowRule], repeats: Repeats) -> pd.Dat
     batch = np.asarray(part["batch"])
     for rule in (rule for rule in rules if rule.kind == "pattern"):
         texts = part[rule.attributes[0]]
-        is_of_it = pc.match_substring_regex(texts, of_the_whole(str(rule.pattern)))
+        is_of_it = pc.match_substring_regex(texts, whole_match(str(rule.pattern)))
         odd = pc.if_else(is_of_it, pa.scalar(None, texts.type), texts)
         columns[_odd_column(rule)] = pd.Series(pd.arrays.ArrowExtensionArray(odd))
     for rule in (rule for rule in rules if rule.kind == "unique_with"):
@@ -234,11 +234,11 @@ def _shown(value: Any) -> str:
     """Return a value of a row as a few characters of one line."""
     if value is None or value is pd.NA or value is pd.NaT:
         return "null"
-    return safely(repr(value) if isinstance(value, str) else str(value), _MOST_LETTERS)
+    return escape_text(repr(value) if isinstance(value, str) else str(value), _MOST_LETTERS)
 
 
-def _not_judged(stream: str, problem: Exception) -> Outcome:
-    text = safely(str(problem).partition("\n")[0])
+def _failed_check(stream: str, problem: Exception) -> Outcome:
+    text = escape_text(str(problem).partition("\n")[0])
     text = text if isinstance(problem, SpillwayError) else f"{type(problem).__name__}: {text}"
     sentence = (
         f"raw, {stream}: the rules of its rows must be such that they can be judged, got {text}; mend the rule in "

@@ -10,15 +10,22 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from spillway import registry
-from spillway.checks.digest import SUMMARY, Digest, ExaminedRows, StoredRows, Unread, summaries
+from spillway.checks.digest import (
+    SUMMARY,
+    Digest,
+    ExaminedRows,
+    StoredRows,
+    UnreadableTable,
+    summarise_tables,
+)
 from spillway.checks.gx import Validator
-from spillway.checks.outcomes import Outcome, judge
-from spillway.checks.row_rules import judge_rows
+from spillway.checks.outcomes import Outcome, expectation_outcomes
+from spillway.checks.row_rules import check_rows
 from spillway.checks.suites import Expectation, Suite, load_suites
 from spillway.checks.views import ViewedTables, column_problems, split_name, stream_facts, types_of
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.store.schemas import table_contracts
 
@@ -72,22 +79,24 @@ def run_suites(
     suites = load_suites(suite_folders() if folders is None else folders, parameters)
     unknown = {split_name(name)[0] for name in tables} - set(table_contracts())
     if unknown:
-        raise Refused("tables", "be tables with a contract", ", ".join(sorted(unknown)), "correct the name")
+        raise InvalidValue(
+            "tables", "be tables with a contract", ", ".join(sorted(unknown)), "correct the name"
+        )
     odd = [name for name, table in tables.items() if isinstance(table, pa.Table) == ("/" in name)]
     if odd:
         remedy = "a stream's own table is given as StoredRows, every other as an Arrow table"
-        raise Refused("tables", "be of their kind", ", ".join(odd), remedy)
+        raise InvalidValue("tables", "be of their kind", ", ".join(odd), remedy)
     asked = set(only) if only is not None else {split_name(name)[0] for name in tables}
     wrong = {
         name: problems
         for name, table in tables.items()
-        if (problems := _wrong(name, table, streams, added or {}))
+        if (problems := _column_differences(name, table, streams, added or {}))
     }
     usable = {name: table for name, table in tables.items() if name not in wrong}
     sums, unread = _sums(engine, usable, streams)
     outcomes: list[Outcome] = list(unread)
     if "recovered" in asked:
-        outcomes += on_record(sums, tables.get("certificates"))
+        outcomes += checksum_outcomes(sums, tables.get("certificates"))
     seen: set[str] = set()
     with ViewedTables(_readable(usable, streams, sums)) as views:
         validator = Validator(Path(settings.build, "data_docs"), run_id, _subjects(tables, streams))
@@ -96,12 +105,12 @@ def run_suites(
             if suite.table not in seen:
                 seen.add(suite.table)
                 with_columns = replace(suite, expectations=(COLUMNS, *suite.expectations))
-                outcomes += _judged(validator, *_with_columns(with_columns, views, broken))
+                outcomes += _check_suite(validator, *_with_columns(with_columns, views, broken))
             elif not broken:
-                outcomes += _judged(validator, suite, views.rows(suite))
+                outcomes += _check_suite(validator, suite, views.rows(suite))
     for stream, contract in streams.items() if "raw" in asked else ():
         if isinstance(rows := tables.get(f"raw/{stream}"), StoredRows):
-            outcomes += judge_rows(validator, contract, rows)
+            outcomes += check_rows(validator, contract, rows)
     validator.write_docs()
     return outcomes
 
@@ -135,7 +144,7 @@ def _with_columns(
     return suite, found.append_column("column_problems", none)
 
 
-def _judged(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome]:
+def _check_suite(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome]:
     if not found.num_rows:
         return []
     verdicts = validator.validate(suite, found)
@@ -143,11 +152,15 @@ def _judged(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome
     return [
         outcome
         for rule in suite.expectations
-        for outcome in judge(suite, rule, verdicts[rule.name].holds, verdicts[rule.name].observed, rows)
+        for outcome in expectation_outcomes(
+            suite, rule, verdicts[rule.name].holds, verdicts[rule.name].observed, rows
+        )
     ]
 
 
-def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added: Added) -> list[str]:
+def _column_differences(
+    name: str, rows: Judged, streams: Mapping[str, StreamContract], added: Added
+) -> list[str]:
     """Return the differences between a table's columns and its contract.
 
     The contract of a stream's own table includes the stream's attributes and the columns of its levers.
@@ -159,7 +172,7 @@ def _wrong(name: str, rows: Judged, streams: Mapping[str, StreamContract], added
     if isinstance(rows, ExaminedRows):
         return column_problems(rows.types, contract)
     if stream is None or stream not in streams:
-        raise Refused("tables", "name streams with a contract", name, "pass its contract")
+        raise InvalidValue("tables", "name streams with a contract", name, "pass its contract")
     owner = next(
         (name for name, of in registry.folders("tables").items() if (of / f"{table}.yaml").is_file()), None
     )
@@ -212,15 +225,15 @@ def _sums(
             ]
             asked.append((table, Digest(stream, rows, streams[stream].keys, tuple(required))))
     unread: list[Outcome] = []
-    for (table, one), sums in zip(asked, summaries(engine, [one for _, one in asked]), strict=True):
-        if isinstance(sums, Unread):
+    for (table, one), sums in zip(asked, summarise_tables(engine, [one for _, one in asked]), strict=True):
+        if isinstance(sums, UnreadableTable):
             unread.append(_cannot_be_read(table, one.stream, sums.problem))
         else:
             found.setdefault(table, []).append(sums)
     return found, unread
 
 
-def on_record(sums: Mapping[str, Sequence[pa.Table]], certificates: Any) -> Iterator[Outcome]:
+def checksum_outcomes(sums: Mapping[str, Sequence[pa.Table]], certificates: Any) -> Iterator[Outcome]:
     """Yield the checksums of untouched columns in `raw` and in `recovered`, so that they remain when raw is retired.
 
     A column is untouched if no value of it was shed or rounded. The suites check whether the checksums are

@@ -17,7 +17,7 @@ from spillway import registry
 from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
 from spillway.contracts.column_names import bounded_attribute, is_bound
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.store.schemas import TableContract, spark_type
 
 _CONFIG = {
@@ -67,7 +67,7 @@ class ViewedTables:
         """
         missing = [name for name in suite.tables() if name not in self._known]
         if missing:
-            raise Refused(
+            raise InvalidValue(
                 "view",
                 "read tables of the lake",
                 ", ".join(missing),
@@ -78,7 +78,7 @@ class ViewedTables:
         try:
             found = self._database.sql(f"SELECT * FROM ({query}) ORDER BY ALL").to_arrow_table()
         except duckdb.Error as problem:
-            raise Refused(
+            raise InvalidValue(
                 "view",
                 "be SQL over the columns of its tables",
                 str(problem).splitlines()[0],
@@ -98,10 +98,10 @@ def _pairs_at_least(payload: bytes | None) -> float | None:
     True
     """
     # compiled kernels are slow to import, and few runs have counts of pairs
-    from spillway.sketches.query import loaded, read_sketch
+    from spillway.sketches.query import read_sketch, wrap_sketch
 
     try:
-        return None if payload is None else loaded(read_sketch(payload)).near_duplicate_pairs().low
+        return None if payload is None else wrap_sketch(read_sketch(payload)).near_duplicate_pairs().low
     except SpillwayError:
         return None
 

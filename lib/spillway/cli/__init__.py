@@ -14,13 +14,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import NoReturn
 
 from spillway.cli.contracts import add_contracts, add_parity
-from spillway.cli.output import say_error
+from spillway.cli.output import print_error
 from spillway.cli.plan import add_join_advice, add_plan, add_what_if
 from spillway.cli.read import add_ask, add_explain, add_recover
 from spillway.cli.run import add_exempt, add_replay, add_resend, add_run
 from spillway.cli.status import add_report, add_status
 from spillway.cli.upkeep import add_doctor, add_keep, add_migrate
-from spillway.errors import SpillwayError, UsageError, safely
+from spillway.errors import SpillwayError, UsageError, escape_text
 
 OK, WRONG, USAGE = 0, 1, 2
 COMMANDS = (
@@ -48,7 +48,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose error messages contain no control characters of the input."""
 
     def error(self, message: str) -> NoReturn:
-        super().error(safely(message, 2000))
+        super().error(escape_text(message, 2000))
 
 
 def _version() -> str:
@@ -80,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = asked.run(asked)
     except UsageError as problem:
-        say_error(asked, problem)
+        print_error(asked, problem)
         return USAGE
     except SpillwayError as problem:
-        say_error(asked, problem)
+        print_error(asked, problem)
         return WRONG
     except BrokenPipeError:
         sys.stderr.close()

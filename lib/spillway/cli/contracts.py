@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, say_json, say_line, say_table
+from spillway.cli.output import add_command, print_json, print_line, print_table
 from spillway.cli.run import add_engine
-from spillway.errors import ContractError, UsageError, so_many
+from spillway.errors import ContractError, UsageError, format_count
 from spillway.settings import Settings, refuse_uri
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def add_contracts(commands: Any) -> None:
         "contracts", help="Check contracts, print their JSON Schema, or draft a new one."
     )
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
-    checking = command(
+    checking = add_command(
         actions,
         "check",
         "List everything that is wrong with the contracts, by file, field, rule, value and remedy.",
@@ -37,7 +37,7 @@ def add_contracts(commands: Any) -> None:
     checking.add_argument("--schemas", help="folder of the contracts (default: SPILLWAY_SCHEMAS)")
     add_engine(checking)
     checking.set_defaults(run=_check)
-    schema = command(
+    schema = add_command(
         actions,
         "schema",
         "Print the JSON Schema that editors complete contracts from.",
@@ -45,7 +45,7 @@ def add_contracts(commands: Any) -> None:
     )
     schema.add_argument("--channels", action="store_true", help="that of channels.yaml")
     schema.set_defaults(run=print_schema)
-    draft = command(
+    draft = add_command(
         actions,
         "new",
         "Draft a contract from a delivered file: types, keys and order are guessed, and the draft says where.",
@@ -58,8 +58,8 @@ def add_contracts(commands: Any) -> None:
     draft.add_argument("--stream", help="name of the stream (default: from the file)")
     draft.add_argument("--channel", default="uplink", help="the channel it goes through (default: uplink)")
     draft.add_argument("--output", help="write there instead of printing; never overwrites")
-    draft.set_defaults(run=new)
-    mining = command(
+    draft.set_defaults(run=create_contract)
+    mining = add_command(
         actions,
         "mine",
         "Draft a lever's entry from SQL that people ran: a query log, with how often each did, or dbt models.",
@@ -74,43 +74,43 @@ def add_contracts(commands: Any) -> None:
         "query and runs",
     )
     mining.add_argument("--stream", required=True, help="the stream whose readers are looked for")
-    mining.set_defaults(run=mine)
+    mining.set_defaults(run=mine_queries)
 
 
 def _check(asked: argparse.Namespace) -> int:
     from spillway.contracts import check as problems_of
     from spillway.contracts import load_usable
-    from spillway.workloads.windows import broken_workloads
+    from spillway.workloads.windows import workload_problems
 
     if asked.schemas:
         refuse_uri("--schemas", asked.schemas)
     schemas = asked.schemas or Settings.from_environment().schemas
     problems = problems_of(schemas)
     with suppress(ContractError):  # without a channel there is nothing to check; that is reported above
-        problems += broken_workloads(load_usable(schemas), asked.engine)
+        problems += workload_problems(load_usable(schemas), asked.engine)
     if asked.json:
-        say_json({"ok": not problems, "schemas": schemas, "problems": problems})
+        print_json({"ok": not problems, "schemas": schemas, "problems": problems})
     elif problems:
         rows = [(p.where, p.field, f"must {p.rule}", repr(p.value), p.remedy) for p in problems]
-        say_table(
-            f"{so_many(len(problems), 'problem')} in {schemas}",
+        print_table(
+            f"{format_count(len(problems), 'problem')} in {schemas}",
             ["file", "field", "rule", "value", "remedy"],
             rows,
         )
     else:
-        say_line(f"The contracts in {schemas} are in order.", "green")
+        print_line(f"The contracts in {schemas} are in order.", "green")
     return 1 if problems else 0
 
 
 def print_schema(asked: argparse.Namespace) -> int:
     from spillway.contracts import channels_json_schema, json_schema
 
-    say_json(channels_json_schema() if asked.channels else json_schema())
+    print_json(channels_json_schema() if asked.channels else json_schema())
     return 0
 
 
-def new(asked: argparse.Namespace) -> int:
-    from spillway.intake.draft import new_contract
+def create_contract(asked: argparse.Namespace) -> int:
+    from spillway.intake.draft import draft_contract
 
     if not Path(asked.sample).is_file():
         raise UsageError(f"`sample` must be a file, got {asked.sample!r}; name a delivered file")
@@ -119,20 +119,20 @@ def new(asked: argparse.Namespace) -> int:
         raise UsageError(
             f"`--output` must be a new file, got {asked.output!r}; choose another name or remove it"
         )
-    text = new_contract(asked.sample, stream=asked.stream, channel=asked.channel)
+    text = draft_contract(asked.sample, stream=asked.stream, channel=asked.channel)
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     if asked.json:
-        say_json({"contract": text, "written": str(target) if target else None})
+        print_json({"contract": text, "written": str(target) if target else None})
     elif target is not None:
-        say_line(f"Wrote {target}. Read every line, then: spillway contracts check")
+        print_line(f"Wrote {target}. Read every line, then: spillway contracts check")
     else:
         print(text, end="")
     return 0
 
 
-def mine(asked: argparse.Namespace) -> int:
+def mine_queries(asked: argparse.Namespace) -> int:
     import yaml
 
     from spillway.contracts import load_contracts
@@ -146,7 +146,7 @@ def mine(asked: argparse.Namespace) -> int:
         if hasattr(lever(name), "mined") and (one := lever(name).mined(contract, statements)) is not None
     ]
     if asked.json:
-        say_json([{"entry": one.entry, "notes": list(one.notes)} for one in found])
+        print_json([{"entry": one.entry, "notes": list(one.notes)} for one in found])
         return 0
     for one in found:
         for note in one.notes:
@@ -248,7 +248,7 @@ def add_parity(commands: Any) -> None:
     )
     made = commands.add_parser("parity", help=purpose, description=purpose)
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
-    adds = command(
+    adds = add_command(
         actions,
         "add",
         "Append to each line of a CSV or JSON file the parity of its bytes. The contract must state parity: secded "
@@ -261,7 +261,7 @@ def add_parity(commands: Any) -> None:
     adds.add_argument("file", help="a file of CSV or JSON lines, plain or compressed with gzip or zstd")
     adds.add_argument("--output", help="where to write the lines; default: standard output")
     adds.set_defaults(run=_add)
-    checks = command(
+    checks = add_command(
         actions,
         "check",
         "Count the lines of a file with one flipped bit, and list the lines that cannot be corrected.",
@@ -287,7 +287,7 @@ def _opened(name: str) -> Iterator[pa.NativeFile]:
 
 def _add(asked: argparse.Namespace) -> int:
     from spillway.records.parity import file_with_parity
-    from spillway.records.wrapper import plain_bytes
+    from spillway.records.wrapper import open_decompressed
 
     if asked.json and asked.output is None:
         raise UsageError(
@@ -296,7 +296,7 @@ def _add(asked: argparse.Namespace) -> int:
         )
     lines = 0
     with _opened(asked.file) as source:
-        parts = file_with_parity(plain_bytes(source))
+        parts = file_with_parity(open_decompressed(source))
         if asked.output is None:
             for part in parts:
                 sys.stdout.buffer.write(part)
@@ -317,27 +317,27 @@ def _add(asked: argparse.Namespace) -> int:
         finally:
             partial.unlink(missing_ok=True)
     if asked.json:
-        say_json({"lines": lines, "output": asked.output})
+        print_json({"lines": lines, "output": asked.output})
     else:
-        say_line(f"Wrote {lines:,} lines with parity to {asked.output}.")
+        print_line(f"Wrote {lines:,} lines with parity to {asked.output}.")
     return 0
 
 
 def _check_parity(asked: argparse.Namespace) -> int:
     from spillway.records.parity import check_file
-    from spillway.records.wrapper import plain_bytes
+    from spillway.records.wrapper import open_decompressed
 
     with _opened(asked.file) as source:
-        found = check_file(plain_bytes(source))
+        found = check_file(open_decompressed(source))
     if asked.json:
-        say_json(found)
+        print_json(found)
         return 1 if found.refused else 0
-    say_line(
+    print_line(
         f"{found.lines:,} lines: {found.lines - found.corrected - len(found.refused):,} intact, "
         f"{found.corrected:,} with one flipped bit that is corrected, {len(found.refused):,} that cannot be corrected"
     )
     if found.refused:
         shown = ", ".join(map(str, found.refused[:_MOST_LINES_SHOWN]))
         more = len(found.refused) - _MOST_LINES_SHOWN
-        say_line(f"cannot be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
+        print_line(f"cannot be corrected: line {shown}" + (f" and {more:,} more" if more > 0 else ""))
     return 1 if found.refused else 0

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from spillway.errors import SpillwayError, safely, so_much
+from spillway.errors import SpillwayError, escape_text, format_number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ PLAIN_WIDTH = 160
 MOST_OF_A_LINE = 4000
 
 
-def command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
+def add_command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
     """Add a subcommand with `--json`, and with examples below its help."""
     made: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -41,7 +41,7 @@ def console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
-def say_json(value: Any) -> None:
+def print_json(value: Any) -> None:
     """Print one JSON document; dataclasses become objects, dates ISO text, NaN and infinities null."""
     print(json.dumps(jsonable(value), indent=2, ensure_ascii=False))
 
@@ -67,7 +67,7 @@ def jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table; a head that starts with # is above right-aligned numbers."""
     from rich.table import Table
     from rich.text import Text
@@ -78,28 +78,28 @@ def say_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]
             head.lstrip("#"), justify="right" if head.startswith("#") else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(said(value)) for value in row))
+        table.add_row(*(Text(format_value(value)) for value in row))
     console().print(table)
 
 
-def say_stages(title: str, stages: Sequence[StageSum]) -> None:
+def print_stages(title: str, stages: Sequence[StageSum]) -> None:
     """Print the work of every stage, one line per stage and unit."""
     heads = ["stage", "unit", "of", "#batches", "#offered", "#handed on", "#rounded", "#shed", "#recoverable"]
     rows = [
         tuple(value or "all" if name == "dimension" else value for name, value in vars(one).items())
         for one in stages
     ]
-    say_table(title, [*heads, "#lost"], rows)
+    print_table(title, [*heads, "#lost"], rows)
 
 
-def said(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as text for people.
 
-    >>> said(1234567), said(0.123456), said(None), said(True), said({"done": 2, "retired": 1})
+    >>> format_value(1234567), format_value(0.123456), format_value(None), format_value(True), format_value({"done": 2, "retired": 1})
     ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
-    >>> said(33590.4), said(6.7e-07)
+    >>> format_value(33590.4), format_value(6.7e-07)
     ('33,590', '0.00000067')
-    >>> said(["a: 1 row", "b"]), said(datetime(2026, 1, 1, 9, 30)), said(datetime(2026, 1, 1, 9, 30, 5))
+    >>> format_value(["a: 1 row", "b"]), format_value(datetime(2026, 1, 1, 9, 30)), format_value(datetime(2026, 1, 1, 9, 30, 5))
     ('a: 1 row; b', '2026-01-01 09:30', '2026-01-01 09:30:05')
     """
     if value is None:
@@ -109,17 +109,17 @@ def said(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return so_much(value)
+        return format_number(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{said(count)} {name}" for name, count in value.items()) or "none"
+        return ", ".join(f"{format_value(count)} {name}" for name, count in value.items()) or "none"
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}" if value.second else f"{value:%Y-%m-%d %H:%M}"
     if isinstance(value, list):
-        return "; ".join(map(said, value)) or "none"
+        return "; ".join(map(format_value, value)) or "none"
     return str(value)
 
 
-def day(text: str) -> date:
+def parse_date(text: str) -> date:
     """Parse a date of the command line."""
     try:
         return date.fromisoformat(text)
@@ -127,19 +127,19 @@ def day(text: str) -> date:
         raise argparse.ArgumentTypeError(f"must be a date like 2026-02-01, got {text!r}") from None
 
 
-def say_line(text: str, style: str = "") -> None:
+def print_line(text: str, style: str = "") -> None:
     """Print a line; square brackets are printed as they are, without Rich's markup."""
     from rich.text import Text
 
     console().print(Text(text, style=style))
 
 
-def say_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
+def print_error(asked: argparse.Namespace, problem: SpillwayError) -> None:
     """Print an error: as text to standard error, or as a JSON document with `--json`."""
     if getattr(asked, "json", False):
         problems = [jsonable(item) for item in getattr(problem, "problems", ())]
-        say_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
+        print_json({"error": str(problem)} | ({"problems": problems} if problems else {}))
     else:
         # the message may quote text of a file or of another program
-        lines = [safely(line, MOST_OF_A_LINE) for line in str(problem).split("\n")]
+        lines = [escape_text(line, MOST_OF_A_LINE) for line in str(problem).split("\n")]
         print(f"spillway {asked.command}: {chr(10).join(lines)}", file=sys.stderr)

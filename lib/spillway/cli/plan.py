@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, said, say_json, say_line, say_table
-from spillway.errors import ContractError, Problem, UsageError, so_many
+from spillway.cli.output import add_command, format_value, print_json, print_line, print_table
+from spillway.errors import ContractError, Problem, UsageError, format_count
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def add_plan(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "plan",
         "Say what would be kept, rounded and shed, at which error; write nothing.",
@@ -54,18 +54,20 @@ def add_plan(commands: Any) -> None:
 def _run(asked: argparse.Namespace) -> int:
     if asked.batch != "latest" and not asked.batch.isdecimal():
         raise UsageError(f"`--batch` must be a number or latest, got {asked.batch!r}; see the table batches")
-    from spillway.engine import InProcess
-    from spillway.report.plan import keep_comparison, plan_lines, plan_of
+    from spillway.engine import ProcessEngine
+    from spillway.report.plan import plan_lines, show_plan, store_comparison
     from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
     settings = Settings.from_environment()
     batch = None if asked.batch == "latest" else int(asked.batch)
     say = Progress.here(sys.stderr).detail
-    found = plan_of(Tables(settings), InProcess(), asked.name, asked.capacity, batch, asked.compare, say)
-    kept = [keep_comparison(settings, one) for one in found.comparisons]
+    found = show_plan(
+        Tables(settings), ProcessEngine(), asked.name, asked.capacity, batch, asked.compare, say
+    )
+    kept = [store_comparison(settings, one) for one in found.comparisons]
     if asked.json:
-        say_json(found)
+        print_json(found)
         return 0
     print("\n".join(plan_lines(found)))
     for path in kept:
@@ -78,7 +80,7 @@ TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def add_what_if(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "what-if",
         "Replay what queries were offered by other rules, and compare coverage, error and cost; no table is written.",
@@ -105,63 +107,65 @@ def add_what_if(commands: Any) -> None:
 
 def _run_what_if(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
-    from spillway.engine import InProcess
+    from spillway.engine import ProcessEngine
     from spillway.scheduling import read_date
     from spillway.store.tables import Tables
-    from spillway.workloads.what_if import RoomChanges, what_if
+    from spillway.workloads.what_if import RuleChanges, what_if
 
     first, last = read_date("from_date", asked.from_date), read_date("to_date", asked.to_date)
     one, other = first or last, last or first
     dates = (one, other) if one is not None and other is not None else None
     settings = Settings.from_environment()
     if asked.more:
-        return _more(asked, settings, dates)
-    changes = RoomChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
+        return _run_crowding(asked, settings, dates)
+    changes = RuleChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
     contracts = load_usable(settings.schemas)
-    found = what_if(Tables(settings), InProcess(), contracts, asked.room, changes, dates)
+    found = what_if(Tables(settings), ProcessEngine(), contracts, asked.room, changes, dates)
     if asked.json:
-        say_json(found)
+        print_json(found)
     else:
         _say(found)
     return 0
 
 
-def _more(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
+def _run_crowding(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
     """Compare the cost of a query with the quality of its answers as the capacity group fills up.
 
     See Fiscato (2012), Equations 6.3 to 6.5.
     """
     from spillway.clock import utc_now
     from spillway.contracts import load_usable
-    from spillway.engine import InProcess
-    from spillway.report.crowding import crowded_room, keep_crowded
+    from spillway.engine import ProcessEngine
+    from spillway.report.crowding import crowded_group, store_crowded
     from spillway.store.tables import Tables
-    from spillway.workloads.what_if import crowded
+    from spillway.workloads.what_if import replay_crowded
 
     if asked.policy or asked.weight:
         raise UsageError(
             "`--more` must stand with no other rule than --capacity; leave --policy and --weight out"
         )
     contracts = load_usable(settings.schemas)
-    found = crowded(Tables(settings), InProcess(), contracts, asked.room, TIMES, asked.capacity, dates)
-    room = crowded_room(asked.room, found, utc_now().date())
-    kept = keep_crowded(settings.build, room)
+    found = replay_crowded(
+        Tables(settings), ProcessEngine(), contracts, asked.room, TIMES, asked.capacity, dates
+    )
+    room = crowded_group(asked.room, found, utc_now().date())
+    kept = store_crowded(settings.build, room)
     if asked.json:
-        say_json(room)
+        print_json(room)
         return 0
     shown = [
         (
             str(step.queries),
             *(
-                said(value)
+                format_value(value)
                 for value in (step.cheaper_pct, step.worse_pct, 100 * step.coverage, step.error_pct)
             ),
         )
         for step in room.steps
     ]
-    say_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
-    say_line(room.said, "bold")
-    say_line(f"kept in {kept}: the next report draws it", "dim")
+    print_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
+    print_line(room.said, "bold")
+    print_line(f"kept in {kept}: the next report draws it", "dim")
     return 0
 
 
@@ -174,20 +178,20 @@ def _weight(text: str) -> tuple[str, float]:
 
 
 def _say(found: WhatIf) -> None:
-    say_line(
-        f"{found.room}, {found.first} to {found.last}: {so_many(found.windows, 'window')}, "
+    print_line(
+        f"{found.room}, {found.first} to {found.last}: {format_count(found.windows, 'window')}, "
         f"{found.offered:,} tuples offered",
         "bold",
     )
     if found.left_out:
-        say_line(f"{found.left_out} more were left out: rows of them are not held any more", "yellow")
+        print_line(f"{found.left_out} more were left out: rows of them are not held any more", "yellow")
     rows = []
     for name, now in found.as_is.items():
         then = found.as_would_be[name]
         rows += [_row(name, "as it is", now), _row("", "what if", then)]
     heads = ["query", "rules", "coverage %", "lowest %", "error %", "tuples", "seconds"]
-    say_table("", heads, rows)
-    say_line(
+    print_table("", heads, rows)
+    print_line(
         "Error: of an answered value against the answer to everything; one that is missing counts 100 %.",
         "dim",
     )
@@ -195,7 +199,7 @@ def _say(found: WhatIf) -> None:
 
 def _row(name: str, rules: str, one: QueryOutcome) -> tuple[str, ...]:
     shown = (100 * one.coverage, 100 * one.lowest, one.error_pct, one.tuples, one.seconds)
-    return (name, rules, *(said(value) for value in shown))
+    return (name, rules, *(format_value(value) for value in shown))
 
 
 _PREDICATES = ("equality", "subset", "superset", "overlap", "inner_product")
@@ -203,7 +207,7 @@ _A_YEAR = 365 * 86_400.0
 
 
 def add_join_advice(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "join-advice",
         "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss once the "
@@ -240,7 +244,7 @@ def add_join_advice(commands: Any) -> None:
 def _run_join_advice(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.store.tables import Tables
-    from spillway.workloads.join_advice import MOST_ROWS_READ, JoinAsked, advise
+    from spillway.workloads.join_advice import MOST_ROWS_READ, JoinRequest, advise
 
     settings = Settings.from_environment()
     contracts = load_usable(settings.schemas)
@@ -255,7 +259,7 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
         "basic_window_seconds": asked.basic if asked.basic is not None else asked.lasts / 25,
         "index": not asked.no_index,
     }
-    join = JoinAsked(asked.left, asked.right, told)
+    join = JoinRequest(asked.left, asked.right, told)
     rows = MOST_ROWS_READ if asked.rows is None else asked.rows
     try:
         found = advise(Tables(settings), contracts, join, rows)
@@ -263,7 +267,7 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
         # report one problem at a time: the others follow from it
         raise UsageError(str(_as_typed(error.problems[0]))) from None
     if asked.json:
-        say_json(
+        print_json(
             {
                 "left_rows": found.left_rows,
                 "right_rows": found.right_rows,
@@ -271,11 +275,11 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
             }
         )
         return 0
-    say_table(
+    print_table(
         f"{asked.left} and {asked.right} by {', '.join(asked.on)}: "
         f"the last {found.left_rows:,} and {found.right_rows:,} rows",
         ["", "#estimate", "#from", "#to", "method", "note"],
-        [(about, one.estimate, one.low, one.high, one.method, _noted(one)) for about, one in found.said],
+        [(about, one.estimate, one.low, one.high, one.method, _notes(one)) for about, one in found.said],
     )
     return 0
 
@@ -300,7 +304,7 @@ def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
     return {**by, "lasts_seconds": lasts}
 
 
-def _noted(one: Any) -> str:
+def _notes(one: Any) -> str:
     """Return the notes on a number; for a sketch, also the rows that it covers and those that are missing."""
     of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
     return "; ".join([*filter(None, [one.note, *of, one.covers.told_missing])]) or "-"

@@ -13,8 +13,16 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, day, said, say_json, say_line, say_stages, say_table
-from spillway.errors import Refused, UsageError, so_many
+from spillway.cli.output import (
+    add_command,
+    format_value,
+    parse_date,
+    print_json,
+    print_line,
+    print_stages,
+    print_table,
+)
+from spillway.errors import InvalidValue, UsageError, format_count
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
@@ -22,7 +30,7 @@ from spillway.sketches.kinds import every_kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spillway.report.explain import LeverTells, WorkloadExplanation
+    from spillway.report.explain import VersionedExplanation, WorkloadExplanation
     from spillway.report.overview import StreamExplanation
 
 QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for question in kind.questions}
@@ -30,7 +38,7 @@ QUESTIONS = {question.name: (kind.name, question) for kind in every_kind() for q
 
 
 def add_ask(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "ask",
         "Ask a stored sketch: every answer with its interval, its method and what it covers.",
@@ -49,8 +57,8 @@ def add_ask(commands: Any) -> None:
     )
     made.add_argument("question", nargs="?", choices=QUESTIONS, help="what to ask, see below")
     made.add_argument("values", nargs="*", help="what the question is about; dates and times as in the data")
-    made.add_argument("--from-date", type=day, help="first batch date")
-    made.add_argument("--to-date", type=day, help="last batch date")
+    made.add_argument("--from-date", type=parse_date, help="first batch date")
+    made.add_argument("--to-date", type=parse_date, help="last batch date")
     made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
     made.add_argument(
         "--purpose",
@@ -91,13 +99,13 @@ def _run(asked: argparse.Namespace) -> int:
         chosen = {} if asked.purpose is None else {"purpose": asked.purpose}
         answers = question.ask(sketch, words, asked.confidence, **chosen)
     if asked.json:
-        say_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
+        print_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
         return 0
     covers = sketch.covers
     missing = f" ({covers.told_missing})" if covers.missing else ""
-    say_table(
+    print_table(
         f"{asked.stream}, {asked.sketch}, {covers.from_date} to {covers.to_date}: "
-        f"{so_many(covers.rows, 'row')} in {so_many(covers.batches, 'batch', 'batches')}{missing}",
+        f"{format_count(covers.rows, 'row')} in {format_count(covers.batches, 'batch', 'batches')}{missing}",
         ["", "#estimate", "#from", "#to", "#confidence", "method", "note"],
         [
             (told, *_shown(one, zone).values(), f"{100 * one.confidence:g} %", one.method, one.note or "-")
@@ -109,9 +117,9 @@ def _run(asked: argparse.Namespace) -> int:
 
 def _list(tables: Any, asked: argparse.Namespace) -> int:
     """List the sketches of a stream (or one of them) with the questions that they answer."""
-    from spillway.streams.stored_sketches import sketched
+    from spillway.streams.stored_sketches import list_sketches
 
-    found = [one for one in sketched(tables, asked.stream) if asked.sketch in (None, one.name)]
+    found = [one for one in list_sketches(tables, asked.stream) if asked.sketch in (None, one.name)]
     if not found:
         raise UsageError(
             f"`{asked.stream}` must have sketches to be asked, got none"
@@ -124,9 +132,9 @@ def _list(tables: Any, asked: argparse.Namespace) -> int:
     ]
     heads = ["sketch", "kind", "from", "to", "#batches", "#rows", "questions"]
     if asked.json:
-        say_json([dict(zip((head.lstrip("#") for head in heads), row, strict=True)) for row in rows])
+        print_json([dict(zip((head.lstrip("#") for head in heads), row, strict=True)) for row in rows])
     else:
-        say_table(f"{asked.stream}: spillway ask {asked.stream} SKETCH QUESTION [VALUE ...]", heads, rows)
+        print_table(f"{asked.stream}: spillway ask {asked.stream} SKETCH QUESTION [VALUE ...]", heads, rows)
     return 0
 
 
@@ -147,7 +155,7 @@ def _shown(answer: Answer, zone: str) -> dict[str, Any]:
 
 
 def add_explain(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "explain",
         "Explain what each lever does to an attribute, a join or a query, and why: rule, numbers, bound, remedy. For "
@@ -174,25 +182,25 @@ def _run_explain(asked: argparse.Namespace) -> int:
         return _say_stream(asked, explain_stream(tables, asked.stream))
     found = explain(tables, asked.stream, asked.attribute)
     if asked.json:
-        say_json(found)
+        print_json(found)
         return 0
     what = f"{found.stream}.{found.attribute}"
     if found.exempt is not None:
-        say_line(f"{found.stream} is {found.exempt}: from its next batch on nothing of it is shed", "bold")
-        say_line("Before, and again after that:")
+        print_line(f"{found.stream} is {found.exempt}: from its next batch on nothing of it is shed", "bold")
+        print_line("Before, and again after that:")
     for part in found.levers:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
-        say_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+        print_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
     for note in found.notes:
-        say_line(note, "yellow")
+        print_line(note, "yellow")
     if found.stages:
-        say_stages("\nWhat every stage did", found.stages)
+        print_stages("\nWhat every stage did", found.stages)
     if found.trade is not None:
-        from spillway.report.trades import trade_lines
+        from spillway.report.trades import trade_off_lines
 
-        say_line("\nError against capacity", "bold")
-        print("\n".join(trade_lines(found.trade)))
+        print_line("\nError against capacity", "bold")
+        print("\n".join(trade_off_lines(found.trade)))
     return 0
 
 
@@ -200,18 +208,18 @@ def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
     from spillway.report.overview import presence_lines, stream_lines
 
     if asked.json:
-        say_json(found)
+        print_json(found)
         return 0
-    say_line(
+    print_line(
         f"{found.stream}, mode {found.mode}, channel {found.channel}: levers {', '.join(found.levers) or 'none'}"
     )
     if found.overview is None:
-        say_line("No batch was processed yet: spillway run")
+        print_line("No batch was processed yet: spillway run")
     else:
         print("\n".join([*stream_lines(found.overview), *presence_lines(found.overview.figures)]))
     for sentence in found.notes:
-        say_line(sentence, "yellow")
-    say_line(
+        print_line(sentence, "yellow")
+    print_line(
         f"For the reasons: spillway explain {found.stream} ATTRIBUTE (one of {', '.join(found.attributes)})",
         "dim",
     )
@@ -220,32 +228,32 @@ def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
 
 def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
     if asked.json:
-        say_json(found)
+        print_json(found)
         return 0
-    say_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
+    print_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
     if found.refused is not None:
-        say_line(f"no run works it out any more: {found.refused}", "bold")
+        print_line(f"no run works it out any more: {found.refused}", "bold")
     for part in found.levers:
         _say_part(found.name, part, False)
     if found.stages:
-        say_stages("\nWhat every stage did", found.stages)
+        print_stages("\nWhat every stage did", found.stages)
     return 0
 
 
-def _say_part(what: str, part: LeverTells, one_of_several: bool) -> None:
+def _say_part(what: str, part: VersionedExplanation, one_of_several: bool) -> None:
     by = f" by {part.lever}" if one_of_several else ""
     if part.told is None:
-        say_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
+        print_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
         return
-    say_line(f"{what} is {part.told.way}{by}", "bold")
-    say_line(f"because {part.told.because}.")
-    say_table("", ["", ""], [(name, said(value)) for name, value in part.told.numbers.items()])
+    print_line(f"{what} is {part.told.way}{by}", "bold")
+    print_line(f"because {part.told.because}.")
+    print_table("", ["", ""], [(name, format_value(value)) for name, value in part.told.numbers.items()])
     for remedy in part.told.remedies:
-        say_line(f"To {remedy}")
+        print_line(f"To {remedy}")
 
 
 def add_recover(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "recover",
         "Give shed values back, each with its bound. Reads the few files it needs; starts no Spark.",
@@ -274,16 +282,16 @@ def add_recover(commands: Any) -> None:
 
 def _run_recover(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
-    from spillway.streams.destination import tables_there
-    from spillway.streams.reading import Question
-    from spillway.streams.recover import answer, found_rows, output_path, write_output
+    from spillway.streams.destination import destination_tables
+    from spillway.streams.reading import StreamQuery
+    from spillway.streams.recover import answer_rows, output_path, plan_answer, write_output
 
     settings = Settings.from_environment()
     try:
         contract = load_usable(settings.schemas).stream(asked.stream)
-    except Refused as problem:
+    except InvalidValue as problem:
         raise UsageError(str(problem)) from None
-    question = Question.parse(
+    question = StreamQuery.parse(
         contract,
         asked.attributes,
         asked.key,
@@ -295,16 +303,18 @@ def _run_recover(asked: argparse.Namespace) -> int:
     )
     path = output_path(asked.output) if asked.output else None
     counts: dict[str, int] = {}
-    rows = found_rows(answer(tables_there(settings), contract, question), contract, question, counts)
+    rows = answer_rows(
+        plan_answer(destination_tables(settings), contract, question), contract, question, counts
+    )
     if path is not None:
         shown, count = None, write_output(rows, path)
     else:
-        shown, count = _held(rows, None if asked.json else asked.limit)
+        shown, count = _first_rows(rows, None if asked.json else asked.limit)
     _say(asked, shown, count, counts, contract.timezone)
     return 0
 
 
-def _held(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
+def _first_rows(rows: Iterator[pa.Table], most: int | None) -> tuple[pa.Table, int]:
     """Return the first `most` rows (None: all), and the number of all rows."""
     import pyarrow as pa
 
@@ -323,18 +333,18 @@ def _say(
     read = {"synopsis_bytes_read": counts["asked_back_bytes"], "frames": counts["frames"]}
     if asked.json:
         tuples = [] if shown is None else shown.to_pylist()
-        say_json({"stream": asked.stream, "rows": count, "output": asked.output, **read, "tuples": tuples})
+        print_json({"stream": asked.stream, "rows": count, "output": asked.output, **read, "tuples": tuples})
         return
     if shown is None:
-        say_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
+        print_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
     else:
         heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
-        say_table(
+        print_table(
             "", heads, [[_cell(row, name, zone) for name in shown.column_names] for row in shown.to_pylist()]
         )
         if count > shown.num_rows:
-            say_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
-    say_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
+            print_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
+    print_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
 
 
 def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:

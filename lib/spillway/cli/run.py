@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from spillway.cli.output import command, day, jsonable, say_json, say_line
+from spillway.cli.output import add_command, jsonable, parse_date, print_json, print_line
 from spillway.errors import SpillwayError, UsageError
 from spillway.settings import Settings
 
@@ -26,7 +26,7 @@ ENGINES = ("process", "spark")
 
 
 def add_run(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "run",
         "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, work out joins and "
@@ -61,16 +61,16 @@ def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
         from spillway.engine.spark import spark_engine
 
         return spark_engine(f"spillway {asked.command}")
-    from spillway.engine import InProcess
+    from spillway.engine import ProcessEngine
 
-    return nullcontext(InProcess())
+    return nullcontext(ProcessEngine())
 
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.job import run_name
-    from spillway.pipeline.run import run_through
-    from spillway.report.metrics import after_run
+    from spillway.pipeline.run import run_streams
+    from spillway.report.metrics import alert_and_write_metrics
     from spillway.report.page import build_report
     from spillway.report.result import Progress
     from spillway.store.tables import Tables
@@ -83,13 +83,13 @@ def _run(asked: argparse.Namespace) -> int:
     red: list[str] = []
     try:
         with engine_of(asked) as engine:
-            run_through(tables, engine, contracts, streams, run_id, progress.detail, asked.now)
+            run_streams(tables, engine, contracts, streams, run_id, progress.detail, asked.now)
     except SpillwayError as problem:
         red = str(problem).splitlines()
-    metrics = after_run(tables, contracts, progress.detail, red, run_id)
+    metrics = alert_and_write_metrics(tables, contracts, progress.detail, red, run_id)
     report = build_report(tables.now(), f"{settings.build}/report.html")
     if asked.json:
-        say_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})
+        print_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})
         return 1 if red else 0
     progress.detail(f"report: {report}")
     _say_result(tables.now(), contracts, streams)
@@ -108,7 +108,7 @@ def _say_result(tables: Tables, contracts: Contracts, streams: Sequence[str]) ->
     except SpillwayError as problem:
         lines = [f"the result cannot be shown: {problem}"]
     for line in ["", *lines, ""]:
-        say_line(line)
+        print_line(line)
 
 
 def _streams(asked: argparse.Namespace, contracts: Contracts) -> list[str]:
@@ -123,7 +123,7 @@ def _streams(asked: argparse.Namespace, contracts: Contracts) -> list[str]:
 
 
 def add_resend(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "resend",
         "Send the exact tuples of some batch dates across, while raw is held; counted against the capacity.",
@@ -133,8 +133,8 @@ def add_resend(commands: Any) -> None:
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("--from", dest="first", type=day, required=True, help="first batch date")
-    made.add_argument("--to", dest="last", type=day, help="last batch date (default: the first)")
+    made.add_argument("--from", dest="first", type=parse_date, required=True, help="first batch date")
+    made.add_argument("--to", dest="last", type=parse_date, help="last batch date (default: the first)")
     add_engine(made)
     made.set_defaults(run=_run_resend)
 
@@ -152,7 +152,7 @@ def _run_resend(asked: argparse.Namespace) -> int:
         done = resend(Tables(settings), engine, contracts, asked.stream, dates, progress.detail)
     numbers = [batch.batch for batch in done]
     if asked.json:
-        say_json(
+        print_json(
             {"stream": asked.stream, "batches": numbers, "tuples": sum(batch.rows or 0 for batch in done)}
         )
     else:
@@ -168,7 +168,7 @@ def _run_resend(asked: argparse.Namespace) -> int:
 
 
 def add_exempt(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "exempt",
         "Shed nothing of a stream from its next batch on, until a moment; counted against the capacity all the same.",
@@ -211,16 +211,16 @@ def _run_exempt(asked: argparse.Namespace) -> int:
             )
     found = exempt(Tables(settings), contract.stream, until, asked.reason, now)
     if asked.json:
-        say_json(found)
+        print_json(found)
     elif until == now:
-        say_line(f"{contract.stream} is exempt no more: its next batch is shed as its contract says")
+        print_line(f"{contract.stream} is exempt no more: its next batch is shed as its contract says")
     else:
-        say_line(f"{contract.stream} is {found.sentence}. Nothing is shed of it from its next batch on.")
+        print_line(f"{contract.stream} is {found.sentence}. Nothing is shed of it from its next batch on.")
     return 0
 
 
 def add_replay(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "replay",
         "Take refused files and rejected rows in again, and batches that were set aside; each tuple once.",
@@ -233,13 +233,13 @@ def add_replay(commands: Any) -> None:
     made.add_argument("stream", help="a stream with a contract")
     made.add_argument("--file", help="only of this landing file: its name, or how it ends")
     made.add_argument("--reason", help="only what was refused for a reason that holds these words")
-    made.add_argument("--date", type=day, help="only of this batch date")
+    made.add_argument("--date", type=parse_date, help="only of this batch date")
     made.set_defaults(run=_run_replay)
 
 
 def _run_replay(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
-    from spillway.engine import InProcess
+    from spillway.engine import ProcessEngine
     from spillway.intake.replay import Selection, replay
     from spillway.job import run_name
     from spillway.store.tables import Tables
@@ -248,8 +248,8 @@ def _run_replay(asked: argparse.Namespace) -> int:
     contract = load_usable(settings.schemas).stream(asked.stream)
     selection = Selection(asked.file, asked.reason, asked.date)
     said: list[str] = []
-    tell = said.append if asked.json else say_line
-    done = replay(Tables(settings), InProcess(), contract, selection, run_name("replay"), tell)
+    tell = said.append if asked.json else print_line
+    done = replay(Tables(settings), ProcessEngine(), contract, selection, run_name("replay"), tell)
     found = {
         "files": done.files,
         "records": done.records,
@@ -259,11 +259,11 @@ def _run_replay(asked: argparse.Namespace) -> int:
         "rejected": sum(one.rejected or 0 for one in done.batches),
     }
     if asked.json:
-        say_json(jsonable(found))
+        print_json(jsonable(found))
     elif not (done.files or done.records or done.batches or done.reopened):
-        say_line(f"{contract.stream}: nothing of what is asked for waits to be replayed")
+        print_line(f"{contract.stream}: nothing of what is asked for waits to be replayed")
     else:
-        say_line(
+        print_line(
             f"{contract.stream}: {done.files:,} files and {done.records:,} records replayed: {found['tuples']:,} "
             f"tuples taken in, {found['rejected']:,} refused again; spillway run (or the DAG "
             "spillway_shed) brings them through"

@@ -7,13 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spillway.cli.output import command, jsonable, said, say_json, say_line, say_stages, say_table
+from spillway.cli.output import (
+    add_command,
+    format_value,
+    jsonable,
+    print_json,
+    print_line,
+    print_stages,
+    print_table,
+)
 from spillway.errors import UsageError
 from spillway.settings import Settings, refuse_uri
 
 
 def add_status(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "status",
         "Last runs, batches by status, the ledger's balance, and what is falling short; rates are of a stream's last "
@@ -42,7 +50,7 @@ def add_status(commands: Any) -> None:
 
 def _run(asked: argparse.Namespace) -> int:
     from spillway.report.status import status
-    from spillway.report.text import rate_said
+    from spillway.report.text import format_rate
     from spillway.store.tables import Tables
 
     tables = Tables(Settings.from_environment())
@@ -52,28 +60,28 @@ def _run(asked: argparse.Namespace) -> int:
 
         path = write_metrics(tables, utc_now(), asked.metrics or None)
         if asked.json:
-            say_json({"metrics": path})
+            print_json({"metrics": path})
         else:
-            say_line(f"Wrote {path}")
+            print_line(f"Wrote {path}")
         return 0
     found = status(tables)
     if asked.json:
-        say_json({"ok": not found.wrong, **jsonable(found)})
+        print_json({"ok": not found.wrong, **jsonable(found)})
         return 1 if found.wrong else 0
-    say_table(
+    print_table(
         "Last runs",
         ["run", "at (UTC)", "streams", "#batches", "#tuples"],
         [(run.run_id, run.at, ", ".join(run.streams), run.batches, run.tuples) for run in found.runs],
     )
     heads = ["stream", "channel", "mode", "batches", "#tuples", "#rejected", "#offered", "#sent", "#capacity"]
-    say_table(
+    print_table(
         "\nStreams",
         [*heads, "levers and their facts", "ledger"],
         [
             (
                 s.stream, s.channel, s.mode, s.batches, s.figures.tuples, s.figures.rejected,
-                rate_said(s.figures.rate_in_kbps), rate_said(s.figures.rate_out_kbps),
-                rate_said(s.figures.capacity_kbps),
+                format_rate(s.figures.rate_in_kbps), format_rate(s.figures.rate_out_kbps),
+                format_rate(s.figures.capacity_kbps),
                 _levers(s.facts),
                 "balances" if s.figures.ledger_difference == 0 else f"off by {s.figures.ledger_difference:,}",
             )
@@ -81,45 +89,43 @@ def _run(asked: argparse.Namespace) -> int:
         ],
     )  # fmt: skip
     for one in found.workloads:
-        title = (
-            f"\n{one.name}, from {', '.join(one.inputs)}: windows {said(one.windows)}; {_levers(one.facts)}"
-        )
+        title = f"\n{one.name}, from {', '.join(one.inputs)}: windows {format_value(one.windows)}; {_levers(one.facts)}"
         if one.stages:
-            say_stages(title, one.stages)
+            print_stages(title, one.stages)
         else:
-            say_line(title)
+            print_line(title)
     if found.quotas:
-        say_line("\nQuotas")
+        print_line("\nQuotas")
     for quota in found.quotas:
-        say_line(quota.sentence)
+        print_line(quota.sentence)
     together = [stream.waiting_together for stream in found.streams if stream.waiting_together is not None]
     if together:
-        say_line("\nWaiting to be sent together (spillway run --now sends them)")
+        print_line("\nWaiting to be sent together (spillway run --now sends them)")
     for waiting in together:
-        say_line(waiting.sentence)
-    say_line(f"\nLast validated: {said(found.validated_at)}")
+        print_line(waiting.sentence)
+    print_line(f"\nLast validated: {format_value(found.validated_at)}")
     for shortage in found.shortages:
         label = f"{'WRONG' if shortage.wrong else 'short'} {shortage.stream}: {shortage.sentence}"
-        say_line(label, "bold red" if shortage.wrong else "yellow")
-        say_line(f"      {shortage.remedy}", "dim")
+        print_line(label, "bold red" if shortage.wrong else "yellow")
+        print_line(f"      {shortage.remedy}", "dim")
     if not found.shortages:
-        say_line("Nothing falls short.", "green")
+        print_line("Nothing falls short.", "green")
     if asked.details:
         from spillway.report.overview import overview, overview_lines
 
-        say_line("")
+        print_line("")
         for line in overview_lines(overview(tables)):
-            say_line(line)
+            print_line(line)
     return 1 if found.wrong else 0
 
 
 def _levers(facts: Mapping[str, int | None]) -> str:
     """Return each lever with the version of its facts in force."""
-    return ", ".join(f"{name} {said(version)}" for name, version in facts.items()) or "none"
+    return ", ".join(f"{name} {format_value(version)}" for name, version in facts.items()) or "none"
 
 
 def add_report(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "report",
         "Write the report: one HTML page with figures and plots of every stream.",
@@ -141,7 +147,7 @@ def _run_report(asked: argparse.Namespace) -> int:
         )
     path = build_report(Tables(Settings.from_environment()), asked.output)
     if asked.json:
-        say_json({"report": path})
+        print_json({"report": path})
     else:
-        say_line(f"Wrote {path}")
+        print_line(f"Wrote {path}")
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spillway.cli.output import command, say_json, say_line, say_table
+from spillway.cli.output import add_command, print_json, print_line, print_table
 from spillway.settings import Settings
 
 
 def add_keep(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "keep",
         "Remove what is past its retention, put small files together, free what no table needs.",
@@ -21,7 +21,7 @@ def add_keep(commands: Any) -> None:
 
 
 def add_migrate(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "migrate",
         "Bring tables that an earlier Spillway wrote to the formats of this one.",
@@ -34,13 +34,13 @@ def add_migrate(commands: Any) -> None:
 def _keep(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_contracts
     from spillway.store.tables import Tables
-    from spillway.streams.retention import keep
+    from spillway.streams.retention import maintain_lake
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
-    found = keep(Tables(settings), contracts, _quiet if asked.json else print, asked.dry_run)
+    found = maintain_lake(Tables(settings), contracts, _quiet if asked.json else print, asked.dry_run)
     if asked.json:
-        say_json(found)
+        print_json(found)
     return 0
 
 
@@ -49,7 +49,7 @@ def _migrate(asked: argparse.Namespace) -> int:
 
     found = migrate(Settings.from_environment(), _quiet if asked.json else print, asked.dry_run)
     if asked.json:
-        say_json(found)
+        print_json(found)
     return 0
 
 
@@ -58,7 +58,7 @@ def _quiet(_: str) -> None:
 
 
 def add_doctor(commands: Any) -> None:
-    made = command(
+    made = add_command(
         commands,
         "doctor",
         "Look at Java, jars, Spark, Airflow, packages and write access; say what is wrong and the remedy.",
@@ -78,11 +78,11 @@ def _run(asked: argparse.Namespace) -> int:
     checks = run_checks(deep=asked.deep)
     wrong = [check for check in checks if not check.ok]
     if asked.json:
-        say_json({"ok": not wrong, "checks": checks})
+        print_json({"ok": not wrong, "checks": checks})
     else:
-        say_table("", ["", "what", "found"], [("ok" if c.ok else "WRONG", c.name, c.found) for c in checks])
+        print_table("", ["", "what", "found"], [("ok" if c.ok else "WRONG", c.name, c.found) for c in checks])
         for check in wrong:
-            say_line(f"{check.name}: {check.remedy}", "bold red")
+            print_line(f"{check.name}: {check.remedy}", "bold red")
         if not wrong:
-            say_line("All is well.", "green")
+            print_line("All is well.", "green")
     return 1 if wrong else 0

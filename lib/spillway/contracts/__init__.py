@@ -6,7 +6,7 @@ for editors.
 
 from spillway.contracts.capacity import Capacity
 from spillway.contracts.channel import Channel, Prices
-from spillway.contracts.fields import plain
+from spillway.contracts.fields import to_plain
 from spillway.contracts.levers import LeverEntry, Subject
 from spillway.contracts.loader import (
     check,
@@ -49,11 +49,11 @@ __all__ = [
     "json_schema",
     "load_contracts",
     "load_usable",
-    "plain",
     "read_channel",
     "read_stream",
     "read_workload",
     "rooms_of",
+    "to_plain",
     "workload_json_schema",
     "write_schemas",
     "zone_of",

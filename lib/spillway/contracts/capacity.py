@@ -57,7 +57,7 @@ from numbers import Real
 from typing import Any
 
 from spillway.contracts.fields import Report, join_path
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 DAY_SECONDS = 86_400
 MEAN_SECONDS = {"day": DAY_SECONDS, "month": 2_629_746}
@@ -233,7 +233,7 @@ class CapacityShape:
     def read(self, value: object, path: str, report: Report) -> Any:
         try:
             kbps, quota = _parsed(value)
-        except Refused as refused:
+        except InvalidValue as refused:
             problem = refused.problem
             at = path if problem.field == "capacity" else join_path(path, problem.field)
             return report.add(at, problem.rule, problem.value, problem.remedy)
@@ -275,7 +275,7 @@ class SizeShape:
             return report.add(path, "be a number with a unit of size", value, self.remedy)
         try:
             size = _bits(found, path, self.remedy) / 8
-        except Refused as refused:
+        except InvalidValue as refused:
             problem = refused.problem
             return report.add(path, problem.rule, problem.value, problem.remedy)
         if not 1 <= size < 1 << 63:
@@ -307,13 +307,13 @@ def shannon_kbps(bandwidth_khz: float, signal_to_noise_db: float) -> float:
     """
     _positive("bandwidth_khz", bandwidth_khz, "state the channel's bandwidth")
     if not math.isfinite(signal_to_noise_db):
-        raise Refused("signal_to_noise_db", "be a number", signal_to_noise_db, "state it in dB, as 20")
+        raise InvalidValue("signal_to_noise_db", "be a number", signal_to_noise_db, "state it in dB, as 20")
     return bandwidth_khz * math.log2(1.0 + 10.0 ** (signal_to_noise_db / 10.0))
 
 
 def _parsed(expression: object) -> tuple[float, Quota | None]:
     if expression is None or expression == "":
-        raise Refused("capacity", "be stated", expression, REMEDY)
+        raise InvalidValue("capacity", "be stated", expression, REMEDY)
     try:
         kbps, quota = (
             _from_figures(expression) if isinstance(expression, Mapping) else _from_words(expression)
@@ -321,7 +321,7 @@ def _parsed(expression: object) -> tuple[float, Quota | None]:
     except OverflowError:
         kbps, quota = math.inf, None
     if not (kbps > 0 and math.isfinite(kbps)):
-        raise Refused("capacity", "be above 0 and of a size that a channel may have", expression, REMEDY)
+        raise InvalidValue("capacity", "be above 0 and of a size that a channel may have", expression, REMEDY)
     return kbps, quota
 
 
@@ -331,7 +331,7 @@ def _from_words(expression: object) -> tuple[float, Quota | None]:
         (p for p in (found["period"], found["period"].removesuffix("s")) if p in _SECONDS), None
     )
     if not found or not period:
-        raise Refused("capacity", "be a number with a unit of rate", expression, REMEDY)
+        raise InvalidValue("capacity", "be a number with a unit of rate", expression, REMEDY)
     bits = _bits(found, "capacity", REMEDY)
     quota = Quota(float(bits / 8), period) if period in MEAN_SECONDS else None
     return float(bits / _SECONDS[period] / 1000), quota
@@ -340,7 +340,7 @@ def _from_words(expression: object) -> tuple[float, Quota | None]:
 def _bits(found: re.Match[str], field: str, remedy: str) -> Fraction:
     # as a float first: an exact 1e999999999 would use up the memory
     if not 0 < float(found["number"]) < math.inf:
-        raise Refused(field, "be above 0", found[0], remedy)
+        raise InvalidValue(field, "be above 0", found[0], remedy)
     prefix = found["prefix"].lower()
     factor = _PREFIXES.get(prefix) or _BINARY_PREFIXES[prefix]
     return Fraction(found["number"]) * factor * (8 if found["unit"] in ("B", "byte") else 1)
@@ -349,15 +349,15 @@ def _bits(found: re.Match[str], field: str, remedy: str) -> Fraction:
 def _from_quota(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
     found = _SIZE.fullmatch(figures["quota"]) if isinstance(figures["quota"], str) else None
     if not found:
-        raise Refused("quota", "be a number with a unit of size", figures["quota"], "write 2 GB")
+        raise InvalidValue("quota", "be a number with a unit of size", figures["quota"], "write 2 GB")
     bits, per = _bits(found, "quota", "write 2 GB"), figures["per"]
     if not isinstance(per, str) or per not in _PERS:
-        raise Refused("per", "be one of " + ", ".join(_PERS), per, "write per: day")
+        raise InvalidValue("per", "be one of " + ", ".join(_PERS), per, "write per: day")
     kbps = float(bits / _SECONDS[per] / 1000)
     stated = [name for name in _SPENDING if name in figures]
     if per not in MEAN_SECONDS:
         for name in stated:
-            raise Refused(
+            raise InvalidValue(
                 name,
                 "be absent when the quota is per hour",
                 figures[name],
@@ -366,7 +366,9 @@ def _from_quota(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
         return kbps, None
     carry_over_pct = _number("carry_over_pct", figures.get("carry_over_pct", 0))
     if not 0 <= carry_over_pct <= 100:
-        raise Refused("carry_over_pct", "be at least 0 and at most 100", carry_over_pct, "write 0 to 100")
+        raise InvalidValue(
+            "carry_over_pct", "be at least 0 and at most 100", carry_over_pct, "write 0 to 100"
+        )
     burst_kbps = _burst(figures["burst"], kbps) if "burst" in figures else None
     return kbps, Quota(float(bits / 8), per, carry_over_pct, burst_kbps)
 
@@ -374,12 +376,12 @@ def _from_quota(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
 def _burst(expression: object, mean_kbps: float) -> float:
     try:
         kbps, quota = _parsed(expression)
-    except Refused:
+    except InvalidValue:
         kbps, quota = 0.0, None
     if quota is not None or not isinstance(expression, str) or not kbps:
-        raise Refused("burst", "be a rate", expression, "write 5 Mbps")
+        raise InvalidValue("burst", "be a rate", expression, "write 5 Mbps")
     if kbps < mean_kbps:
-        raise Refused(
+        raise InvalidValue(
             "burst",
             f"be at least the quota's own mean rate of {mean_kbps:.4g} kbps",
             expression,
@@ -400,7 +402,7 @@ def _from_figures(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
         # exact, as the decimal numbers that the contract states
         size = Fraction(str(budget)) / Fraction(str(price)) * 10**9
         return float(size * 8 / 1000 / MEAN_SECONDS["day"]), Quota(float(size), "day")
-    raise Refused(
+    raise InvalidValue(
         "capacity",
         "have quota and per, bandwidth_khz and signal_to_noise_db, or budget_per_day and price_per_gb",
         dict(figures),
@@ -419,10 +421,10 @@ def _form(properties: Mapping[str, Any], required: Iterable[str]) -> dict[str, A
 
 def _number(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise Refused(name, "be a number", value, "write it as a plain number")
+        raise InvalidValue(name, "be a number", value, "write it as a plain number")
     return float(value)
 
 
 def _positive(name: str, value: float, remedy: str) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise Refused(name, "be above 0", value, remedy)
+        raise InvalidValue(name, "be above 0", value, remedy)

@@ -14,7 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts.capacity import Capacity, CapacityShape
-from spillway.contracts.fields import Broken, Choice, Listing, Maybe, Number, Record, Text, plain, rule
+from spillway.contracts.fields import (
+    Broken,
+    Choice,
+    Listing,
+    Number,
+    OptionalValue,
+    Record,
+    Text,
+    rule,
+    to_plain,
+)
 from spillway.contracts.sections import AlertHook
 
 DIVIDE_BY = ("utility", "proportional")
@@ -86,7 +96,9 @@ class Channel:
     )
     prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
     into: str | None = rule(
-        Maybe(Text()), "the channel that this one is multiplexed into: shed a second time to fit there", None
+        OptionalValue(Text()),
+        "the channel that this one is multiplexed into: shed a second time to fit there",
+        None,
     )
     alerts: tuple[AlertHook, ...] = rule(
         Listing(Record(AlertHook)), "who is told of what goes wrong with any of its streams", ()
@@ -99,7 +111,7 @@ class Channel:
             yield (
                 "prices",
                 "be absent unless the channel minimizes bytes",
-                plain(self.prices),
+                to_plain(self.prices),
                 "write minimize: bytes, or remove it: it would be ignored",
             )
 
@@ -114,7 +126,7 @@ class Channel:
 
     @staticmethod
     def schema_extra() -> dict[str, Any]:
-        free = {name: {"const": value} for name, value in plain(Prices()).items()}
+        free = {name: {"const": value} for name, value in to_plain(Prices()).items()}
         return {
             "if": {"properties": {"minimize": {"const": "bytes"}}, "required": ["minimize"]},
             "else": {"properties": {"prices": {"properties": free}}},

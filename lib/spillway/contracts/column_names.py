@@ -36,7 +36,7 @@ _NAME = Text(
 )
 
 
-def reserved() -> dict[str, str]:
+def reserved_names() -> dict[str, str]:
     """Return the reserved names, each with the words that say what reserves it."""
     kept = dict.fromkeys(OWN, "Spillway keeps for itself")
     kept |= dict.fromkeys(TO_COME, "Spillway keeps for levers to come")
@@ -51,7 +51,7 @@ def is_attribute(column: str) -> bool:
     >>> is_attribute("temp"), is_attribute("Batch_Date"), is_attribute("temp__bound_pct")
     (True, False, False)
     """
-    return column.lower() not in reserved() and not is_bound(column)
+    return column.lower() not in reserved_names() and not is_bound(column)
 
 
 def is_bound(column: str) -> bool:
@@ -77,7 +77,7 @@ class ColumnName:
     """The shape of an attribute's name."""
 
     def read(self, value: object, path: str, report: Report) -> Any:
-        keeper = reserved().get(value.lower()) if isinstance(value, str) else None
+        keeper = reserved_names().get(value.lower()) if isinstance(value, str) else None
         if keeper is not None:
             remedy = f"choose another name; one in the source stays as field: {value}"
             return report.add(path, f"not be a name {keeper}", value, remedy)
@@ -85,7 +85,7 @@ class ColumnName:
 
     def json_schema(self) -> dict[str, Any]:
         # JSON Schema patterns are case-sensitive; the reader, like Spark, ignores case
-        taken = "^(" + "|".join(_any_case(name) for name in reserved()) + ")$"
+        taken = "^(" + "|".join(_any_case(name) for name in reserved_names()) + ")$"
         return {**_NAME.json_schema(), "not": {"pattern": taken}}
 
 

@@ -224,7 +224,7 @@ ERROR_PCT = Number(least=0, below=100)
 
 
 @dataclass(frozen=True)
-class Maybe:
+class OptionalValue:
     """A value of the shape, or null."""
 
     shape: Shape
@@ -335,8 +335,8 @@ class Record:
             properties[name] = {"description": item.metadata["doc"], **shape.json_schema()}
             if item.default is dataclasses.MISSING:
                 required.append(name)
-            elif item.default is not None or isinstance(shape, Maybe):
-                properties[name]["default"] = plain(item.default)
+            elif item.default is not None or isinstance(shape, OptionalValue):
+                properties[name]["default"] = to_plain(item.default)
         schema = {
             "type": "object",
             "additionalProperties": False,
@@ -365,7 +365,9 @@ def _merged(preset: Mapping[Any, Any], stated: Mapping[Any, Any]) -> Mapping[Any
 
 def _nested(item: dataclasses.Field[Any]) -> bool:
     shape = item.metadata["shape"]
-    return isinstance(shape.shape if isinstance(shape, Maybe) else shape, Record | Listing | OneOrMore)
+    return isinstance(
+        shape.shape if isinstance(shape, OptionalValue) else shape, Record | Listing | OneOrMore
+    )
 
 
 def _as_meant(value: object) -> object:
@@ -383,7 +385,7 @@ def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str |
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return a record as plain values for YAML, with all defaults written out.
 
     A class that is not a record implements `as_written` (a list entry whose fields depend on a name).
@@ -392,10 +394,10 @@ def plain(value: Any) -> Any:
         return value.as_written()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            f.metadata.get("yaml", f.name): plain(getattr(value, f.name))
+            f.metadata.get("yaml", f.name): to_plain(getattr(value, f.name))
             for f in dataclasses.fields(value)
             if "shape" in f.metadata
         }
     if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     return value

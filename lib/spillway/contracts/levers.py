@@ -28,8 +28,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.contracts.fields import BAD, Broken, Record, Report, join_path, plain, suggest
-from spillway.errors import Refused
+from spillway.contracts.fields import BAD, Broken, Record, Report, join_path, suggest, to_plain
+from spillway.errors import InvalidValue
 from spillway.registry import LEVERS, loses_rows, needs_every_row, settings_of
 
 
@@ -42,7 +42,7 @@ class LeverEntry:
 
     def as_written(self) -> dict[str, Any]:
         """Return the entry as plain values for YAML, with all defaults written out."""
-        return {"lever": self.lever, **plain(self.settings)}
+        return {"lever": self.lever, **to_plain(self.settings)}
 
 
 class Subject(ABC):
@@ -61,11 +61,11 @@ class Subject(ABC):
         return tuple(entry.lever for entry in self.levers)
 
     def lever_settings(self, name: str) -> Any:
-        """Return the settings of the lever `name`; raise `Refused` if the contract does not list it."""
+        """Return the settings of the lever `name`; raise `InvalidValue` if the contract does not list it."""
         for entry in self.levers:
             if entry.lever == name:
                 return entry.settings
-        raise Refused(
+        raise InvalidValue(
             "lever",
             f"be one of {self.subject}'s",
             name,
@@ -109,7 +109,7 @@ def default_levers() -> tuple[LeverEntry, ...]:
     return (LeverEntry("attributes", settings_of("attributes")()),)
 
 
-def broken_by_levers(contract: Subject) -> Iterator[Broken]:
+def lever_problems(contract: Subject) -> Iterator[Broken]:
     """Yield the rules that the levers of a stream break, by their order or with the rest of the contract."""
     names = contract.lever_names
     for i, entry in enumerate(contract.levers):
@@ -126,7 +126,7 @@ def broken_by_levers(contract: Subject) -> Iterator[Broken]:
                 yield join_path(f"levers[{i}]", where), rule, value, remedy
 
 
-def belongs_to_a_lever(name: str) -> tuple[str, str] | None:
+def misplaced_lever_setting(name: str) -> tuple[str, str] | None:
     """Return rule and remedy for a lever's setting that is written next to `levers`; None for other names."""
     for lever in LEVERS:
         if name in Record(settings_of(lever)).fields():

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Protocol
 
-from spillway.contracts.fields import Broken, Choice, Listing, Maybe, Report, Text, rule, suggest
+from spillway.contracts.fields import Broken, Choice, Listing, OptionalValue, Report, Text, rule, suggest
 from spillway.contracts.timezone import utc_moment
 
 RULE_KINDS = ("range", "one_of", "pattern", "not_null", "unique_with")
@@ -41,17 +41,17 @@ _MOST_LETTERS = 500
 _LINEAR = "no pattern may look ahead, back, or at what it matched before: those that do can take for ever"
 
 
-def of_the_whole(pattern: str) -> str:
+def whole_match(pattern: str) -> str:
     """Return a pattern that matches a text only as a whole, from its first to its last character.
 
-    >>> of_the_whole("a|b")
+    >>> whole_match("a|b")
     '\\\\A(?:a|b)\\\\z'
     """
     return rf"\A(?:{pattern})\z"
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainValue:
     """A number or a text; with `flags` also true or false."""
 
     flags: bool = False
@@ -83,13 +83,15 @@ class RowRule:
         "those it is unique with, none: alone",
         (),
     )
-    least: Any = rule(Maybe(Plain()), "range: the smallest; of times as text, in the stream's zone", None)
-    most: Any = rule(Maybe(Plain()), "range: the largest", None)
+    least: Any = rule(
+        OptionalValue(PlainValue()), "range: the smallest; of times as text, in the stream's zone", None
+    )
+    most: Any = rule(OptionalValue(PlainValue()), "range: the largest", None)
     values: tuple[Any, ...] | None = rule(
-        Maybe(Listing(Plain(flags=True), least=1, unique=True)), "one_of: the values", None
+        OptionalValue(Listing(PlainValue(flags=True), least=1, unique=True)), "one_of: the values", None
     )
     pattern: str | None = rule(
-        Maybe(Text()),
+        OptionalValue(Text()),
         "pattern: a regular expression as RE2 has them, which takes time in proportion to the text: nothing looks "
         "ahead or back, and \\d, \\w are ASCII",
         None,
@@ -144,7 +146,7 @@ class RowRule:
             yield "pattern", "be a regular expression as RE2 has them", pattern, f"{why}; {_LINEAR}"
 
 
-class Ruled(Protocol):
+class AttributeWithRules(Protocol):
     """The properties of an attribute that rules need."""
 
     @property
@@ -155,7 +157,9 @@ class Ruled(Protocol):
     def row_rules(self) -> tuple[RowRule, ...]: ...
 
 
-def rules_of_rows(attributes: Iterable[Ruled], shared: Sequence[RowRule]) -> Iterator[tuple[str, RowRule]]:
+def rules_of_rows(
+    attributes: Iterable[AttributeWithRules], shared: Sequence[RowRule]
+) -> Iterator[tuple[str, RowRule]]:
     """Yield every rule with all its attributes, and its path in the contract.
 
     A rule of the stream that applies to each of its attributes separately is yielded once per attribute.
@@ -169,7 +173,9 @@ def rules_of_rows(attributes: Iterable[Ruled], shared: Sequence[RowRule]) -> Ite
             yield f"rules[{i}]", replace(one, attributes=parts)
 
 
-def row_rule_problems(attributes: Sequence[Ruled], shared: Sequence[RowRule], zone: str) -> Iterator[Broken]:
+def row_rule_problems(
+    attributes: Sequence[AttributeWithRules], shared: Sequence[RowRule], zone: str
+) -> Iterator[Broken]:
     """Yield the problems of rules that depend on other rules or on the attributes."""
     types = {a.name: a.type for a in attributes if isinstance(a.name, str)}
     for i, one in enumerate(shared):

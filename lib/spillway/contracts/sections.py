@@ -26,15 +26,15 @@ from spillway.contracts.fields import (
     Choice,
     Flag,
     Listing,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     Report,
     Text,
-    plain,
     rule,
+    to_plain,
 )
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.kinds import MOST_KIB, SKETCH_KINDS
 
 # ruff: noqa: RUF009 - `rule` is dataclasses.field with a shape; it makes no shared value
@@ -78,7 +78,7 @@ class Source:
 
     kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
     path: str | None = rule(
-        Maybe(LANDING_PATH),
+        OptionalValue(LANDING_PATH),
         "landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
         None,
     )
@@ -145,7 +145,9 @@ class Rate:
         "event_time",
         yaml="from",
     )
-    tuples_per_second: float | None = rule(Maybe(Number(above=0)), "the line rate, when declared", None)
+    tuples_per_second: float | None = rule(
+        OptionalValue(Number(above=0)), "the line rate, when declared", None
+    )
 
     def rules(self) -> Iterator[Broken]:
         if self.from_ == "declared" and self.tuples_per_second is None:
@@ -196,7 +198,7 @@ class FrameLength:
     """The length of a frame, the unit of recovery."""
 
     tuples: int | None = rule(
-        Maybe(Number(least=1, most=1 << 31, whole=True)),
+        OptionalValue(Number(least=1, most=1 << 31, whole=True)),
         "most tuples in a frame; null: unbounded (the text)",
         65536,
     )
@@ -224,12 +226,12 @@ class Duplicates:
         "none",
     )
     on: tuple[str, ...] | None = rule(
-        Maybe(Listing(Text(), least=1, unique=True)),
+        OptionalValue(Listing(Text(), least=1, unique=True)),
         "attributes that make two rows the same; null: all",
         None,
     )
     within: int | None = rule(
-        Maybe(Number(least=1, most=50_000_000, whole=True)),
+        OptionalValue(Number(least=1, most=50_000_000, whole=True)),
         "how many rows back a row that is the same counts; null (exact only): as far as there are raw tuples; filter: "
         "its memory is about 3 bytes a row",
         None,
@@ -267,7 +269,7 @@ class RetainRaw:
     retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
 
 
-RETAINED = Maybe(Number(least=1, most=36_500, whole=True))
+RETAINED = OptionalValue(Number(least=1, most=36_500, whole=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,13 +320,13 @@ class Sketch:
     )
     attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
     memory_kib: int | None = rule(
-        Maybe(MEMORY_KIB), "memory it may use; null: 64, quantiles 8, distinct 4", None
+        OptionalValue(MEMORY_KIB), "memory it may use; null: 64, quantiles 8, distinct 4", None
     )
     depth: int | None = rule(
-        Maybe(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
+        OptionalValue(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
     )
     heavy_pct: float | None = rule(
-        Maybe(Number(above=0, most=100)),
+        OptionalValue(Number(above=0, most=100)),
         "count_min: keys above this share of the rows are kept by value, for top-k; null: none",
         0.1,
     )
@@ -335,18 +337,18 @@ class Sketch:
         "by_purpose",
     )
     at_least: int | None = rule(
-        Maybe(Number(least=1, most=1000, whole=True)),
+        OptionalValue(Number(least=1, most=1000, whole=True)),
         "pair_count: attributes that must agree; null: all but one",
         None,
     )
     min_hashes: int | None = rule(
-        Maybe(Number(least=2, most=64, whole=True)),
+        OptionalValue(Number(least=2, most=64, whole=True)),
         "pair_count of one text: how many min-hashes of its words stand for it (at_least of them agree); null: none",
         None,
     )
     rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
     twins_pct: float | None = rule(
-        Maybe(Number(least=0)),
+        OptionalValue(Number(least=0)),
         "pair_count: pairs of near-duplicates a 100 rows, above which a batch fails its validation (by the low end of "
         "the 95 % interval); null: any",
         10.0,
@@ -398,13 +400,13 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
             remedy = "questions name a sketch by its kind and attributes: keep one of them"
             yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
         alone = Report("")
-        Record(Sketch).read(plain(sketch), "", alone)
+        Record(Sketch).read(to_plain(sketch), "", alone)
         # a sketch that breaks one of its own rules is not built: it might have any size
         known = sketch.kind in SKETCH_KINDS and all(name in types for name in sketch.attributes)
         if known and not alone.problems:
             try:
                 SketchSpec.from_contract(sketch, types, stream)
-            except Refused as problem:
+            except InvalidValue as problem:
                 yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
             except (TypeError, ValueError):
                 # a field has the wrong type, and its own rule already reports that

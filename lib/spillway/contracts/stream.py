@@ -36,8 +36,8 @@ from spillway.contracts.fields import (
     Choice,
     Flag,
     Listing,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     Text,
     rule,
@@ -47,9 +47,9 @@ from spillway.contracts.levers import (
     LeverEntry,
     Levers,
     Subject,
-    belongs_to_a_lever,
-    broken_by_levers,
     default_levers,
+    lever_problems,
+    misplaced_lever_setting,
 )
 from spillway.contracts.row_rules import RowRule, row_rule_problems, rules_of_rows
 from spillway.contracts.sections import (
@@ -67,7 +67,7 @@ from spillway.contracts.sections import (
 )
 from spillway.contracts.timezone import UTC_NAME, ZoneName
 from spillway.contracts.workload import Workload
-from spillway.errors import ContractError, Problem, Refused
+from spillway.errors import ContractError, InvalidValue, Problem
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class Attribute:
         "measure",
     )
     bits: int | None = rule(
-        Maybe(Number(least=1, most=1_000_000, whole=True)), "declared width; default by type", None
+        OptionalValue(Number(least=1, most=1_000_000, whole=True)), "declared width; default by type", None
     )
     unit: str | None = rule(
-        Maybe(Text()),
+        OptionalValue(Text()),
         "unit of measure; for an integer order attribute: the unit of time that it counts (ns, us, ms, s, minute, "
         "hour, day, yyyymmdd, yyyymm, year); rate: {from: event_time} needs it",
         None,
@@ -132,12 +132,12 @@ class Attribute:
         Flag(), "may be null; keys and the order attribute never are, whatever this says", True
     )
     error_pct: float | None = rule(
-        Maybe(ERROR_PCT),
+        OptionalValue(ERROR_PCT),
         "largest error of a recovered value, relative to it; wins over the stream's; default: trained",
         None,
     )
     error: float | None = rule(
-        Maybe(Number(least=0)),
+        OptionalValue(Number(least=0)),
         "largest error of a recovered value in its own unit (timestamps: microseconds, dates: days); with "
         "error_pct both hold",
         None,
@@ -151,7 +151,7 @@ class Attribute:
         Number(above=0), "what its error weighs against that of other measures; 1.0 is neutral", 1.0
     )
     description: str = rule(Text(blank=True), "what it means", "")
-    field: str | None = rule(Maybe(Text()), "its name in the source when that is not `name`", None)
+    field: str | None = rule(OptionalValue(Text()), "its name in the source when that is not `name`", None)
     row_rules: tuple[RowRule, ...] = rule(
         Listing(Record(RowRule)), "rules that its values keep, judged at validation", (), yaml="rules"
     )
@@ -226,7 +226,7 @@ class StreamContract(Subject):
     )
     mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
     batching: Batching | None = rule(
-        Maybe(Record(Batching)),
+        OptionalValue(Record(Batching)),
         "lets small batches wait and sends them together, because each batch sent alone costs 1 to 2 kB for its file "
         "and log entry; the rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch "
         "waits",
@@ -241,7 +241,7 @@ class StreamContract(Subject):
     )
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     row_group_tuples: int | None = rule(
-        Maybe(Number(least=1, whole=True)),
+        OptionalValue(Number(least=1, whole=True)),
         "rows that lie together in a file of what is sent: queries that shed whole row groups leave them unread; each "
         "costs the channel about a hundred bytes a column; null: half a million",
         None,
@@ -327,7 +327,7 @@ class StreamContract(Subject):
         for attribute in self.attributes:
             if attribute.name == name:
                 return attribute
-        raise Refused("attribute", f"be one of {self.stream}'s", name, suggest(name, self.names))
+        raise InvalidValue("attribute", f"be one of {self.stream}'s", name, suggest(name, self.names))
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -345,14 +345,14 @@ class StreamContract(Subject):
         types = {a.name: a.type for a in self.attributes if _is_text(a.name)}
         yield from sketch_problems(self.sketches, types, self.stream)
         yield from row_rule_problems(self.attributes, self.row_rules, self.timezone)
-        yield from broken_by_levers(self)
+        yield from lever_problems(self)
 
     @staticmethod
     def elsewhere(name: str) -> tuple[str, str] | None:
         """Return rule and remedy for fields of older contracts: a lever's settings, and `share`, now `priority`."""
         if name == "share":
             return "be written as priority", "write priority: 2.0"
-        return belongs_to_a_lever(name)
+        return misplaced_lever_setting(name)
 
     def _attribute_rules(self) -> Iterator[Broken]:
         seen: dict[str, int] = {}
@@ -419,14 +419,14 @@ class Contracts:
     def stream(self, name: str) -> StreamContract:
         """Return the contract of a stream.
 
-        Raise a `ContractError` with its problems if it is broken, or `Refused` with a suggestion if there is none.
+        Raise a `ContractError` with its problems if it is broken, or `InvalidValue` with a suggestion if there is none.
         """
         for one in self.broken:
             if (one.folder, one.subject) == ("streams", name):
                 raise ContractError(list(one.problems))
         if name not in self.streams:
             draft = "draft one: spillway contracts new SAMPLE --output schemas/streams/STREAM.yaml"
-            raise Refused(
+            raise InvalidValue(
                 "stream", "have a contract", name, suggest(name, self.streams) if self.streams else draft
             )
         return self.streams[name]

@@ -25,8 +25,8 @@ from spillway.contracts.fields import (
     Broken,
     Choice,
     Listing,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     Text,
     rule,
@@ -53,14 +53,14 @@ class TimeSpan:
         "any",
     )
     waits_seconds: float | None = rule(
-        Maybe(Number(above=0, most=LONGEST_SECONDS)),
+        OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
         "how far ahead in time the fastest input may be before a window is closed without the others (null: it waits); "
         "what comes after that opens it again",
         None,
     )
 
     slide_seconds: float | None = rule(
-        Maybe(Number(above=0, most=LONGEST_SECONDS)),
+        OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
         "seconds from the start of a window to the start of the next; `seconds` must be a multiple of it; windows "
         "overlap if it is smaller; null: a window starts where the last one ends",
         None,
@@ -99,7 +99,9 @@ class Workload(Subject):
         Listing(Text(), least=1), "the streams it reads, in order; one twice is joined with itself"
     )
     window: TimeSpan = rule(Record(TimeSpan), "the unit it works in")
-    room: str | None = rule(Maybe(Text()), "what it shares with others: a channel, a CPU, a cluster", None)
+    room: str | None = rule(
+        OptionalValue(Text()), "what it shares with others: a channel, a CPU, a cluster", None
+    )
     levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers that work on it, in order")
     alerts: tuple[AlertHook, ...] = rule(
         Listing(Record(AlertHook)), "who is told of what goes wrong with it: of what its suites find", ()

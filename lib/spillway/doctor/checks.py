@@ -252,11 +252,11 @@ def check_submitted(environment: Mapping[str, str]) -> Check:
 
 def write_and_read(engine: Engine, settings: Settings) -> int:
     """Write a Delta table of `TRIED_ROWS` rows in tasks of the engine; return the number of rows read back."""
-    from spillway.store.drafts import Piece
+    from spillway.store.drafts import FileTask
     from spillway.store.tables import Tables
 
     raw = Tables(settings).at("raw", "doctor")
-    pieces = [Piece({"batch_date": "2026-01-01"}, 1, seq) for seq in range(TRIED_ROWS)]
+    pieces = [FileTask({"batch_date": "2026-01-01"}, 1, seq) for seq in range(TRIED_ROWS)]
     raw.publish(raw.draft(engine, pieces, _one_tuple).written, batch=1)
     return int(Tables(settings).at("raw", "doctor").rows(["seq"]).num_rows)
 

@@ -8,10 +8,10 @@ from spillway.job import run_job, say
 from spillway.settings import Settings
 
 
-def try_submitted() -> None:
+def main() -> None:
     with spark_engine("spillway doctor") as engine:
         say(f"{write_and_read(engine, Settings.from_environment())} rows")
 
 
 if __name__ == "__main__":
-    run_job(try_submitted)
+    run_job(main)

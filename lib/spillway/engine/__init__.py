@@ -7,7 +7,7 @@ number of tasks.
 This package does not import `engine.spark`. Import that module directly, so that other code does not load Spark.
 """
 
-from spillway.engine.local import InProcess
+from spillway.engine.local import ProcessEngine
 from spillway.engine.protocol import Engine
 
-__all__ = ["Engine", "InProcess"]
+__all__ = ["Engine", "ProcessEngine"]

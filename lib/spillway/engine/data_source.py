@@ -1,6 +1,6 @@
 """A Spark data source written in Python: tasks read slices as Arrow data.
 
-The caller passes a `Readable`, which decides what is read and how. This module converts its schema to a Spark schema,
+The caller passes a `RowSource`, which decides what is read and how. This module converts its schema to a Spark schema,
 and its slices to partitions.
 
 Filters are not pushed down. Spark 4.2.0 caches the partitions that a Python data source planned for the filters of one
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 ROWS_IN_A_BATCH = 65_536
 
 
-class Cut(Protocol):
+class TableSlice(Protocol):
     """The slice that one task reads. It is pickled and sent to the task."""
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows of the slice, one table after the other."""
 
 
-class Readable(Protocol):
+class RowSource(Protocol):
     """A source of rows. It is pickled and sent to the process in which Spark plans the read."""
 
     def schema(self, options: Mapping[str, str]) -> pa.Schema:
         """Return the columns of the source."""
 
-    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> Sequence[Cut]:
+    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> Sequence[TableSlice]:
         """Return the slices to read, with the columns `names`."""
 
 
-def register_source(spark: SparkSession, name: str, readable: Readable) -> None:
+def register_source(spark: SparkSession, name: str, readable: RowSource) -> None:
     """Register `readable` as the format `name`, so that `spark.read.format(name)` reads it."""
     spark.dataSource.register(_source(name, readable))
 
 
-def _source(named: str, readable: Readable) -> type[DataSource]:
+def _source(named: str, readable: RowSource) -> type[DataSource]:
     # local classes: Spark pickles them by value, including `readable`, and sends them to its workers
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -71,12 +71,12 @@ def _source(named: str, readable: Readable) -> type[DataSource]:
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             if partition.value is not None:  # Spark reads at least one partition
                 for table in partition.value.tables():
-                    yield from _shaped(table, self._schema)
+                    yield from _record_batches(table, self._schema)
 
     return Source
 
 
-def _shaped(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _record_batches(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     columns = [table[field.name].cast(field.type).combine_chunks() for field in schema]
     whole = pa.table(columns, schema=schema)
     yield from whole.to_batches(ROWS_IN_A_BATCH)

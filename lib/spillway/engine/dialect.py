@@ -23,7 +23,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spillway.contracts.spark_dialect import DIALECT, WITHOUT_PARENTHESES, describe_parse_error
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 LONGEST_STATEMENT = 100_000
 """The maximum length of a statement in characters."""
@@ -467,15 +467,17 @@ def check_statement(statement: str) -> exp.Expr:
     'SELECT LN(x) AS y FROM t'
     """
     if len(statement) > LONGEST_STATEMENT:
-        raise Refused("sql", f"have at most {LONGEST_STATEMENT:,} characters", len(statement), "use steps")
+        raise InvalidValue(
+            "sql", f"have at most {LONGEST_STATEMENT:,} characters", len(statement), "use steps"
+        )
     try:
         trees = _parse(statement)
     except (SqlglotError, RecursionError) as problem:
-        raise Refused(
+        raise InvalidValue(
             "sql", f"be Spark SQL ({describe_parse_error(problem)})", statement[:120], "correct it there"
         ) from None
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        raise Refused("sql", "be one SELECT statement", statement[:120], "begin it with SELECT or WITH")
+        raise InvalidValue("sql", "be one SELECT statement", statement[:120], "begin it with SELECT or WITH")
     tree = _normalised(trees[0])
     for node in tree.walk():
         node.comments = None
@@ -485,7 +487,7 @@ def check_statement(statement: str) -> exp.Expr:
         window = node.find_ancestor(exp.Window)
         if window is None or (window.args.get("order") is None and not window.args.get("alias")):
             rule = "give the same answer whenever it runs"
-            raise Refused("sql", rule, node.sql(DIALECT), "state the order: OVER (... ORDER BY ...)")
+            raise InvalidValue("sql", rule, node.sql(DIALECT), "state the order: OVER (... ORDER BY ...)")
     return tree
 
 
@@ -495,7 +497,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
     column = node.name.lower() if isinstance(node, exp.Column) and not node.table else ""
     if name.lower() in _UNSTEADY or column in WITHOUT_PARENTHESES:
         name = column or name
-        raise Refused(
+        raise InvalidValue(
             "sql",
             "give the same answer whenever it runs",
             name,
@@ -508,7 +510,7 @@ def _refuse_unlisted(node: exp.Expr) -> None:
             word = shape[1] if word == "TRUE" else word
             what = name if not word or isinstance(node, exp.DataType) else f"{name} {word}"
             what = str(word) if isinstance(node, exp.Var) else what
-            raise Refused(
+            raise InvalidValue(
                 "sql",
                 "use only functions and clauses that spillway/engine/dialect.py lists",
                 what,
@@ -551,7 +553,7 @@ def _refuse_clock(tree: exp.Expr) -> None:
                 and node.find(exp.Column, exp.Star, exp.Query) is None
             )
         if clock:
-            raise Refused(
+            raise InvalidValue(
                 "sql",
                 "give the same answer whenever it runs",
                 node.sql(DIALECT),
@@ -565,7 +567,7 @@ def refuse_tables(tree: exp.Expr, known: Collection[str]) -> None:
     names = {name.lower() for name in known}
     for table in tree.find_all(exp.Table):
         if table.name.lower() not in names and table.name.lower() not in _with_names(table):
-            raise Refused(
+            raise InvalidValue(
                 "sql",
                 "read only its inputs and the steps before it",
                 table.name,
@@ -598,4 +600,4 @@ def spark_sql(statement: str, known: Sequence[str]) -> str:
         return str(tree.sql(dialect=DIALECT, comments=False))
     except RecursionError:
         rule = "have at most a few hundred expressions in one another"
-        raise Refused("sql", rule, statement[:120], "use IN for a list of values, or steps") from None
+        raise InvalidValue("sql", rule, statement[:120], "use IN for a list of values, or steps") from None

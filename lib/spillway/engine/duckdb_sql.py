@@ -25,7 +25,7 @@ from spillway.contracts.fields import suggest
 from spillway.contracts.spark_dialect import DIALECT
 from spillway.engine.dialect import AGREED, Agreement, check_statement, refuse_tables
 from spillway.engine.statements import NeedsSpark
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 Columns = tuple[tuple[str, str], ...]
 """Names and types, in order."""
@@ -131,14 +131,14 @@ def _qualified(written: exp.Expr, views: Mapping[str, Columns]) -> exp.Expr:
     except OptimizeError as problem:
         named = re.match(r"Column '\"?(.*?)\"?' could not be resolved|Unknown column: (\S+)", str(problem))
         if named is None:
-            raise Refused("sql", "be understood", str(problem), "correct it") from None
+            raise InvalidValue("sql", "be understood", str(problem), "correct it") from None
         name = (named[1] or named[2]).replace('"', "")
         known = list(dict.fromkeys(column for columns in views.values() for column, _ in columns))
         if name.lower() in [one.lower() for one in known]:
             rule, remedy = "name the input of a column that several inputs have", f"write input.{name}"
         else:
             rule, remedy = "name columns that its inputs have", suggest(name.rpartition(".")[2], known)
-        raise Refused("sql", rule, name, remedy) from None
+        raise InvalidValue("sql", rule, name, remedy) from None
 
 
 def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
@@ -166,7 +166,7 @@ def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
             ):
                 continue
             rule = "name columns of its inputs in WHERE"
-            raise Refused(
+            raise InvalidValue(
                 "sql", rule, column.name, "write out what it stands for, or select it in a step before"
             )
 
@@ -248,7 +248,7 @@ class _Translator:
             list(self._outputs[id(side.unnest())].items()) for side in (query.this, query.expression)
         )
         if len(left) != len(right):
-            raise Refused(
+            raise InvalidValue(
                 "sql", "have the same number of columns on both sides", query.key.upper(), "correct it"
             )
         found = {}
@@ -266,7 +266,7 @@ class _Translator:
             column = one.this
             if isinstance(column, exp.Column) and not column.table:
                 if column.name not in outputs:
-                    raise Refused(
+                    raise InvalidValue(
                         "sql",
                         "name columns that its inputs have",
                         column.name,
@@ -303,7 +303,9 @@ class _Translator:
 
     def _column(self, node: exp.Column) -> TypedSql:
         if isinstance(node.this, exp.Star):
-            raise Refused("sql", "name the columns that a function reads", _shown(node), "write count(*)")
+            raise InvalidValue(
+                "sql", "name the columns that a function reads", _shown(node), "write count(*)"
+            )
         scope: Scope | None = self._scope
         while scope is not None and node.table not in scope.sources:
             scope = scope.parent
@@ -401,7 +403,7 @@ class _Translator:
         types = list(self._outputs[id(node.unnest())].values())
         if len(types) != 1:
             rule = "have one column in a subquery that stands for a value"
-            raise Refused("sql", rule, _shown(node), "select one column")
+            raise InvalidValue("sql", rule, _shown(node), "select one column")
         return types[0]
 
     def _query(self, node: exp.Expr) -> str:
@@ -416,7 +418,9 @@ class _Translator:
             condition = f" FILTER (WHERE {self._as(function.expression.this, 'boolean')})"
             function = function.this
         if isinstance(function.this, exp.Distinct):
-            raise Refused("sql", "have no DISTINCT in front of OVER", _shown(node), "group in a step before")
+            raise InvalidValue(
+                "sql", "have no DISTINCT in front of OVER", _shown(node), "group in a step before"
+            )
         if isinstance(function, exp.IgnoreNulls) or node.args.get("alias"):
             raise NeedsSpark.because(_shown(node))
         parts = [self._of(one).sql for one in node.args.get("partition_by") or ()]
@@ -485,7 +489,7 @@ class _Translator:
         if line is None:
             raise NeedsSpark.because(f"{_shown(node)} of {' and '.join(types)}", _remedy_of(types))
         if over and "{over}" not in line.duckdb:
-            raise Refused("sql", "put FILTER and OVER behind an aggregate", _shown(node), "correct it")
+            raise InvalidValue("sql", "put FILTER and OVER behind an aggregate", _shown(node), "correct it")
         texts = {
             name: given[name].sql if kind in _WRITTEN else f"({self._cast(given[name], kind, node)})"
             for name, kind in zip(line.names, line.parameters, strict=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
-from spillway.engine.statements import SqlView, Steps, ask_duckdb, columns_by_duckdb
+from spillway.engine.statements import SqlView, Steps, columns_by_duckdb, query_duckdb
 
 
 @dataclass(frozen=True)
-class InProcess:
+class ProcessEngine:
     """Runs slices in this process, one after the other: for small streams, tests, and work that needs no Spark.
 
-    >>> InProcess().map(lambda number: number * 2, [1, 2, 3])
+    >>> ProcessEngine().map(lambda number: number * 2, [1, 2, 3])
     [2, 4, 6]
     """
 
@@ -30,7 +30,7 @@ class InProcess:
     def ask(
         self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
     ) -> pa.Table:
-        return ask_duckdb(views, steps, most_rows, most_seconds)
+        return query_duckdb(views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         return columns_by_duckdb(views, steps)

@@ -46,16 +46,16 @@ class Engine(Protocol):
         """Return the columns of the result of `ask` without computing it; refuse statements that are not valid."""
 
 
-def in_pieces(
+def split_evenly(
     items: Sequence[Item], most: int, weight: Callable[[Item], float] = lambda _: 1.0
 ) -> list[tuple[Item, ...]]:
     """Split the items into at most `most` groups of consecutive items with about the same weight.
 
-    >>> in_pieces([1, 2, 3, 4, 5], 2)
+    >>> split_evenly([1, 2, 3, 4, 5], 2)
     [(1, 2), (3, 4, 5)]
-    >>> in_pieces([9, 1, 1, 1], 2, weight=float)
+    >>> split_evenly([9, 1, 1, 1], 2, weight=float)
     [(9,), (1, 1, 1)]
-    >>> in_pieces([], 4)
+    >>> split_evenly([], 4)
     []
     """
     share = sum(map(weight, items)) / max(most, 1)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spillway.engine.protocol import Item, Result
 from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
-from spillway.engine.statements import SqlView, Steps, ask_spark, columns_by_spark
+from spillway.engine.statements import SqlView, Steps, columns_by_spark, query_spark
 from spillway.errors import SpillwayError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class SparkEngine:
     def ask(
         self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
     ) -> pa.Table:
-        return ask_spark(self.spark, views, steps, most_rows, most_seconds)
+        return query_spark(self.spark, views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         return columns_by_spark(self.spark, views, steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spillway.sketches.sql import in_parts, merged_payload, sketch_of, sql_functions
+from spillway.sketches.sql import merge_payloads, sketch_of, split_group, sql_functions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,10 +22,10 @@ def register_functions(spark: SparkSession) -> None:
     from pyspark.sql.functions import arrow_udf
 
     def sketch(*columns: Any) -> Any:
-        return sketch_of(in_parts(columns))
+        return sketch_of(split_group(columns))
 
     def merge(payloads: Any) -> Any:
-        return merged_payload(payloads)
+        return merge_payloads(payloads)
 
     # Spark recognises an aggregate by these types. With postponed annotations it would see only strings.
     sketch.__annotations__ = {"columns": pa.Array, "return": bytes}

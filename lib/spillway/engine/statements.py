@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +37,7 @@ class SqlView:
 NEEDS = "run it with --engine spark"
 
 
-class NeedsSpark(Refused):
+class NeedsSpark(InvalidValue):
     """A query that the process engine does not answer, because its answer could differ from Spark's."""
 
     RULE = "use only functions and casts that the process engine answers as Spark does"
@@ -57,16 +57,16 @@ AGAIN_AFTER_SECONDS = 0.5
 """Seconds between two attempts to interrupt a query: an interrupt has no effect on a query that has not started yet."""
 
 
-class TookTooLong(Refused):
+class QueryTimeout(InvalidValue):
     """A query that did not finish within its time limit."""
 
     REMEDY = "ask for less, or raise most_seconds"
 
     @staticmethod
-    def than(seconds: float | None) -> TookTooLong:
+    def than(seconds: float | None) -> QueryTimeout:
         """Return the error for a query that took longer than `seconds`."""
         rule = f"answer a window within {seconds:g} seconds"
-        return TookTooLong("sql", rule, "no answer by then", TookTooLong.REMEDY)
+        return QueryTimeout("sql", rule, "no answer by then", QueryTimeout.REMEDY)
 
 
 class _Limit:
@@ -101,19 +101,19 @@ class _Limit:
             answered.set()
             watching.join()
 
-    def refused(self) -> Refused:
+    def refused(self) -> InvalidValue:
         """Return the error for a query that took longer than the limit."""
-        return TookTooLong.than(self._seconds)
+        return QueryTimeout.than(self._seconds)
 
 
-def ask_duckdb(
+def query_duckdb(
     views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
 ) -> pa.Table:
     """Return the answer, computed in this process.
 
     >>> seen = SqlView(pa.schema([("x", pa.int64())]), [lambda: pa.table({"x": [1, 2, 5]})])
     >>> steps = [("big", "SELECT x FROM t WHERE x > 1"), ("answer", "SELECT sum(x) AS s FROM big")]
-    >>> ask_duckdb({"t": seen}, steps, 9).to_pylist()
+    >>> query_duckdb({"t": seen}, steps, 9).to_pylist()
     [{'s': 7}]
     """
     with _by_duckdb(views, steps, most_seconds) as (relation, names):
@@ -145,7 +145,7 @@ def _by_duckdb(
     import duckdb
 
     made = _duckdb_steps(views, steps)
-    connection, limit = closed_connection(), _Limit(most_seconds)
+    connection, limit = isolated_connection(), _Limit(most_seconds)
     try:
         for name, view in views.items():
             rows = [cut() for cut in view.cuts]
@@ -160,7 +160,7 @@ def _by_duckdb(
             raise limit.refused() from problem
         if not isinstance(problem, duckdb.Error):
             raise
-        raise _not_understood("the process engine", steps, problem) from problem
+        raise _syntax_error("the process engine", steps, problem) from problem
     finally:
         connection.close()
 
@@ -180,7 +180,7 @@ def _duckdb_steps(views: Mapping[str, SqlView], steps: Steps) -> list[Step]:
     return made
 
 
-def closed_connection() -> duckdb.DuckDBPyConnection:
+def isolated_connection() -> duckdb.DuckDBPyConnection:
     """Open a database in memory that reads nothing from outside."""
     import duckdb
 
@@ -204,7 +204,7 @@ def _without_zones(table: pa.Table) -> pa.Table:
     return table
 
 
-def ask_spark(
+def query_spark(
     spark: SparkSession,
     views: Mapping[str, SqlView],
     steps: Steps,
@@ -216,7 +216,7 @@ def ask_spark(
     try:
         with _by_spark(spark, views, steps) as frame, limit.ending_by(frame.sparkSession.interruptAll):
             found: pa.Table = frame.limit(most_rows + 1).toArrow()
-    except Refused as problem:
+    except InvalidValue as problem:
         raise (limit.refused() if limit.passed else problem) from problem
     _refuse_many(found.num_rows, most_rows)
     return plain_types(found)
@@ -246,21 +246,21 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
     made: list[str] = []
     try:
         for name, view in views.items():
-            _framed(own, view).createOrReplaceTempView(name)
+            _data_frame(own, view).createOrReplaceTempView(name)
             made.append(name)
         for (name, _), statement in zip(steps[:-1], statements, strict=False):
             own.sql(statement).createOrReplaceTempView(name)
             made.append(name)
         yield own.sql(statements[-1])
     except (PySparkException, Py4JError) as problem:
-        raise _not_understood("Spark", steps, problem) from problem
+        raise _syntax_error("Spark", steps, problem) from problem
     finally:
         for name in made:
             with suppress(PySparkException):
                 own.catalog.dropTempView(name)
 
 
-def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
+def _data_frame(spark: SparkSession, view: SqlView) -> DataFrame:
     """Return a DataFrame whose rows are made in tasks by the functions of `view.cuts`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -279,7 +279,7 @@ def _framed(spark: SparkSession, view: SqlView) -> DataFrame:
 
 def _refuse_many(count: int, most_rows: int) -> None:
     if count > most_rows:
-        raise Refused(
+        raise InvalidValue(
             "sql",
             f"answer in at most {most_rows:,} rows a window",
             f"more than {most_rows:,}",
@@ -287,7 +287,7 @@ def _refuse_many(count: int, most_rows: int) -> None:
         )
 
 
-def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
+def _syntax_error(engine: str, steps: Steps, problem: Exception) -> InvalidValue:
     lines = str(problem).strip().splitlines()
     says = lines[0] if lines else type(problem).__name__
     remedy = "correct the statement, or the values that it reads"
@@ -295,7 +295,7 @@ def _not_understood(engine: str, steps: Steps, problem: Exception) -> Refused:
         says = says.removeprefix("Invalid Input Error: ").removesuffix(f", {NEEDS}")
         remedy = f"{NEEDS}, or correct the values that it reads"
     shown = " ".join(steps[-1][1].split())[:120]
-    return Refused("sql", f"be answered by {engine}", shown, f"it says: {says}; {remedy}")
+    return InvalidValue("sql", f"be answered by {engine}", shown, f"it says: {says}; {remedy}")
 
 
 def plain_types(found: pa.Table) -> pa.Table:
@@ -324,6 +324,6 @@ def _plain(field: pa.Field) -> pa.DataType:
     raise _no_column(field.name, str(kind))
 
 
-def _no_column(name: str, kind: str) -> Refused:
+def _no_column(name: str, kind: str) -> InvalidValue:
     rule = "be a number, text, truth value, date or time in an answer"
-    return Refused(name, rule, kind, "cast it in the statement")
+    return InvalidValue(name, rule, kind, "cast it in the statement")

@@ -29,9 +29,9 @@ of the newest batch, the newest batch's state is computed again.
 Batches first write drafts of `raw`. A draft with repeats is rewritten without them.
 
 >>> rows = pa.table({"seq": [4, 5, 6, 7], "k": pa.array([None, 1.0, None, 2.0])})
->>> repeated_seqs([rows], ("k",), ("double",)).tolist()
+>>> find_repeated_seqs([rows], ("k",), ("double",)).tolist()
 [6]
->>> repeated_seqs([rows], ("k",), ("double",), within=1).tolist()
+>>> find_repeated_seqs([rows], ("k",), ("double",), within=1).tolist()
 []
 """
 
@@ -50,8 +50,8 @@ from numba import njit
 
 from spillway.batch import HELD, RETIRED, Batch, BatchRows
 from spillway.contracts import StreamContract
-from spillway.engine.protocol import Engine, in_pieces
-from spillway.intake.parse import Target
+from spillway.engine.protocol import Engine, split_evenly
+from spillway.intake.parse import DraftTarget
 from spillway.sketches.alternating_bloom import AlternatingBloom
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.kinds.stream_filters import UNSEEN
@@ -61,10 +61,10 @@ from spillway.sketches.values import json_values
 from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, RowReader, rows_of
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.writing import Written, write_file
+from spillway.store.writing import WrittenFile, write_file
 
 
-def repeated_seqs(
+def find_repeated_seqs(
     parts: Sequence[pa.Table],
     names: Sequence[str],
     types: Sequence[str],
@@ -78,14 +78,14 @@ def repeated_seqs(
     rows = pa.concat_tables([part.select(["seq", *names]) for part in parts], promote_options="permissive")
     if not rows.num_rows:
         return np.empty(0, np.int64)
-    seqs, alike = np.asarray(rows["seq"]), alike_by_values(rows, names, types)
+    seqs, alike = np.asarray(rows["seq"]), value_groups(rows, names, types)
     order = np.lexsort((seqs, alike))
     first, last = mine or (int(seqs.min()), int(seqs.max()))
     reach = np.iinfo(np.int64).max if within is None else within
     return np.sort(seqs[order[_repeats(seqs[order], alike[order], first, last, reach)]])
 
 
-def alike_by_values(rows: pa.Table, names: Sequence[str], types: Sequence[str]) -> Integers:
+def value_groups(rows: pa.Table, names: Sequence[str], types: Sequence[str]) -> Integers:
     """Return a number for each row; two rows have the same number if and only if their values are equal."""
     alike = np.zeros(rows.num_rows, np.int64)
     for name, kind in zip(names, types, strict=True):
@@ -144,7 +144,7 @@ SeqRange = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedAttributes:
     """The attributes by which rows are compared."""
 
     names: tuple[str, ...]
@@ -155,7 +155,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class DedupeWindow:
     """The batch's rows as slices of its files, and the files of the window around it, grouped for tasks.
 
     `standing` are the `seq` ranges (from, to) of the rows that count. The same files may hold other rows.
@@ -189,13 +189,13 @@ def window_around(
     standing: tuple[SeqRange, ...],
     within: int | None,
     cores: int,
-) -> Surroundings:
+) -> DedupeWindow:
     """Return the window around the rows `mine` in `files`, divided into slices for a number of cores."""
     first, last = mine
     pieces = _PIECES_A_CORE * cores
-    found = Surroundings(tuple(files), first, last, _stretches(first, last, pieces), (), standing, within)
+    found = DedupeWindow(tuple(files), first, last, _split_range(first, last, pieces), (), standing, within)
     near = files_between(history, found.since, found.until)
-    return replace(found, history=tuple(in_pieces(near, pieces, weight=lambda file: file.size)))
+    return replace(found, history=tuple(split_evenly(near, pieces, weight=lambda file: file.size)))
 
 
 def seq_ranges(standing: Sequence[BatchRows]) -> tuple[SeqRange, ...]:
@@ -226,70 +226,78 @@ def files_between(files: Sequence[DataFile], first: int, last: int) -> list[Data
     return [file for file in files if may(file)]
 
 
-def repeated_exactly(engine: Engine, on: Compared, window: Surroundings) -> Integers:
+def find_repeats_exactly(engine: Engine, on: ComparedAttributes, window: DedupeWindow) -> Integers:
     """Return the batch's rows that repeat a row that stays; every row is looked up."""
     found = engine.map(partial(_fingerprints, on, window.files), window.stretches)
     mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
-    known = engine.map(partial(_known, on, mine, window), window.history)
+    known = engine.map(partial(_fingerprints_in_window, on, mine, window), window.history)
     wanted = np.unique(np.concatenate([mine[counts > 1], *known]))
-    return confirmed(engine, on, window, wanted)
+    return confirm_repeats(engine, on, window, wanted)
 
 
-def confirmed(engine: Engine, on: Compared, window: Surroundings, wanted: Keys) -> Integers:
+def confirm_repeats(engine: Engine, on: ComparedAttributes, window: DedupeWindow, wanted: Keys) -> Integers:
     """Return the batch's rows that repeat a row that stays, among the rows with the wanted fingerprints."""
     if not wanted.size:
         return np.empty(0, np.int64)
-    mine = engine.map(partial(_alike, on, wanted, window.files), window.stretches)
-    others = engine.map(partial(_alike_beside, on, wanted, window), window.history)
+    mine = engine.map(partial(_rows_with_fingerprints, on, wanted, window.files), window.stretches)
+    others = engine.map(partial(_nearest_equal_rows, on, wanted, window), window.history)
     edges = (window.first_seq, window.last_seq)
-    return repeated_seqs([*mine, *others], on.names, on.types, edges, window.within)
+    return find_repeated_seqs([*mine, *others], on.names, on.types, edges, window.within)
 
 
-def _stretches(first: int, last: int, most: int) -> tuple[SeqRange, ...]:
+def _split_range(first: int, last: int, most: int) -> tuple[SeqRange, ...]:
     """Divide the rows from `first` to `last` into at most `most` slices of at least `RowReader.AT_A_TIME` rows."""
     size = max(-(-(last - first + 1) // most), RowReader.AT_A_TIME)
     return tuple((low, min(last, low + size - 1)) for low in range(first, last + 1, size))
 
 
-def _fingerprints(on: Compared, files: Sequence[DataFile], stretch: SeqRange) -> Keys:
-    return np.concatenate([np.empty(0, np.uint64), *map(on.keys, _stretch(on, files, stretch))])
+def _fingerprints(on: ComparedAttributes, files: Sequence[DataFile], stretch: SeqRange) -> Keys:
+    return np.concatenate([np.empty(0, np.uint64), *map(on.keys, _read_slice(on, files, stretch))])
 
 
-def _known(on: Compared, mine: Keys, window: Surroundings, files: Sequence[DataFile]) -> Keys:
+def _fingerprints_in_window(
+    on: ComparedAttributes, mine: Keys, window: DedupeWindow, files: Sequence[DataFile]
+) -> Keys:
     """Return which of the batch's (sorted) fingerprints occur in the counting rows of these files."""
     found = [np.empty(0, np.uint64)]
-    for rows in _standing(on, window, files):
+    for rows in _rows_in_window(on, window, files):
         keys = on.keys(rows)
-        found.append(np.unique(keys[_among(keys, mine)]))
+        found.append(np.unique(keys[_is_among(keys, mine)]))
     return np.unique(np.concatenate(found))
 
 
-def _alike(on: Compared, wanted: Keys, files: Sequence[DataFile], stretch: SeqRange) -> pa.Table:
-    found = [rows.filter(pa.array(_among(on.keys(rows), wanted))) for rows in _stretch(on, files, stretch)]
-    return pa.concat_tables([_nothing(on), *found], promote_options="permissive")
+def _rows_with_fingerprints(
+    on: ComparedAttributes, wanted: Keys, files: Sequence[DataFile], stretch: SeqRange
+) -> pa.Table:
+    found = [
+        rows.filter(pa.array(_is_among(on.keys(rows), wanted))) for rows in _read_slice(on, files, stretch)
+    ]
+    return pa.concat_tables([_empty_rows(on), *found], promote_options="permissive")
 
 
-def _alike_beside(on: Compared, wanted: Keys, window: Surroundings, files: Sequence[DataFile]) -> pa.Table:
+def _nearest_equal_rows(
+    on: ComparedAttributes, wanted: Keys, window: DedupeWindow, files: Sequence[DataFile]
+) -> pa.Table:
     """Return, for each value of the wanted fingerprints, the last row before the batch and the first row after it.
 
     No other row of that value is nearer to the batch.
     """
-    found = [_nothing(on)]
-    for rows in _standing(on, window, files):
-        found.append(rows.filter(pa.array(_among(on.keys(rows), wanted))))
+    found = [_empty_rows(on)]
+    for rows in _rows_in_window(on, window, files):
+        found.append(rows.filter(pa.array(_is_among(on.keys(rows), wanted))))
     rows = pa.concat_tables(found, promote_options="permissive")
     if not rows.num_rows:
         return rows
     # a value before the batch and the same value after it get two numbers; so the nearest row sorts last in both groups
     seq = np.asarray(rows["seq"])
     after = seq > window.last_seq
-    alike = 2 * alike_by_values(rows, on.names, on.types) + after
+    alike = 2 * value_groups(rows, on.names, on.types) + after
     order = np.lexsort((np.where(after, -seq, seq), alike))
     last = np.flatnonzero(np.r_[alike[order][1:] != alike[order][:-1], True])
     return rows.take(pa.array(order[last]))
 
 
-def _stretch(on: Compared, files: Sequence[DataFile], stretch: SeqRange) -> Iterator[pa.Table]:
+def _read_slice(on: ComparedAttributes, files: Sequence[DataFile], stretch: SeqRange) -> Iterator[pa.Table]:
     """Yield the rows of a slice, in tables of bounded size."""
     read = RowReader(files)
     for low in range(stretch[0], stretch[1] + 1, RowReader.AT_A_TIME):
@@ -297,7 +305,9 @@ def _stretch(on: Compared, files: Sequence[DataFile], stretch: SeqRange) -> Iter
         yield rows.select(["seq", *on.names])
 
 
-def _standing(on: Compared, window: Surroundings, files: Sequence[DataFile]) -> Iterator[pa.Table]:
+def _rows_in_window(
+    on: ComparedAttributes, window: DedupeWindow, files: Sequence[DataFile]
+) -> Iterator[pa.Table]:
     """Yield the rows within the window that count and are not of the batch itself."""
     reach = [
         (max(low, window.since), min(high, window.until))
@@ -306,10 +316,10 @@ def _standing(on: Compared, window: Surroundings, files: Sequence[DataFile]) -> 
     ]
     for file in files:
         for rows in rows_of(file, ["seq", *on.names], _ROWS_AT_A_TIME, [("seq", window.since, window.until)]):
-            yield rows.filter(pa.array(in_any(np.asarray(rows["seq"]), reach)))
+            yield rows.filter(pa.array(in_any_range(np.asarray(rows["seq"]), reach)))
 
 
-def in_any(seqs: Integers, edges: Sequence[SeqRange]) -> Booleans:
+def in_any_range(seqs: Integers, edges: Sequence[SeqRange]) -> Booleans:
     """Return which of these numbers lie in one of the ranges."""
     found = np.zeros(seqs.size, np.bool_)
     for first, last in edges:
@@ -317,11 +327,11 @@ def in_any(seqs: Integers, edges: Sequence[SeqRange]) -> Booleans:
     return found
 
 
-def _nothing(on: Compared) -> pa.Table:
+def _empty_rows(on: ComparedAttributes) -> pa.Table:
     return pa.table({"seq": pa.array([], pa.int64()), **{name: pa.nulls(0) for name in on.names}})
 
 
-def _among(keys: Keys, known: Keys) -> Booleans:
+def _is_among(keys: Keys, known: Keys) -> Booleans:
     """Return which keys are in the sorted `known`."""
     if not known.size:
         return np.zeros(keys.size, np.bool_)
@@ -334,7 +344,7 @@ FILTER = "alternating_bloom"
 
 
 @dataclass(frozen=True)
-class Repeated:
+class BatchRepeats:
     """The repeats of one batch: their `seq` in order, the ledger's reason, and the filter's new state.
 
     `state` is a row of `sketches` that replaces the batch's row. The next batch continues from it.
@@ -346,7 +356,7 @@ class Repeated:
 
 
 @dataclass(frozen=True)
-class Passed:
+class FilterResult:
     """The result of passing rows through a filter.
 
     It has the number of rows, the `seq` and fingerprints of the suspects, and the filter's new state.
@@ -358,7 +368,7 @@ class Passed:
     state: AlternatingBloom
 
 
-def find_repeated(
+def find_repeats(
     engine: Engine,
     contract: StreamContract,
     batch: Batch,
@@ -366,12 +376,12 @@ def find_repeated(
     history: Sequence[DataFile],
     before: Mapping[str, Any] | None = None,
     standing: Sequence[BatchRows] | None = None,
-) -> Repeated:
+) -> BatchRepeats:
     """Return the rows of the batch that were delivered before.
 
     `files` hold the rows of the batch. `history` holds the rows of the batches `standing`, and may hold others.
     `standing` are the batches that are in `raw`, or were and are retired; None means all rows before the batch.
-    `before` is the state that the filter continues from: that of `filter_before`, or of the last `Repeated` that has
+    `before` is the state that the filter continues from: that of `filter_before`, or of the last `BatchRepeats` that has
     one.
     """
     within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
@@ -382,27 +392,29 @@ def find_repeated(
     mine = (batch.first_seq, batch.last_seq)
     window = window_around(mine, files, history, edges, within, engine.cores)
     if contract.duplicates.rows == "exact":
-        found = repeated_exactly(engine, compared_by(contract), window)
-        return Repeated(found, f"row delivered before{told_window(within)}")
+        found = find_repeats_exactly(engine, compared_attributes(contract), window)
+        return BatchRepeats(found, f"row delivered before{format_window(within)}")
     if after:
-        return _late(engine, contract, window, max(after, key=lambda one: one.batch), history, gone)
-    return _suspected(engine, contract, batch, window, before, gone)
+        return _find_repeats_of_late_batch(
+            engine, contract, window, max(after, key=lambda one: one.batch), history, gone
+        )
+    return _find_suspects(engine, contract, batch, window, before, gone)
 
 
-def told_window(within: int | None) -> str:
+def format_window(within: int | None) -> str:
     return "" if within is None else f", within {within:,} rows"
 
 
-def compared_by(contract: StreamContract) -> Compared:
+def compared_attributes(contract: StreamContract) -> ComparedAttributes:
     """Return the attributes in which a row must differ from every earlier row."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     names = tuple(contract.duplicates.on or contract.names)
-    return Compared(names, tuple(types[name] for name in names))
+    return ComparedAttributes(names, tuple(types[name] for name in names))
 
 
-def filter_of(contract: StreamContract) -> SketchSpec:
+def filter_spec(contract: StreamContract) -> SketchSpec:
     """Return the filter that a contract requests with `duplicates`."""
-    asked, on = contract.duplicates, compared_by(contract)
+    asked, on = contract.duplicates, compared_attributes(contract)
     return SketchSpec(
         FILTER,
         on.names,
@@ -422,7 +434,7 @@ def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mappi
     """
     if contract.duplicates.rows != "filter":
         return None
-    spec, table = filter_of(contract), tables.at("sketches")
+    spec, table = filter_spec(contract), tables.at("sketches")
     mine = {"stream": contract.stream, "kind": spec.kind, "name": spec.name}
     below = Between(high=batch - 1)
     last = tables.at("batches").rows(["batch"], stream=contract.stream, rows=Between(1), batch=below)["batch"]
@@ -434,7 +446,7 @@ def filter_before(tables: Tables, contract: StreamContract, batch: int) -> Mappi
     return found
 
 
-def keep_states(
+def save_filter_states(
     tables: Tables, contract: StreamContract, batches: Sequence[int], states: Sequence[Mapping[str, Any]]
 ) -> None:
     """Store the last of these states, and the state that the first one continued from.
@@ -451,19 +463,19 @@ def keep_states(
         tables.at("sketches").replace([*rows, states[-1]], **mine)
 
 
-def _suspected(
+def _find_suspects(
     engine: Engine,
     contract: StreamContract,
     batch: Batch,
-    window: Surroundings,
+    window: DedupeWindow,
     before: Mapping[str, Any] | None,
     gone: Sequence[BatchRows],
-) -> Repeated:
-    spec, on = filter_of(contract), compared_by(contract)
-    start = bytes(before["payload"]) if before is not None else _of_window(engine, spec, window)
-    passed = pass_through(engine, spec, window.files, (window.first_seq, window.last_seq), start)
+) -> BatchRepeats:
+    spec, on = filter_spec(contract), compared_attributes(contract)
+    start = bytes(before["payload"]) if before is not None else _state_from_window(engine, spec, window)
+    passed = filter_rows(engine, spec, window.files, (window.first_seq, window.last_seq), start)
     _mark_unseen(passed.state, window.last_seq - (spec.within or 0), gone if before is None else ())
-    truly = np.intersect1d(passed.suspects, confirmed(engine, on, window, np.unique(passed.keys)))
+    truly = np.intersect1d(passed.suspects, confirm_repeats(engine, on, window, np.unique(passed.keys)))
     row = spec.row(
         contract.stream,
         batch.batch,
@@ -473,35 +485,33 @@ def _suspected(
         before["batch"] if before is not None else None,
         before["digest"] if before is not None else None,
     )
-    return Repeated(truly, _told(contract.duplicates.within, passed, truly.size), row)
+    return BatchRepeats(truly, _ledger_reason(contract.duplicates.within, passed, truly.size), row)
 
 
-def _late(
+def _find_repeats_of_late_batch(
     engine: Engine,
     contract: StreamContract,
-    window: Surroundings,
+    window: DedupeWindow,
     newest: BatchRows,
     history: Sequence[DataFile],
     gone: Sequence[BatchRows],
-) -> Repeated:
+) -> BatchRepeats:
     """Find the repeats of a batch that comes after later ones: look up every row.
 
     If the batch is within the window of the newest batch, compute the newest batch's state again, with these rows.
     """
-    spec, within = filter_of(contract), contract.duplicates.within
-    found = repeated_exactly(engine, compared_by(contract), window)
-    reason = (
-        f"row delivered before{told_window(within)}; looked up row by row, as its batch came after later ones"
-    )
+    spec, within = filter_spec(contract), contract.duplicates.within
+    found = find_repeats_exactly(engine, compared_attributes(contract), window)
+    reason = f"row delivered before{format_window(within)}; looked up row by row, as its batch came after later ones"
     first = newest.last_seq - (within or 0) + 1
     if window.last_seq < first:
-        return Repeated(found, reason)
+        return BatchRepeats(found, reason)
     stand = (*window.standing, (window.first_seq, window.last_seq))
     files = [*files_between(history, first, newest.last_seq), *window.files]
-    passed = pass_through(engine, spec, files, (first, newest.last_seq), standing=stand)
+    passed = filter_rows(engine, spec, files, (first, newest.last_seq), standing=stand)
     _mark_unseen(passed.state, first - 1, gone)
     of_newest = (contract.stream, newest.batch, newest.batch_date, passed.rows, passed.state.to_bytes())
-    return Repeated(found, reason, spec.row(*of_newest))
+    return BatchRepeats(found, reason, spec.row(*of_newest))
 
 
 def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[BatchRows]) -> None:
@@ -511,23 +521,23 @@ def _mark_unseen(state: AlternatingBloom, before: int, gone: Sequence[BatchRows]
     state.context = {**kept, UNSEEN: to} if to > before else kept
 
 
-def _of_window(engine: Engine, spec: SketchSpec, window: Surroundings) -> bytes | None:
+def _state_from_window(engine: Engine, spec: SketchSpec, window: DedupeWindow) -> bytes | None:
     """Return the state before the batch if none is stored: a filter that has seen the rows of the window."""
     files = [file for piece in window.history for file in piece]
     if not files or window.within is None:
         return None
     seq = (window.since, window.first_seq - 1)
-    return pass_through(engine, spec, files, seq, standing=window.standing).state.to_bytes()
+    return filter_rows(engine, spec, files, seq, standing=window.standing).state.to_bytes()
 
 
-def pass_through(
+def filter_rows(
     engine: Engine,
     spec: SketchSpec,
     files: Sequence[DataFile],
     seq: SeqRange,
     before: bytes | None = None,
     standing: Sequence[SeqRange] | None = None,
-) -> Passed:
+) -> FilterResult:
     """Pass the rows `seq` (from, to) through the filter in order; each shard is processed by one task.
 
     `standing`: ranges of `seq`; rows outside them are left out. None means all rows. `before`: the filter's state
@@ -535,28 +545,28 @@ def pass_through(
     """
     start = before or spec.empty().to_bytes()
     tasks = min(spec.shards, engine.cores)
-    parts = engine.map(partial(_shards_passed, spec, start, tuple(files), seq, standing, tasks), range(tasks))
+    parts = engine.map(partial(_filter_shards, spec, start, tuple(files), seq, standing, tasks), range(tasks))
     state = AlternatingBloom.from_bytes(start)
     for task, part in enumerate(parts):
         state.absorb_shards(part.state, range(task, spec.shards, tasks))
     suspects, keys = (
         np.concatenate(all_) for all_ in zip(*((p.suspects, p.keys) for p in parts), strict=True)
     )
-    return Passed(sum(part.rows for part in parts), suspects, keys, state)
+    return FilterResult(sum(part.rows for part in parts), suspects, keys, state)
 
 
-def _told(within: int | None, passed: Passed, truly: int) -> str:
+def _ledger_reason(within: int | None, passed: FilterResult, truly: int) -> str:
     """Return the ledger's reason, with the filter's false-positive rate and its theoretical bound."""
     wrong = 100.0 * (passed.suspects.size - truly) / max(1, passed.rows - truly)
     parameters = passed.state.parameters
     return (
-        f"row delivered before{told_window(within)}; a filter of {parameters.memory_bits // 8192:,} KiB suspected "
+        f"row delivered before{format_window(within)}; a filter of {parameters.memory_bits // 8192:,} KiB suspected "
         f"{wrong:.3g} % of the new rows too, at most {100 * parameters.false_positive_bound:.3g} % expected, and they "
         "stayed"
     )
 
 
-def _shards_passed(
+def _filter_shards(
     spec: SketchSpec,
     start: bytes,
     files: Sequence[DataFile],
@@ -564,7 +574,7 @@ def _shards_passed(
     standing: Sequence[SeqRange] | None,
     tasks: int,
     task: int,
-) -> Passed:
+) -> FilterResult:
     """Pass the rows of one task's shards through the filter.
 
     Every task reads all rows, so that no row is moved or sorted.
@@ -572,13 +582,13 @@ def _shards_passed(
     sketch, read, on = (
         AlternatingBloom.from_bytes(start),
         RowReader(files),
-        Compared(spec.attributes, spec.types),
+        ComparedAttributes(spec.attributes, spec.types),
     )
     suspects, doubtful, rows = [np.empty(0, np.int64)], [np.empty(0, np.uint64)], 0
     for low in range(seq[0], seq[1] + 1, RowReader.AT_A_TIME):
         part = read(spec.attributes, low, min(seq[1], low + RowReader.AT_A_TIME - 1))
         if standing is not None:
-            part = part.filter(pa.array(in_any(np.asarray(part["seq"]), standing)))
+            part = part.filter(pa.array(in_any_range(np.asarray(part["seq"]), standing)))
         keys, places = on.keys(part), np.asarray(part["seq"])
         if tasks > 1:
             mine = sketch.shard_of(keys) % tasks == task
@@ -587,14 +597,14 @@ def _shards_passed(
         rows += keys.size
         suspects.append(places[found])
         doubtful.append(keys[found])
-    return Passed(rows, np.concatenate(suspects), np.concatenate(doubtful), sketch)
+    return FilterResult(rows, np.concatenate(suspects), np.concatenate(doubtful), sketch)
 
 
 DELIVERED_BEFORE = "delivered before"
 """The reason of repeats in `rejected`; every other reason is a defect."""
 
 
-def kept_aside(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Table:
+def rejected_repeats(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Table:
     """Return the batch's repeated `rows` as rows of `rejected`: their file and line, and their values as JSON."""
     seqs = np.asarray(rows["seq"].cast(pa.int64()))
     taken = sorted(batch.taken, key=lambda file: file.base_seq)
@@ -611,8 +621,8 @@ def kept_aside(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Tab
             "line": pa.array(seqs - bases[places] if len(seqs) else seqs),
             "field": pa.nulls(len(seqs), pa.string()),
             "rule": pa.repeat(
-                f"differ from every earlier row{told_window(contract.duplicates.within)} in "
-                f"{', '.join(compared_by(contract).names)}",
+                f"differ from every earlier row{format_window(contract.duplicates.within)} in "
+                f"{', '.join(compared_attributes(contract).names)}",
                 len(seqs),
             ),
             "value": pa.nulls(len(seqs), pa.string()),
@@ -642,15 +652,15 @@ def _as_json(contract: StreamContract, rows: pa.Table) -> list[bytes]:
 _ROWS_PER_READ = 131_072
 
 
-def without_repeats(
+def remove_repeats(
     tables: Tables,
     engine: Engine,
     contract: StreamContract,
     batches: Sequence[Batch],
     raw: Table,
-    files: dict[int, list[Written]],
-    aside: list[Written],
-) -> dict[int, Repeated]:
+    files: dict[int, list[WrittenFile]],
+    aside: list[WrittenFile],
+) -> dict[int, BatchRepeats]:
     """Find the rows that were delivered before, and rewrite the batches' drafts of `raw` without them.
 
     Rows are compared with all rows in `raw`, and with each other in the order of their batches. `files` gets the new
@@ -658,26 +668,26 @@ def without_repeats(
     """
     if contract.duplicates.rows == "none":
         return {}
-    found: dict[int, Repeated] = {}
+    found: dict[int, BatchRepeats] = {}
     mine, within = {batch.batch for batch in batches}, contract.duplicates.within
     since = Between(min(batch.first_seq for batch in batches) - within if within else None)
     standing = [one for one in _batches_in_raw(tables, contract.stream, since) if one.batch not in mine]
     history = tables.at("raw", contract.stream).files(seq=since)
     state: Mapping[str, Any] | None = None
     for batch in sorted(batches, key=lambda one: one.batch):
-        drafted = _drafted(raw, files[batch.batch])
+        drafted = _as_data_files(raw, files[batch.batch])
         before = state if state is not None else filter_before(tables, contract, batch.batch)
-        one = find_repeated(engine, contract, batch, drafted, history, before, standing)
+        one = find_repeats(engine, contract, batch, drafted, history, before, standing)
         found[batch.batch] = one
         state = one.state if one.state is not None else state
         if len(one.rows):
-            rejected = Target.of(tables.at("rejected"))
-            make = partial(_parted, contract, batch, one.rows, Target.of(raw), rejected)
+            rejected = DraftTarget.of(tables.at("rejected"))
+            make = partial(_split_draft, contract, batch, one.rows, DraftTarget.of(raw), rejected)
             parts = engine.map(make, drafted)
             raw.erase(drafted)
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]
-        history += _drafted(raw, files[batch.batch])
+        history += _as_data_files(raw, files[batch.batch])
         standing.append(batch.numbered)
     return found
 
@@ -690,19 +700,19 @@ def _batches_in_raw(tables: Tables, stream: str, since: Between) -> list[BatchRo
     return [BatchRows(**row) for row in rows if row["rows"] is not None]
 
 
-def _drafted(table: Table, written: Sequence[Written]) -> list[DataFile]:
+def _as_data_files(table: Table, written: Sequence[WrittenFile]) -> list[DataFile]:
     """Return drafted files, which no table has yet, in the form that readers of files use."""
     return [data_file(table.path, one, table.contract.arrow_schema) for one in written]
 
 
-def _parted(
+def _split_draft(
     contract: StreamContract,
     batch: Batch,
     seqs: np.ndarray,
-    raw: Target,
-    rejected: Target,
+    raw: DraftTarget,
+    rejected: DraftTarget,
     file: DataFile,
-) -> tuple[Written | None, Written | None]:
+) -> tuple[WrittenFile | None, WrittenFile | None]:
     """Split a drafted file into two: the rows that stay, and those that were delivered before."""
     names = raw.schema.names
 
@@ -711,7 +721,7 @@ def _parted(
             hit = np.isin(np.asarray(part["seq"]), seqs)
             found = part.filter(pa.array(hit if repeated else ~hit))
             if found.num_rows:
-                yield kept_aside(contract, batch, found) if repeated else found
+                yield rejected_repeats(contract, batch, found) if repeated else found
 
     day = {"batch_date": str(batch.batch_date)}
     left = write_file(raw.folder, day, raw.schema, rows(False))

@@ -26,17 +26,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from spillway.contracts.column_names import reserved
+from spillway.contracts.column_names import reserved_names
 from spillway.contracts.fields import Report
 from spillway.contracts.loader import read_stream
 from spillway.contracts.stream import TYPES
 from spillway.contracts.yaml import read_yaml
-from spillway.errors import Refused, safely
+from spillway.errors import InvalidValue, escape_text
 from spillway.intake.order_unit import SECONDS_PER, is_moment, is_row_number, recognise_unit, to_steps
-from spillway.intake.rate import covered
-from spillway.records.convert import convert, fits
+from spillway.intake.rate import seconds_spanned
+from spillway.records.convert import convert, is_convertible
 from spillway.records.rejects import WholeFile
-from spillway.records.wrapper import plain_bytes
+from spillway.records.wrapper import open_decompressed
 
 ODD_SHARE = 0.05
 _MOSTLY = 1 - ODD_SHARE
@@ -121,7 +121,7 @@ class SampleColumn:
         return self.distinct == 1 and len(self.values) > 1
 
 
-def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
+def find_order(columns: Sequence[SampleColumn]) -> SampleColumn | None:
     """Return the column with the time of a row, or None.
 
     A time is preferred to a year or a month, and both to a number of unknown unit. Within a group, a column that rises
@@ -131,7 +131,7 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
 
     >>> year = SampleColumn("year", "year", "integer", pa.array([2000, 2000, 2000, 2001]))
     >>> date = SampleColumn("date", "date", "integer", pa.array([20000131, 20000229, 20000331, 20010131]))
-    >>> order_of([year, date]).name
+    >>> find_order([year, date]).name
     'date'
     """
     times = [c for c in columns if c.type in ("timestamp", "date")]
@@ -155,7 +155,7 @@ def order_of(columns: Sequence[SampleColumn]) -> SampleColumn | None:
     return max(found, key=lambda one: one.distinct, default=None)
 
 
-def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleColumn | None:
+def find_finer_order(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleColumn | None:
     """Return a `double` column that rises in finer steps than an integer order attribute, or None.
 
     Only times and integers can be the order attribute.
@@ -166,7 +166,7 @@ def finer_than(order: SampleColumn, columns: Sequence[SampleColumn]) -> SampleCo
     return max(rising, key=lambda one: one.distinct, default=None)
 
 
-def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
+def find_sender_columns(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[str, ...]:
     """Return the columns that identify the sender of a record.
 
     They are a text that repeats, or an integer with a few values that each occur once per moment, or both together. A
@@ -175,7 +175,7 @@ def senders_of(columns: Sequence[SampleColumn], order: SampleColumn) -> tuple[st
 
     >>> at = SampleColumn("at", "at", "integer", pa.array([i // 3 for i in range(12)]))
     >>> pump = SampleColumn("pump", "pump", "integer", pa.array([1 + i % 3 for i in range(12)]))
-    >>> senders_of([at, pump], at)
+    >>> find_sender_columns([at, pump], at)
     ('pump',)
     """
     others = [c for c in columns if c is not order and c.whole and c.distinct > 1]
@@ -299,10 +299,10 @@ def _most_frequent(numbers: np.ndarray) -> int:
     return int(values[int(np.argmax(counts))])
 
 
-def names_something(column: SampleColumn) -> bool:
+def is_identifier(column: SampleColumn) -> bool:
     """Return whether an integer is an identifier, by its name.
 
-    >>> [names_something(SampleColumn(n, n, "integer", pa.array([1, 2]))) for n in ("order_id", "zip_code", "paid")]
+    >>> [is_identifier(SampleColumn(n, n, "integer", pa.array([1, 2]))) for n in ("order_id", "zip_code", "paid")]
     [True, True, False]
     """
     return column.type == "integer" and _is_named_so(column)
@@ -331,7 +331,7 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
         yield "null throughout the sample: type guessed"
     elif column.constant:
         # a text may have line breaks, which would end the YAML comment that contains the note
-        yield f"always {safely(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
+        yield f"always {escape_text(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
     elif role == "order" and not column.ascending:
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
@@ -342,7 +342,7 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
         yield "unknown unit: if it is a time, state unit: (s, ms, day, ...)"
     if role == "order" and column.is_coarse:
         yield "coarse: better deliver one column with the full time"
-    if role == "protected" and names_something(column):
+    if role == "protected" and is_identifier(column):
         yield "says which one, by its name, and so is exact; a quantity: role: measure"
     elif role == "protected" and column.is_row_number:
         yield "a row number, like seq"
@@ -364,11 +364,11 @@ _EMPTY_WORDS = ("", "NA", "N/A", "null", "NULL", "NaN", "nan")
 _NAN_WORDS = frozenset(["NaN", "nan"])
 
 
-def new_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
+def draft_contract(sample_file: str | Path, *, stream: str | None = None, channel: str = "uplink") -> str:
     """Return the YAML of a draft contract for files like `sample_file`."""
     path = Path(sample_file)
     form, options, raw, decimal = _read(path)
-    nested = [safely(field) for field, values in raw.items() if pa.types.is_nested(values.type)]
+    nested = [escape_text(field) for field, values in raw.items() if pa.types.is_nested(values.type)]
     odd = {
         f: one.type
         for f, one in raw.items()
@@ -377,7 +377,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
     kept = {f: one for f, one in raw.items() if not pa.types.is_nested(one.type) and f not in odd}
     columns = _columns(kept, decimal)
     order = _order(columns, path)
-    keys = senders_of(columns, order)
+    keys = find_sender_columns(columns, order)
     name = stream or _word(path.stem.split(".")[0])
     lines = [
         "# yaml-language-server: $schema=../contract.schema.json",
@@ -394,7 +394,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
         "mode: observe  # plans and accounts, drops nothing; then: shed",
         _levers(columns, order, keys),
     ]
-    finer = finer_than(order, columns)
+    finer = find_finer_order(order, columns)
     if finer is not None:
         told = f"{finer.name} rises more finely than {order.name}, but only times and whole numbers can be the order"
         lines.insert(7, f"  # {told}: deliver it as one")
@@ -402,7 +402,7 @@ def new_contract(sample_file: str | Path, *, stream: str | None = None, channel:
         told = f"nested, and so left out of what is taken in: {', '.join(nested)}"
         lines.insert(7, f"  # {told}; flatten what you need before it lands")
     if odd:
-        told = ", ".join(f"{safely(field)} ({kind})" for field, kind in odd.items())
+        told = ", ".join(f"{escape_text(field)} ({kind})" for field, kind in odd.items())
         lines.insert(
             7, f"  # of no type that is taken in, and so left out: {told}; deliver what you need as another"
         )
@@ -420,28 +420,30 @@ def _read(path: Path) -> tuple[str, str, dict[str, pa.Array], str]:
     named = path.with_suffix("") if path.suffix.lower() in _WRAPPER_ENDINGS else path
     form = _FORMATS.get(named.suffix.lower())
     if form is None:
-        raise Refused("sample_file", "end in " + ", ".join(_FORMATS), path.name, "rename it after its format")
+        raise InvalidValue(
+            "sample_file", "end in " + ", ".join(_FORMATS), path.name, "rename it after its format"
+        )
     try:
         if form == "parquet":
             return form, "", _parquet(path), "."
         content = _first_bytes(path)
     except WholeFile as error:
         _name, rule, value, remedy = error.why
-        raise Refused("sample_file", rule, value, remedy) from None
+        raise InvalidValue("sample_file", rule, value, remedy) from None
     except OSError as error:
-        raise Refused("sample_file", "be readable", str(path), str(error.strerror or error)) from None
+        raise InvalidValue("sample_file", "be readable", str(path), str(error.strerror or error)) from None
     lines = content.decode("utf-8-sig", "replace").splitlines()
     if len(content) >= _SAMPLE_BYTES:
         lines.pop()  # most likely incomplete
     if not any(line.strip() for line in lines):
-        raise Refused("sample_file", "hold records", "an empty file", "give one that does")
+        raise InvalidValue("sample_file", "hold records", "an empty file", "give one that does")
     if form == "json":
         return form, "", _json(lines, path), "."
     delimiter = max(",;\t|", key=lines[0].count)
     table = [row for row in csv.reader(io.StringIO("\n".join(lines)), delimiter=delimiter) if row]
     header, rows = table[0], [row for row in table[1 : _SAMPLE_ROWS + 1] if len(row) == len(table[0])]
     if not rows:
-        raise Refused(
+        raise InvalidValue(
             "sample_file", "hold records below its header", f"{len(header)} column names", "give more lines"
         )
     columns = [[row[i] for row in rows] for i in range(len(header))]
@@ -481,7 +483,7 @@ def _null_words(column: Sequence[str]) -> set[str]:
 
 def _first_bytes(path: Path) -> bytes:
     with pa.OSFile(str(path)) as source:
-        plain, found = plain_bytes(source), bytearray()
+        plain, found = open_decompressed(source), bytearray()
         while len(found) < _SAMPLE_BYTES and (more := plain.read(_SAMPLE_BYTES - len(found))):
             found += more
     return bytes(found)
@@ -491,16 +493,16 @@ def _parquet(path: Path) -> dict[str, pa.Array]:
     try:
         batch = next(pyarrow.parquet.ParquetFile(path).iter_batches(_SAMPLE_ROWS), None)
     except (pa.ArrowException, ValueError) as error:
-        raise Refused("sample_file", "be readable Parquet", path.name, str(error)) from None
+        raise InvalidValue("sample_file", "be readable Parquet", path.name, str(error)) from None
     if batch is None:
-        raise Refused("sample_file", "hold records", "no rows", "give one that does")
+        raise InvalidValue("sample_file", "hold records", "no rows", "give one that does")
     return {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
 
 
 def _json(lines: Sequence[str], path: Path) -> dict[str, pa.Array]:
     records = list(_objects(lines))
     if not records:
-        raise Refused("sample_file", "hold one JSON object a line", path.name, "write JSON lines")
+        raise InvalidValue("sample_file", "hold one JSON object a line", path.name, "write JSON lines")
     raw = {}
     for field in dict.fromkeys(name for record in records for name in record):
         values = [record.get(field) for record in records]
@@ -519,7 +521,7 @@ def _one_type(field: str, values: Sequence[object]) -> pa.Array:
     if kind in ("dict", "list"):
         return pa.nulls(len(values), pa.struct([]))
     if total - count > ODD_SHARE * total:
-        raise Refused(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
+        raise InvalidValue(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
     if kind != "number":
         return pa.array([v if type(v).__name__ == kind else None for v in values])
     numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values]
@@ -543,14 +545,14 @@ def _is_null(values: pa.Array) -> bool:
 
 
 def _can_be_read(kind: pa.DataType) -> bool:
-    return pa.types.is_null(kind) or any(fits(kind, one) for one in TYPES)
+    return pa.types.is_null(kind) or any(is_convertible(kind, one) for one in TYPES)
 
 
 def _columns(raw: dict[str, pa.Array], decimal: str) -> list[SampleColumn]:
     columns: list[SampleColumn] = []
     for field, values in raw.items():
         word = _word(field)
-        taken = {column.name for column in columns} | set(reserved())
+        taken = {column.name for column in columns} | set(reserved_names())
         name = next(n for n in (word, *(f"{word}_{i}" for i in range(2, len(raw) + 3))) if n not in taken)
         columns.append(SampleColumn(field, name, *_typed(field, values, decimal)))
     return columns
@@ -568,21 +570,21 @@ def _typed(field: str, values: pa.Array, decimal: str = ".") -> tuple[str, pa.Ar
                 return kind, typed
         return "string", values
     for kind in ("boolean", "integer", "double", "timestamp", "date", "string"):
-        if fits(values.type, kind):
+        if is_convertible(values.type, kind):
             return kind, convert(values, kind)[0]
-    raise Refused(
+    raise InvalidValue(
         field, "be text, a number, a boolean, a timestamp or a date", str(values.type), "flatten or drop it"
     )
 
 
 def _order(columns: Sequence[SampleColumn], path: Path) -> SampleColumn:
-    found = order_of(columns)
+    found = find_order(columns)
     if found is None:
-        names = ", ".join(f"{safely(c.field)} ({c.type})" for c in columns)
+        names = ", ".join(f"{escape_text(c.field)} ({c.type})" for c in columns)
         numbering = "".join(
-            f"{safely(c.field)} is a row number, not a time;  " for c in columns if c.is_row_number
+            f"{escape_text(c.field)} is a row number, not a time;  " for c in columns if c.is_row_number
         )
-        raise Refused(
+        raise InvalidValue(
             path.name,
             "hold a timestamp, a date or a rising number",
             names,
@@ -597,7 +599,7 @@ def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str
     if column.name in keys:
         return "key"
     # a repeated time or an identifier allows no error: it is exact or wrong
-    names_one = names_something(column) or column.is_row_number
+    names_one = is_identifier(column) or column.is_row_number
     if column.type == "string" or names_one or part_of_time(column, order) is not None:
         return "protected"
     return "measure"
@@ -664,7 +666,7 @@ def _span_seconds(order: SampleColumn) -> float | None:
     values = np.asarray(moments.drop_null())
     if order.type == "integer" and order.unit is not None:
         values = to_steps(values, order.unit)
-    found = covered(values)
+    found = seconds_spanned(values)
     return None if found is None else found * step
 
 

@@ -1,6 +1,6 @@
 """Find the delivered files of a stream in the landing zone, tell which of them are new, and give their batch date.
 
-All callers (intake, the check for work, the status report) use `look`. A file is *delivered* if all of these hold:
+All callers (intake, the check for work, the status report) use `classify_files`. A file is *delivered* if all of these hold:
 
 - It is below the stream's landing folder.
 - It is not hidden. A name is hidden if it begins with `.` or `_`, or ends with `._COPYING_`. A name like `_day=1` is a
@@ -35,17 +35,17 @@ from datetime import date, datetime, timedelta
 from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.store.batches import batches_of_files
-from spillway.store.landing_zone import leads_outside, list_landed
+from spillway.store.landing_zone import leads_outside, list_landing_folder
 from spillway.store.tables import Tables
 
 DATED_FOLDER = re.compile(r"(?:^|[/=])(\d{4}-\d{2}-\d{2})/")
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredFile:
     """A file in the landing zone; `name` is its path below the landing zone, or its full path if it is elsewhere.
 
     `problem`: rule, value and remedy if the file is refused without being read.
@@ -62,17 +62,17 @@ class Delivered:
 class Landing:
     """The files found in the landing zone, in name order."""
 
-    fresh: tuple[Delivered, ...]
+    fresh: tuple[DeliveredFile, ...]
     """New files: intake takes them in, or refuses them by name."""
-    doubtful: tuple[Delivered, ...]
+    doubtful: tuple[DeliveredFile, ...]
     """Files with a known name but another size or time: intake reads them to see whether their bytes changed."""
-    settling: tuple[Delivered, ...]
+    settling: tuple[DeliveredFile, ...]
     """Files that a sender may still be writing."""
-    refused: tuple[tuple[Delivered, LandingFile], ...]
+    refused: tuple[tuple[DeliveredFile, LandingFile], ...]
     """Refused files that have not changed since, each with its record."""
 
     @property
-    def waiting(self) -> tuple[Delivered, ...]:
+    def waiting(self) -> tuple[DeliveredFile, ...]:
         """The files that intake must process now; it processes each of them once."""
         return (*self.fresh, *self.doubtful)
 
@@ -83,7 +83,7 @@ def landing_root(contract: StreamContract, landing: str) -> str:
     return path if "://" in path or path.startswith("/") else f"{landing}/{path}"
 
 
-def path_of(landing: str, name: str) -> str:
+def landing_path(landing: str, name: str) -> str:
     """Return the path of a file with this name."""
     return name if "://" in name or name.startswith("/") else f"{landing}/{name}"
 
@@ -96,46 +96,46 @@ def is_hidden(path: str) -> bool:
     )
 
 
-def delivered(contract: StreamContract, settings: Settings) -> list[Delivered]:
+def list_delivered_files(contract: StreamContract, settings: Settings) -> list[DeliveredFile]:
     """Return all files in the stream's landing folder that are not hidden, in name order, settled or not."""
-    return [one for one, _ in _listed(contract, settings)]
+    return [one for one, _ in _list_files(contract, settings)]
 
 
-def _listed(contract: StreamContract, settings: Settings) -> list[tuple[Delivered, bool]]:
+def _list_files(contract: StreamContract, settings: Settings) -> list[tuple[DeliveredFile, bool]]:
     """Return each file, and whether the store shows a file only once it is complete."""
     root = landing_root(contract, settings.landing).rstrip("/")
     outside = leads_outside(root, settings.landing) if root != contract.path.rstrip("/") else None
     if outside is not None:
-        raise Refused(
+        raise InvalidValue(
             "source.path", f"lead to a folder below {settings.landing}", outside,
             "land the files there, or write the absolute path in the contract", contract.stream,
         )  # fmt: skip
     prefix = settings.landing.rstrip("/") + "/"
     found = [
         (
-            Delivered(one.path.removeprefix(prefix), one.path, one.size, one.modified_at, one.problem),
+            DeliveredFile(one.path.removeprefix(prefix), one.path, one.size, one.modified_at, one.problem),
             one.appears_whole,
         )
-        for one in list_landed(root)
+        for one in list_landing_folder(root)
         if not is_hidden(one.path.removeprefix(root + "/"))
     ]
     return sorted(found, key=lambda pair: pair[0].name)
 
 
-def look(
+def classify_files(
     contract: StreamContract, settings: Settings, batches: Iterable[Batch], now: datetime | None = None
 ) -> Landing:
     """Classify the files in the stream's landing folder by what its batches know of them.
 
     `now` is the time by which files have settled or not; None is the current time.
     """
-    seconds, known = contract.source.settle_seconds, _known(batches)
+    seconds, known = contract.source.settle_seconds, _recorded_entries(batches)
     settled = (now or utc_now()) - timedelta(seconds=seconds)
-    fresh: list[Delivered] = []
-    doubtful: list[Delivered] = []
-    settling: list[Delivered] = []
-    refused: list[tuple[Delivered, LandingFile]] = []
-    for one, is_whole in _listed(contract, settings):
+    fresh: list[DeliveredFile] = []
+    doubtful: list[DeliveredFile] = []
+    settling: list[DeliveredFile] = []
+    refused: list[tuple[DeliveredFile, LandingFile]] = []
+    for one, is_whole in _list_files(contract, settings):
         entries = known.get(one.name, [])
         same = next((entry for entry in reversed(entries) if _is_as_recorded(one, entry)), None)
         if same is not None:
@@ -150,17 +150,17 @@ def look(
     return Landing(tuple(fresh), tuple(doubtful), tuple(settling), tuple(refused))
 
 
-def landed(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
+def find_landing_files(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
     """Classify the files in the landing folder by what the stored batches know of them.
 
     Only batches that know a name in the folder are loaded.
     """
-    there = {one.name for one, _ in _listed(contract, tables.settings)}
+    there = {one.name for one, _ in _list_files(contract, tables.settings)}
     known = batches_of_files(tables, contract.stream, there) if there else []
-    return look(contract, tables.settings, known, now)
+    return classify_files(contract, tables.settings, known, now)
 
 
-def _known(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:
+def _recorded_entries(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:
     """Return the recorded entries of landing files by name, oldest first."""
     known: dict[str, list[LandingFile]] = {}
     for batch in batches:
@@ -170,7 +170,7 @@ def _known(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:
     return known
 
 
-def _is_as_recorded(one: Delivered, entry: LandingFile) -> bool:
+def _is_as_recorded(one: DeliveredFile, entry: LandingFile) -> bool:
     return one.size == entry.size and entry.modified_at in (None, one.modified_at)
 
 

@@ -27,26 +27,26 @@ import pyarrow.compute as pc
 from spillway.batch import MISSED, REFUSED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import Problem, SpillwayError, safely
-from spillway.intake.landing import landing_root, path_of
-from spillway.intake.quarantine import Dropped, Fate, by_file, judged
+from spillway.errors import Problem, SpillwayError, escape_text
+from spillway.intake.landing import landing_path, landing_root
+from spillway.intake.quarantine import Exclusion, FileResult, final_results, results_by_file
 from spillway.records import (
     WHOLE,
-    FilePiece,
-    Parsed,
+    FileSlice,
+    ParsedRecords,
     SeekableBytes,
     WholeFile,
-    cut,
-    parse_parts,
+    parse_blocks,
     reason_of,
-    refused_file,
+    reject_file,
+    split_file,
 )
-from spillway.records.wrapper import plain_bytes
-from spillway.store.blobs import refuse_store_fault
+from spillway.records.wrapper import open_decompressed
+from spillway.store.blobs import raise_store_fault
 from spillway.store.drafts import discard
-from spillway.store.landing_zone import GoneOrChanged, open_landed
+from spillway.store.landing_zone import LandingFileChanged, open_landing_file
 from spillway.store.tables import Table
-from spillway.store.writing import Written, write_file
+from spillway.store.writing import WrittenFile, write_file
 
 TASK_BYTES = 32 * 1024 * 1024
 _IN_MEMORY = 2 * TASK_BYTES
@@ -66,14 +66,14 @@ KeptRecords = Mapping[int, Originals]
 
 
 @dataclass(frozen=True)
-class FilePart:
+class LandingFileSlice:
     """A slice of a file.
 
     `digest` is the digest of its bytes. It is empty if the slice is the whole file or a number of row groups.
     """
 
     file: LandingFile
-    piece: FilePiece = WHOLE
+    piece: FileSlice = WHOLE
     digest: str = ""
 
     @property
@@ -85,11 +85,11 @@ class FilePart:
 
 
 @dataclass(frozen=True)
-class TaskFiles:
+class ParseTask:
     """The files, or slices of files, that one task parses. All of them belong to one batch."""
 
     batch: Batch
-    files: tuple[FilePart, ...]
+    files: tuple[LandingFileSlice, ...]
     kept: KeptRecords = field(default_factory=dict)
 
     @property
@@ -99,25 +99,27 @@ class TaskFiles:
 
 
 @contextmanager
-def recorded_file(
+def open_recorded_file(
     contract: StreamContract, landing: str, file: LandingFile, kept: KeptRecords
 ) -> Iterator[SeekableBytes]:
     """Open a recorded file for random access; for a replayed file, open its stored originals.
 
-    Raise `GoneOrChanged` if the file is gone, or is no longer the one that was recorded.
+    Raise `LandingFileChanged` if the file is gone, or is no longer the one that was recorded.
     """
     if file.base_seq in kept:
         yield pa.BufferReader(kept[file.base_seq].content)
         return
     listed = None if file.modified_at is None else (file.size, file.modified_at)
-    with open_landed(landing_root(contract, landing), path_of(landing, file.name), listed) as source:
+    with open_landing_file(
+        landing_root(contract, landing), landing_path(landing, file.name), listed
+    ) as source:
         yield source
 
 
-def checked(part: FilePart, source: SeekableBytes) -> tuple[SeekableBytes, FilePiece]:
+def verify_slice(part: LandingFileSlice, source: SeekableBytes) -> tuple[SeekableBytes, FileSlice]:
     """Return a source of the slice's bytes, and the slice to parse in it.
 
-    Raise `GoneOrChanged` if the bytes are not those that were recorded. Row groups are not checked here (see `_cut`).
+    Raise `LandingFileChanged` if the bytes are not those that were recorded. Row groups are not checked here (see `_split_large_file`).
     """
     piece, digest = part.piece, part.digest or part.file.digest
     if piece.groups is not None:
@@ -133,17 +135,17 @@ def checked(part: FilePart, source: SeekableBytes) -> tuple[SeekableBytes, FileP
     else:
         hashed = _hash(source, part.size)
     if hashed.hexdigest() != digest:
-        raise GoneOrChanged("it changed after it was recorded")
+        raise LandingFileChanged("it changed after it was recorded")
     return source, piece
 
 
-def in_tasks(
+def group_into_tasks(
     engine: Engine,
     contract: StreamContract,
     landing: str,
     batches: Sequence[Batch],
     kept: KeptRecords,
-) -> list[TaskFiles]:
+) -> list[ParseTask]:
     """Group consecutive files, or slices, into tasks of about `TASK_BYTES`, so that rows are in `seq` order.
 
     A task never has files of two batches.
@@ -154,20 +156,20 @@ def in_tasks(
         for file in batch.taken
         if file.size > TASK_BYTES and file.base_seq not in kept
     ]
-    cuts = engine.map(partial(_cut, contract, landing), large)
+    cuts = engine.map(partial(_split_large_file, contract, landing), large)
     pieces = dict(zip((file.base_seq for file in large), cuts, strict=True))
-    groups: list[tuple[Batch, list[FilePart]]] = []
+    groups: list[tuple[Batch, list[LandingFileSlice]]] = []
     size = 0
     for batch in batches:
         for file in batch.taken:
-            for part in pieces.get(file.base_seq, (FilePart(file),)):
+            for part in pieces.get(file.base_seq, (LandingFileSlice(file),)):
                 if not groups or size + part.size > TASK_BYTES or groups[-1][0].batch != batch.batch:
                     groups.append((batch, []))
                     size = 0
                 groups[-1][1].append(part)
                 size += part.size
     return [
-        TaskFiles(
+        ParseTask(
             batch,
             tuple(files),
             {part.file.base_seq: kept[part.file.base_seq] for part in files if part.file.base_seq in kept},
@@ -176,29 +178,31 @@ def in_tasks(
     ]
 
 
-def _cut(contract: StreamContract, landing: str, file: LandingFile) -> tuple[FilePart, ...]:
+def _split_large_file(
+    contract: StreamContract, landing: str, file: LandingFile
+) -> tuple[LandingFileSlice, ...]:
     """Split a large file into slices, each with its digest.
 
     If the file has changed, return it whole: the task that reads it then reports the change.
     """
     try:
-        with recorded_file(contract, landing, file, {}) as source:
-            pieces = cut(contract, source, TASK_BYTES)
+        with open_recorded_file(contract, landing, file, {}) as source:
+            pieces = split_file(contract, source, TASK_BYTES)
             if pieces == (WHOLE,):
-                return (FilePart(file),)
+                return (LandingFileSlice(file),)
             source.seek(0)
             if pieces[0].groups is not None:
-                parts = [FilePart(file, piece) for piece in pieces]
+                parts = [LandingFileSlice(file, piece) for piece in pieces]
                 changed = _hash(source, file.size).hexdigest() != file.digest
             else:
                 parts, whole = [], hashlib.sha256()
                 for piece in pieces:
                     size = file.size - piece.start if piece.size is None else piece.size
-                    parts.append(FilePart(file, piece, _hash(source, size, whole).hexdigest()))
+                    parts.append(LandingFileSlice(file, piece, _hash(source, size, whole).hexdigest()))
                 changed = whole.hexdigest() != file.digest
-    except (GoneOrChanged, OSError):
+    except (LandingFileChanged, OSError):
         changed, parts = True, []
-    return (FilePart(file),) if changed else tuple(parts)
+    return (LandingFileSlice(file),) if changed else tuple(parts)
 
 
 def _hash(source: SeekableBytes, size: int, also: Any = None) -> Any:
@@ -216,30 +220,30 @@ _REJECTED_BYTES = 32 << 20
 _HEADER_BYTES = 1 << 20
 _MOST_TOLD = 200
 
-Drops = Mapping[int, Dropped]
+Drops = Mapping[int, Exclusion]
 """Excluded files by `base_seq`."""
 
 
 @dataclass(frozen=True)
-class Target:
+class DraftTarget:
     """The folder and schema of the files that a task writes."""
 
     folder: str
     schema: pa.Schema
 
     @staticmethod
-    def of(table: Table) -> Target:
-        return Target(table.path, table.contract.file_schema)
+    def of(table: Table) -> DraftTarget:
+        return DraftTarget(table.path, table.contract.file_schema)
 
 
 @dataclass(frozen=True)
-class ParsedFiles:
+class ParseResult:
     """The result of a task: the files it wrote, its counts, and the files that are excluded from the batch."""
 
     batch: int
-    raw: Written | None = None
-    rejected: tuple[Written, ...] = ()
-    fates: tuple[Fate, ...] = ()
+    raw: WrittenFile | None = None
+    rejected: tuple[WrittenFile, ...] = ()
+    fates: tuple[FileResult, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
     dropped: Drops = field(default_factory=dict)
@@ -254,23 +258,25 @@ def parse_all(
     rejected: Table,
     batches: Sequence[Batch],
     kept: KeptRecords,
-) -> tuple[list[ParsedFiles], dict[int, list[Fate]]]:
+) -> tuple[list[ParseResult], dict[int, list[FileResult]]]:
     """Parse all files of the batches, in order. Return the tasks' results, and the result of each file by batch.
 
     No table has the written files yet.
     """
-    work = in_tasks(engine, contract, landing, batches, kept)
-    parse = partial(parse_files, contract, landing, Target.of(raw), Target.of(rejected))
+    work = group_into_tasks(engine, contract, landing, batches, kept)
+    parse = partial(parse_files, contract, landing, DraftTarget.of(raw), DraftTarget.of(rejected))
     found = engine.map(partial(parse, {}), work)
 
-    dropped: dict[int, Dropped] = {}
-    refused: dict[int, Fate] = {}
+    dropped: dict[int, Exclusion] = {}
+    refused: dict[int, FileResult] = {}
     while True:
         dropped |= {place: why for one in found for place, why in one.dropped.items()}
-        told: dict[int, list[Fate]] = defaultdict(list)
+        told: dict[int, list[FileResult]] = defaultdict(list)
         for one in found:
             told[one.batch] += one.fates
-        fates = {batch.batch: judged(contract, by_file(told[batch.batch])) for batch in batches}
+        fates = {
+            batch.batch: final_results(contract, results_by_file(told[batch.batch])) for batch in batches
+        }
         # all slices of a file, and all files of its batch, decide whether the file is refused
         more = {
             one.file.base_seq: one
@@ -279,7 +285,7 @@ def parse_all(
             if one.status == REFUSED and not one.whole and one.file.base_seq not in dropped
         }
         refused |= more
-        dropped |= {place: Dropped(REFUSED, str(one.reason)) for place, one in more.items()}
+        dropped |= {place: Exclusion(REFUSED, str(one.reason)) for place, one in more.items()}
         again = [
             i
             for i, (one, task) in enumerate(zip(found, work, strict=True))
@@ -288,13 +294,13 @@ def parse_all(
         if not again:
             return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
         # tasks that took rows of such a file parse again without it; a file that changes meanwhile is missed then
-        drop_drafts(raw, rejected, [found[i] for i in again])
+        discard_drafts(raw, rejected, [found[i] for i in again])
         made = engine.map(partial(parse, dropped), [work[i] for i in again])
         for i, one in zip(again, made, strict=True):
             found[i] = one
 
 
-def drop_drafts(raw: Table, rejected: Table, parsed: Sequence[ParsedFiles]) -> None:
+def discard_drafts(raw: Table, rejected: Table, parsed: Sequence[ParseResult]) -> None:
     """Remove the files that tasks have written; otherwise each attempt at a batch would leave files behind."""
     discard(raw.path, [one.raw for one in parsed if one.raw])
     discard(rejected.path, [written for one in parsed for written in one.rejected])
@@ -303,37 +309,39 @@ def drop_drafts(raw: Table, rejected: Table, parsed: Sequence[ParsedFiles]) -> N
 def parse_files(
     contract: StreamContract,
     landing: str,
-    raw: Target,
-    rejected: Target,
+    raw: DraftTarget,
+    rejected: DraftTarget,
     dropped: Drops,
-    work: TaskFiles,
-) -> ParsedFiles:
+    work: ParseTask,
+) -> ParseResult:
     """Read some files once and write their good and bad records, or return the problem that prevented it."""
     dropped = dict(dropped)
     while True:
-        aside = _Aside(rejected, work)
+        aside = _RejectedWriter(rejected, work)
         try:
             day = {"batch_date": str(work.batch.batch_date)}
-            made = write_file(raw.folder, day, raw.schema, _good(contract, landing, dropped, work, aside))
+            made = write_file(
+                raw.folder, day, raw.schema, _accepted_rows(contract, landing, dropped, work, aside)
+            )
             return aside.told(made, dropped)
-        except _NothingOfIt as found:
+        except _UnusableFile as found:
             aside.drop()
             dropped[found.place] = found.why
         except SpillwayError as problem:
             aside.drop()
-            return ParsedFiles(work.batch.batch, problem=problem)
+            return ParseResult(work.batch.batch, problem=problem)
 
 
-class _NothingOfIt(Exception):
+class _UnusableFile(Exception):
     """Raised when a file turns out to be unusable while it is being read."""
 
-    def __init__(self, place: int, why: Dropped) -> None:
+    def __init__(self, place: int, why: Exclusion) -> None:
         super().__init__(place)
         self.place, self.why = place, why
 
 
-def _good(
-    contract: StreamContract, landing: str, dropped: Drops, work: TaskFiles, aside: _Aside
+def _accepted_rows(
+    contract: StreamContract, landing: str, dropped: Drops, work: ParseTask, aside: _RejectedWriter
 ) -> Iterator[pa.Table]:
     for part in work.files:
         file = part.file
@@ -344,53 +352,55 @@ def _good(
                 if why.why is None:
                     aside.dropped(file, why)
                 elif not part.piece.before:
-                    with recorded_file(contract, landing, file, work.kept) as source:
-                        aside.add(reader, refused_file(reader, file.name, WholeFile(*why.why), source), file)
+                    with open_recorded_file(contract, landing, file, work.kept) as source:
+                        aside.add(reader, reject_file(reader, file.name, WholeFile(*why.why), source), file)
                 continue
-            with recorded_file(contract, landing, file, work.kept) as source:
-                for found in parse_parts(reader, file.name, *checked(part, source)):
+            with open_recorded_file(contract, landing, file, work.kept) as source:
+                for found in parse_blocks(reader, file.name, *verify_slice(part, source)):
                     aside.add(reader, found, file)
                     if found.table.num_rows:
-                        yield _numbered(found.table, work.batch, file)
+                        yield _add_seq(found.table, work.batch, file)
                 if aside.wants_header(reader, file):
                     aside.headers[file.base_seq] = _header(source)
         except Exception as problem:  # an error of the parser in one file must not stop the other files
-            refuse_store_fault(landing_root(contract, landing), problem)
-            raise _NothingOfIt(file.base_seq, _why(file, problem)) from None
+            raise_store_fault(landing_root(contract, landing), problem)
+            raise _UnusableFile(file.base_seq, _exclusion(file, problem)) from None
 
 
-def _why(file: LandingFile, problem: Exception) -> Dropped:
-    name = safely(file.name)
+def _exclusion(file: LandingFile, problem: Exception) -> Exclusion:
+    name = escape_text(file.name)
     if isinstance(problem, WholeFile):
-        return Dropped(REFUSED, str(Problem(name, *problem.why)), problem.why)
-    if isinstance(problem, GoneOrChanged | FileNotFoundError):
-        return Dropped(MISSED, f"{name} is left for a later run: {problem}")
-    kind = safely(f"{type(problem).__name__}: {problem}", _MOST_TOLD)
-    return Dropped(REFUSED, str(Problem(name, "the file", "be one that can be read", kind, "mend the file")))
+        return Exclusion(REFUSED, str(Problem(name, *problem.why)), problem.why)
+    if isinstance(problem, LandingFileChanged | FileNotFoundError):
+        return Exclusion(MISSED, f"{name} is left for a later run: {problem}")
+    kind = escape_text(f"{type(problem).__name__}: {problem}", _MOST_TOLD)
+    return Exclusion(
+        REFUSED, str(Problem(name, "the file", "be one that can be read", kind, "mend the file"))
+    )
 
 
 def _header(source: SeekableBytes) -> str | None:
     """Return the line with the column names of a CSV file; a replay needs it to read the file's refused records."""
-    first = plain_bytes(source).read(_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    first = open_decompressed(source).read(_HEADER_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
     try:
         return first.partition(b"\n")[0].decode("utf-8")
     except UnicodeDecodeError:
         return None
 
 
-class _Aside:
+class _RejectedWriter:
     """Collects the refused records of a task, and writes them in parts, so that memory stays bounded."""
 
-    def __init__(self, target: Target, work: TaskFiles) -> None:
+    def __init__(self, target: DraftTarget, work: ParseTask) -> None:
         self._target, self._batch = target, work.batch
         self._held: list[pa.Table] = []
-        self._written: list[Written] = []
-        self._fates = {part.file.base_seq: Fate(part.file) for part in work.files}
+        self._written: list[WrittenFile] = []
+        self._fates = {part.file.base_seq: FileResult(part.file) for part in work.files}
         self._notes: dict[str, int] = {}
         self._nulls: dict[str, int] = {}
         self.headers: dict[int, str | None] = {}
 
-    def add(self, contract: StreamContract, found: Parsed, file: LandingFile) -> None:
+    def add(self, contract: StreamContract, found: ParsedRecords, file: LandingFile) -> None:
         for name in contract.names:
             self._nulls[name] = self._nulls.get(name, 0) + found.table.column(name).null_count
         for note, count in found.notes.items():
@@ -398,12 +408,12 @@ class _Aside:
         self._count(contract, found, file)
         if not found.rejected.num_rows:
             return
-        part = _numbered(found.rejected, self._batch, file)
+        part = _add_seq(found.rejected, self._batch, file)
         self._held.append(part.append_column("file", pa.array([file.name] * part.num_rows, pa.string())))
         if sum(table.nbytes for table in self._held) > _REJECTED_BYTES:
             self._write()
 
-    def _count(self, contract: StreamContract, found: Parsed, file: LandingFile) -> None:
+    def _count(self, contract: StreamContract, found: ParsedRecords, file: LandingFile) -> None:
         told = found.rejected
         reasons: dict[str, int] = {}
         for broken, rule in zip(told["field"].to_pylist(), told["rule"].to_pylist(), strict=True):
@@ -411,11 +421,11 @@ class _Aside:
             reasons[reason] = reasons.get(reason, 0) + 1
         first = told["reason"][0].as_py() if told.num_rows else None
         whole = bool(told.num_rows) and told["line"][0].as_py() == 0
-        more = Fate(file, good=found.table.num_rows, reasons=reasons, reason=first, whole=whole)
+        more = FileResult(file, good=found.table.num_rows, reasons=reasons, reason=first, whole=whole)
         self._fates[file.base_seq] = self._fates[file.base_seq].with_more(more)
 
-    def dropped(self, file: LandingFile, why: Dropped) -> None:
-        self._fates[file.base_seq] = Fate(file, why.status, reason=why.reason)
+    def dropped(self, file: LandingFile, why: Exclusion) -> None:
+        self._fates[file.base_seq] = FileResult(file, why.status, reason=why.reason)
 
     def wants_header(self, contract: StreamContract, file: LandingFile) -> bool:
         """Return whether the file has refused records that only its header can read."""
@@ -428,12 +438,13 @@ class _Aside:
         self._written += [made] if made else []
         self._held = []
 
-    def told(self, raw: Written | None, dropped: Drops) -> ParsedFiles:
+    def told(self, raw: WrittenFile | None, dropped: Drops) -> ParseResult:
         self._write()
         fates = (
-            one.with_more(Fate(one.file, header=self.headers.get(at))) for at, one in self._fates.items()
+            one.with_more(FileResult(one.file, header=self.headers.get(at)))
+            for at, one in self._fates.items()
         )
-        return ParsedFiles(
+        return ParseResult(
             self._batch.batch, raw, tuple(self._written), tuple(fates), self._notes, self._nulls, dropped
         )
 
@@ -441,7 +452,7 @@ class _Aside:
         discard(self._target.folder, self._written)
 
 
-def _numbered(part: pa.Table, batch: Batch, file: LandingFile) -> pa.Table:
+def _add_seq(part: pa.Table, batch: Batch, file: LandingFile) -> pa.Table:
     """Add `seq`, `batch` and `batch_date` to parsed records. Line 0 represents the whole file and gets no `seq`."""
     line = part["line"].cast(pa.int64())
     numbers = {

@@ -19,13 +19,13 @@ import pyarrow as pa
 
 from spillway.batch import EMPTY, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
 from spillway.contracts import StreamContract
-from spillway.errors import safely
-from spillway.records import counted_together
+from spillway.errors import escape_text
+from spillway.records import sum_counts
 from spillway.records.rejects import WHOLE_FILE
 
 
 @dataclass(frozen=True)
-class Dropped:
+class Exclusion:
     """A file that is excluded from the batch in every task that reads a slice of it; `status` and `reason` say why.
 
     `why`: field, rule, value and remedy of damage to the whole file. `rejected` stores them with the file's first
@@ -38,7 +38,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Fate:
+class FileResult:
     """The result of one file: number of good records, and number of bad records by reason.
 
     `reason`: why the file is refused, or else its first defect.
@@ -57,23 +57,23 @@ class Fate:
     def bad(self) -> int:
         return sum(self.reasons.values())
 
-    def with_more(self, other: Fate) -> Fate:
+    def with_more(self, other: FileResult) -> FileResult:
         """Return the sum of this result and that of another slice of the same file."""
         worst = next((s for s in (MISSED, REFUSED) if s in (self.status, other.status)), TAKEN)
         return replace(
             self,
             status=worst,
             good=self.good + other.good,
-            reasons=counted_together([self.reasons, other.reasons]),
+            reasons=sum_counts([self.reasons, other.reasons]),
             reason=self.reason or other.reason,
             whole=self.whole or other.whole,
             header=self.header or other.header,
         )
 
 
-def by_file(fates: Iterable[Fate]) -> list[Fate]:
+def results_by_file(fates: Iterable[FileResult]) -> list[FileResult]:
     """Return one result per file, in the order of the files."""
-    found: dict[int, Fate] = {}
+    found: dict[int, FileResult] = {}
     for one in fates:
         place = one.file.base_seq
         found[place] = found[place].with_more(one) if place in found else one
@@ -84,7 +84,7 @@ FILE_REFUSED = "file refused"
 """The ledger's reason for records that were lost with a refused file."""
 
 
-def judged(contract: StreamContract, fates: Sequence[Fate]) -> list[Fate]:
+def final_results(contract: StreamContract, fates: Sequence[FileResult]) -> list[FileResult]:
     """Return the final result of each file of a batch, after all of them are parsed."""
     limit = 0.0 if contract.bad_records.action == "fail" else contract.bad_records.max_share_pct
     files = [one for one in fates if one.file.status == TAKEN]
@@ -108,15 +108,15 @@ def _share(good: int, bad: int) -> float:
     return 100.0 * bad / max(1, good + bad)
 
 
-def _why(contract: StreamContract, one: Fate, limit: float, share: float) -> str:
+def _why(contract: StreamContract, one: FileResult, limit: float, share: float) -> str:
     all_of_it = one.good + one.bad
     value = f"{share:.2f} % ({one.bad:,} of {all_of_it:,}); the first: {one.reason}"
     remedy = f"mend the file, or the contract (or its bad_records) and then spillway replay {contract.stream}"
     rule = f"have at most {limit:g} % bad records" if one.good else "have a record that can be used"
-    return f"{safely(one.file.name)}: `the file` must {rule}, got {value}; {remedy}"
+    return f"{escape_text(one.file.name)}: `the file` must {rule}, got {value}; {remedy}"
 
 
-def settled_files(batch: Batch, fates: Sequence[Fate]) -> tuple[LandingFile, ...]:
+def files_with_results(batch: Batch, fates: Sequence[FileResult]) -> tuple[LandingFile, ...]:
     """Return the batch's files with their results.
 
     If records could not be replayed, their entry becomes missed, so that they can be replayed again.
@@ -134,11 +134,11 @@ def settled_files(batch: Batch, fates: Sequence[Fate]) -> tuple[LandingFile, ...
     return tuple(files)
 
 
-def whole_files(files: Iterable[LandingFile], batch: Batch) -> pa.Table:
+def whole_file_rows(files: Iterable[LandingFile], batch: Batch) -> pa.Table:
     """Return rows of `rejected` that each represent one refused file."""
     rows = defaultdict(list)
     for file in files:
-        rule, value, remedy = _in_parts(file.reason or "")
+        rule, value, remedy = _parse_sentence(file.reason or "")
         for name, found in (
             ("file", file.name), ("line", WHOLE_FILE), ("field", "the file"), ("rule", rule), ("value", value),
             ("remedy", remedy), ("reason", file.reason), ("batch", batch.batch), ("batch_date", batch.batch_date),
@@ -147,7 +147,7 @@ def whole_files(files: Iterable[LandingFile], batch: Batch) -> pa.Table:
     return pa.table(dict(rows))
 
 
-def _in_parts(sentence: str) -> tuple[str, str, str]:
+def _parse_sentence(sentence: str) -> tuple[str, str, str]:
     """Return rule, value and remedy of a problem's sentence."""
     told, _, remedy = sentence.rpartition("; ")
     rule, _, value = told.partition("` must ")[2].partition(", got ")

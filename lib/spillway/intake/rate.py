@@ -24,13 +24,13 @@ so. The first batch of a stream covers the time since the files before it arrive
 waits until another batch or the contract gives a rate. Meanwhile it sends nothing and does not stop other batches.
 
 >>> import numpy as np
->>> covered(np.array([10, 20, 30, 40])), covered(np.array([7, 7, 7]))
+>>> seconds_spanned(np.array([10, 20, 30, 40])), seconds_spanned(np.array([7, 7, 7]))
 (40.0, None)
 >>> quarter = np.arange(900)
->>> [round(covered(np.append(quarter, odd))) for odd in ([], [-1_700_000_000], [-604_800])]
+>>> [round(seconds_spanned(np.append(quarter, odd))) for odd in ([], [-1_700_000_000], [-604_800])]
 [900, 901, 901]
 >>> burst = np.append(quarter, np.arange(-3_600, -2_700, 9))
->>> round(covered(burst)), round(covered(burst, arrived_within=4_500))
+>>> round(seconds_spanned(burst)), round(seconds_spanned(burst, arrived_within=4_500))
 (1000, 4504)
 """
 
@@ -79,7 +79,7 @@ class Span(NamedTuple):
     end: int
 
 
-def covered(order: Moments, arrived_within: float | None = None) -> float | None:
+def seconds_spanned(order: Moments, arrived_within: float | None = None) -> float | None:
     """Return the seconds, where `order` counts seconds, that these tuples span; None for a single moment."""
     found = span_of(order, arrived_within)
     return None if found is None else found.seconds
@@ -94,17 +94,17 @@ def span_of(order: Moments, arrived_within: float | None = None) -> Span | None:
     if not len(order):
         return None
     every = np.sort(order, kind="stable")
-    order = every if _took_as_long(every, arrived_within) else _together(every)
+    order = every if _fits_arrival(every, arrived_within) else _without_far_moments(every)
     seconds, end = _without_outermost(order)
     return Span(None if seconds is None else seconds * (len(every) / len(order)), end)
 
 
-def _took_as_long(order: Moments, seconds: float | None) -> bool:
+def _fits_arrival(order: Moments, seconds: float | None) -> bool:
     """Return whether the sorted moments span no more than the time in which their files arrived."""
     return seconds is not None and len(order) > 0 and float(order[-1]) - float(order[0]) <= seconds
 
 
-def _together(order: Moments) -> Moments:
+def _without_far_moments(order: Moments) -> Moments:
     """Return the sorted moments without the few that are far off."""
     while len(order) > 1:
         steps = np.diff(order.astype(np.float64))
@@ -140,7 +140,7 @@ def _seconds(order: Moments) -> float | None:
     return (float(order[-1]) - float(order[0])) * moments / (moments - 1)
 
 
-class Rated(NamedTuple):
+class RatedBatch(NamedTuple):
     """A batch with a known rate: a number of tuples in a number of seconds."""
 
     batch: int
@@ -161,7 +161,7 @@ def time_covered(
     contract: StreamContract,
     batch: Batch,
     rows: int,
-    known: Callable[[], Sequence[Rated]],
+    known: Callable[[], Sequence[RatedBatch]],
     end_before: Callable[[], datetime | None] = lambda: None,
 ) -> TimeCovered:
     """Return the time that a batch of `rows` tuples covers, by the contract's `rate`.
@@ -182,7 +182,7 @@ def time_covered(
         found = _by_event_time(order, SECONDS_PER[unit], batch, arrival, end_before)
     if found.seconds is not None:
         return found
-    return TimeCovered(*borrowed(contract, batch, rows, known(), arrival), found.event_end)
+    return TimeCovered(*borrow_rate(contract, batch, rows, known(), arrival), found.event_end)
 
 
 def _by_event_time(
@@ -211,7 +211,9 @@ def _by_event_time(
     return TimeCovered(seconds, note, end)
 
 
-def newest_end(tables: Tables, stream: str, before: int, others: Iterable[Batch] = ()) -> datetime | None:
+def latest_event_end(
+    tables: Tables, stream: str, before: int, others: Iterable[Batch] = ()
+) -> datetime | None:
     """Return the latest end of event time of the stream's batches with a number below `before`.
 
     `others` are batches that are not saved yet.
@@ -223,7 +225,7 @@ def newest_end(tables: Tables, stream: str, before: int, others: Iterable[Batch]
 
 
 def _rate_without_unit(
-    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None
+    contract: StreamContract, batch: Batch, rows: int, known: Sequence[RatedBatch], arrival: float | None
 ) -> tuple[float | None, str | None]:
     """Return the rate from arrival times, or a borrowed rate, for an order attribute of unknown unit.
 
@@ -235,14 +237,18 @@ def _rate_without_unit(
         f"the unit of {contract.order} is unknown, so event time gives no rate: state `unit:` of {contract.order} "
         f"(one of {', '.join(SECONDS_PER)}), or write `rate: {{from: arrival}}`"
     )
-    seconds, note = borrowed(contract, batch, rows, known)
+    seconds, note = borrow_rate(contract, batch, rows, known)
     if arrival is not None and (seconds is None or arrival * DISAGREE >= seconds):
         seconds, note = arrival, None
     return seconds, f"{note}; {remedy}" if note else remedy
 
 
-def borrowed(
-    contract: StreamContract, batch: Batch, rows: int, known: Sequence[Rated], arrival: float | None = None
+def borrow_rate(
+    contract: StreamContract,
+    batch: Batch,
+    rows: int,
+    known: Sequence[RatedBatch],
+    arrival: float | None = None,
 ) -> tuple[float | None, str | None]:
     """Return seconds by the rate of the nearest rated batch (before it, else after it), or by arrival, with a note."""
     if contract.rate.from_ == "declared":
@@ -261,7 +267,7 @@ def borrowed(
     )
 
 
-def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> list[Rated]:
+def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> list[RatedBatch]:
     """Return the batches whose rate other batches may borrow, in order; `others` are batches that are not saved yet."""
     columns = ["batch", "status", "rows", "seconds_covered"]
     found = tables.at("batches").rows(columns, stream=stream, rows=Between(1), seconds_covered=RATED)
@@ -273,13 +279,14 @@ def rated_batches(tables: Tables, stream: str, others: Iterable[Batch] = ()) -> 
         if one.rows and one.seconds_covered
     }
     return [
-        Rated(number, known[number]["rows"], known[number]["seconds_covered"]) for number in sorted(known)
+        RatedBatch(number, known[number]["rows"], known[number]["seconds_covered"])
+        for number in sorted(known)
     ]
 
 
-def _told(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     """
-    >>> _told(86400.0), _told(0.02054)
+    >>> _format_seconds(86400.0), _format_seconds(0.02054)
     ('86,400', '0.02054')
     """
     return f"{seconds:,.0f}" if seconds >= 1000 else f"{seconds:.4g}"
@@ -290,7 +297,7 @@ def _disagreement(seconds: float, arrival: float, middle: float, batch: Batch) -
     if 1 / DISAGREE <= seconds / arrival <= DISAGREE:
         return None
     note = (
-        f"event time says that it covers {_told(seconds)} s, its files arrived within {_told(arrival)} s; where the "
+        f"event time says that it covers {_format_seconds(seconds)} s, its files arrived within {_format_seconds(arrival)} s; where the "
         "clocks of its senders are wrong write `rate: {from: arrival}`"
     )
     arrived = max((file.modified_at for file in batch.files if file.modified_at), default=None)

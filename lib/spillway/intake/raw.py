@@ -16,26 +16,26 @@ from functools import partial
 from spillway.batch import MISSED, REFUSED, SET_ASIDE, TAKEN_IN, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import ConcurrentRun, SpillwayError, is_its_own
-from spillway.intake.dedupe import Repeated, keep_states, without_repeats
-from spillway.intake.parse import ParsedFiles, Target, drop_drafts, parse_all
-from spillway.intake.quarantine import FILE_REFUSED, Fate, settled_files, whole_files
-from spillway.intake.rate import HISTORY_NOTE, newest_end, rated_batches, time_covered
-from spillway.intake.replayed import note_read_again, originals_of
+from spillway.errors import ConcurrentRun, SpillwayError, is_own_fault
+from spillway.intake.dedupe import BatchRepeats, remove_repeats, save_filter_states
+from spillway.intake.parse import DraftTarget, ParseResult, discard_drafts, parse_all
+from spillway.intake.quarantine import FILE_REFUSED, FileResult, files_with_results, whole_file_rows
+from spillway.intake.rate import HISTORY_NOTE, latest_event_end, rated_batches, time_covered
+from spillway.intake.replayed import mark_as_replayed, originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import (
     absent_column,
     bounded_notes,
     bounded_reasons,
-    counted_together,
     is_absent_column,
     is_repeated_hour,
+    sum_counts,
 )
 from spillway.store.batches import batches_of_files, reserve, save_batches, write_ledger
 from spillway.store.delta_log import commit_bytes
 from spillway.store.tables import Tables
-from spillway.store.writing import Written, write_file
+from spillway.store.writing import WrittenFile, write_file
 
 INTAKE = "intake"
 
@@ -56,31 +56,31 @@ def write_batches(
     except ConcurrentRun:
         raise
     except SpillwayError as problem:
-        if len(batches) == 1 and not is_its_own(problem):
+        if len(batches) == 1 and not is_own_fault(problem):
             return [], [problem]
         if len(batches) == 1:
             (after,) = [one.failed(clock(), problem) for one in batches]
             save_batches(tables, [after])
-            return [], [SpillwayError(_said_of_failure(after, problem))]
+            return [], [SpillwayError(_failure_message(after, problem))]
     alone = [write_batches(tables, engine, contract, [one], clock, say) for one in batches]
     return [one for done, _ in alone for one in done], [one for _, failed in alone for one in failed]
 
 
-def _said_of_failure(batch: Batch, problem: SpillwayError) -> str:
+def _failure_message(batch: Batch, problem: SpillwayError) -> str:
     if batch.status == SET_ASIDE:
         return batch.said_aside(problem)
     return f"{batch.stream}: batch {batch.batch} could not be written and is tried once more: {problem}"
 
 
 @dataclass(frozen=True)
-class _Taken:
+class _IntakeResult:
     """The result of a batch's files, and the files of `raw` written for it."""
 
     batch: Batch
     """The batch, with the result of each of its files."""
     reasons: Mapping[str, int]
     """Number of records that are not in `raw`, by reason."""
-    raw: tuple[Written, ...]
+    raw: tuple[WrittenFile, ...]
 
 
 def _write(
@@ -102,36 +102,38 @@ def _write(
     parsed, fates = parse_all(engine, contract, tables.settings.landing, raw, rejected, batches, kept)
     problem = next((one.problem for one in parsed if one.problem), None)
     if problem is not None:
-        drop_drafts(raw, rejected, parsed)
+        discard_drafts(raw, rejected, parsed)
         raise problem
-    taken: Mapping[int, _Taken] = {
-        batch.batch: _taken(batch, fates[batch.batch], parsed) for batch in batches
+    taken: Mapping[int, _IntakeResult] = {
+        batch.batch: _intake_result(batch, fates[batch.batch], parsed) for batch in batches
     }
     aside = [written for one in parsed for written in one.rejected]
     for one in taken.values():
         refused = [
-            f for f in one.batch.files if f.status == REFUSED and not _stands_whole(fates[one.batch.batch], f)
+            f
+            for f in one.batch.files
+            if f.status == REFUSED and not _has_whole_file_row(fates[one.batch.batch], f)
         ]
         if refused:
-            target = Target.of(rejected)
+            target = DraftTarget.of(rejected)
             whole = write_file(
-                target.folder, {"stream": stream}, target.schema, [whole_files(refused, one.batch)]
+                target.folder, {"stream": stream}, target.schema, [whole_file_rows(refused, one.batch)]
             )
             aside += [whole] if whole is not None else []
         for file in one.batch.files:
             if file.status in (REFUSED, MISSED) and file.reason:
                 say(f"{stream}: {file.reason}")
     files = {n: list(taken[n].raw) for n in numbers}
-    repeated = without_repeats(
+    repeated = remove_repeats(
         tables, engine, contract, [one.batch for one in taken.values()], raw, files, aside
     )
-    taken = _claimed(tables, batches, taken, clock)
+    taken = _claim_if_changed(tables, batches, taken, clock)
     days = sorted({batch.batch_date for batch in batches})
     gone = raw.publish([one for found in files.values() for one in found], batch_date=days, batch=numbers)
     aside_gone = None
     try:
         aside_gone = rejected.publish(aside, stream=stream, batch=numbers)
-        return _published(tables, contract, taken, parsed, repeated, files, clock, say)
+        return _finish_batches(tables, contract, taken, parsed, repeated, files, clock, say)
     except ConcurrentRun:
         # if our commit replaced nothing, the other run has no rows of these batches, and no commit has removed ours
         if not gone:
@@ -143,9 +145,12 @@ def _write(
         raise
 
 
-def _claimed(
-    tables: Tables, batches: Sequence[Batch], taken: Mapping[int, _Taken], clock: Callable[[], datetime]
-) -> Mapping[int, _Taken]:
+def _claim_if_changed(
+    tables: Tables,
+    batches: Sequence[Batch],
+    taken: Mapping[int, _IntakeResult],
+    clock: Callable[[], datetime],
+) -> Mapping[int, _IntakeResult]:
     """Return `taken`; if a file changed after it was recorded, save the batches first.
 
     Saving raises their revisions. So a concurrent run that read the old file, and has other rows of these batches,
@@ -161,13 +166,13 @@ def _claimed(
     }
 
 
-def _published(
+def _finish_batches(
     tables: Tables,
     contract: StreamContract,
-    taken: Mapping[int, _Taken],
-    parsed: Sequence[ParsedFiles],
-    repeated: Mapping[int, Repeated],
-    files: Mapping[int, Sequence[Written]],
+    taken: Mapping[int, _IntakeResult],
+    parsed: Sequence[ParseResult],
+    repeated: Mapping[int, BatchRepeats],
+    files: Mapping[int, Sequence[WrittenFile]],
     clock: Callable[[], datetime],
     say: Say,
 ) -> list[Batch]:
@@ -175,18 +180,18 @@ def _published(
     stream, numbers, rejected = contract.stream, list(taken), tables.at("rejected")
     settled = [taken[number].batch for number in numbers]
     names = {file.name for one in settled for file in one.files}
-    note_read_again(rejected, stream, settled, batches_of_files(tables, stream, names))
+    mark_as_replayed(rejected, stream, settled, batches_of_files(tables, stream, names))
     states = [one.state for _, one in sorted(repeated.items()) if one.state is not None]
-    keep_states(tables, contract, numbers, states)
+    save_filter_states(tables, contract, numbers, states)
     ledger: list[LedgerRow] = []
     written: dict[int, Batch] = {}
     rated = partial(rated_batches, tables, stream, written.values())
     for number, one in taken.items():
         again, rows = repeated.get(number), sum(part.rows for part in files[number])
         own = [part for part in parsed if part.batch == number]
-        notes = _noted(contract, own, rows + (len(again.rows) if again else 0))
-        ledger += _lines(contract, one, rows, notes, again, files[number])
-        end_before = partial(newest_end, tables, stream, number, list(written.values()))
+        notes = _count_notes(contract, own, rows + (len(again.rows) if again else 0))
+        ledger += _ledger_rows(contract, one, rows, notes, again, files[number])
+        end_before = partial(latest_event_end, tables, stream, number, list(written.values()))
         time = time_covered(tables, contract, one.batch, rows, rated, end_before)
         done = one.batch.becomes(
             clock(),
@@ -197,40 +202,40 @@ def _published(
             seconds_covered=time.seconds,
             rate_note=time.note,
             event_end=time.event_end,
-            beside_bytes=_beside(contract, files[number]),
+            beside_bytes=_overhead_bytes(contract, files[number]),
             attempts=0,
             reason=None,
         )
         written[number] = done
-        _tell(done, notes, say)
+        _report_batch(done, notes, say)
     write_ledger(tables, stream, numbers, [INTAKE], ledger)
     return save_batches(tables, [written[number] for number in numbers])
 
 
-def _beside(contract: StreamContract, files: Sequence[Written]) -> int:
+def _overhead_bytes(contract: StreamContract, files: Sequence[WrittenFile]) -> int:
     """Return the bytes of a batch that are in no column: footers, and what the log states of the files."""
     columns = ("seq", *contract.names)
     around = sum(file.size - sum(file.column_bytes.get(name, 0) for name in columns) for file in files)
     return around + commit_bytes(files) if files else 0
 
 
-def _taken(batch: Batch, fates: Sequence[Fate], parsed: Sequence[ParsedFiles]) -> _Taken:
+def _intake_result(batch: Batch, fates: Sequence[FileResult], parsed: Sequence[ParseResult]) -> _IntakeResult:
     told = [one.reasons for one in fates if one.whole or one.status not in (REFUSED, MISSED)]
     gone = sum(file.status == REFUSED for file in batch.files)
     gone += sum(max(1, one.good + one.bad) for one in fates if one.status == REFUSED and not one.whole)
-    reasons = bounded_reasons(counted_together([*told, *([{FILE_REFUSED: gone}] if gone else [])]))
+    reasons = bounded_reasons(sum_counts([*told, *([{FILE_REFUSED: gone}] if gone else [])]))
     raw = tuple(one.raw for one in parsed if one.batch == batch.batch and one.raw)
-    return _Taken(replace(batch, files=settled_files(batch, fates)), reasons, raw)
+    return _IntakeResult(replace(batch, files=files_with_results(batch, fates)), reasons, raw)
 
 
-def _stands_whole(fates: Sequence[Fate], file: object) -> bool:
+def _has_whole_file_row(fates: Sequence[FileResult], file: object) -> bool:
     """Return whether `rejected` already has a row for the refused file."""
     base = getattr(file, "base_seq", None)
     name = getattr(file, "name", None)
     return any(one.whole and (one.file.base_seq, one.file.name) == (base, name) for one in fates)
 
 
-def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
+def _report_batch(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
     parts = [f"{batch.rows:,} tuples"]
     parts += [f"{batch.rejected:,} refused (see rejected)"] * bool(batch.rejected)
     parts += [f"{batch.deduplicated:,} delivered before"] * bool(batch.deduplicated)
@@ -248,10 +253,10 @@ def _tell(batch: Batch, notes: Mapping[str, int], say: Say) -> None:
         say(f"{batch.stream}: batch {batch.batch}: {batch.rate_note}")
 
 
-def _noted(contract: StreamContract, parsed: Sequence[ParsedFiles], rows: int) -> dict[str, int]:
+def _count_notes(contract: StreamContract, parsed: Sequence[ParseResult], rows: int) -> dict[str, int]:
     """Return the oddities of the rows that were taken in, as short notes with their counts."""
-    notes = counted_together(one.notes for one in parsed)
-    nulls = counted_together(one.nulls for one in parsed)
+    notes = sum_counts(one.notes for one in parsed)
+    nulls = sum_counts(one.nulls for one in parsed)
     # a JSON record has no columns: a field is absent if no record has it
     if rows and contract.source.format == "json":
         fields = {a.name: a.source_name for a in contract.attributes}
@@ -265,13 +270,13 @@ def _delivered_before(contract: StreamContract, batch: Batch) -> int:
     return sum(max(0, file.records - header) for file in batch.files if file.status == "duplicate")
 
 
-def _lines(
+def _ledger_rows(
     contract: StreamContract,
-    one: _Taken,
+    one: _IntakeResult,
     rows: int,
     notes: Mapping[str, int],
-    again: Repeated | None,
-    files: Sequence[Written],
+    again: BatchRepeats | None,
+    files: Sequence[WrittenFile],
 ) -> Iterator[LedgerRow]:
     """Yield the ledger rows of the first stage: the total, and the delivered records by outcome."""
     batch = one.batch

@@ -28,12 +28,12 @@ from spillway.batch import (
 )
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import Problem, safely
-from spillway.intake.landing import Delivered, batch_date_of, landing_root
+from spillway.errors import Problem, escape_text
+from spillway.intake.landing import DeliveredFile, batch_date_of, landing_root
 from spillway.levers.protocol import Say
 from spillway.records import measure_file
 from spillway.store.batches import batches_of_files, last_arrival, next_numbers, save_batches
-from spillway.store.landing_zone import GoneOrChanged, open_landed
+from spillway.store.landing_zone import LandingFileChanged, open_landing_file
 from spillway.store.tables import Tables
 
 
@@ -54,7 +54,7 @@ def record_batches(
     tables: Tables,
     engine: Engine,
     contract: StreamContract,
-    step: Sequence[Delivered],
+    step: Sequence[DeliveredFile],
     run_id: str,
     now: datetime,
     say: Say = lambda _: None,
@@ -72,12 +72,12 @@ def record_batches(
     measured = dict(zip(step, engine.map(partial(_measure, contract, root), step), strict=True))
     for one in step:
         if (missed := measured[one].missed) is not None:
-            say(f"{contract.stream}: {safely(one.name)} is left for the next run: {missed}")
+            say(f"{contract.stream}: {escape_text(one.name)} is left for the next run: {missed}")
     found_digests = {one.digest for one in measured.values() if one.digest}
     known = batches_of_files(tables, stream, {one.name for one in step}, found_digests)
     touched = {} if again else _touched(known, {one: measured[one].digest for one in step})
     unmoved = {file.name for _, file in touched.values()}
-    by_date: dict[date, list[Delivered]] = {}
+    by_date: dict[date, list[DeliveredFile]] = {}
     for one in step:
         if measured[one].missed is None and one.name not in unmoved:
             by_date.setdefault(batch_date_of(one.name, now.date()), []).append(one)
@@ -88,7 +88,7 @@ def record_batches(
         number, first_seq, files = number + 1, seq, []
         for one in by_date[batch_date]:
             found = measured[one]
-            status, reason = _fate(contract, known, digests, one, found, again)
+            status, reason = _file_status(contract, known, digests, one, found, again)
             # record n has seq base + n, and n starts at 1
             files.append(
                 LandingFile(
@@ -111,15 +111,15 @@ def record_batches(
     return save_batches(tables, [*moved, *batches])[len(moved) :]
 
 
-def _measure(contract: StreamContract, root: str, one: Delivered) -> _Measured:
+def _measure(contract: StreamContract, root: str, one: DeliveredFile) -> _Measured:
     if one.problem is not None:
         return _Measured(problem=one.problem)
     try:
-        with open_landed(
+        with open_landing_file(
             root, one.path, None if "://" in one.path else (one.size, one.modified_at)
         ) as source:
             found = measure_file(contract, source)
-    except GoneOrChanged as problem:
+    except LandingFileChanged as problem:
         return _Measured(missed=str(problem))
     except OSError as problem:
         remedy = "give whoever takes it in the right to read it, then spillway replay"
@@ -127,17 +127,17 @@ def _measure(contract: StreamContract, root: str, one: Delivered) -> _Measured:
     return _Measured(found.digest, found.records)
 
 
-def _fate(
+def _file_status(
     contract: StreamContract,
     known: Sequence[Batch],
     digests: set[str],
-    one: Delivered,
+    one: DeliveredFile,
     found: _Measured,
     again: bool,
 ) -> tuple[str, str | None]:
     """Return the status of a file, and a reason if it must be reported."""
     if found.problem is not None:
-        return REFUSED, str(Problem(safely(one.name), "the file", *found.problem))
+        return REFUSED, str(Problem(escape_text(one.name), "the file", *found.problem))
     before = next(
         (
             (batch, file)
@@ -152,7 +152,7 @@ def _fate(
             return EMPTY, None
         return (
             EMPTY,
-            f"{safely(one.name)} is empty now; the rows that batch {before[0].batch} took of it stay",
+            f"{escape_text(one.name)} is empty now; the rows that batch {before[0].batch} took of it stay",
         )
     if found.digest in digests and contract.duplicates.files == "skip":
         return DUPLICATE, None
@@ -161,20 +161,20 @@ def _fate(
     batch, file = before
     if contract.source.changed == "new_batch":
         return TAKEN, (
-            f"{safely(one.name)} has changed since batch {batch.batch} took it in ({file.size:,} bytes then, "
+            f"{escape_text(one.name)} has changed since batch {batch.batch} took it in ({file.size:,} bytes then, "
             f"{one.size:,} now); it is taken in whole as a new batch, the earlier rows stay (source.changed: new_batch)"
         )  # fmt: skip
     rule = f"not change once it was taken in (batch {batch.batch}, {file.size:,} bytes)"
     remedy = (
         f"the rows taken in stay: deliver what is new as a new file, or spillway replay {contract.stream} --file "
-        f"{safely(one.name.rsplit('/', 1)[-1])} takes it in whole beside them"
+        f"{escape_text(one.name.rsplit('/', 1)[-1])} takes it in whole beside them"
     )
-    return REFUSED, str(Problem(safely(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
+    return REFUSED, str(Problem(escape_text(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
 
 
 def _touched(
-    known: Sequence[Batch], digests: dict[Delivered, str]
-) -> dict[Delivered, tuple[Batch, LandingFile]]:
+    known: Sequence[Batch], digests: dict[DeliveredFile, str]
+) -> dict[DeliveredFile, tuple[Batch, LandingFile]]:
     """Return the files whose bytes equal those recorded under their name, each with its batch and entry."""
     found = {}
     for one, digest in digests.items():
@@ -186,7 +186,7 @@ def _touched(
     return found
 
 
-def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list[Batch]:
+def _with_new_times(touched: dict[DeliveredFile, tuple[Batch, LandingFile]]) -> list[Batch]:
     """Return the batches with the new times of these files, and no other change; batches in work are left out."""
     settled = {one: entry for one, entry in touched.items() if entry[0].status not in IN_WORK}
     batches = {batch.batch: batch for batch, _ in settled.values()}
@@ -199,7 +199,7 @@ def _with_new_times(touched: dict[Delivered, tuple[Batch, LandingFile]]) -> list
     return list(batches.values())
 
 
-def _arrival_seconds(files: Sequence[Delivered], arrived: datetime | None) -> float | None:
+def _arrival_seconds(files: Sequence[DeliveredFile], arrived: datetime | None) -> float | None:
     """Return the seconds from the arrival before these files to the last of these files; None if that is 0.
 
     If there is no earlier arrival, or it is not earlier (copies may keep their original times), the first of these

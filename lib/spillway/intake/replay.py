@@ -37,9 +37,9 @@ from spillway.batch import (
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import Refused, SpillwayError, safely
+from spillway.errors import InvalidValue, SpillwayError, escape_text
 from spillway.intake.dedupe import DELIVERED_BEFORE
-from spillway.intake.landing import batch_date_of, landed
+from spillway.intake.landing import batch_date_of, find_landing_files
 from spillway.intake.raw import write_batches
 from spillway.intake.record import record_batches
 from spillway.intake.replayed import (
@@ -50,7 +50,7 @@ from spillway.intake.replayed import (
     refusal_kind,
     refused_rows,
 )
-from spillway.intake.take_in import in_steps
+from spillway.intake.take_in import group_into_steps
 from spillway.ledger import Row
 from spillway.levers.protocol import Say
 from spillway.store.batches import batches_of_files, load_batches, next_numbers, save_batches
@@ -79,7 +79,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class ReplayDone:
+class ReplayResult:
     """The result of a replay."""
 
     files: int
@@ -98,20 +98,20 @@ def replay(
     run_id: str,
     say: Say = lambda _: None,
     clock: Callable[[], datetime] | None = None,
-) -> ReplayDone:
+) -> ReplayResult:
     """Take in the refused files and records of the stream again. Shedding then treats the new batches like all others.
 
     Raise the first error after everything that can be replayed is done.
     """
     tables, clock = tables.now(), clock or utc_now
     stream = contract.stream
-    reopened = _reopened(tables, contract, asked, clock)
+    reopened = _reopen_batches(tables, contract, asked, clock)
     for batch in reopened:
         say(f"{stream}: batch {batch.batch} of {batch.batch_date} is no longer set aside")
     begun = load_batches(tables, stream, status=RECORDED)
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     now = clock()
-    refused = landed(contract, tables, now).refused
+    refused = find_landing_files(contract, tables, now).refused
     known = batches_of_files(tables, stream, {one.name for one, _ in refused}) if refused else []
     waiting = [
         one
@@ -125,12 +125,12 @@ def replay(
     before = {file.name for batch in known for file in batch.files if file.status in (TAKEN, DUPLICATE)}
     files = [one for one in waiting if asked.file is not None or one.name not in before]
     if len(files) < len(waiting):
-        names = ", ".join(safely(one.name) for one in waiting if one.name in before)
+        names = ", ".join(escape_text(one.name) for one in waiting if one.name in before)
         say(
             f"{stream}: left as they are, because rows of theirs were taken in before they changed: {names}; "
             "--file takes one in whole beside them"
         )
-    for step in in_steps(contract, files, now.date()):
+    for step in group_into_steps(contract, files, now.date()):
         recorded = record_batches(tables, engine, contract, step, run_id, now, say, again=True)
         done, problems = write_batches(tables, engine, contract, recorded, clock, say)
         written, failed = [*written, *done], [*failed, *problems]
@@ -138,7 +138,7 @@ def replay(
     done, problems = write_batches(tables, engine, contract, recorded, clock, say)
     for problem in [*failed, *problems]:
         raise problem
-    return ReplayDone(len(files), records, (*written, *done), tuple(batch.batch for batch in reopened))
+    return ReplayResult(len(files), records, (*written, *done), tuple(batch.batch for batch in reopened))
 
 
 def _date_of(known: Sequence[Batch], entry: LandingFile) -> date:
@@ -148,7 +148,7 @@ def _date_of(known: Sequence[Batch], entry: LandingFile) -> date:
     )
 
 
-def _reopened(
+def _reopen_batches(
     tables: Tables, contract: StreamContract, asked: Selection, clock: Callable[[], datetime]
 ) -> list[Batch]:
     """Let quarantined batches continue from the stage they had reached; return them.
@@ -209,7 +209,7 @@ def _records(
         if (row["batch"], row["file"]) not in whole
         and can_be_replayed(row)
         and asked.takes_file(row["file"])
-        and _is_asked_for(asked, row)
+        and _is_selected(asked, row)
     ]
     before = [entry for _, entry in entries_of(batches_of_files(tables, stream, statuses=[REPLAYED]))]
     number, seq = next_numbers(tables, stream)
@@ -243,7 +243,7 @@ def _records(
 def _waiting_dates(tables: Tables, stream: str, asked: Selection) -> dict[int, date]:
     """Return the selected batches that have refused records which wait to be replayed, by number with their dates."""
     refused = tables.at("rejected").rows(["batch", "reason"], stream=stream, replayed_by=None)
-    if asked.reason is None:  # the same rule as in `_is_asked_for`
+    if asked.reason is None:  # the same rule as in `_is_selected`
         refused = refused.filter(pc.not_equal(refused["reason"], DELIVERED_BEFORE))
     numbers = refused["batch"].unique().to_pylist()
     rows = tables.at("batches").rows(["batch", "batch_date"], stream=stream, batch=numbers)
@@ -251,7 +251,7 @@ def _waiting_dates(tables: Tables, stream: str, asked: Selection) -> dict[int, d
     return {number: day for number, day in found.items() if asked.takes_date(day)}
 
 
-def _is_asked_for(asked: Selection, row: Row) -> bool:
+def _is_selected(asked: Selection, row: Row) -> bool:
     if asked.reason is None:
         return refusal_kind(row) != DELIVERED_BEFORE
     return asked.takes_reason(refusal_kind(row))
@@ -275,7 +275,7 @@ def _entries(
         header = headers.get((batch, name))
         needs = contract.source.format == "csv" and contract.source.options.header
         if needs and header is None and kind != DELIVERED_BEFORE:
-            raise Refused(
+            raise InvalidValue(
                 "--file", "be one whose header is known", name,
                 f"deliver its rejected records (batch {batch}) as a new file", contract.stream,
             )  # fmt: skip

@@ -5,7 +5,7 @@ one kind. A later entry does not take what an earlier entry has taken. So `rejec
 killed selects the same records again. Records stay on their original lines, so that a record that is refused again is
 named as before.
 
->>> numbered([(2, b"b"), (4, b"d")], header="h")
+>>> on_original_lines([(2, b"b"), (4, b"d")], header="h")
 b'h\\nb\\n\\nd\\n'
 
 `replayed_by` in `rejected` is the batch that has read a row again. Rows without it still wait. A refused record is read
@@ -48,7 +48,7 @@ def refusal_kind(row: Row) -> str:
     )
 
 
-def takes(entry: LandingFile, row: Row) -> bool:
+def is_replayed_by(entry: LandingFile, row: Row) -> bool:
     """Return whether a replay takes a refused record.
 
     A record that was delivered before is taken only if the entry's `rule` names that kind.
@@ -81,13 +81,13 @@ def original_rows(
     rows: Sequence[Row], before: Sequence[LandingFile], entry: LandingFile
 ) -> list[tuple[int, bytes]]:
     """Return line and bytes of the records that an entry takes, in line order; `before` are the earlier entries."""
-    mine = [row for row in rows if takes(entry, row) and can_be_replayed(row)]
+    mine = [row for row in rows if is_replayed_by(entry, row) and can_be_replayed(row)]
     return sorted(
-        (row["line"], row["original"]) for row in mine if not any(takes(one, row) for one in before)
+        (row["line"], row["original"]) for row in mine if not any(is_replayed_by(one, row) for one in before)
     )
 
 
-def numbered(records: Sequence[tuple[int, bytes]], header: str | None = None) -> bytes:
+def on_original_lines(records: Sequence[tuple[int, bytes]], header: str | None = None) -> bytes:
     """Return the records on their original lines, with blank lines between them."""
     parts = [header.encode() + b"\n"] if header is not None else []
     line = 1 + sum(part.count(b"\n") for part in parts)
@@ -97,7 +97,7 @@ def numbered(records: Sequence[tuple[int, bytes]], header: str | None = None) ->
     return b"".join(parts)
 
 
-def spelled_as(contract: StreamContract, entry: LandingFile) -> StreamContract:
+def contract_of_originals(contract: StreamContract, entry: LandingFile) -> StreamContract:
     """Return the contract that reads an entry's originals. Rows of Parquet, and repeated rows, are stored as JSON."""
     if entry.rule == DELIVERED_BEFORE:
         plain = tuple(replace(attribute, field=None) for attribute in contract.attributes)
@@ -109,8 +109,8 @@ def spelled_as(contract: StreamContract, entry: LandingFile) -> StreamContract:
 
 def content_of(contract: StreamContract, entry: LandingFile, records: Sequence[tuple[int, bytes]]) -> bytes:
     """Return the content to parse for an entry."""
-    csv = spelled_as(contract, entry).source.format == "csv"
-    return numbered(records, entry.header if csv else None)
+    csv = contract_of_originals(contract, entry).source.format == "csv"
+    return on_original_lines(records, entry.header if csv else None)
 
 
 def originals_of(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> dict[int, Originals]:
@@ -124,14 +124,14 @@ def originals_of(tables: Tables, contract: StreamContract, batches: Sequence[Bat
     for number, entry in wanted:
         before = [one for n, one in every if (n, one.base_seq) < (number, entry.base_seq)]
         content = content_of(contract, entry, original_rows(rows, before, entry))
-        found[entry.base_seq] = Originals(spelled_as(contract, entry), content)
+        found[entry.base_seq] = Originals(contract_of_originals(contract, entry), content)
     return found
 
 
 _TOLD_BY = ("batch", "file", "line", "field", "rule", "reason", "replayed_by")
 
 
-def note_read_again(
+def mark_as_replayed(
     rejected: Table, stream: str, batches: Sequence[Batch], known: Iterable[Batch], dry_run: bool = False
 ) -> int:
     """Note in `rejected` which of its rows these batches have read again. Return the number of rows that change.
@@ -148,7 +148,7 @@ def note_read_again(
     told = rows.select(_TOLD_BY).append_column("bytes", pc.fill_null(pc.binary_length(rows["original"]), 0))
     mine = {one.batch for one in batches}
     before = [row["replayed_by"] for row in told.to_pylist()]
-    after = [_reader(row, files, entries, mine) for row in told.to_pylist()]
+    after = [_replaying_batch(row, files, entries, mine) for row in told.to_pylist()]
     changed = sum(was != now for was, now in zip(before, after, strict=True))
     if changed and not dry_run:
         place = rows.schema.get_field_index("replayed_by")
@@ -175,7 +175,7 @@ def _refused_before(batches: Sequence[Batch], known: Iterable[Batch]) -> dict[tu
     return found
 
 
-def _reader(
+def _replaying_batch(
     row: Mapping[str, Any],
     files: Mapping[tuple[int, str], int],
     entries: Iterable[tuple[int, LandingFile]],
@@ -189,4 +189,4 @@ def _reader(
         return files[row["batch"], row["file"]]
     if not can_be_replayed(row):
         return None
-    return next((number for number, entry in entries if takes(entry, row)), None)
+    return next((number for number, entry in entries if is_replayed_by(entry, row)), None)

@@ -17,9 +17,9 @@ from spillway.batch import RECORDED, TAKEN_IN, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import safely
-from spillway.intake.landing import Delivered, batch_date_of, landed, landing_root
-from spillway.intake.rate import Rated, borrowed, rated_batches
+from spillway.errors import escape_text
+from spillway.intake.landing import DeliveredFile, batch_date_of, find_landing_files, landing_root
+from spillway.intake.rate import RatedBatch, borrow_rate, rated_batches
 from spillway.intake.raw import write_batches
 from spillway.intake.record import record_batches
 from spillway.levers.protocol import Say
@@ -30,7 +30,7 @@ from spillway.store.tables import Tables
 NAMES_SAID = 3
 
 
-def take_in(
+def ingest(
     tables: Tables,
     engine: Engine,
     contract: StreamContract,
@@ -48,14 +48,14 @@ def take_in(
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     root = landing_root(contract, settings.landing)
     if folder_exists(root):
-        found = landed(contract, tables, clock())
+        found = find_landing_files(contract, tables, clock())
         if found.settling:
-            names = ", ".join(safely(one.name) for one in found.settling[:NAMES_SAID])
+            names = ", ".join(escape_text(one.name) for one in found.settling[:NAMES_SAID])
             say(
                 f"{stream}: {len(found.settling):,} files changed less than {contract.source.settle_seconds:g} s ago "
                 f"and wait until they have settled: {names}" + ", ..." * (len(found.settling) > NAMES_SAID)
             )
-        steps = list(in_steps(contract, found.waiting, clock().date()))
+        steps = list(group_into_steps(contract, found.waiting, clock().date()))
         for number, step in enumerate(steps, 1):
             if len(steps) > 1:
                 size = sum(one.size for one in step) / 1e6
@@ -72,12 +72,12 @@ def take_in(
     return written
 
 
-def in_steps(
-    contract: StreamContract, files: Sequence[Delivered], run_date: date
-) -> Iterator[list[Delivered]]:
+def group_into_steps(
+    contract: StreamContract, files: Sequence[DeliveredFile], run_date: date
+) -> Iterator[list[DeliveredFile]]:
     """Yield the files in steps of bounded size, by date; a file that exceeds the bound is a step of its own."""
     most_files, most_bytes = contract.source.files_at_a_time, contract.source.mb_at_a_time * 1e6
-    step: list[Delivered] = []
+    step: list[DeliveredFile] = []
     size = 0
     for one in sorted(files, key=lambda one: (batch_date_of(one.name, run_date), one.name)):
         if step and (len(step) >= most_files or size + one.size > most_bytes):
@@ -89,12 +89,12 @@ def in_steps(
         yield step
 
 
-def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[Rated]) -> bool:
+def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[RatedBatch]) -> bool:
     """Return whether a batch without a rate can get one now."""
-    return borrowed(contract, batch, batch.rows or 0, known)[0] is not None
+    return borrow_rate(contract, batch, batch.rows or 0, known)[0] is not None
 
 
-def waits_for_a_rate(batch: Batch) -> bool:
+def is_waiting_for_rate(batch: Batch) -> bool:
     """Return whether the rate of the batch is unknown, so that no share of a channel can be computed for it."""
     return bool(
         batch.status in (TAKEN_IN, UNTRAINED)
@@ -116,12 +116,12 @@ def _with_rates(
     Return `written`, with the new rates.
     """
     waiting = list(
-        filter(waits_for_a_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))
+        filter(is_waiting_for_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))
     )
     known = rated_batches(tables, contract.stream) if waiting else []
     given: dict[int, Batch] = {}
     for batch in waiting:
-        seconds, note = borrowed(contract, batch, batch.rows or 0, known)
+        seconds, note = borrow_rate(contract, batch, batch.rows or 0, known)
         if seconds is not None:
             given[batch.batch] = batch.becomes(clock(), seconds_covered=seconds, rate_note=note)
             say(f"{contract.stream}: batch {batch.batch} has a rate now: {note or 'as declared'}")

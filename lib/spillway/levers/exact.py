@@ -12,14 +12,14 @@ _EDGE = Fraction(1, 10**9)
 """Share of half a unit in the last place that is left out at either end of the interval of a float."""
 
 
-def exact(number: float | Fraction) -> Fraction:
+def exact_fraction(number: float | Fraction) -> Fraction:
     """Return the rational number that a float was rounded from.
 
     A float that prints with at most 12 significant digits was written as that decimal: 0.1 is 1/10. Any other float is
     the result of a calculation. It becomes the fraction with the smallest denominator that rounds to it. So a quotient
     of short numbers, such as a stream's share of a channel, is restored from the stored double.
 
-    >>> exact(0.1), exact(128 / 3), exact(Fraction(2, 7))
+    >>> exact_fraction(0.1), exact_fraction(128 / 3), exact_fraction(Fraction(2, 7))
     (Fraction(1, 10), Fraction(128, 3), Fraction(2, 7))
     """
     return number if isinstance(number, Fraction) else _exact(float(number))

@@ -16,7 +16,7 @@ promising states are kept; then `exact` is False, and `gap` is an upper bound of
 The choice fits. If nothing fits, it is the choice that sends least, and `over` is its excess. A *last resort* is chosen
 only if nothing fits without one.
 
-`least_mixed` solves the same problem where one item may be divided: a share of it gets one alternative, the rest
+`least_cost_divided` solves the same problem where one item may be divided: a share of it gets one alternative, the rest
 another, so that the room is filled. If a divided item needs no extra bytes, the linear relaxation gives the optimum.
 
 >>> a = [Alternative(24, (0, 0, 24)), Alternative(18, (0, 1, 18))]
@@ -35,7 +35,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 MOST_STATES = 20_000
 WORTH_DIVIDING = 0.01
@@ -69,7 +69,7 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class DividedSelection:
     """A choice for every item. Of the divided item `place`, the share `share` has the choice `finer` instead."""
 
     picks: tuple[int, ...]
@@ -81,7 +81,7 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selection:
     """A choice for every item, as an index into its alternatives, with its totals."""
 
     picks: tuple[int, ...]
@@ -92,7 +92,9 @@ class Chosen:
     gap: float = 0.0
 
 
-def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states: int = MOST_STATES) -> Chosen:
+def least_cost(
+    items: Sequence[Sequence[Alternative]], room: float, most_states: int = MOST_STATES
+) -> Selection:
     """Return the choice of least cost that fits into `room`; if none fits, the choice that sends least.
 
     >>> least_cost([[Alternative(5, (0, 0, 5)), Alternative(2, (3, 1, 2))]], room=1).over
@@ -108,19 +110,22 @@ def least_cost(items: Sequence[Sequence[Alternative]], room: float, most_states:
     return found
 
 
-def least_mixed(
-    items: Sequence[Sequence[Alternative]], room: float, whole: Chosen, dearer: Sequence[float] | None = None
-) -> Mixed | None:
+def least_cost_divided(
+    items: Sequence[Sequence[Alternative]],
+    room: float,
+    whole: Selection,
+    dearer: Sequence[float] | None = None,
+) -> DividedSelection | None:
     """Return the choice of least first cost with one item divided; None if that saves less than `WORTH_DIVIDING`.
 
     `whole`: the result of `least_cost` on the same arguments, whose unused room is filled. `dearer`: by item, how much
     more a divided item sends than the weighted mean of its two alternatives.
 
     >>> temp = [Alternative(4, (0, 0, 4), divisible=True), Alternative(0, (100, 1, 0), divisible=True)]
-    >>> found = least_mixed([temp], 3.0, least_cost([temp], 3.0))
+    >>> found = least_cost_divided([temp], 3.0, least_cost([temp], 3.0))
     >>> found.picks, found.finer, found.share, found.cost[0]
     ((1,), 0, 0.75, 25.0)
-    >>> least_mixed([temp], 3.0, least_cost([temp], 3.0), dearer=[1.5]).share
+    >>> least_cost_divided([temp], 3.0, least_cost([temp], 3.0), dearer=[1.5]).share
     0.5
     """
     if whole.over or whole.cost[0] <= 0 or not all(one.divisible for item in items for one in item):
@@ -129,9 +134,9 @@ def least_mixed(
     keeps_to = not any(item[at].last_resort for item, at in zip(items, whole.picks, strict=True))
     offered, places = _first_resorts(items) if keeps_to else (items, [range(len(item)) for item in items])
     bases = [[mine.index(at) for mine, at in zip(places, whole.picks, strict=True)]]
-    relaxed = _relaxed(offered, room)
+    relaxed = _relaxed_selection(offered, room)
     bases += [] if relaxed is None else [relaxed]
-    found: list[tuple[float, Mixed]] = []
+    found: list[tuple[float, DividedSelection]] = []
     for base in bases:
         taken = [item[at] for item, at in zip(offered, base, strict=True)]
         left = room - math.fsum(one.crosses for one in taken)
@@ -150,14 +155,16 @@ def least_mixed(
                     for so_far, now, then in zip(cost, before.cost, after.cost, strict=True)
                 )
                 crosses = room - left - before.crosses + factor * (before.crosses + share * width)
-                mixed = Mixed(picks, place, places[place][at], share, crosses, (first, second, third))
+                mixed = DividedSelection(
+                    picks, place, places[place][at], share, crosses, (first, second, third)
+                )
                 found.append((first, mixed))
     best = min(found, key=lambda one: one[0], default=None)
     gains = best is not None and best[0] < whole.cost[0] * (1.0 - WORTH_DIVIDING)
     return best[1] if best is not None and gains else None
 
 
-def _relaxed(items: Sequence[Sequence[Alternative]], room: float) -> list[int] | None:
+def _relaxed_selection(items: Sequence[Sequence[Alternative]], room: float) -> list[int] | None:
     """Return the choice of the linear relaxation without its fractional item; None if no choice fits."""
     hulls = [
         lower_hull(np.array([one.crosses for one in item]), np.array([one.cost[0] for one in item]))
@@ -197,30 +204,30 @@ def _least_cost(
     places: Sequence[Sequence[int]],
     room: float,
     most_states: int,
-) -> Chosen:
+) -> Selection:
     """Return the choice of least cost among these alternatives, by their index among all."""
     found = _least(items, room, most_states)
     return replace(found, picks=tuple(mine[at] for mine, at in zip(places, found.picks, strict=True)))
 
 
-def _least(items: Sequence[Sequence[Alternative]], room: float, most_states: int) -> Chosen:
+def _least(items: Sequence[Sequence[Alternative]], room: float, most_states: int) -> Selection:
     crosses = [np.array([one.crosses for one in item]) for item in items]
     costs = [np.array([one.cost for one in item]) for item in items]
     dearest = [_first(cost) for cost in costs]
     if math.fsum(c[i] for c, i in zip(crosses, dearest, strict=True)) <= room:
-        return _chosen(items, dearest, room)
+        return _selection(items, dearest, room)
     least = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
     if math.fsum(c[i] for c, i in zip(crosses, least, strict=True)) >= room:
-        return _chosen(items, least, room)
+        return _selection(items, least, room)
     hulls = _Relaxed.of_rest(crosses, costs)
-    simple = _chosen(items, _rounded(crosses, costs, room), room)
+    simple = _selection(items, _rounded_selection(crosses, costs, room), room)
     picks, exact = _search(crosses, costs, hulls, room, most_states, simple.cost[0])
-    found = _chosen(items, picks, room) if picks else simple
+    found = _selection(items, picks, room) if picks else simple
     if not exact:
         found = min(found, simple, key=lambda one: one.cost)
     # bound and sum add the same costs in another order: a difference in the last bit is no gap
     gap = 0.0 if exact else max(0.0, found.cost[0] - float(hulls[0].at(np.array([room]))[0]))
-    return Chosen(found.picks, found.crosses, found.cost, found.over, exact, gap)
+    return Selection(found.picks, found.crosses, found.cost, found.over, exact, gap)
 
 
 def _first(keys: np.ndarray) -> int:
@@ -228,12 +235,12 @@ def _first(keys: np.ndarray) -> int:
     return int(np.lexsort(keys.T[::-1])[0])
 
 
-def _chosen(items: Sequence[Sequence[Alternative]], picks: Sequence[int], room: float) -> Chosen:
+def _selection(items: Sequence[Sequence[Alternative]], picks: Sequence[int], room: float) -> Selection:
     taken = [item[at] for item, at in zip(items, picks, strict=True)]
     crosses = math.fsum(one.crosses for one in taken)
     first, second, third = (math.fsum(one.cost[k] for one in taken) for k in range(3))
     over = crosses - room if crosses > room * (1.0 + _SLACK) else 0.0
-    return Chosen(tuple(int(at) for at in picks), crosses, (first, second, third), over)
+    return Selection(tuple(int(at) for at in picks), crosses, (first, second, third), over)
 
 
 @dataclass(frozen=True)
@@ -293,7 +300,7 @@ def lower_hull(crosses: np.ndarray, cost: np.ndarray) -> list[int]:
     return hull
 
 
-def _rounded(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray], room: float) -> list[int]:
+def _rounded_selection(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray], room: float) -> list[int]:
     """Return a choice that fits: that of the relaxation without its fractional step."""
     picks = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
     used = math.fsum(c[at] for c, at in zip(crosses, picks, strict=True))
@@ -332,7 +339,7 @@ def _search(
         sums = (spent[:, None, :] + cost[None, :, :]).reshape(-1, 3)
         promised = sums[:, 0] + rest.at(room - grown)
         alive = np.flatnonzero((grown + rest.rooms[0] <= room * (1.0 + _SLACK)) & (promised <= ceiling))
-        alive = alive[_undominated(grown[alive], sums[alive])]
+        alive = alive[_pareto_states(grown[alive], sums[alive])]
         if len(alive) > most_states:
             exact = False
             alive = np.sort(alive[np.argsort(promised[alive], kind="stable")[:most_states]])
@@ -348,7 +355,7 @@ def _search(
     return picks[::-1], exact
 
 
-def _undominated(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
+def _pareto_states(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
     """Return the indices of states that no other state beats or equals in both cost and amount, in ascending order."""
     if len(crosses) < 2:
         return np.arange(len(crosses))
@@ -362,10 +369,10 @@ def _undominated(crosses: np.ndarray, costs: np.ndarray) -> np.ndarray:
 
 def _check(items: Sequence[Sequence[Alternative]], room: float) -> None:
     if not math.isfinite(room):
-        raise Refused("room", "be a finite number", room, "state the capacity")
+        raise InvalidValue("room", "be a finite number", room, "state the capacity")
     for place, item in enumerate(items):
         if not item:
-            raise Refused(f"items[{place}]", "offer a choice", None, "offer to keep it")
+            raise InvalidValue(f"items[{place}]", "offer a choice", None, "offer to keep it")
         for one in item:
             if not (one.crosses >= 0 and all(map(math.isfinite, (one.crosses, *one.cost)))):
-                raise Refused(f"items[{place}]", "offer finite figures", one, "measure it again")
+                raise InvalidValue(f"items[{place}]", "offer finite figures", one, "measure it again")

@@ -14,11 +14,11 @@ Guarantee: if everything fits, the loss is 0. The objective of the plan (utility
 >>> kept = Alternative(20.0, (0.0, 0.0, 20.0), "temp", "keep", 0.0, 10.0)
 >>> ways = (kept, Alternative(5.0, (2.0, 1.0, 5.0), "temp", "round", 2.0, 10.0))
 >>> offers = {"fields": Offer(30.0, None, (ways,))}
->>> [(one.capacity_kbps, one.loss_pct) for one in curve_of_loss(offers, [30.0, 20.0])]
+>>> [(one.capacity_kbps, one.loss_pct) for one in loss_curve(offers, [30.0, 20.0])]
 [(30.0, 0.0), (20.0, 2.0)]
->>> dropping_rows_pct(30.0, 20.0) > 33
+>>> row_drop_loss_pct(30.0, 20.0) > 33
 True
->>> pays_next(offers, at_capacity(offers, 20.0)).fall
+>>> best_next_change(offers, loss_at_capacity(offers, 20.0)).fall
 2.0
 
 **Proportional shares.** They say how much each of several streams on one channel gives up (Ahuja 2006, 3.3).
@@ -33,7 +33,7 @@ alternatives of all streams at once (`levers.knapsack`), without these shares.
 Guarantee: exact rationals (`levers.exact`). A share is stored as a double and read back as the same rational, so
 `plan: prefix, fit: count` sheds as many attributes as equation 3.9 says.
 
->>> proportional([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
+>>> proportional_shares([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
 (1, 2, 2, 2)
 
 **Tipping point.** It is where adding more queries stops paying (Fiscato 2012, 6.4).
@@ -55,14 +55,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from spillway.errors import Refused
-from spillway.levers.exact import exact
-from spillway.levers.knapsack import Alternative, least_cost, least_mixed
+from spillway.errors import InvalidValue
+from spillway.levers.exact import exact_fraction
+from spillway.levers.knapsack import Alternative, least_cost, least_cost_divided
 from spillway.levers.protocol import Offer
 
 
 @dataclass(frozen=True)
-class Proportional:
+class ProportionalShares:
     """The proportional share (Ahuja 2006): one drop rate for all; by stream the kbps and the attributes to give up."""
 
     drop_rate: Fraction
@@ -77,26 +77,26 @@ def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
     0.1266
     """
     _check(rates_kbps, capacity_kbps)
-    total = sum((exact(rate) for rate in rates_kbps), Fraction(0))
-    capacity = exact(capacity_kbps)
+    total = sum((exact_fraction(rate) for rate in rates_kbps), Fraction(0))
+    capacity = exact_fraction(capacity_kbps)
     return Fraction(0) if total <= capacity else (total - capacity) / total
 
 
-def proportional(
+def proportional_shares(
     rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
-) -> Proportional:
+) -> ProportionalShares:
     """Return the shares where every stream gives up the same share of its rate (equations 3.8 and 3.9)."""
     if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
-        raise Refused(
+        raise InvalidValue(
             "attributes",
             f"count the attributes of each of {len(rates_kbps)} streams",
             list(attributes),
             "give one count of 0 or more a stream",
         )
     share = drop_rate(rates_kbps, capacity_kbps)
-    return Proportional(
+    return ProportionalShares(
         drop_rate=share,
-        kbps_to_shed=tuple(share * exact(rate) for rate in rates_kbps),
+        kbps_to_shed=tuple(share * exact_fraction(rate) for rate in rates_kbps),
         attributes_to_shed=tuple(
             math.ceil(share * count) if rate else 0
             for rate, count in zip(rates_kbps, attributes, strict=True)
@@ -111,15 +111,15 @@ def proportional_capacities(rates_kbps: Sequence[float], capacity_kbps: float) -
     (30.0, 10.0)
     """
     kept = 1 - drop_rate(rates_kbps, capacity_kbps)
-    return tuple(float(exact(rate) * kept) for rate in rates_kbps)
+    return tuple(float(exact_fraction(rate) * kept) for rate in rates_kbps)
 
 
 def _check(rates_kbps: Sequence[float], capacity_kbps: float) -> None:
     for rate in rates_kbps:
         if not (math.isfinite(rate) and rate >= 0):
-            raise Refused("rates_kbps", "be 0 or more", rate, "measure the stream again")
+            raise InvalidValue("rates_kbps", "be 0 or more", rate, "measure the stream again")
     if not (math.isfinite(capacity_kbps) and capacity_kbps > 0):
-        raise Refused("capacity_kbps", "be above 0", capacity_kbps, "state the channel's capacity")
+        raise InvalidValue("capacity_kbps", "be above 0", capacity_kbps, "state the channel's capacity")
 
 
 STATES = 4_000
@@ -129,7 +129,7 @@ MORE = 1.1
 
 
 @dataclass(frozen=True)
-class Taken:
+class ItemChoice:
     """The alternative chosen for one item of a stream at a capacity."""
 
     stream: str
@@ -147,7 +147,7 @@ class LossPoint:
     capacity_kbps: float
     sent_kbps: float
     loss_pct: float
-    taken: tuple[Taken, ...]
+    taken: tuple[ItemChoice, ...]
 
     @property
     def over_kbps(self) -> float:
@@ -157,7 +157,7 @@ class LossPoint:
 
 
 @dataclass(frozen=True)
-class NextPaid:
+class NextChange:
     """The best use of the next kbps: a change from one alternative to another."""
 
     stream: str
@@ -172,7 +172,9 @@ class NextPaid:
         return self.after.crosses - self.before.crosses
 
 
-def at_capacity(offers: Mapping[str, Offer], capacity_kbps: float, divide_by: str = "utility") -> LossPoint:
+def loss_at_capacity(
+    offers: Mapping[str, Offer], capacity_kbps: float, divide_by: str = "utility"
+) -> LossPoint:
     """Return the choice of least cost at one capacity: all streams together, or each within its proportional share."""
     if divide_by == "proportional":
         rates = [offer.rate_kbps for offer in offers.values()]
@@ -181,26 +183,28 @@ def at_capacity(offers: Mapping[str, Offer], capacity_kbps: float, divide_by: st
         groups = [({name: offer}, room) for (name, offer), room in zip(offers.items(), rooms, strict=True)]
     else:
         groups = [(dict(offers), capacity_kbps)]
-    taken: list[Taken] = []
+    taken: list[ItemChoice] = []
     for mine, room in groups:
         items = [(name, at, ways) for name, offer in mine.items() for at, ways in enumerate(offer.items)]
         fixed = math.fsum(offer.fixed_kbps for offer in mine.values())
         if items:
             offered = [ways for _, _, ways in items]
             found = least_cost(offered, room - fixed, STATES)
-            mixed = least_mixed(offered, room - fixed, found)
+            mixed = least_cost_divided(offered, room - fixed, found)
             for place, ((name, at, ways), pick) in enumerate(zip(items, (mixed or found).picks, strict=True)):
                 share = mixed.share if mixed is not None and mixed.place == place else 0.0
                 if share < 1.0:
-                    taken.append(Taken(name, for_share(ways[pick], 1.0 - share), at, 1.0 - share))
+                    taken.append(
+                        ItemChoice(name, alternative_for_share(ways[pick], 1.0 - share), at, 1.0 - share)
+                    )
                 if mixed is not None and share:
-                    taken.append(Taken(name, for_share(ways[mixed.finer], share), at, share))
+                    taken.append(ItemChoice(name, alternative_for_share(ways[mixed.finer], share), at, share))
     sent = math.fsum(offer.fixed_kbps for offer in offers.values())
     sent += math.fsum(one.choice.crosses for one in taken)
     return LossPoint(capacity_kbps, sent, mean_loss([one.choice for one in taken]), tuple(taken))
 
 
-def for_share(choice: Alternative, share: float) -> Alternative:
+def alternative_for_share(choice: Alternative, share: float) -> Alternative:
     """Return a choice for a share of the values only."""
     return replace(choice, crosses=choice.crosses * share, values=choice.values * share)
 
@@ -215,18 +219,18 @@ def mean_loss(choices: Sequence[Alternative]) -> float:
     return math.fsum(one.values * one.lost_pct for one in choices) / values if values else 0.0
 
 
-def curve_of_loss(
+def loss_curve(
     offers: Mapping[str, Offer], capacities: Sequence[float], divide_by: str = "utility"
 ) -> list[LossPoint]:
     """Return the choice at every capacity."""
-    return [at_capacity(offers, capacity, divide_by) for capacity in capacities]
+    return [loss_at_capacity(offers, capacity, divide_by) for capacity in capacities]
 
 
-def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
+def curve_capacities(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
     """Return capacities for a curve: from what is always sent to the whole offered rate, including the current one.
 
     >>> offers = {"s": Offer(30.0, None, ((Alternative(20.0, (0.0, 0.0, 0.0)), Alternative(5.0, (1.0, 1.0, 0.0))),))}
-    >>> capacities_of(offers, 17.0, 3)
+    >>> curve_capacities(offers, 17.0, 3)
     [15.0, 17.0, 22.5, 30.0]
     """
     high = math.fsum(offer.rate_kbps for offer in offers.values())
@@ -238,10 +242,10 @@ def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 1
     return sorted({*steps, used_kbps} if low <= used_kbps <= high else set(steps))
 
 
-def dropping_rows_pct(offered_kbps: float, capacity_kbps: float) -> float:
+def row_drop_loss_pct(offered_kbps: float, capacity_kbps: float) -> float:
     """Return the loss in % of dropping rows at random: all measure values of the rows that do not fit.
 
-    >>> dropping_rows_pct(200.0, 50.0), dropping_rows_pct(40.0, 50.0)
+    >>> row_drop_loss_pct(200.0, 50.0), row_drop_loss_pct(40.0, 50.0)
     (75.0, 0.0)
     """
     if offered_kbps <= capacity_kbps:
@@ -249,17 +253,17 @@ def dropping_rows_pct(offered_kbps: float, capacity_kbps: float) -> float:
     return 100.0 * (1.0 - capacity_kbps / offered_kbps)
 
 
-def pays_next(offers: Mapping[str, Offer], point: LossPoint) -> NextPaid | None:
+def best_next_change(offers: Mapping[str, Offer], point: LossPoint) -> NextChange | None:
     """Return the change with the largest reduction of loss per kbps; None if no change reduces it."""
     values = math.fsum(one.choice.values for one in point.taken)
-    found: list[tuple[float, NextPaid]] = []
+    found: list[tuple[float, NextChange]] = []
     for one in point.taken:
         now = one.choice
         for whole in offers[one.stream].items[one.item]:
-            other = for_share(whole, one.share)
+            other = alternative_for_share(whole, one.share)
             fall = (now.lost_pct - other.lost_pct) * now.values
             if fall > 0 and other.crosses > now.crosses:
-                step = NextPaid(one.stream, now, other, fall / values)
+                step = NextChange(one.stream, now, other, fall / values)
                 found.append((fall / step.kbps, step))
     return max(found, key=lambda pair: pair[0])[1] if found else None
 

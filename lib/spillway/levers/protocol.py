@@ -16,7 +16,7 @@ other way. The pipeline calls, in this order:
 A lever subclasses `Lever` and describes only itself: other levers may come before and after it. Decisions and their
 members must pickle, because they travel to tasks. State between batches is kept in the lever's own tables.
 
-A lever also explains itself, as data: drift it has detected (`Noticed`), why an attribute is treated as it is (`Told`),
+A lever also explains itself, as data: drift it has detected (`Drift`), why an attribute is treated as it is (`LeverExplanation`),
 and pictures for the report (`Picture`).
 
 A lever asks the author of the contract a question if training had to assume something that the contract does not say.
@@ -24,7 +24,7 @@ The question is stored in the evidence of the assumed fact. `status` finds it th
 a training runs with a contract that answers it.
 
 >>> from spillway.levers.protocol import Fact, Facts
->>> fact = Fact("colour", "", "grey", asking("its colour is assumed", "write `colour:` in the contract"))
+>>> fact = Fact("colour", "", "grey", question_evidence("its colour is assumed", "write `colour:` in the contract"))
 >>> list(open_questions(Facts(1, {("colour", ""): fact})))
 [OpenQuestion(sentence='its colour is assumed', remedy='write `colour:` in the contract')]
 """
@@ -46,12 +46,12 @@ from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.dropped_rows import DroppedRows
-from spillway.levers.exact import exact
+from spillway.levers.exact import exact_fraction
 from spillway.levers.knapsack import Alternative
 
 
 @dataclass(frozen=True)
-class Noticed:
+class Drift:
     """Drift: something that no longer holds. It is reported like a failed expectation, and never stops a run."""
 
     rule: str
@@ -69,7 +69,7 @@ class OpenQuestion:
 
 
 @dataclass(frozen=True)
-class Told:
+class LeverExplanation:
     """A lever's part of `explain`: the treatment of an attribute, the reason, numbers, and remedies."""
 
     way: str
@@ -133,11 +133,11 @@ class View(Protocol):
     def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """Return the matching rows with the `most` largest values of `by`. Of other rows only that column is read."""
 
-    def stored(self, order: str = "seq", **where: Any) -> Stored:
+    def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
         """Return the files of the table for tasks, to be read along an ordered column."""
 
 
-class Stored(Protocol):
+class StoredFiles(Protocol):
     """Files of a table that tasks read."""
 
     def on(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
@@ -152,9 +152,29 @@ class Views(Protocol):
 
 
 __all__ = [
-    "Decision", "Drafted", "Fact", "Facts", "FramePart", "Lesson", "Lever", "Load", "Measured", "MinedEntry",
-    "Noticed", "Offer", "Part", "Picture", "Plan", "Room", "Rows", "Say", "Stored", "Told", "View",
-    "Views", "Work",
+    "CapacityGroup",
+    "CapacityShare",
+    "Decision",
+    "Drift",
+    "Fact",
+    "Facts",
+    "FrameSlice",
+    "Lever",
+    "LeverExplanation",
+    "Load",
+    "MeasuredDraft",
+    "MinedEntry",
+    "Offer",
+    "Picture",
+    "Plan",
+    "Rows",
+    "Say",
+    "SliceCertificate",
+    "StoredFiles",
+    "TrainingInput",
+    "View",
+    "Views",
+    "Work",
 ]  # fmt: skip
 
 Say = Callable[[str], None]
@@ -176,8 +196,8 @@ class Load:
     @property
     def rate_kbps(self) -> float:
         """Return the rate, rounded once: 322 bits at 200.1 tuples per second are exactly 64.4322 kbps."""
-        bits = sum((exact(width) for width in self.widths_bits.values()), Fraction(0))
-        return float(bits * exact(self.tuples_per_second) / 1000 + exact(self.fixed_kbps))
+        bits = sum((exact_fraction(width) for width in self.widths_bits.values()), Fraction(0))
+        return float(bits * exact_fraction(self.tuples_per_second) / 1000 + exact_fraction(self.fixed_kbps))
 
     def thinned(self, share: float) -> Load:
         """Return the load of a share of the rows.
@@ -189,7 +209,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Part:
+class CapacityShare:
     """A stream's share of capacity in kbps: in its own channel, and in the channel behind it (None: there is none)."""
 
     own_kbps: float
@@ -200,9 +220,11 @@ class Part:
         """Return the smaller of both: what the stream may send in total."""
         return self.own_kbps if self.trunk_kbps is None else min(self.own_kbps, self.trunk_kbps)
 
-    def times(self, factor: float) -> Part:
+    def times(self, factor: float) -> CapacityShare:
         """Return both shares, multiplied by `factor`."""
-        return Part(self.own_kbps * factor, None if self.trunk_kbps is None else self.trunk_kbps * factor)
+        return CapacityShare(
+            self.own_kbps * factor, None if self.trunk_kbps is None else self.trunk_kbps * factor
+        )
 
 
 @dataclass(frozen=True)
@@ -253,7 +275,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingInput:
     """What a lever may learn from: the stream, its first or last tuples, and its share of the capacity."""
 
     contract: StreamContract
@@ -261,7 +283,7 @@ class Lesson:
     edge: Callable[[Sequence[str], int], pa.Table]
     """(columns, count): the first tuples available if the stream was never trained, else the last."""
     load: Load | None
-    part: Part | None
+    part: CapacityShare | None
     say: Say
     channel: Channel
     damaged: Callable[[int, int], int]
@@ -284,7 +306,7 @@ class Work:
     """By batch, the load offered to this stage."""
     aims: Mapping[int, float]
     """By batch, the target as a share of its capacity share: below 1 after a draft that was larger than planned."""
-    tried: Mapping[int, tuple[Plan, Drafted]] = field(default_factory=dict)
+    tried: Mapping[int, tuple[Plan, MeasuredDraft]] = field(default_factory=dict)
     """For a batch that is planned again: its previous plan and the draft of that plan."""
     fits: bool = False
     """Whether a draft that fits exists already, so that this plan may try something untested."""
@@ -296,7 +318,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Room:
+class CapacityGroup:
     """A capacity group: a channel with all streams that are planned together."""
 
     name: str
@@ -307,7 +329,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class FramePart:
+class FrameSlice:
     """A slice of one batch inside one frame: the rows `from_seq..to_seq`; `frame` is the first seq of the frame."""
 
     batch: int
@@ -318,7 +340,7 @@ class FramePart:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SliceCertificate:
     """The result of certifying a slice of rows for one attribute (empty: whole rows). Results of a batch add up."""
 
     batch: int
@@ -326,8 +348,8 @@ class Measured:
     ways: frozenset[str]
     certificate: Certificate
 
-    def __add__(self, other: Measured) -> Measured:
-        return Measured(
+    def __add__(self, other: SliceCertificate) -> SliceCertificate:
+        return SliceCertificate(
             self.batch, self.attribute, self.ways | other.ways, self.certificate + other.certificate
         )
 
@@ -335,7 +357,7 @@ class Measured:
     def way(self) -> str:
         """Return the treatment in one word; `keep` if there was none.
 
-        >>> Measured(1, "temp", frozenset({"keep", "round", "shed"}), Certificate(5.0)).way
+        >>> SliceCertificate(1, "temp", frozenset({"keep", "round", "shed"}), Certificate(5.0)).way
         'shed+round'
         """
         return "+".join(way for way in ("shed", "round") if way in self.ways) or "keep"
@@ -354,7 +376,7 @@ class Decision(ABC):
         """Return the rows that are passed on."""
 
     def aside(
-        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+        self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield what is stored at the source in one of the lever's tables, for consecutive slices of a batch.
 
@@ -370,13 +392,13 @@ class Decision(ABC):
         """Return the rows as the destination has them by itself: data that stays at the source is absent."""
         return after
 
-    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+    def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
         """Compare the recovered rows with the rows of the previous stage."""
         return []
 
 
 @dataclass(frozen=True)
-class Drafted:
+class MeasuredDraft:
     """The measured draft of one batch, which is not published yet; input of the accounting."""
 
     batch: Batch
@@ -411,7 +433,7 @@ class Plan(ABC):
         """Return the load that the plan passes to the next stage."""
 
     @abstractmethod
-    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+    def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         """Return ledger rows for one batch: a total for every unit that was offered, and further rows as details."""
 
     def exact_columns(self, batch: int) -> Collection[str]:
@@ -426,7 +448,7 @@ class Plan(ABC):
         """Return whether more capacity would reduce the loss of the batch."""
         return False
 
-    def takes_too_much(self, drafted: Drafted) -> bool:
+    def takes_too_much(self, drafted: MeasuredDraft) -> bool:
         """Return whether a synopsis or a rounded column of a draft takes at least the bytes of the exact column."""
         return False
 
@@ -453,7 +475,7 @@ class Plan(ABC):
         """Return whether the plan could shed more of the batch with a lower target."""
         return False
 
-    def exceeds(self, drafted: Drafted) -> bool:
+    def exceeds(self, drafted: MeasuredDraft) -> bool:
         """Return whether the draft breaks a limit of the lever itself (not the capacity share) that could be kept."""
         return False
 
@@ -482,7 +504,7 @@ class Lever(ABC):
     record_tables: tuple[str, ...] = ()
     """Tables of `Plan.records`."""
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
+    def train(self, lesson: TrainingInput) -> list[Fact] | None:
         """Return the facts learned; None if there is nothing (new) to learn from."""
         return []
 
@@ -501,7 +523,7 @@ class Lever(ABC):
         return offer
 
     @abstractmethod
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         """Return a plan for each of `work`, in its order. All of them are decided together."""
 
     def stored(
@@ -523,7 +545,7 @@ class Lever(ABC):
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
         """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
 
-        `exact`: no value may differ; otherwise values stay within their bounds. None is returned if the lever has no
+        `exact_fraction`: no value may differ; otherwise values stay within their bounds. None is returned if the lever has no
         such settings, for example because it drops rows.
         """
         return None
@@ -544,7 +566,7 @@ class Lever(ABC):
 
     def noticed(
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
-    ) -> list[Noticed]:
+    ) -> list[Drift]:
         """Return drift: facts in force that the last tuples contradict."""
         return []
 
@@ -563,7 +585,7 @@ class Lever(ABC):
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
-    ) -> Told | None:
+    ) -> LeverExplanation | None:
         """Return the lever's part of `explain` for an attribute; None if the lever does not treat it."""
         return None
 
@@ -575,7 +597,7 @@ class Lever(ABC):
 _ASKS = "asks"
 
 
-def asking(sentence: str, remedy: str) -> dict[str, dict[str, str]]:
+def question_evidence(sentence: str, remedy: str) -> dict[str, dict[str, str]]:
     """Return the evidence of an assumed fact: the open question and its remedy."""
     return {_ASKS: asdict(OpenQuestion(sentence, remedy))}
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Facts, Picture, Room, Told, Views
+from spillway.levers.protocol import CapacityGroup, Facts, LeverExplanation, Picture, Views
 
 OPEN, PLANNED, DONE, GONE = "open", "planned", "done", "gone"
 """A window has begun; is closed and pinned; is done; or can never be done, because its rows were removed first."""
@@ -61,7 +61,7 @@ def moment_of(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=min(max(micros, low), high))
 
 
-def step_of(seconds: float) -> int:
+def duration_micros(seconds: float) -> int:
     """Return a length of time in whole microseconds, at least one. Windows and slices have such lengths."""
     return max(1, round(seconds * 1e6))
 
@@ -189,7 +189,7 @@ class InputLoss:
 
 
 @dataclass(frozen=True)
-class SqlRead:
+class SqlInput:
     """What a question reads of an input: columns of some portions. `tagged`: column `PORTION` has the portion's
     index.
     """
@@ -201,12 +201,12 @@ class SqlRead:
 
 
 @dataclass(frozen=True)
-class SqlQuestion:
+class SqlQuery:
     """Steps in Spark SQL over the rows that are read. The last step gives the answer, within limits of rows and
     time.
     """
 
-    reads: Mapping[str, SqlRead]
+    reads: Mapping[str, SqlInput]
     steps: tuple[tuple[str, str], ...]
     most_rows: int
     most_seconds: float | None = None
@@ -254,7 +254,7 @@ Inexact = Mapping[str, frozenset[str]]
 """By input stream, the attributes with values in the window that an earlier lever may have shed or rounded."""
 
 
-class AskingDecision(WindowDecision):
+class SqlDecision(WindowDecision):
     """A decision whose results are answers to SQL. The engine computes them; no task of ours is involved."""
 
     def results(self, window: Window, inputs: Any, counts: dict[str, int]) -> Iterator[pa.Table]:
@@ -269,7 +269,7 @@ class AskingDecision(WindowDecision):
         """
 
     @abstractmethod
-    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
+    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
         """Return the questions; none if the window has no data to work on."""
 
     @abstractmethod
@@ -363,7 +363,7 @@ class WindowLever(ABC):
         return 5_000_000
 
     def look_at(  # noqa: B027 - most have nothing to refuse
-        self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]
+        self, work: WindowWork, columns: Callable[[SqlQuery], pa.Schema]
     ) -> None:
         """Refuse work that no window could ever do, before capacity is divided among the rest.
 
@@ -371,13 +371,13 @@ class WindowLever(ABC):
         """
 
     @abstractmethod
-    def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
+    def plan_windows(self, room: CapacityGroup, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         """Return a plan for each of `work`, in its order. All of them are decided together."""
 
     def examine(
         self,
         contract: Workload,
-        room: Room,
+        room: CapacityGroup,
         window: Window,
         results: pa.Table,
         inputs: Mapping[str, ReadColumns] | None,
@@ -388,7 +388,7 @@ class WindowLever(ABC):
         """
         raise NotImplementedError(f"{self.name} examines no results")
 
-    def told(self, contract: Workload, tables: Views) -> Told | None:
+    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
         """Return what `explain` says of a join or a query; None if there is nothing to say yet."""
         return None
 

@@ -12,16 +12,16 @@ from datetime import date, datetime
 from spillway.batch import PENDING, UNTRAINED
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract, load_usable
-from spillway.intake.landing import landed
+from spillway.intake.landing import find_landing_files
 from spillway.intake.rate import rated_batches
-from spillway.intake.take_in import can_be_rated, waits_for_a_rate
+from spillway.intake.take_in import can_be_rated, is_waiting_for_rate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
-from spillway.streams.batching import waiting_to_be_sent
+from spillway.streams.batching import load_waiting_batches
 from spillway.streams.exemptions import exemption_of
-from spillway.streams.facts import untrained
-from spillway.workloads.run import chosen_workloads, waits
+from spillway.streams.facts import untrained_levers
+from spillway.workloads.run import has_pending_window, select_workloads
 
 
 def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = None) -> bool:
@@ -30,20 +30,20 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
     Work that needs a person does not count: a file that is refused or not final, a quarantined batch, a batch with an
     unknown rate, or one of an untrained stream. A batch that waits for later ones (`batching:`) does not count either.
     """
-    together = waiting_to_be_sent(tables, contract, now or utc_now())
+    together = load_waiting_batches(tables, contract, now or utc_now())
     mine = together.batches if together is not None else ()
     begun = [b for b in load_batches(tables, contract.stream, status=PENDING) if b.batch not in mine]
-    quick = {batch.status for batch in begun if not waits_for_a_rate(batch)}
-    slow = [batch for batch in begun if waits_for_a_rate(batch)]
+    quick = {batch.status for batch in begun if not is_waiting_for_rate(batch)}
+    slow = [batch for batch in begun if is_waiting_for_rate(batch)]
     rated = rated_batches(tables, contract.stream) if slow else []
     able = quick | {batch.status for batch in slow if can_be_rated(contract, batch, rated)}
     if able - {UNTRAINED}:
         return True
     if able and (
-        not untrained(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
+        not untrained_levers(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
     ):
         return True
-    return bool(landed(contract, tables, now).waiting)
+    return bool(find_landing_files(contract, tables, now).waiting)
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:
@@ -88,10 +88,10 @@ def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = No
 
 def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
     """Return whether a stream lacks a sketch; True also if the check fails, so that the sketch step reports why."""
-    from spillway.streams.sketching import unsketched
+    from spillway.streams.sketching import batches_without_sketch
 
     try:
-        return bool(unsketched(tables, contract))
+        return bool(batches_without_sketch(tables, contract))
     except Exception:
         return True
 
@@ -100,9 +100,9 @@ def pending_workloads(settings: Settings, names: Sequence[str] | None = None) ->
     """Return the sorted names of joins and queries (default: all) with a closed window that is not computed."""
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     found = []
-    for contract in chosen_workloads(contracts, names):
+    for contract in select_workloads(contracts, names):
         try:
-            pending = waits(tables, contracts, contract)
+            pending = has_pending_window(tables, contracts, contract)
         except Exception:  # the run of the workload reports the error; others are not affected
             pending = True
         if pending:

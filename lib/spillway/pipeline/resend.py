@@ -23,12 +23,12 @@ from spillway.batch import DONE, PLANNED, RETIRED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.engine.protocol import Engine
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import Between, Tables
 from spillway.streams.shed import shed_channel
-from spillway.workloads.run import chosen_workloads
+from spillway.workloads.run import select_workloads
 
 ASKED_AGAIN = "asked for again, whole"
 
@@ -67,7 +67,7 @@ def resend(
         ),
         at_once=True,
     )
-    answers = [one.subject for one in chosen_workloads(contracts) if stream in one.inputs]
+    answers = [one.subject for one in select_workloads(contracts) if stream in one.inputs]
     if sent and answers:
         say(
             f"{stream}: what {', '.join(answers)} made of these batches stays as it was made, of values within "
@@ -79,15 +79,15 @@ def resend(
 def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> None:
     first, last = dates
     if last < first:
-        raise Refused("--to", f"not be before --from ({first})", str(last), "swap them", stream)
+        raise InvalidValue("--to", f"not be before --from ({first})", str(last), "swap them", stream)
     if not dated:
-        raise Refused(
+        raise InvalidValue(
             "--from", "be a date that has batches", f"{first} to {last}", "see the table batches", stream
         )
     gone = sorted({str(batch.batch_date) for batch in dated if batch.status == RETIRED})
     if gone:
         remedy = "its raw tuples were deleted after they were validated: recover it within its bounds instead"
-        raise Refused("--from", "be dates whose raw is held", ", ".join(gone), remedy, stream)
+        raise InvalidValue("--from", "be dates whose raw is held", ", ".join(gone), remedy, stream)
     begun = [
         b for b in dated if b.status != DONE and not (b.status == PLANNED and b.sent_whole == ASKED_AGAIN)
     ]
@@ -95,4 +95,4 @@ def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> No
         numbers = ", ".join(str(batch.batch) for batch in begun)
         got = f"batch {numbers} that is not" if len(begun) == 1 else f"batches {numbers} that are not"
         remedy = f"bring it through first: spillway run --stream {stream}"
-        raise Refused("--from", "be dates whose batches are done", got, remedy, stream)
+        raise InvalidValue("--from", "be dates whose batches are done", got, remedy, stream)

@@ -1,11 +1,11 @@
 """Run streams from end to end: take in, train untrained levers, shed, sketch, compute joins and queries, validate.
 
-`run_through` does in one run what the DAGs do in four. It serves users without Airflow, and users who want to see a
+`run_streams` does in one run what the DAGs do in four. It serves users without Airflow, and users who want to see a
 stream through now. If a step fails for a stream, the others go on, and the stream continues with the data that it has.
 At the end, the sentences of all faults are raised together. A file that the run refused whole, and a batch that exceeds
 its channel, count as faults too: their tables are complete, but the run must not end with exit code 0.
 
-`bring_through` is the run of a channel: it takes in new files and sheds the waiting batches. `sketch_channel` is a step
+`run_channel` is the run of a channel: it takes in new files and sheds the waiting batches. `sketch_channel` is a step
 of its own. No other step waits for a sketch. If a sketch cannot be made, a later run of the step makes it.
 """
 
@@ -18,23 +18,23 @@ from functools import partial
 from spillway.batch import DONE, REFUSED, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError, safely, so_many
-from spillway.intake.take_in import take_in
+from spillway.errors import SpillwayError, escape_text, format_count
+from spillway.intake.take_in import ingest
 from spillway.ledger import TOTAL, Row
 from spillway.levers.protocol import Say
 from spillway.pipeline.validate import validate
-from spillway.store.batches import load_batches, settle_batches
+from spillway.store.batches import compact_batches, load_batches
 from spillway.store.tables import Tables
-from spillway.streams.drafts import SENT, remedy_of
-from spillway.streams.facts import untrained
+from spillway.streams.drafts import SENT, shortfall_remedy
+from spillway.streams.facts import untrained_levers
 from spillway.streams.faults import Faults
 from spillway.streams.shed import shed_channel
 from spillway.streams.sketching import sketch_stream
 from spillway.streams.train import train_stream
-from spillway.workloads.run import chosen_workloads, run_workloads
+from spillway.workloads.run import run_workloads, select_workloads
 
 
-def bring_through(
+def run_channel(
     tables: Tables,
     engine: Engine,
     contracts: Contracts,
@@ -58,13 +58,13 @@ def bring_through(
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
-        faults.each("take in", streams, lambda stream: take_in(tables, engine, streams[stream], run_id, say))
+        faults.each("take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say))
     going_on = streams.keys() - faults.gave_way
     mine = lambda batch: batch.stream in going_on  # noqa: E731
     done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
     now = tables.now()
     for stream in sorted(going_on - faults.gave_way):
-        settle_batches(now, stream)
+        compact_batches(now, stream)
     faults.broken(contracts, channel)
     faults.tell()
     return done
@@ -93,7 +93,7 @@ def sketch_channel(
     return sum(made.values())
 
 
-def run_through(
+def run_streams(
     tables: Tables,
     engine: Engine,
     contracts: Contracts,
@@ -110,21 +110,21 @@ def run_through(
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
     done_before = {name: _done(now, name) for name in mine}
-    fresh = faults.each("train", mine, lambda name: bool(untrained(now, mine[name])))
+    fresh = faults.each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
     new = [name for name, missing in fresh.items() if missing]
-    faults.each("take in", new, lambda name: take_in(tables, engine, mine[name], run_id, say))
+    faults.each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
     faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
     going = mine.keys() - faults.gave_way  # leave a stream to another run that committed first
     for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
-        through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(going))
-        _noted(faults, room, partial(through, at_once=at_once))
+        through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
+        _collect_faults(faults, room, partial(through, at_once=at_once))
         sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))
-        _noted(faults, "sketch", sketches)
-    reading = [one.subject for one in chosen_workloads(contracts) if mine.keys() & set(one.inputs)]
+        _collect_faults(faults, "sketch", sketches)
+    reading = [one.subject for one in select_workloads(contracts) if mine.keys() & set(one.inputs)]
     if reading:
-        _noted(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
-    _noted(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
+        _collect_faults(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
+    _collect_faults(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
     for name, contract in mine.items():
         look = partial(_shortcomings, tables.now(), contract, run_id, done_before[name])
         for sentence in faults.attempt(name, "look back", look) or ():
@@ -146,7 +146,7 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
     """
     stream = contract.stream
     found = [
-        file.reason or f"{safely(file.name)}: the file was refused whole; the table rejected says why"
+        file.reason or f"{escape_text(file.name)}: the file was refused whole; the table rejected says why"
         for batch in load_batches(tables, stream, run_id=run_id)
         for file in batch.files
         if file.status == REFUSED
@@ -177,9 +177,9 @@ def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_be
         )
         found.append(
             f"{stream}: a batch must fit into its share of channel {contract.channel}, got "
-            f"{so_many(len(batches), 'batch that does', 'batches that do')} not: of the {worst['kept']:,} "
+            f"{format_count(len(batches), 'batch that does', 'batches that do')} not: of the {worst['kept']:,} "
             f"{worst['unit']} that were sent of batch {worst['batch']}, about {worst['shortfall']:,} are too "
-            f"many{reason}{'' if remedy_of(worst['reason'], '') else remedy}"
+            f"many{reason}{'' if shortfall_remedy(worst['reason'], '') else remedy}"
         )
     return found
 
@@ -197,7 +197,7 @@ def _fitting(contract: StreamContract, batches: Mapping[int, Batch], totals: Ite
     return found
 
 
-def _noted(faults: Faults, step: str, work: Callable[[], object]) -> None:
+def _collect_faults(faults: Faults, step: str, work: Callable[[], object]) -> None:
     """Run work that reports its own faults, and keep each of its sentences as one fault."""
     try:
         work()

@@ -4,10 +4,10 @@ Only batches that were shed since their last certification are recovered and val
 joins and queries that read these streams, if they were computed since their last validation. A failed expectation fails
 the run with a sentence. Only validated batches may be retired.
 
-`judge_changed` runs every expectation suite on what changed, writes the outcomes, and records the failures.
+`check_changed` runs every expectation suite on what changed, writes the outcomes, and records the failures.
 
-`retire` deletes raw dates that are old enough and whose recovery was validated, if the contract says so. A certificate
-holds for the revision of the batch that it measured. The batch becomes `retired` by a save that is refused if the batch
+`retire_raw_dates` deletes raw dates that are old enough and whose recovery was validated, if the contract says so. A certificate
+holds for the revision of the batch that it measured. The batch becomes `retire_raw_datesd` by a save that is refused if the batch
 has changed since. So if a backfill and a retirement meet, one gives way. The row of the batch then names the files to
 delete, until exactly these files are gone from the table and the disk. If a run is interrupted in between, the next run
 continues. Nothing is vacuumed: a reader that has such a file open gets an error that says that it is gone.
@@ -36,19 +36,19 @@ from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
 from spillway.levers.windows import Window
 from spillway.registry import lever
-from spillway.store.batches import load_batches, proven_revisions, save_batches, write_ledger
+from spillway.store.batches import certified_revisions, load_batches, save_batches, write_ledger
 from spillway.store.files import DataFile, as_date, batch_bytes
 from spillway.store.tables import Between, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import added_columns
 from spillway.streams.facts import newest_facts
 from spillway.streams.faults import Faults
-from spillway.streams.sketching import unsketched
-from spillway.streams.train import edge_of
-from spillway.workloads.checks import tables_of_windows, unjudged_windows
+from spillway.streams.sketching import batches_without_sketch
+from spillway.streams.train import last_rows_reader
+from spillway.workloads.checks import suite_tables, unvalidated_windows
 
 
-def judge_changed(
+def check_changed(
     tables: Tables,
     engine: Engine,
     contracts: Contracts,
@@ -62,14 +62,14 @@ def judge_changed(
     started, now = time.monotonic(), utc_now()
     streams = {stream: contracts.streams[stream] for stream in work}
     added = {stream: added_columns(contract) for stream, contract in streams.items()}
-    judged = _judged_tables(tables, streams, work) if work else {}
+    judged = _suite_tables(tables, streams, work) if work else {}
     looked_at = partial(_window_tables, tables, contracts, windows)
     for mine in faults.each("examine", windows, looked_at).values():
         for name, part in mine.items():
             judged[name] = pa.concat_tables([judged[name], part]) if name in judged else part
     outcomes = run_suites(engine, judged, streams, tables.settings, added=added, run_id=run_id)
     for stream, contract in streams.items():
-        for found in _noticed(tables, contract, work[stream]):
+        for found in _drift_outcomes(tables, contract, work[stream]):
             say(found.sentence)
             outcomes.append(found)
     rows = [outcome.row(run_id, now) for outcome in outcomes]
@@ -89,10 +89,10 @@ def judge_changed(
 def _window_tables(
     tables: Tables, contracts: Contracts, windows: Mapping[str, Sequence[Window]], subject: str
 ) -> dict[str, Any]:
-    return tables_of_windows(tables, contracts, subject, windows[subject])
+    return suite_tables(tables, contracts, subject, windows[subject])
 
 
-def _judged_tables(
+def _suite_tables(
     tables: Tables, streams: Mapping[str, StreamContract], work: Mapping[str, Sequence[Batch]]
 ) -> dict[str, Any]:
     """Return what suites may read: the rows of the batches in shared tables, and the files of the streams' tables."""
@@ -101,11 +101,11 @@ def _judged_tables(
     since = min(batch.updated_at for batches in work.values() for batch in batches)
     for name, contract in tables.contracts.items():
         if "window" in contract.names:
-            continue  # a table of joins and queries, which is validated by window: `tables_of_windows`
+            continue  # a table of joins and queries, which is validated by window: `suite_tables`
         table = tables.at(name) if contract.scope == "shared" else None
         if table is None:
             for stream in streams:
-                kept = kept_columns(tables, streams[stream], work[stream])
+                kept = exact_columns(tables, streams[stream], work[stream])
                 own = tables.at(name, stream)
                 if own.exists:
                     days = sorted({batch.batch_date for batch in work[stream]})
@@ -140,7 +140,7 @@ def _of_these(rows: pa.Table, of: str, work: Mapping[str, Sequence[Batch]]) -> p
     return rows.filter(pa.array([pair in changed for pair in pairs], pa.bool_()))
 
 
-def kept_columns(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> list[str]:
+def exact_columns(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> list[str]:
     """Return the attributes that are exact in at least one of the batches; certificates do not cover these values."""
     rows = tables.at("certificates").rows(
         ["batch", "attribute", "shed_values", "rounded_values"],
@@ -165,9 +165,9 @@ def _versions(tables: Tables, work: Mapping[str, Sequence[Batch]]) -> list[int]:
     )
 
 
-def _noticed(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Iterator[Outcome]:
+def _drift_outcomes(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> Iterator[Outcome]:
     """Yield what the newest of these batches shows about the facts in force (drift); reported, but never a failure."""
-    edge = edge_of(tables, contract.stream, batches[-1:])
+    edge = last_rows_reader(tables, contract.stream, batches[-1:])
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
         for one in lever(name).noticed(contract, facts, edge) if facts is not None else ():
@@ -188,7 +188,9 @@ def _noticed(tables: Tables, contract: StreamContract, batches: Sequence[Batch])
 RETIRE = "retire"
 
 
-def retire(tables: Tables, contract: StreamContract, needed: Collection[int], say: Say) -> list[Batch]:
+def retire_raw_dates(
+    tables: Tables, contract: StreamContract, needed: Collection[int], say: Say
+) -> list[Batch]:
     """Delete raw dates that are older than `retain_raw` and whose recovery was validated.
 
     `needed`: batches whose dates stay, because other steps still need their raw rows.
@@ -200,7 +202,10 @@ def retire(tables: Tables, contract: StreamContract, needed: Collection[int], sa
         now = utc_now()
         save_batches(
             tables,
-            [one.becomes(now, status=RETIRED, raw_leaving=tuple(_leaving(tables, one))) for one in gone],
+            [
+                one.becomes(now, status=RETIRED, raw_leaving=tuple(_files_to_delete(tables, one)))
+                for one in gone
+            ],
         )
         freed = _finish_retirement(tables, contract.stream)
         days = sorted({str(batch.batch_date) for batch in gone})
@@ -212,16 +217,18 @@ def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) ->
     """Return the batches of the whole dates that may be retired."""
     limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
     every = load_batches(tables, contract.stream, batch_date=_days_of_raw(tables, contract.stream, limit))
-    proven = proven_revisions(tables, contract.stream, [batch.batch for batch in every])
+    proven = certified_revisions(tables, contract.stream, [batch.batch for batch in every])
     gone: list[Batch] = []
     for day in sorted({batch.batch_date for batch in every}):
         dated = [batch for batch in every if batch.batch_date == day]
-        if all(one.status == RETIRED or (one.batch not in needed and _may_go(one, proven)) for one in dated):
+        if all(
+            one.status == RETIRED or (one.batch not in needed and _is_retirable(one, proven)) for one in dated
+        ):
             gone += [batch for batch in dated if batch.status == DONE]
     return gone
 
 
-def _may_go(batch: Batch, proven: Mapping[int, int]) -> bool:
+def _is_retirable(batch: Batch, proven: Mapping[int, int]) -> bool:
     """Return whether every promise about the present revision of the batch was validated."""
     if batch.status != DONE:
         return False
@@ -236,12 +243,12 @@ def _days_of_raw(tables: Tables, stream: str, limit: date) -> set[date]:
 
 def _finish_retirement(tables: Tables, stream: str) -> int:
     """Delete the files of retired batches, also those of an interrupted run; return their bytes."""
-    leaving = _on_their_way_out(tables, stream)
+    leaving = _retired_with_files(tables, stream)
     if not leaving:
         return 0
     days, numbers = sorted({one.batch_date for one in leaving}), [one.batch for one in leaving]
     raw = tables.at("raw", stream)
-    held = {one.batch: _leaving(tables, one) for one in leaving}
+    held = {one.batch: _files_to_delete(tables, one) for one in leaving}
     strange = [one for one in leaving if not held[one.batch].keys() <= set(one.raw_leaving)]
     # the files were compacted since: store their names before they are deleted, or an interrupted run would leave them
     # on disk
@@ -264,14 +271,14 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
     return sum(freed.values())
 
 
-def _on_their_way_out(tables: Tables, stream: str) -> list[Batch]:
+def _retired_with_files(tables: Tables, stream: str) -> list[Batch]:
     """Return the retired batches whose files may still exist."""
     edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
     numbers = [row["batch"] for row in edges if row["raw_leaving"]]
     return load_batches(tables, stream, batch=numbers) if numbers else []
 
 
-def _leaving(tables: Tables, batch: Batch) -> dict[str, DataFile]:
+def _files_to_delete(tables: Tables, batch: Batch) -> dict[str, DataFile]:
     """Return the batch's files in `raw`, by path below the table's folder."""
     raw = tables.at("raw", batch.stream)
     files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
@@ -317,7 +324,7 @@ def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Ba
     return load_batches(tables, stream, batch=changed, **done) if changed else []
 
 
-def _forget_validated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+def _mark_unvalidated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     """Mark batches as not validated, and return them; else a failure now would be hidden by an earlier success."""
     noted = [batch for batch in batches if batch.is_validated]
     saved = save_batches(tables, [replace(batch, validated_revision=None) for batch in noted])
@@ -343,11 +350,11 @@ def validate(
     names = [one.stream for one in chosen]
     work = faults.each("validate", names, lambda stream: changed_batches(tables, stream, every))
     work = {stream: batches for stream, batches in work.items() if batches}
-    windows = faults.attempt("", "judge", partial(unjudged_windows, tables, contracts, names)) or {}
+    windows = faults.attempt("", "judge", partial(unvalidated_windows, tables, contracts, names)) or {}
     outcomes: list[Outcome] = []
 
     def certify(stream: str) -> list[Batch]:
-        batches = _forget_validated(tables, work[stream])
+        batches = _mark_unvalidated(tables, work[stream])
         recover_and_certify(tables, engine, contracts.streams[stream], batches, say)
         return batches
 
@@ -358,11 +365,13 @@ def validate(
         say("nothing was shed since the last validation")
     certified = faults.each("certify", work, certify, work)
     if certified or windows:
-        work_out = partial(judge_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
+        work_out = partial(check_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)
         outcomes = judged or []
         for stream in certified if judged is not None else ():
-            faults.attempt(stream, "finish", partial(_finish, tables, certified[stream], outcomes, say))
+            faults.attempt(
+                stream, "finish", partial(_mark_validated, tables, certified[stream], outcomes, say)
+            )
     faults.each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
     if streams is None:
         faults.broken(contracts)
@@ -370,7 +379,7 @@ def validate(
     return outcomes
 
 
-def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say) -> None:
+def _mark_validated(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say) -> None:
     """Store the revisions of a stream's batches whose expectations, and those of shared tables, all passed."""
     stream = batches[0].stream
     failed = {one.batch_date for one in failures(outcomes) if one.stream in (stream, "")}
@@ -388,4 +397,4 @@ def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome
 
 def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
     """Retire validated batches, except those that a sketch of the contract must still be made from."""
-    return retire(tables, contract, unsketched(tables, contract), say)
+    return retire_raw_dates(tables, contract, batches_without_sketch(tables, contract), say)

@@ -48,12 +48,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from spillway.contracts.stream import StreamContract
-from spillway.records.convert import Parsed, nothing, table_schema
-from spillway.records.csv_lines import csv_parts
-from spillway.records.json_lines import json_parts
+from spillway.records.convert import ParsedRecords, no_records, table_schema
+from spillway.records.csv_lines import csv_blocks
+from spillway.records.json_lines import json_blocks
 from spillway.records.parity import CheckedBytes, note_parity
-from spillway.records.parquet import parquet_parts
-from spillway.records.pieces import WHOLE, FilePiece, MeasuredFile, PieceBytes, cut, measure_file
+from spillway.records.parquet import parquet_blocks
+from spillway.records.pieces import WHOLE, FileSlice, MeasuredFile, SliceReader, measure_file, split_file
 from spillway.records.rejects import (
     ORIGINAL_BYTES_AT_MOST,
     REJECTED_SCHEMA,
@@ -63,91 +63,95 @@ from spillway.records.rejects import (
     absent_column,
     bounded_notes,
     bounded_reasons,
-    counted_together,
     is_absent_column,
     is_repeated_hour,
     reason_of,
+    sum_counts,
 )
-from spillway.records.wrapper import PlainBytes, SeekableBytes, plain_bytes, wrapper_of
+from spillway.records.wrapper import ByteReader, SeekableBytes, detect_wrapper, open_decompressed
 
 __all__ = [
     "REJECTED_SCHEMA",
     "WHOLE",
-    "FilePiece",
+    "FileSlice",
     "MeasuredFile",
-    "Parsed",
+    "ParsedRecords",
     "SeekableBytes",
     "WholeFile",
     "absent_column",
     "bounded_notes",
     "bounded_reasons",
     "count_records",
-    "counted_together",
-    "cut",
     "is_absent_column",
     "is_repeated_hour",
     "measure_file",
-    "parse_parts",
+    "parse_blocks",
     "parse_records",
     "reason_of",
-    "refused_file",
+    "reject_file",
+    "split_file",
+    "sum_counts",
     "table_schema",
 ]
 
 
-def parse_parts(
-    contract: StreamContract, file_name: str, source: SeekableBytes, piece: FilePiece = WHOLE
-) -> Iterator[Parsed]:
+def parse_blocks(
+    contract: StreamContract, file_name: str, source: SeekableBytes, piece: FileSlice = WHOLE
+) -> Iterator[ParsedRecords]:
     """Yield the records of a file, or of a slice of it, in blocks. Each record is either accepted or rejected.
 
     Raise `WholeFile` if the file must be refused as a whole, including records that were already yielded: see
-    `refused_file`.
+    `reject_file`.
     """
     if not source.size():
         return
     if contract.source.format == "parquet":
-        yield from parquet_parts(contract, file_name, source, piece.groups, piece.before)
+        yield from parquet_blocks(contract, file_name, source, piece.groups, piece.before)
         return
-    plain = plain_bytes(source) if piece == WHOLE and wrapper_of(source) else PieceBytes(source, piece)
+    plain = (
+        open_decompressed(source) if piece == WHOLE and detect_wrapper(source) else SliceReader(source, piece)
+    )
     if contract.source.parity == "none":
-        yield from _text_parts(contract, file_name, plain, piece)
+        yield from _text_blocks(contract, file_name, plain, piece)
         return
     is_csv = contract.source.format == "csv"
     checked = CheckedBytes(plain, is_csv and contract.source.options.header, is_csv)
-    for part in _text_parts(contract, file_name, checked, piece):
+    for part in _text_blocks(contract, file_name, checked, piece):
         yield note_parity(file_name, part, checked.take_corrected())
 
 
-def _text_parts(
-    contract: StreamContract, file_name: str, plain: PlainBytes, piece: FilePiece
-) -> Iterator[Parsed]:
+def _text_blocks(
+    contract: StreamContract, file_name: str, plain: ByteReader, piece: FileSlice
+) -> Iterator[ParsedRecords]:
     if contract.source.format == "csv":
-        yield from csv_parts(contract, file_name, plain, piece.before, piece.header)
+        yield from csv_blocks(contract, file_name, plain, piece.before, piece.header)
     else:
-        yield from json_parts(contract, file_name, plain, piece.before)
+        yield from json_blocks(contract, file_name, plain, piece.before)
 
 
-def refused_file(contract: StreamContract, file_name: str, why: WholeFile, source: SeekableBytes) -> Parsed:
+def reject_file(
+    contract: StreamContract, file_name: str, why: WholeFile, source: SeekableBytes
+) -> ParsedRecords:
     """Return the one rejection that stands for a whole file, with the first bytes of the file."""
     rejects = Rejects(file_name)
     source.seek(0)
     rejects.add(WHOLE_FILE, *why.why, source.read(ORIGINAL_BYTES_AT_MOST))
-    return nothing(contract, rejects)
+    return no_records(contract, rejects)
 
 
-def parse_records(contract: StreamContract, file_name: str, content: bytes) -> Parsed:
+def parse_records(contract: StreamContract, file_name: str, content: bytes) -> ParsedRecords:
     """Return the accepted and the rejected records of a landing file, all in memory."""
     source = pa.BufferReader(content)
     try:
-        parts = list(parse_parts(contract, file_name, source))
+        parts = list(parse_blocks(contract, file_name, source))
     except WholeFile as why:
-        return refused_file(contract, file_name, why, source)
+        return reject_file(contract, file_name, why, source)
     if not parts:
-        return nothing(contract, Rejects(file_name))
-    return Parsed(
+        return no_records(contract, Rejects(file_name))
+    return ParsedRecords(
         pa.concat_tables([part.table for part in parts]),
         pa.concat_tables([part.rejected for part in parts]),
-        counted_together(part.notes for part in parts),
+        sum_counts(part.notes for part in parts),
     )
 
 

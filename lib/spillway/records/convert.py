@@ -65,7 +65,9 @@ _DAY_US = 86_400_000_000
 _UTC = pa.timestamp("us", tz="UTC")
 
 
-def rule_of(kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = ".") -> tuple[str, str]:
+def type_rule(
+    kind: str, zone: str = UTC_NAME, non_finite: str = "keep", decimal: str = "."
+) -> tuple[str, str]:
     """Return the rule that a value breaks if it does not fit the type `kind`, and the remedy."""
     rule, remedy = RULES[kind]
     if kind == "double" and decimal != ".":
@@ -95,7 +97,7 @@ def convert(
     if kind == "double":
         text = pa.types.is_string(values.type)
         if text and decimal != ".":
-            values = _pointed(values, decimal)
+            values = _with_decimal_point(values, decimal)
         found, bad = _double(values) if text else _number(values)
         return _without_end(found, bad, values if text else None, non_finite)
     if pa.types.is_string(values.type):
@@ -107,13 +109,13 @@ def convert(
     return _cast(values, lambda v: v.cast(target))
 
 
-def fits(arrow_type: pa.DataType, kind: str) -> bool:
+def is_convertible(arrow_type: pa.DataType, kind: str) -> bool:
     """Return whether a column of this Arrow type can be converted to the contract's type without parsing text."""
     types = pa.types
     if types.is_null(arrow_type):
         return True
     if types.is_dictionary(arrow_type):
-        return fits(arrow_type.value_type, kind)
+        return is_convertible(arrow_type.value_type, kind)
     if kind == "string":
         return types.is_string(arrow_type) or types.is_large_string(arrow_type)
     if kind == "boolean":
@@ -156,7 +158,7 @@ def _number(values: pa.Array) -> tuple[pa.Array, Mask]:
     return _drop(found, long), long
 
 
-def _pointed(values: pa.Array, decimal: str) -> pa.Array:
+def _with_decimal_point(values: pa.Array, decimal: str) -> pa.Array:
     """Replace the decimal separator by a point; a number that also has a point becomes invalid."""
     taken = pc.replace_substring(values, pattern=".", replacement="_")
     return pc.replace_substring(taken, pattern=decimal, replacement=".")
@@ -237,11 +239,11 @@ def _timestamp(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     offset = _mask(has_offset)
     with_offset, bad_1 = _cast(_drop(tidy, ~offset), lambda v: v.cast(_UTC))
     local, bad_2 = _cast(_drop(tidy, offset), lambda v: v.cast(pa.timestamp("us")))
-    without, bad_3 = _on_clocks(local, zone)
+    without, bad_3 = _local_to_utc(local, zone)
     return _in_calendar(pc.coalesce(with_offset, without), bad_1 | bad_2 | bad_3)
 
 
-def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
+def _local_to_utc(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     """Convert local times of a zone to UTC; local times that do not exist there do not fit."""
     if zone == UTC_NAME:
         return local.cast(_UTC), np.zeros(len(local), dtype=np.bool_)
@@ -252,12 +254,12 @@ def _on_clocks(local: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     return _drop(moments.cast(pa.int64()).cast(_UTC), never), never | outside
 
 
-def skipped_hour(value: object, zone: str) -> tuple[str, str] | None:
+def skipped_hour_rule(value: object, zone: str) -> tuple[str, str] | None:
     """Return the rule and the remedy for a time in an hour that clocks in the zone skip; None for any other time.
 
-    >>> skipped_hour("2026-03-29 02:30", "Europe/Berlin")[0]
+    >>> skipped_hour_rule("2026-03-29 02:30", "Europe/Berlin")[0]
     'be a time that clocks in Europe/Berlin show'
-    >>> skipped_hour("2026-03-29 03:30", "Europe/Berlin"), skipped_hour("soon", "Europe/Berlin")
+    >>> skipped_hour_rule("2026-03-29 03:30", "Europe/Berlin"), skipped_hour_rule("soon", "Europe/Berlin")
     (None, None)
     """
     try:
@@ -306,7 +308,7 @@ def _timestamps(values: pa.Array, zone: str) -> tuple[pa.Array, Mask]:
     in_us, bad = _cast(values, lambda v: v.cast(kind, safe=safe))
     if tz is not None:
         return _in_calendar(in_us.cast(pa.int64()).cast(_UTC), bad)
-    moments, never = _on_clocks(in_us, zone)
+    moments, never = _local_to_utc(in_us, zone)
     return _in_calendar(moments, bad | never)
 
 
@@ -338,7 +340,7 @@ LINE = "line"
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedRecords:
     """The records of a file or of a slice of it.
 
     `table`: the accepted records (`line`, then the attributes). `rejected`: the rejections. `notes`: the number of
@@ -355,9 +357,9 @@ def table_schema(contract: StreamContract) -> pa.Schema:
     return pa.schema([pa.field(LINE, pa.int64(), nullable=False), *contract.arrow_schema])
 
 
-def nothing(contract: StreamContract, rejects: Rejects) -> Parsed:
+def no_records(contract: StreamContract, rejects: Rejects) -> ParsedRecords:
     """Return the result for a file without accepted records."""
-    return Parsed(table_schema(contract).empty_table(), rejects.table())
+    return ParsedRecords(table_schema(contract).empty_table(), rejects.table())
 
 
 def assemble(
@@ -380,10 +382,10 @@ def assemble(
         if raw is None:
             raw = pa.nulls(len(lines), pa.string())
         values, bad = convert(raw, attribute.type, contract.timezone, contract.non_finite, decimal)
-        rule, remedy = rule_of(attribute.type, contract.timezone, contract.non_finite, decimal)
+        rule, remedy = type_rule(attribute.type, contract.timezone, contract.non_finite, decimal)
         for i in np.flatnonzero(bad & ~refused):
-            value = shown_value(raw[int(i)])
-            skipped = skipped_hour(value, contract.timezone) if attribute.type == "timestamp" else None
+            value = python_value(raw[int(i)])
+            skipped = skipped_hour_rule(value, contract.timezone) if attribute.type == "timestamp" else None
             broken, remedied = skipped or (rule, remedy)
             rejects.add(int(lines[i]), attribute.source_name, broken, str(value), remedied, original(int(i)))
         refused |= bad
@@ -404,7 +406,7 @@ def assemble(
     return table.filter(pa.array(~refused)) if refused.any() else table
 
 
-def shown_value(value: pa.Scalar) -> Any:
+def python_value(value: pa.Scalar) -> Any:
     """Return the value as a Python value.
 
     A time that Python cannot represent becomes a number. Bytes that are not UTF-8 are escaped.

@@ -2,7 +2,7 @@
 
 The file is read in blocks of lines. There are two readers:
 
-- The fast reader handles records with well-placed quotes (`Quotes`). It counts delimiters, rejects records with a wrong
+- The fast reader handles records with well-placed quotes (`QuoteIndex`). It counts delimiters, rejects records with a wrong
   number of fields, and lets Arrow split the others.
 - The exact reader (Python's `csv`) handles all other records, one by one.
 
@@ -37,10 +37,10 @@ import pyarrow.csv
 
 from spillway.contracts.fields import suggest
 from spillway.contracts.stream import StreamContract
-from spillway.records.convert import Parsed, assemble, nothing
+from spillway.records.convert import ParsedRecords, assemble, no_records
 from spillway.records.lines import BOM, RECORD_BYTES, LineReader, Lines, refuse_long
 from spillway.records.rejects import TO_UTF8, Rejects, absent_column, unknown_column
-from spillway.records.wrapper import PlainBytes
+from spillway.records.wrapper import ByteReader
 
 FIELD_CHARACTERS = 131_072
 RECORD_LINES = 1000
@@ -50,7 +50,7 @@ _Lines = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class RecordRange:
     """Consecutive records with well-placed quotes.
 
     `first` and `last`: the lines (from 0) at which each begins and ends. `fields`: its number of fields.
@@ -66,7 +66,7 @@ class Stretch:
         return int(self.last[-1]) + 1 if len(self.last) else 0
 
 
-class Quotes:
+class QuoteIndex:
     """The positions of the quotes, delimiters and lone carriage returns of some lines."""
 
     def __init__(self, lines: Lines, delimiter: str) -> None:
@@ -84,7 +84,7 @@ class Quotes:
         """Whether the lines have no quote."""
         return not len(self._quotes)
 
-    def stretch(self, start: int) -> Stretch:
+    def stretch(self, start: int) -> RecordRange:
         """Return the records from line `start` up to the first that is misquoted, too long or not complete."""
         lines = self.lines
         begin = int(lines.starts[start])
@@ -104,7 +104,7 @@ class Quotes:
         fields = (
             np.searchsorted(outside, lines.ends[last]) - np.searchsorted(outside, lines.starts[first]) + 1
         )
-        return Stretch(first.astype(np.int64), last.astype(np.int64), fields.astype(np.int64))
+        return RecordRange(first.astype(np.int64), last.astype(np.int64), fields.astype(np.int64))
 
     def _first_odd(self, quotes: _Lines, begin: int) -> int | None:
         """Return the position of the first byte on which CSV readers may differ; None if there is none."""
@@ -139,13 +139,13 @@ class CsvRecord(NamedTuple):
     problem: str = ""
 
 
-def csv_parts(
+def csv_blocks(
     contract: StreamContract,
     file_name: str,
-    plain: PlainBytes,
+    plain: ByteReader,
     lines_before: int = 0,
     header: tuple[str, ...] | None = None,
-) -> Iterator[Parsed]:
+) -> Iterator[ParsedRecords]:
     """Yield the records of CSV in blocks. `header`: the file's header, if these bytes are not its beginning."""
     reader, held, before = LineReader(plain), b"", lines_before
     names = header
@@ -161,11 +161,11 @@ def csv_parts(
             if found is None:
                 if not reader.done:
                     continue
-                yield nothing(contract, rejects)
+                yield no_records(contract, rejects)
                 return
             names, start = tuple(name.strip() for name in found.fields), found.last + 1
             if not _header_fits(contract, block.lines, found, names, rejects):
-                yield nothing(contract, rejects)
+                yield no_records(contract, rejects)
                 return
         tables, start = block.read(names, start)
         yield _with_notes(contract, names, tables, rejects)
@@ -189,14 +189,14 @@ def header_of(contract: StreamContract, lines: Lines) -> tuple[tuple[str, ...], 
 
 def _with_notes(
     contract: StreamContract, names: tuple[str, ...], tables: list[pa.Table], rejects: Rejects
-) -> Parsed:
+) -> ParsedRecords:
     if not tables:
-        return nothing(contract, rejects)
+        return no_records(contract, rejects)
     table = pa.concat_tables(tables)
     known = {attribute.source_name for attribute in contract.attributes}
     notes = {unknown_column(name): table.num_rows for name in names if name not in known}
     notes |= {absent_column(name): table.num_rows for name in known if name not in names}
-    return Parsed(table, rejects.table(), notes | rejects.notes if table.num_rows else {})
+    return ParsedRecords(table, rejects.table(), notes | rejects.notes if table.num_rows else {})
 
 
 def _header_fits(
@@ -253,7 +253,7 @@ class _Block:
         self.long = lines.too_long()
         self.clean = not (self.bad_text.any() or self.long.any())
         delimiter = contract.source.options.delimiter
-        self.quotes = Quotes(lines, delimiter) if len(delimiter.encode()) == 1 else None
+        self.quotes = QuoteIndex(lines, delimiter) if len(delimiter.encode()) == 1 else None
 
     def header(self) -> CsvRecord | None:
         """Return the first record; None if it does not end in this block."""
@@ -279,7 +279,7 @@ class _Block:
         # in the last block, all remaining lines are blank
         return tables, self.lines.count if self.last else start
 
-    def _fast(self, names: tuple[str, ...], stretch: Stretch) -> list[pa.Table]:
+    def _fast(self, names: tuple[str, ...], stretch: RecordRange) -> list[pa.Table]:
         lines, first, last = self.lines, stretch.first, stretch.last
         usable = ~(lines.blank[first] & (first == last))
         if self.bad_text.any():
@@ -307,7 +307,7 @@ class _Block:
     ) -> dict[str, pa.Array] | None:
         """Split the records into columns by attribute, with Arrow; None if Arrow found other records."""
         options = self.contract.source.options
-        content = _only(self.lines, first, last)
+        content = _select_records(self.lines, first, last)
         if bytes(content[:3]) == BOM:
             content = BOM + content  # this BOM is text, and Arrow drops one BOM at the beginning
         numbers = [str(i) for i in range(len(names))]
@@ -463,7 +463,9 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _only(lines: Lines, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]) -> memoryview | bytes:
+def _select_records(
+    lines: Lines, first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
+) -> memoryview | bytes:
     """Return the content of these records only."""
     begin, end = int(first[0]), int(last[-1])
     if end - begin + 1 == int((last - first + 1).sum()):

@@ -23,17 +23,17 @@ import pyarrow.json
 
 from spillway.contracts.fields import suggest
 from spillway.contracts.stream import Attribute, StreamContract
-from spillway.records.convert import Parsed, assemble, nothing, rule_of
+from spillway.records.convert import ParsedRecords, assemble, no_records, type_rule
 from spillway.records.lines import LineReader, Lines, refuse_long
 from spillway.records.rejects import OTHERS, TO_UTF8, Rejects, unknown_column
-from spillway.records.wrapper import PlainBytes
+from spillway.records.wrapper import ByteReader
 
 _SMALLEST_BLOCK = 64
 _MOST_UNKNOWN = 16
 _AS_READ = {"boolean": pa.bool_(), "integer": pa.int64(), "double": pa.float64()}
 
 
-class _Refused(Exception):
+class _RefusedRecord(Exception):
     """A record that breaks a rule: field, rule, value, remedy."""
 
     def __init__(self, name: str, rule: str, value: object, remedy: str) -> None:
@@ -41,9 +41,9 @@ class _Refused(Exception):
         self.why = (name, rule, value, remedy)
 
 
-def json_parts(
-    contract: StreamContract, file_name: str, plain: PlainBytes, lines_before: int = 0
-) -> Iterator[Parsed]:
+def json_blocks(
+    contract: StreamContract, file_name: str, plain: ByteReader, lines_before: int = 0
+) -> Iterator[ParsedRecords]:
     """Yield the records of JSON lines in blocks."""
     reader, before = LineReader(plain), lines_before
     fields = JsonFields(contract)
@@ -53,7 +53,7 @@ def json_parts(
         yield _parsed(fields, lines, Rejects(file_name))
 
 
-def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
+def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> ParsedRecords:
     contract = fields.contract
     bad_text, long = lines.lacking_utf8(), lines.too_long()
     for i in np.flatnonzero(long).tolist():
@@ -66,7 +66,7 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
     bad = bad_text | long
     wanted = np.flatnonzero(~lines.blank & ~bad)
     if not len(wanted):
-        return nothing(contract, rejects)
+        return no_records(contract, rejects)
     reader = _Reader(fields, lines, bad, rejects)
     tables = reader.read(wanted)
     kept = np.concatenate(reader.kept)
@@ -74,7 +74,7 @@ def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> Parsed:
     columns = {a.name: _array(table.column(i)) for i, a in enumerate(contract.attributes)}
     numbers = kept + lines.before + 1
     taken = assemble(contract, numbers, columns, lambda i: lines.bytes_of(int(kept[i])), rejects)
-    return Parsed(taken, rejects.table(), reader.notes | rejects.notes)
+    return ParsedRecords(taken, rejects.table(), reader.notes | rejects.notes)
 
 
 def _of_array(line: bytes) -> str:
@@ -204,7 +204,7 @@ class _Reader:
             try:
                 rows.append(self._one(original))
                 kept.append(i)
-            except _Refused as refused:
+            except _RefusedRecord as refused:
                 self.rejects.add(self.lines.number(i), *refused.why, original)
         self.kept.append(np.array(kept, dtype=np.int64))
         return [pa.Table.from_pylist(rows, schema=self.fields.schema)]
@@ -217,24 +217,24 @@ class _Reader:
             remedy = (
                 _of_array(original) or "send one whole object a line; a last line cut short is sent again"
             )
-            raise _Refused("the line", "be one JSON object", problem, remedy) from None
+            raise _RefusedRecord("the line", "be one JSON object", problem, remedy) from None
         if not isinstance(record, dict):
             remedy = _of_array(original) or "send {name: value, ...}"
-            raise _Refused("the line", "be one JSON object", _shown(record), remedy)
+            raise _RefusedRecord("the line", "be one JSON object", _shown(record), remedy)
         fields = self.fields
         unknown = [name for name in record if name not in fields.attributes]
         if unknown and fields.strict:
             remedy = suggest(unknown[0], fields.attributes) + ", or add it to the contract"
             got = _shown(record[unknown[0]])
-            raise _Refused(unknown[0], "be an attribute of the contract", got, remedy)
+            raise _RefusedRecord(unknown[0], "be an attribute of the contract", got, remedy)
         row: dict[str, Any] = {}
         for name, attribute in fields.attributes.items():
             value = record.get(name)
-            if value is not None and not _is(attribute, value, fields.finite):
-                rule, remedy = rule_of(attribute.type, non_finite=fields.contract.non_finite)
+            if value is not None and not _has_type(attribute, value, fields.finite):
+                rule, remedy = type_rule(attribute.type, non_finite=fields.contract.non_finite)
                 if isinstance(value, str) and attribute.type in _BARE:
                     remedy = "send it without quotes, which make it text, or declare the attribute string"
-                raise _Refused(name, rule, _shown(value), remedy)
+                raise _RefusedRecord(name, rule, _shown(value), remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
         for name in unknown:
             fields.notice(name, record[name])
@@ -254,7 +254,7 @@ _BARE = ("boolean", "integer", "double")
 """Types that JSON writes without quotes."""
 
 
-def _is(attribute: Attribute, value: object, finite: bool) -> bool:
+def _has_type(attribute: Attribute, value: object, finite: bool) -> bool:
     if attribute.type == "boolean":
         return isinstance(value, bool)
     if isinstance(value, bool):
@@ -289,7 +289,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise _Refused(name, "stand once in a record", name, "send it once")
+            raise _RefusedRecord(name, "stand once in a record", name, "send it once")
     return record
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.records.rejects import Rejects
-from spillway.records.wrapper import PlainBytes
+from spillway.records.wrapper import ByteReader
 
 BLOCK_BYTES = 8 << 20
 BLOCK_LINES = 1 << 16
@@ -93,7 +93,7 @@ class LineReader:
     A line that is longer than `RECORD_BYTES` may be truncated, but stays longer than that, so the caller refuses it.
     """
 
-    def __init__(self, plain: PlainBytes) -> None:
+    def __init__(self, plain: ByteReader) -> None:
         self._plain = plain
         self._held = b""
         self._drained = False

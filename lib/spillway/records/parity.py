@@ -51,11 +51,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
-from spillway.records.convert import Parsed
+from spillway.errors import InvalidValue
+from spillway.records.convert import ParsedRecords
 from spillway.records.lines import LineReader
 from spillway.records.rejects import Rejects, WholeFile
-from spillway.records.wrapper import PlainBytes
+from spillway.records.wrapper import ByteReader
 
 Bits = npt.NDArray[np.uint8]
 
@@ -67,7 +67,7 @@ def bits_of(text: str) -> Bits:
     [0, 1, 1]
     """
     if set(text) - {"0", "1"}:
-        raise Refused("text", "hold zeros and ones only", text, "write bits such as 0110")
+        raise InvalidValue("text", "hold zeros and ones only", text, "write bits such as 0110")
     return np.array([int(bit) for bit in text], dtype=np.uint8)
 
 
@@ -78,7 +78,7 @@ def parity_bits(data_bits: int) -> int:
     (4, 7)
     """
     if data_bits < 1:
-        raise Refused("data_bits", "be positive", data_bits, "encode at least one bit")
+        raise InvalidValue("data_bits", "be positive", data_bits, "encode at least one bit")
     parity = 1
     while 2**parity < data_bits + parity + 1:
         parity += 1
@@ -89,7 +89,7 @@ def _data_bits_of_word(word_bits: int) -> int:
     parity = word_bits.bit_length()
     data = word_bits - parity
     if data < 1 or parity_bits(data) != parity:
-        raise Refused(
+        raise InvalidValue(
             "words", "have a number of bits that the code makes", word_bits, "encode them with encode_words"
         )
     return data
@@ -117,7 +117,7 @@ def encode_words(data: Bits, *, extended: bool = True) -> Bits:
     """Insert parity bits into words of data bits (last axis); the overall parity bit is the last one."""
     data = np.asarray(data, dtype=np.uint8)
     if data.size and data.max() > 1:
-        raise Refused("data", "hold bits", int(data.max()), "use encode_tuples for bytes")
+        raise InvalidValue("data", "hold bits", int(data.max()), "use encode_tuples for bytes")
     at_data, at_parity = _layout(data.shape[-1])
     words = np.zeros((*data.shape[:-1], len(at_data) + len(at_parity) + extended), dtype=np.uint8)
     words[..., at_data] = data
@@ -197,7 +197,7 @@ def check_tuples(words: npt.NDArray[np.uint8]) -> CheckedTuples:
         0,
     )
     if not data_bytes:
-        raise Refused(
+        raise InvalidValue(
             "words", "have a number of bytes that the code makes", word_bytes, "encode with encode_tuples"
         )
     bits = np.unpackbits(words, axis=-1)
@@ -231,7 +231,7 @@ def merge_parity(tuples: npt.NDArray[np.uint8], parity: npt.NDArray[np.uint8]) -
     at_data, at_parity = _layout(bits.shape[-1])
     count = len(at_parity) + 1
     if parity.shape[-1] != -(-count // 8) or parity.shape[:-1] != tuples.shape[:-1]:
-        raise Refused(
+        raise InvalidValue(
             "parity",
             f"hold {count} bits for each tuple of {tuples.shape[-1]} bytes",
             parity.shape,
@@ -281,7 +281,7 @@ def lines_with_parity(payloads: Sequence[bytes]) -> list[bytes]:
     found: list[bytes] = [b""] * len(payloads)
     for places, rows in _by_length(payloads, range(len(payloads))):
         if rows.shape[1] > MOST_PAYLOAD_BYTES:
-            raise Refused(
+            raise InvalidValue(
                 "the line",
                 f"be at most {MOST_PAYLOAD_BYTES:,} bytes long to carry parity",
                 f"{rows.shape[1]:,} bytes",
@@ -376,12 +376,12 @@ def _by_length(lines: Sequence[bytes], places: Sequence[int]) -> Iterator[tuple[
             yield some, np.frombuffer(content, np.uint8).reshape(len(some), size)
 
 
-def file_with_parity(plain: PlainBytes) -> Iterator[bytes]:
+def file_with_parity(plain: ByteReader) -> Iterator[bytes]:
     """Yield a file's lines with their parity appended, some at a time; line feeds are unchanged."""
     yield from _in_lines(plain, lines_with_parity)
 
 
-def _in_lines(plain: PlainBytes, make: Callable[[Sequence[bytes]], Sequence[bytes]]) -> Iterator[bytes]:
+def _in_lines(plain: ByteReader, make: Callable[[Sequence[bytes]], Sequence[bytes]]) -> Iterator[bytes]:
     reader = LineReader(plain)
     while not reader.done:
         block = reader.next()
@@ -403,7 +403,7 @@ class CheckedFile:
     """Line numbers, from 1."""
 
 
-def check_file(plain: PlainBytes) -> CheckedFile:
+def check_file(plain: ByteReader) -> CheckedFile:
     """Check the parity of a file's lines."""
     lines, corrected, refused = 0, 0, list[int]()
 
@@ -431,7 +431,7 @@ class CheckedBytes:
     line that opens or closes one is refused as well: it may be the rest of a record whose first line was refused.
     """
 
-    def __init__(self, plain: PlainBytes, has_header: bool = False, quoting: bool = False) -> None:
+    def __init__(self, plain: ByteReader, has_header: bool = False, quoting: bool = False) -> None:
         self._parts = _in_lines(plain, self._unwrapped)
         self._held = b""
         self._header = has_header
@@ -470,7 +470,7 @@ class CheckedBytes:
         return _REFUSED + line[:MOST_PAYLOAD_BYTES].hex().encode()
 
 
-def note_parity(file_name: str, part: Parsed, corrected: int) -> Parsed:
+def note_parity(file_name: str, part: ParsedRecords, corrected: int) -> ParsedRecords:
     """Return the parsed records of checked lines.
 
     Rejections of refused lines name the parity. All rejections have the original bytes as they were delivered.
@@ -486,7 +486,7 @@ def note_parity(file_name: str, part: Parsed, corrected: int) -> Parsed:
             told = FIELD, RULE, _shown(_delivered(refused)), REMEDY
         rejects.add(row["line"], *told, delivered)
     notes = {**part.notes, **({CORRECTED: corrected} if corrected else {})}
-    return Parsed(part.table, rejects.table(), notes)
+    return ParsedRecords(part.table, rejects.table(), notes)
 
 
 def _delivered(piece: bytes) -> bytes:

@@ -20,9 +20,9 @@ import pyarrow.parquet
 
 from spillway.contracts.fields import suggest
 from spillway.contracts.stream import StreamContract
-from spillway.records.convert import RULES, Parsed, assemble, fits, shown_value
+from spillway.records.convert import RULES, ParsedRecords, assemble, is_convertible, python_value
 from spillway.records.rejects import Rejects, WholeFile, absent_column, unknown_column
-from spillway.records.wrapper import SeekableBytes, wrapper_of
+from spillway.records.wrapper import SeekableBytes, detect_wrapper
 
 _ROWS_AT_A_TIME = 1 << 16
 ROWS_AT_LEAST = 1 << 20
@@ -40,9 +40,9 @@ def _readable() -> Iterator[None]:
         raise WholeFile("the file", "be readable Parquet", problem, "send the file again") from None
 
 
-def opened(source: SeekableBytes) -> pyarrow.parquet.ParquetFile:
+def open_parquet(source: SeekableBytes) -> pyarrow.parquet.ParquetFile:
     """Open the file and read its footer; refuse a wrapped file, and one that claims too many rows for its size."""
-    wrapper = wrapper_of(source)
+    wrapper = detect_wrapper(source)
     if wrapper is not None:
         raise WholeFile(
             "the file", "be Parquet as it is", wrapper, "Parquet is compressed inside: send it unwrapped"
@@ -56,15 +56,15 @@ def opened(source: SeekableBytes) -> pyarrow.parquet.ParquetFile:
     return file
 
 
-def parquet_parts(
+def parquet_blocks(
     contract: StreamContract,
     file_name: str,
     source: SeekableBytes,
     groups: Sequence[int] | None = None,
     rows_before: int = 0,
-) -> Iterator[Parsed]:
+) -> Iterator[ParsedRecords]:
     """Yield the records of a Parquet file, or of some of its row groups, in blocks."""
-    file = opened(source)
+    file = open_parquet(source)
     with _readable():
         schema = file.schema_arrow
     _refuse_schema(contract, schema)
@@ -89,7 +89,7 @@ def parquet_parts(
         with _readable():
             table = assemble(contract, numbers, columns, _RowAsJson(batch), rejects)
         notes = dict.fromkeys(odd, table.num_rows) if table.num_rows else {}
-        yield Parsed(table, rejects.table(), notes | rejects.notes)
+        yield ParsedRecords(table, rejects.table(), notes | rejects.notes)
 
 
 def _flat(array: pa.Array) -> pa.Array:
@@ -117,7 +117,7 @@ def _refuse_schema(contract: StreamContract, schema: pa.Schema) -> None:
         if name not in seen:
             if attribute.required:
                 raise WholeFile(name, "be a column", ", ".join(schema.names), "add the column")
-        elif not fits(schema.field(name).type, attribute.type):
+        elif not is_convertible(schema.field(name).type, attribute.type):
             rule, remedy = f"be a column of {attribute.type}", RULES[attribute.type][1]
             raise WholeFile(name, rule, str(schema.field(name).type), remedy)
 
@@ -129,5 +129,5 @@ class _RowAsJson:
         self._batch = batch
 
     def __call__(self, index: int) -> bytes:
-        row = {name: shown_value(self._batch.column(name)[index]) for name in self._batch.schema.names}
+        row = {name: python_value(self._batch.column(name)[index]) for name in self._batch.schema.names}
         return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "backslashreplace")

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillway.contracts.stream import StreamContract
-from spillway.records.csv_lines import FIELD_CHARACTERS, Quotes, header_of
+from spillway.records.csv_lines import FIELD_CHARACTERS, QuoteIndex, header_of
 from spillway.records.lines import BLOCK_BYTES, Lines
-from spillway.records.parquet import opened
+from spillway.records.parquet import open_parquet
 from spillway.records.rejects import WholeFile
-from spillway.records.wrapper import SeekableBytes, plain_bytes, wrapper_of
+from spillway.records.wrapper import SeekableBytes, detect_wrapper, open_decompressed
 
 PIECE_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
-class FilePiece:
+class FileSlice:
     """A slice of a file: a range of its bytes, or some of its row groups.
 
     `size` None: to the end of the file. `before`: the number of lines, or rows, before the slice.
@@ -37,7 +37,7 @@ class FilePiece:
     groups: tuple[int, ...] | None = None
 
 
-WHOLE = FilePiece()
+WHOLE = FileSlice()
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class MeasuredFile:
     records: int
 
 
-class _Hashed:
+class _HashingReader:
     """Hashes the bytes while they are read, in the order of the file."""
 
     def __init__(self, source: SeekableBytes) -> None:
@@ -72,23 +72,23 @@ def measure_file(contract: StreamContract, source: SeekableBytes) -> MeasuredFil
 
     This is cheap: it lets the caller assign `seq` numbers before any file is parsed.
     """
-    if contract.source.format == "parquet" or wrapper_of(source) is not None:
-        digest = _Hashed(source).digest()
-        return MeasuredFile(digest, _counted(contract, source))
-    hashed = _Hashed(source)
+    if contract.source.format == "parquet" or detect_wrapper(source) is not None:
+        digest = _HashingReader(source).digest()
+        return MeasuredFile(digest, _count_lines(contract, source))
+    hashed = _HashingReader(source)
     count, last = 0, b"\n"
     while part := hashed.read(BLOCK_BYTES):
         count, last = count + part.count(b"\n"), part[-1:]
     return MeasuredFile(hashed.digest(), count + (last != b"\n"))
 
 
-def _counted(contract: StreamContract, source: SeekableBytes) -> int:
+def _count_lines(contract: StreamContract, source: SeekableBytes) -> int:
     if not source.size():
         return 0
     try:
         if contract.source.format == "parquet":
-            return int(opened(source).metadata.num_rows)
-        plain, count, last = plain_bytes(source), 0, b"\n"
+            return int(open_parquet(source).metadata.num_rows)
+        plain, count, last = open_decompressed(source), 0, b"\n"
         while part := plain.read(BLOCK_BYTES):
             count, last = count + part.count(b"\n"), part[-1:]
         return count + (last != b"\n")
@@ -96,37 +96,37 @@ def _counted(contract: StreamContract, source: SeekableBytes) -> int:
         return 1  # the one rejection that stands for the file
 
 
-def cut(
+def split_file(
     contract: StreamContract, source: SeekableBytes, piece_bytes: int = PIECE_BYTES
-) -> tuple[FilePiece, ...]:
+) -> tuple[FileSlice, ...]:
     """Split the file into slices of about `piece_bytes` bytes; one slice if it is smaller or cannot be split."""
     if source.size() <= piece_bytes:
         return (WHOLE,)
     try:
         if contract.source.format == "parquet":
-            return tuple(_row_groups(opened(source).metadata, piece_bytes))
-        if wrapper_of(source) is not None or contract.source.parity != "none":
+            return tuple(_row_groups(open_parquet(source).metadata, piece_bytes))
+        if detect_wrapper(source) is not None or contract.source.parity != "none":
             return (WHOLE,)
         return _text(contract, source, piece_bytes)
     except WholeFile:
         return (WHOLE,)
 
 
-def _row_groups(metadata: Any, piece_bytes: int) -> Iterator[FilePiece]:
+def _row_groups(metadata: Any, piece_bytes: int) -> Iterator[FileSlice]:
     groups: list[int] = []
     size = before = rows = 0
     for index in range(metadata.num_row_groups):
         group = metadata.row_group(index)
         weight = sum(group.column(i).total_compressed_size for i in range(group.num_columns))
         if groups and size + weight > piece_bytes:
-            yield FilePiece(before=before, groups=tuple(groups))
+            yield FileSlice(before=before, groups=tuple(groups))
             groups, size, before = [], 0, rows
         groups.append(index)
         size, rows = size + weight, rows + group.num_rows
-    yield FilePiece(before=before, groups=tuple(groups))
+    yield FileSlice(before=before, groups=tuple(groups))
 
 
-def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> tuple[FilePiece, ...]:
+def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> tuple[FileSlice, ...]:
     header, quoted = None, contract.source.format == "csv"
     source.seek(0)
     held = source.read(BLOCK_BYTES)
@@ -149,7 +149,7 @@ def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> 
         size = int(lines_here.ends[end - 1]) + 1
         offset, lines, held = offset + size, lines + end, held[size:]
         if offset - begun >= piece_bytes:
-            pieces.append(FilePiece(begun, offset - begun, before, header if begun else None))
+            pieces.append(FileSlice(begun, offset - begun, before, header if begun else None))
             begun, before = offset, lines
         if end < count:
             break  # a misplaced quote: from here on only the exact reader finds the ends of records
@@ -159,7 +159,7 @@ def _text(contract: StreamContract, source: SeekableBytes, piece_bytes: int) -> 
         held += part
     if not pieces:
         return (WHOLE,)
-    last = FilePiece(begun, None, before, header)
+    last = FileSlice(begun, None, before, header)
     return (*pieces, last) if begun < source.size() else tuple(pieces)
 
 
@@ -168,17 +168,17 @@ def _records_end(contract: StreamContract, lines: Lines) -> tuple[int, int]:
 
     If the first is smaller, a quote is misplaced, and the rest must be read record by record.
     """
-    stretch = Quotes(lines, contract.source.options.delimiter).stretch(0)
+    stretch = QuoteIndex(lines, contract.source.options.delimiter).stretch(0)
     # more than FIELD_CHARACTERS bytes without a known end: a quote is misplaced; fewer: the record goes on
     pending = len(lines.content) - (int(lines.ends[stretch.end - 1]) + 1 if stretch.end else 0)
     count = lines.count if pending > FIELD_CHARACTERS else stretch.end
     return stretch.end, count
 
 
-class PieceBytes:
+class SliceReader:
     """Reads a slice of a file as if it were a whole file."""
 
-    def __init__(self, source: SeekableBytes, piece: FilePiece) -> None:
+    def __init__(self, source: SeekableBytes, piece: FileSlice) -> None:
         self._source, self._left = source, piece.size
         source.seek(piece.start)
 

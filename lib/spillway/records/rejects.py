@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from spillway.contracts.stream import StreamContract
-from spillway.errors import Problem, safely
+from spillway.errors import Problem, escape_text
 
 REJECTED_SCHEMA = pa.schema(
     [
@@ -68,8 +68,8 @@ class Rejects:
     def add(self, line: int, name: str, rule: str, value: object, remedy: str, original: bytes) -> None:
         if line in self._rows:
             return
-        text = safely(value if isinstance(value, str) else repr(value), MOST_VALUE)
-        name, rule, remedy = safely(name), safely(rule), safely(remedy)
+        text = escape_text(value if isinstance(value, str) else repr(value), MOST_VALUE)
+        name, rule, remedy = escape_text(name), escape_text(rule), escape_text(remedy)
         where = f"{self.file_name}:{line}" if line != WHOLE_FILE else self.file_name
         reason = str(Problem(where, name, rule, text, remedy))
         words = (_writable(word) for word in (name, rule, text, remedy, reason))
@@ -98,7 +98,7 @@ _FIGURE = re.compile(r"[0-9][0-9,]*")
 
 def reason_of(contract: StreamContract, field: str, rule: str) -> str:
     """Return the reason by which a rejection is counted."""
-    known = {safely(attribute.source_name) for attribute in contract.attributes}
+    known = {escape_text(attribute.source_name) for attribute in contract.attributes}
     name = field if field in known or field in _WHOLE else "an unknown field"
     counted = rule.startswith(("have ", "hold ", "be at most "))
     return f"{name} must {_FIGURE.sub('n', rule) if counted else rule}"
@@ -118,12 +118,12 @@ OTHERS = "other fields unknown"
 
 def unknown_column(name: str) -> str:
     """Return the note of a field or column that the contract does not know, and that was left out."""
-    return f"field {safely(name, MOST_NAME)} unknown"
+    return f"field {escape_text(name, MOST_NAME)} unknown"
 
 
 def absent_column(name: str) -> str:
     """Return the note of a column of the contract that is absent, and thus null."""
-    return f"column {safely(name, MOST_NAME)} absent"
+    return f"column {escape_text(name, MOST_NAME)} absent"
 
 
 _TWICE = " in an hour that clocks show twice, read as the earlier"
@@ -131,7 +131,7 @@ _TWICE = " in an hour that clocks show twice, read as the earlier"
 
 def repeated_hour(name: str) -> str:
     """Return the note of times without an offset in an hour that clocks showed twice."""
-    return f"{safely(name, MOST_NAME)}{_TWICE}"
+    return f"{escape_text(name, MOST_NAME)}{_TWICE}"
 
 
 def is_repeated_hour(note: str) -> bool:
@@ -161,7 +161,7 @@ def bounded_notes(notes: Mapping[str, int], most: int = MOST_NOTES) -> dict[str,
     return told | ({OTHERS: others} if others else {})
 
 
-def counted_together(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sum_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of several counts by name."""
     found: dict[str, int] = {}
     for part in parts:

@@ -1,14 +1,14 @@
 """Decompress delivered files. gzip and zstd wrappers are recognised by their first bytes, not by the file name.
 
 A wrapped file is decompressed as a stream, in bounded memory. A file that is truncated, damaged, followed by other
-bytes, wrapped twice, or larger inside than `most_inside` allows is refused as a whole. No part of it is accepted:
+bytes, wrapped twice, or larger inside than `max_decompressed_size` allows is refused as a whole. No part of it is accepted:
 otherwise the accepted records would arrive a second time when the complete file, which has other bytes, is delivered.
 Damage is detected if the wrapper has a checksum. gzip always has one, zstd only if the sender wrote one.
 
 >>> import gzip
->>> plain_bytes(pa.BufferReader(gzip.compress(b"a,b"))).read(10)
+>>> open_decompressed(pa.BufferReader(gzip.compress(b"a,b"))).read(10)
 b'a,b'
->>> plain_bytes(pa.BufferReader(gzip.compress(b"a,b")[:-2])).read(10)
+>>> open_decompressed(pa.BufferReader(gzip.compress(b"a,b")[:-2])).read(10)
 Traceback (most recent call last):
     ...
 spillway.records.rejects.WholeFile: the file must be whole and readable gzip
@@ -39,32 +39,32 @@ class SeekableBytes(Protocol):
     def size(self) -> int: ...
 
 
-class PlainBytes(Protocol):
+class ByteReader(Protocol):
     """Bytes that are read in order; `read` returns no bytes at the end."""
 
     def read(self, count: int) -> bytes: ...
 
 
-def wrapper_of(source: SeekableBytes) -> str | None:
+def detect_wrapper(source: SeekableBytes) -> str | None:
     """Return the wrapper of the file by its first bytes, or None; then reset the source to its beginning."""
     first = _begins(source)
     source.seek(0)
     return first
 
 
-def most_inside(size: int) -> int:
+def max_decompressed_size(size: int) -> int:
     """Return the maximum decompressed size of a wrapped file of `size` bytes.
 
-    >>> most_inside(1000), most_inside(1 << 30)
+    >>> max_decompressed_size(1000), max_decompressed_size(1 << 30)
     (67108864, 214748364800)
     """
     return max(INSIDE_AT_LEAST, INSIDE_TIMES * size)
 
 
-def plain_bytes(source: SeekableBytes) -> PlainBytes:
+def open_decompressed(source: SeekableBytes) -> ByteReader:
     """Return the file without its wrapper, from its beginning."""
-    wrapper = wrapper_of(source)
-    return source if wrapper is None else _Inside(source, wrapper)
+    wrapper = detect_wrapper(source)
+    return source if wrapper is None else _DecompressingReader(source, wrapper)
 
 
 def _begins(source: SeekableBytes) -> str | None:
@@ -76,11 +76,11 @@ def _named(first: bytes) -> str | None:
     return next((name for magic, name in WRAPPERS.items() if first.startswith(magic)), None)
 
 
-class _Inside:
+class _DecompressingReader:
     """Decompresses a wrapped file, counts the decompressed bytes, and raises `WholeFile` if the file is not valid."""
 
     def __init__(self, source: SeekableBytes, wrapper: str) -> None:
-        self.wrapper, self.most, self.given = wrapper, most_inside(source.size()), 0
+        self.wrapper, self.most, self.given = wrapper, max_decompressed_size(source.size()), 0
         self.stream = pa.CompressedInputStream(_native(source), wrapper)
 
     def read(self, count: int) -> bytes:

@@ -41,20 +41,20 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from spillway.contracts import Contracts
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.protocol import Say
-from spillway.report.summary import totals
+from spillway.report.summary import total_rows
 from spillway.settings import HOOK_PREFIX
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
-from spillway.streams.drafts import remedy_of
+from spillway.streams.drafts import shortfall_remedy
 
 TIMEOUT_SECONDS = 10.0
 WEB, MAIL = ("http", "https"), ("smtp", "smtps")
 
 
-class NotTold(SpillwayError):
+class DeliveryError(SpillwayError):
     """An address did not accept a message. `again`: a later attempt may succeed."""
 
     def __init__(self, why: str, again: bool = True) -> None:
@@ -62,12 +62,12 @@ class NotTold(SpillwayError):
         super().__init__(why)
 
 
-def checked_address(hook: str, found: str | None) -> str:
+def check_address(hook: str, found: str | None) -> str:
     """Return the address if it is valid; otherwise raise an error that names the hook but not the address."""
     variable = f"{HOOK_PREFIX}{hook.upper()}"
     remedy = f"set {variable}, or make it the password of an Airflow connection {hook}"
     if not found:
-        raise Refused("hook", "have an address", hook, remedy)
+        raise InvalidValue("hook", "have an address", hook, remedy)
     try:
         parts = urlsplit(found)
         usable = parts.scheme in (*WEB, *MAIL) and bool(parts.hostname) and parts.port != 0
@@ -76,11 +76,13 @@ def checked_address(hook: str, found: str | None) -> str:
     except ValueError:
         usable = addressed = False
     if not usable:
-        raise Refused(
+        raise InvalidValue(
             "hook", "have an address that begins with http://, https://, smtp:// or smtps://", hook, remedy
         )
     if not addressed:
-        raise Refused("hook", "say who writes and who reads: smtp://HOST:PORT/?from=A@B&to=C@D", hook, remedy)
+        raise InvalidValue(
+            "hook", "say who writes and who reads: smtp://HOST:PORT/?from=A@B&to=C@D", hook, remedy
+        )
     return found
 
 
@@ -105,11 +107,11 @@ def _post_json(address: str, body: dict[str, Any]) -> None:
             answer.read(1024)
     except urllib.error.HTTPError as problem:
         again = problem.code in (408, 429) or problem.code >= 500
-        raise NotTold(f"it answered {problem.code}", again) from None
+        raise DeliveryError(f"it answered {problem.code}", again) from None
     except TimeoutError:
-        raise NotTold(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
+        raise DeliveryError(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
     except (OSError, HTTPException, ValueError) as problem:
-        raise NotTold(f"it cannot be reached ({_why(problem)})") from None
+        raise DeliveryError(f"it cannot be reached ({_why(problem)})") from None
 
 
 def _mail(parts: SplitResult, text: str) -> None:
@@ -120,7 +122,7 @@ def _mail(parts: SplitResult, text: str) -> None:
             text.partition("\n")[0], asked["from"][0], ", ".join(asked["to"]),
         )  # fmt: skip
     except ValueError:
-        raise NotTold("its from or to is no address of mail", again=False) from None
+        raise DeliveryError("its from or to is no address of mail", again=False) from None
     letter.set_content(text)
     context, host = ssl.create_default_context(), str(parts.hostname)
     try:
@@ -136,21 +138,21 @@ def _mail(parts: SplitResult, text: str) -> None:
                 encrypted = True
             if parts.username is not None:
                 if not encrypted:
-                    raise NotTold(
+                    raise DeliveryError(
                         "it takes no encryption, and a password must not cross without", again=False
                     )
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(letter)
     except smtplib.SMTPResponseException as problem:
         # SMTP codes: 4xx is temporary, 5xx is permanent
-        raise NotTold(f"it answered {problem.smtp_code}", again=problem.smtp_code < 500) from None
+        raise DeliveryError(f"it answered {problem.smtp_code}", again=problem.smtp_code < 500) from None
     except smtplib.SMTPRecipientsRefused as problem:
         codes = sorted({code for code, _ in problem.recipients.values()})
-        raise NotTold(f"it answered {', '.join(map(str, codes))}", again=codes[0] < 500) from None
+        raise DeliveryError(f"it answered {', '.join(map(str, codes))}", again=codes[0] < 500) from None
     except TimeoutError:
-        raise NotTold(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
+        raise DeliveryError(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
     except (OSError, smtplib.SMTPException, ValueError) as problem:
-        raise NotTold(f"it cannot be reached ({_why(problem)})") from None
+        raise DeliveryError(f"it cannot be reached ({_why(problem)})") from None
 
 
 def _why(problem: Exception) -> str:
@@ -187,7 +189,7 @@ def address_in_environment(hook: str) -> str | None:
     return os.environ.get(f"{HOOK_PREFIX}{hook.upper()}")
 
 
-def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
+def recorded_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
     """Yield the failures since a moment that the tables record."""
     fresh = {(b.stream, b.batch): b for b in load_batches(tables, updated_at=Between(since))}
     for batch in fresh.values():
@@ -200,13 +202,13 @@ def noticed_alerts(tables: Tables, since: datetime) -> Iterator[Alert]:
     days = sorted({b.batch_date for b in fresh.values()})
     where: dict[str, Any] = {"scope": "stream", "dimension_kind": TOTAL, "batch_date": days, **of_fresh}
     lines = tables.at("ledger").rows(**where).to_pylist() if fresh else []
-    for row in totals(lines):
+    for row in total_rows(lines):
         if row["shortfall"] > 0 and (row["subject"], row["batch"]) in fresh:
             why = f": {row['reason']}" if row["reason"] else ""
             said = (
                 f"batch {row['batch']} of {row['batch_date']}: about {row['shortfall']:,} of {row['kept']:,} "
                 f"{row['unit']} are more than there is room for{why}"
-                f"{'' if remedy_of(row['reason'], '') else '; widen the channel, or let more be shed'}"
+                f"{'' if shortfall_remedy(row['reason'], '') else '; widen the channel, or let more be shed'}"
             )
             yield Alert("shortfall", row["subject"], f"{row['batch']} {row['stage']} {row['unit']}", said)
     for row in tables.at("validations").rows(validated_at=Between(since)).to_pylist():
@@ -226,7 +228,7 @@ def run_failures(sentences: Iterable[str], run_id: str, contracts: Contracts) ->
         yield Alert("failure", named, f"{run_id} {sentence}", said)
 
 
-def tell_hooks(
+def send_alerts(
     tables: Tables,
     contracts: Contracts,
     now: datetime,
@@ -244,10 +246,10 @@ def tell_hooks(
     try:
         tables = tables.now()
         hooks = _hooks(contracts)
-        found = [*failed, *(noticed_alerts(tables, now - LOOK_BACK) if hooks else ())]
+        found = [*failed, *(recorded_alerts(tables, now - LOOK_BACK) if hooks else ())]
         for hook, wanted in hooks.items():
             mine = {one.key: one for one in found if _wants(wanted, one)}
-            told += _tell(tables, hook, list(mine.values()), now, say, address, pause)
+            told += _send_to_hook(tables, hook, list(mine.values()), now, say, address, pause)
     except SpillwayError as problem:
         say(f"not all could be told what went wrong: {problem}")
     return told
@@ -276,7 +278,7 @@ def _wants(wanted: set[tuple[str, str]], one: Alert) -> bool:
     return (one.stream, one.event) in wanted
 
 
-def _tell(
+def _send_to_hook(
     tables: Tables,
     hook: str,
     alerts: Sequence[Alert],
@@ -300,7 +302,7 @@ def _tell(
         return 0
     status = HEARD
     try:
-        _post(checked_address(hook, address(hook)), list(news.values()), pause)
+        _post(check_address(hook, address(hook)), list(news.values()), pause)
     except SpillwayError as problem:
         status = "failed"
         say(f"hook {hook} could not be told of {len(news)} alerts: {problem}")
@@ -330,7 +332,7 @@ def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None])
     for attempt in range(1, TRIES + 1):
         try:
             return send(address, body)
-        except NotTold as problem:
+        except DeliveryError as problem:
             if attempt == TRIES or not problem.again:
                 raise
         pause(2.0 ** (attempt - 1))

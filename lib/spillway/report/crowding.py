@@ -32,7 +32,7 @@ class CrowdedStep:
 
 
 @dataclass(frozen=True)
-class CrowdedRoom:
+class CrowdedGroup:
     """A capacity group with the steps of its growing number of queries."""
 
     room: str
@@ -54,13 +54,13 @@ class CrowdedRoom:
         )
 
 
-def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], asked_on: date) -> CrowdedRoom:
+def crowded_group(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], asked_on: date) -> CrowdedGroup:
     """Return the trade-off of a replay.
 
     `found`: the outcomes of each query, by the factor by which the number of queries was multiplied.
 
     >>> fared = {n: {"q": QueryOutcome(1.0 / n, 1.0 / n, 10.0 * (n - 1), 9, 0.1)} for n in (1, 2, 4)}
-    >>> room = crowded_room("desk", fared, date(2026, 1, 1))
+    >>> room = crowded_group("desk", fared, date(2026, 1, 1))
     >>> [(step.queries, step.cheaper_pct, round(step.worse_pct)) for step in room.steps], room.tipping_point_queries
     ([(1, 0.0, 0), (2, 50.0, 10), (4, 75.0, 30)], 4)
     """
@@ -72,10 +72,10 @@ def crowded_room(room: str, found: Mapping[int, Mapping[str, QueryOutcome]], ask
         CrowdedStep(n, 100 * cheaper, 100 * worse, coverage[n], 100 * (1 - quality[n]))
         for n, (cheaper, worse) in trade_off(quality).items()
     ]
-    return CrowdedRoom(room, asked_on.isoformat(), tipping_point(quality), tuple(steps))
+    return CrowdedGroup(room, asked_on.isoformat(), tipping_point(quality), tuple(steps))
 
 
-def keep_crowded(build: str, found: CrowdedRoom) -> Path:
+def store_crowded(build: str, found: CrowdedGroup) -> Path:
     """Store the result for the report; return its path."""
     path = Path(build, FOLDER, f"{found.room}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,10 +88,10 @@ def crowding_pictures(build: str) -> Iterator[Picture]:
     for path in sorted(Path(build, FOLDER).glob("*.json")):
         held = json.loads(path.read_text(encoding="utf-8"))
         steps = tuple(CrowdedStep(**step) for step in held.pop("steps"))
-        yield _picture(CrowdedRoom(**held, steps=steps))
+        yield _picture(CrowdedGroup(**held, steps=steps))
 
 
-def _picture(one: CrowdedRoom) -> Picture:
+def _picture(one: CrowdedGroup) -> Picture:
     sides = (
         ("cheaper_pct", "each query is cheaper by", "planned"),
         ("worse_pct", "answers are worse by", "offered"),

@@ -14,26 +14,26 @@ from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.contracts.fields import suggest
 from spillway.errors import ContractError, UsageError
 from spillway.ledger import Row
-from spillway.levers.protocol import Told
+from spillway.levers.protocol import LeverExplanation
 from spillway.levers.windows import WindowLever
 from spillway.records.rejects import absent_column, is_repeated_hour, repeated_hour
 from spillway.registry import lever
-from spillway.report.recent import Recent, last_windows, read_recent
+from spillway.report.recent import RecentBatches, last_windows, read_recent
 from spillway.report.text import StageSum, stages_of
-from spillway.report.trades import ChannelTrade, traded
+from spillway.report.trades import ChannelTradeOff, load_trade_off
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt_streams
 from spillway.streams.facts import newest_facts
-from spillway.workloads.windows import refused_by_windows
+from spillway.workloads.windows import search_problem
 
 
 @dataclass(frozen=True)
-class LeverTells:
+class VersionedExplanation:
     """The explanation of one lever, and the version of its facts in force; None if it has no facts."""
 
     lever: str
     facts: int | None
-    told: Told | None
+    told: LeverExplanation | None
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Explanation:
     stream: str
     attribute: str
     role: str
-    levers: tuple[LeverTells, ...]
+    levers: tuple[VersionedExplanation, ...]
     stages: tuple[StageSum, ...]
-    trade: ChannelTrade | None = None
+    trade: ChannelTradeOff | None = None
     """The trade-off of the stream's channel; None if there is no data to measure."""
     exempt: str | None = None
     """Why nothing of the stream is shed from its next batch on, if it is exempt; this overrides everything above."""
@@ -85,9 +85,9 @@ def explain(tables: Tables, stream: str, attribute: str) -> Explanation:
         contract.stream,
         attribute,
         contract.attribute(attribute).role,
-        tuple(_part(tables, contract, attribute, name) for name in contract.lever_names),
+        tuple(_explain_lever(tables, contract, attribute, name) for name in contract.lever_names),
         tuple(stages_of(recent.ledger, attribute)),
-        traded(tables, contracts, contract.channel),
+        load_trade_off(tables, contracts, contract.channel),
         exempt_streams(tables, [contract.stream], utc_now()).get(contract.stream),
         tuple(_notes(contract, contract.attribute(attribute).source_name, recent)),
     )
@@ -102,7 +102,7 @@ def repeated_hours(ledger: Iterable[Row]) -> dict[str, int]:
     return found
 
 
-def _notes(contract: StreamContract, column: str, recent: Recent) -> Iterator[str]:
+def _notes(contract: StreamContract, column: str, recent: RecentBatches) -> Iterator[str]:
     """Yield sentences on irregular values of one source column in the last batches."""
     odd: dict[str, int] = {}
     for row in recent.ledger:
@@ -121,7 +121,7 @@ class WorkloadExplanation:
     name: str
     inputs: tuple[str, ...]
     description: str
-    levers: tuple[LeverTells, ...]
+    levers: tuple[VersionedExplanation, ...]
     stages: tuple[StageSum, ...]
     refused: str | None = None
     """Why no run accepts its current contract; None if it is accepted."""
@@ -137,13 +137,15 @@ def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
     for one in contract.lever_names:
         facts, found = newest_facts(tables, name, one), lever(one)
         told = found.told(contract, tables) if isinstance(found, WindowLever) else None
-        tells.append(LeverTells(one, None if facts is None else facts.version, told))
+        tells.append(VersionedExplanation(one, None if facts is None else facts.version, told))
     stages = tuple(stages_of(last_windows(tables, name)))
-    why = refused_by_windows(tables, contracts, contract)
+    why = search_problem(tables, contracts, contract)
     return WorkloadExplanation(name, contract.inputs, contract.description, tuple(tells), stages, why)
 
 
-def _part(tables: Tables, contract: StreamContract, attribute: str, name: str) -> LeverTells:
+def _explain_lever(
+    tables: Tables, contract: StreamContract, attribute: str, name: str
+) -> VersionedExplanation:
     facts = newest_facts(tables, contract.stream, name)
     told = lever(name).told(contract, attribute, facts, tables)
-    return LeverTells(name, None if facts is None else facts.version, told)
+    return VersionedExplanation(name, None if facts is None else facts.version, told)

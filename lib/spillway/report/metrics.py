@@ -5,7 +5,7 @@ that they agree with `spillway status`. All metrics are gauges, because retentio
 Metrics of streams have the label `stream`. The file is written under another name and renamed, so that no
 reader sees half of it.
 
-Guarantee: `after_run` raises nothing, and a failure of the alerts does not prevent the metrics, or the reverse.
+Guarantee: `alert_and_write_metrics` raises nothing, and a failure of the alerts does not prevent the metrics, or the reverse.
 
 >>> one = Metric("spillway_tuples", "Tuples taken in.", ((("stream", 'a"b'),), 3.0), ((("stream", "c"),), 0.5))
 >>> print(exposition([one]), end="")
@@ -26,9 +26,9 @@ from pathlib import Path
 from spillway.batch import PENDING, SHOWN_BATCHES
 from spillway.clock import utc_now
 from spillway.contracts import Contracts
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.levers.protocol import Say
-from spillway.report.alerts import FindAddress, address_in_environment, run_failures, tell_hooks
+from spillway.report.alerts import FindAddress, address_in_environment, run_failures, send_alerts
 from spillway.report.status import Status, StreamStatus, status
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt_streams
@@ -58,7 +58,9 @@ def write_metrics(tables: Tables, now: datetime, path: str | Path | None = None)
     """
     target = Path(path) if path is not None else Path(tables.settings.build, FILE)
     if target.suffix != ".prom":
-        raise Refused("--metrics", "be a file that ends in .prom", str(target), "collectors read no other")
+        raise InvalidValue(
+            "--metrics", "be a file that ends in .prom", str(target), "collectors read no other"
+        )
     text = exposition(metrics_of(tables, now))
     target.parent.mkdir(parents=True, exist_ok=True)
     # collectors ignore files that do not end in .prom
@@ -199,7 +201,7 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
 
 
-def after_run(
+def alert_and_write_metrics(
     tables: Tables,
     contracts: Contracts,
     say: Say,
@@ -212,15 +214,15 @@ def after_run(
     Return the path of the metrics; None if they could not be written.
     """
     red = list(run_failures(failed, run_id, contracts))
-    _tried(
-        "hooks could not be told", say, lambda: tell_hooks(tables, contracts, utc_now(), say, red, address)
+    _attempt(
+        "hooks could not be told", say, lambda: send_alerts(tables, contracts, utc_now(), say, red, address)
     )
     written: list[Path] = []
-    _tried("metrics could not be written", say, lambda: written.append(write_metrics(tables, utc_now())))
+    _attempt("metrics could not be written", say, lambda: written.append(write_metrics(tables, utc_now())))
     return written[0] if written else None
 
 
-def _tried(what: str, say: Say, act: Callable[[], object]) -> None:
+def _attempt(what: str, say: Say, act: Callable[[], object]) -> None:
     try:
         act()
     except (SpillwayError, OSError) as problem:

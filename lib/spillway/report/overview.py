@@ -23,7 +23,7 @@ from spillway.batch import PENDING
 from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.errors import SpillwayError
 from spillway.ledger import TOTAL, Row
-from spillway.levers.loss_curve import dropping_rows_pct
+from spillway.levers.loss_curve import row_drop_loss_pct
 from spillway.registry import lever
 from spillway.report.explain import (
     WorkloadExplanation,
@@ -32,9 +32,9 @@ from spillway.report.explain import (
     repeated_hours,
 )
 from spillway.report.recent import read_recent
-from spillway.report.summary import StreamFigures, added_up, last_stages, recent_figures
-from spillway.report.text import bytes_said, loss_said, rate_said, sentences, share_said, table_lines
-from spillway.report.trades import MORE_PCT, ChannelTrade, traded
+from spillway.report.summary import StreamFigures, last_stages, recent_figures, sum_certificates
+from spillway.report.text import format_bytes, format_loss, format_pct, format_rate, sentences, table_lines
+from spillway.report.trades import MORE_PCT, ChannelTradeOff, load_trade_off
 from spillway.store.tables import Tables
 from spillway.streams.facts import newest_facts
 from spillway.streams.presence import absent_values
@@ -143,7 +143,7 @@ def attribute_figures(
         way = sorted(own, key=lambda row: int(row["ordinal"]))
         last = list({row["batch"]: row for row in way}.values())
         first = list({row["batch"]: row for row in reversed(way)}.values())
-        whole = added_up(proof)
+        whole = sum_certificates(proof)
         found.append(
             AttributeFigures(
                 contract.stream,
@@ -230,7 +230,7 @@ class ChannelOverview:
     offered_kbps: float
     sent_kbps: float
     loss_pct: float
-    trade: ChannelTrade | None
+    trade: ChannelTradeOff | None
     rows_shed: int = 0
     quota: str = ""
     """The quota as stated; empty for a rate. Unspent bytes of a quota count in the capacity of several batches."""
@@ -242,7 +242,7 @@ class ChannelOverview:
     @property
     def dropping_rows_pct(self) -> float:
         """Return the loss of dropping random rows at the same capacity; for a quota, at the bytes that were sent."""
-        return dropping_rows_pct(self.offered_kbps, self.sent_kbps if self.quota else self.capacity_kbps)
+        return row_drop_loss_pct(self.offered_kbps, self.sent_kbps if self.quota else self.capacity_kbps)
 
     def flat(self) -> dict[str, float]:
         """Return the numbers by their names in `build/run.json`."""
@@ -418,7 +418,7 @@ def channel_overview(
         math.fsum(one.figures.rate_in_kbps for one in streams),
         math.fsum(one.figures.rate_out_kbps for one in streams),
         measured_loss(streams),
-        traded(tables, contracts, channel, points=0),
+        load_trade_off(tables, contracts, channel, points=0),
         sum(one.figures.rows_shed for one in streams),
         "" if capacity.quota is None else capacity.stated,
     )
@@ -463,29 +463,29 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
     """Yield a channel as a few sentences."""
     named, offered, sent = f"{one.channel} ({', '.join(one.streams)})", one.offered_kbps, one.sent_kbps
     yield from sentences(
-        f"{named}: {rate_said(offered)} offered, {rate_said(sent)} sent; its quota is {one.quota}"
+        f"{named}: {format_rate(offered)} offered, {format_rate(sent)} sent; its quota is {one.quota}"
         if one.quota
-        else f"{named}: {rate_said(offered)} offered into {rate_said(one.capacity_kbps)}; {rate_said(sent)} sent, "
+        else f"{named}: {format_rate(offered)} offered into {format_rate(one.capacity_kbps)}; {format_rate(sent)} sent, "
         f"{one.used_pct:.1f} % of the capacity used"
     )
     if one.loss_pct:
         yield from sentences(
-            f"lost of a measure value, on average: {loss_said(one.loss_pct)}. Dropping rows at random would have "
-            f"lost {loss_said(one.dropping_rows_pct)}: a dropped row lacks every value",
+            f"lost of a measure value, on average: {format_loss(one.loss_pct)}. Dropping rows at random would have "
+            f"lost {format_loss(one.dropping_rows_pct)}: a dropped row lacks every value",
             indent=2,
         )
     elif not one.rows_shed:
         yield from sentences("nothing is lost", indent=2)
     if one.rows_shed:
-        yield from sentences(rows_said(one.rows_shed), indent=2)
+        yield from sentences(format_dropped_rows(one.rows_shed), indent=2)
     if one.trade is not None:
-        rate = rate_said(one.trade.capacity_kbps)
+        rate = format_rate(one.trade.capacity_kbps)
         at = f"the mean rate of its quota, {rate}" if one.quota else rate
         said = f"at {at}, with the last batch of each stream: {one.trade.buys}"
         yield from sentences(said if one.trade.streams else one.trade.buys, indent=2)
 
 
-def rows_said(rows: int) -> str:
+def format_dropped_rows(rows: int) -> str:
     """Return a sentence that whole rows were not sent."""
     return f"{rows:,} whole rows were not sent; what each query still gets says: spillway explain STREAM ATTRIBUTE"
 
@@ -494,8 +494,8 @@ def stream_lines(one: StreamOverview) -> Iterator[str]:
     """Yield a stream, attribute by attribute."""
     f, waiting = one.figures, f", {one.rows_waiting:,} not sent yet" if one.rows_waiting else ""
     yield from sentences(
-        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {rate_said(f.rate_in_kbps)} to "
-        f"{rate_said(f.rate_out_kbps)}"
+        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {format_rate(f.rate_in_kbps)} to "
+        f"{format_rate(f.rate_out_kbps)}"
     )
     yield from attribute_lines(one.attributes)
 
@@ -509,16 +509,16 @@ def attribute_lines(
     """
 
     def size(count: int) -> str:
-        return bytes_said(count) if tuples is None else f"{count / max(1, tuples):.3g}"
+        return format_bytes(count) if tuples is None else f"{count / max(1, tuples):.3g}"
 
     held = any(one.held_bytes for one in attributes)
     rows = [
         [
             one.attribute,
-            ways_said(one.ways),
-            judged_by(one),
-            error_said(one, one.mean_error_pct, one.mean_error),
-            worst_error_said(one),
+            format_treatments(one.ways),
+            format_bound(one),
+            format_error(one, one.mean_error_pct, one.mean_error),
+            format_worst_error(one),
             size(one.offered_bytes),
             size(one.sent_bytes),
             *([size(one.held_bytes) if one.held_bytes else "-"] if held else []),
@@ -538,12 +538,12 @@ def attribute_lines(
     return lines
 
 
-def ways_said(ways: Mapping[str, float]) -> str:
+def format_treatments(ways: Mapping[str, float]) -> str:
     """Return the shares of the treatments as text.
 
-    >>> ways_said({"kept": 100.0}), ways_said({"kept": 61.6, "rounded": 38.4})
+    >>> format_treatments({"kept": 100.0}), format_treatments({"kept": 61.6, "rounded": 38.4})
     ('kept', 'kept 62 %, rounded 38 %')
-    >>> ways_said({"kept": 0.1, "rounded": 99.9})
+    >>> format_treatments({"kept": 0.1, "rounded": 99.9})
     'kept < 1 %, rounded > 99 %'
     """
     if len(ways) == 1:
@@ -554,7 +554,7 @@ def ways_said(ways: Mapping[str, float]) -> str:
     )
 
 
-def judged_by(one: AttributeFigures) -> str:
+def format_bound(one: AttributeFigures) -> str:
     """Return the bound by which the values were judged, in the attribute's own unit if it is stated so."""
     relative = f"{one.bound_pct:.3g} %" if one.bound_pct is not None else ""
     own = f"{one.bound:.3g} {one.unit}".strip() if one.bound is not None else ""
@@ -563,17 +563,17 @@ def judged_by(one: AttributeFigures) -> str:
     return " and ".join(filter(None, (own, relative))) or "-"
 
 
-def error_said(one: AttributeFigures, error_pct: float, error: float) -> str:
+def format_error(one: AttributeFigures, error_pct: float, error: float) -> str:
     """Return an error in the unit of its bound: the own unit or per cent; "-" if no value was rounded or shed."""
     if not (one.rounded or one.shed):
         return "-"
-    return loss_said(error_pct) if one.bound is None else f"{error:.2g} {one.unit}".strip()
+    return format_loss(error_pct) if one.bound is None else f"{error:.2g} {one.unit}".strip()
 
 
-def worst_error_said(one: AttributeFigures) -> str:
+def format_worst_error(one: AttributeFigures) -> str:
     """Return the worst error with the digits of the bound, so that rounding never shows it above the bound."""
     if not (one.rounded or one.shed) or one.bound is not None or not 0.001 <= one.worst_error_pct < math.inf:
-        return error_said(one, one.worst_error_pct, one.worst_error)
+        return format_error(one, one.worst_error_pct, one.worst_error)
     return f"{one.worst_error_pct:.3g} %"
 
 
@@ -596,7 +596,7 @@ def presence_lines(figures: StreamFigures) -> list[str]:
     if not figures.absent_pct:
         return []
     return sentences(
-        f"{figures.stream}: {share_said(figures.present_pct or 0.0)} of the values taken in are present at the "
-        f"destination within their bound, {share_said(figures.absent_pct)} are absent there ({figures.held_values:,} "
+        f"{figures.stream}: {format_pct(figures.present_pct or 0.0)} of the values taken in are present at the "
+        f"destination within their bound, {format_pct(figures.absent_pct)} are absent there ({figures.held_values:,} "
         f"kept at the source, {figures.lost_values:,} dropped for good)."
     )

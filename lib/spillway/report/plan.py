@@ -27,24 +27,24 @@ from spillway.levers.protocol import Picture, Say
 from spillway.report.overview import (
     StreamOverview,
     attribute_lines,
+    format_dropped_rows,
     measured_loss,
-    rows_said,
     stream_overviews,
 )
-from spillway.report.text import blocks, bytes_said, loss_said, rate_said, sentences, table_lines
-from spillway.report.trades import ChannelTrade, trade_lines, traded
+from spillway.report.text import blocks, format_bytes, format_loss, format_rate, sentences, table_lines
+from spillway.report.trades import ChannelTradeOff, load_trade_off, trade_off_lines
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.capacity import spending_of
+from spillway.streams.capacity import quota_spending
 from spillway.streams.drafts import SENT
 from spillway.streams.dry_run import (
     Comparison,
     DryRun,
     Size,
-    arrived,
     compare_with_lossless,
     dry_run,
     planned_sizes,
+    tuples_at_both_ends,
 )
 
 FOLDER = "lossless"
@@ -90,7 +90,7 @@ def comparison_notes(one: Comparison) -> Iterator[str]:
     if exact is not None and exact.bytes_per_row > best.bytes_per_row:
         yield (
             f"{FORMS[best.form]} is smaller than Spillway without loss, by "
-            f"{bytes_said((exact.bytes_per_row - best.bytes_per_row) * one.rows)} for the batch"
+            f"{format_bytes((exact.bytes_per_row - best.bytes_per_row) * one.rows)} for the batch"
         )
     yield (
         "To send so few bytes, state `minimize: bytes` in the channel and `synopsis: send` in the lever attributes. To "
@@ -114,7 +114,7 @@ def comparison_picture(one: Comparison) -> Picture:
     return Picture(comparison_title(one), "table", {"heads": list(_HEADS), "rows": rows}, note)
 
 
-def keep_comparison(settings: Settings, one: Comparison) -> Path:
+def store_comparison(settings: Settings, one: Comparison) -> Path:
     """Store the comparison for the report; return its path."""
     path = Path(settings.build, FOLDER, f"{one.stream}.json")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +124,7 @@ def keep_comparison(settings: Settings, one: Comparison) -> Path:
     return path
 
 
-def kept_comparison(settings: Settings, stream: str) -> Comparison | None:
+def stored_comparison(settings: Settings, stream: str) -> Comparison | None:
     """Return the stored comparison of a stream; None if there is none that this version can read."""
     path = Path(settings.build, FOLDER, f"{stream}.json")
     if not path.is_file():
@@ -175,12 +175,12 @@ class ShownPlan:
     streams: tuple[StreamPlan, ...]
     waiting: Mapping[str, str]
     """Streams for which no plan is possible, and why."""
-    trade: ChannelTrade | None
+    trade: ChannelTradeOff | None
     comparisons: tuple[Comparison, ...] = ()
     """For each stream, the batch next to files of lossless compressors, if `compare` was requested."""
 
 
-def plan_of(
+def show_plan(
     tables: Tables,
     engine: Engine,
     name: str,
@@ -246,7 +246,7 @@ def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stre
             name: f"its contract cannot be used ({contracts.why_broken(name)})"
             for name in (contracts.withheld(channel) if stream is None else ())
         },
-        traded(run.tables, run.contracts, channel),
+        load_trade_off(run.tables, run.contracts, channel),
     )
 
 
@@ -254,7 +254,7 @@ def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan
     stream = one.figures.stream
     batch, contract = run.batches[stream], run.contracts.streams[stream]
     middle = (batch.first_seq + batch.last_seq) // 2
-    came, has = arrived(run, stream, middle, batch.last_seq)
+    came, has = tuples_at_both_ends(run, stream, middle, batch.last_seq)
     notes = []
     if stream in run.trained:
         notes.append(
@@ -270,7 +270,7 @@ def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan
         capacity = run.contracts.channels[contract.channel].capacity.stated
         notes.append(
             f"{contract.channel} has a quota of {capacity}. This plan spends it as if no other batch did. Other "
-            f"batches spent {bytes_said(spent)} of it, so a run may send less of this batch"
+            f"batches spent {format_bytes(spent)} of it, so a run may send less of this batch"
         )
     return StreamPlan(
         one,
@@ -293,7 +293,7 @@ def _spent_by_others(tables: Tables, contracts: Contracts, batch: Batch) -> int:
     quota = contracts.channels[channel].capacity.quota
     if quota is None:
         return 0
-    found = spending_of(tables, contracts, channel, [batch.quota_day])
+    found = quota_spending(tables, contracts, channel, [batch.quota_day])
     others = tuple(one for one in found.batches if (one.stream, one.batch) != (batch.stream, batch.batch))
     return replace(found, batches=others).spent(quota.period_of(batch.quota_day))
 
@@ -327,7 +327,7 @@ def plan_lines(found: ShownPlan) -> Iterator[str]:
         yield from _stream_lines(found, one)
     if found.trade is not None:
         yield ""
-        yield from trade_lines(found.trade)
+        yield from trade_off_lines(found.trade)
     for compared in found.comparisons:
         yield ""
         yield from comparison_lines(compared)
@@ -336,15 +336,15 @@ def plan_lines(found: ShownPlan) -> Iterator[str]:
 def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     f = one.overview.figures
     yield from sentences(
-        f"{f.stream}, batch {one.batch} of {one.batch_date}: {one.tuples:,} tuples, {rate_said(f.rate_in_kbps)} "
-        f"offered, {rate_said(f.rate_out_kbps)} sent of the {rate_said(one.part_kbps)} it may have of {found.channel}"
+        f"{f.stream}, batch {one.batch} of {one.batch_date}: {one.tuples:,} tuples, {format_rate(f.rate_in_kbps)} "
+        f"offered, {format_rate(f.rate_out_kbps)} sent of the {format_rate(one.part_kbps)} it may have of {found.channel}"
     )
     for note in one.notes:
         yield from sentences(f"{note}.")
     of_what = "a measure value that is sent" if f.rows_shed else "a measure value"
-    yield from sentences(f"lost of {of_what}, on average: {loss_said(one.loss_pct)}", indent=2)
+    yield from sentences(f"lost of {of_what}, on average: {format_loss(one.loss_pct)}", indent=2)
     if f.rows_shed:
-        yield from sentences(rows_said(f.rows_shed), indent=2)
+        yield from sentences(format_dropped_rows(f.rows_shed), indent=2)
     yield from sentences(
         f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata); shedding does not reduce "
         "them",
@@ -352,7 +352,7 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     )
     if f.rate_out_kbps > one.part_kbps:
         yield from sentences(
-            f"That is {rate_said(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",
+            f"That is {format_rate(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",
             indent=2,
         )
     yield ""
@@ -369,7 +369,7 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     after = [
         [NOT_SENT, *[""] * (len(one.columns) - 1)]
         if now is None
-        else [_beside(was[name], now[name]) for name in one.columns]
+        else [_mark_changed(was[name], now[name]) for name in one.columns]
         for was, now in zip(one.before, one.after, strict=False)
     ]
     yield from _rows(one.columns, after)
@@ -399,10 +399,10 @@ def _value(value: object) -> str:
     return text if len(text) <= 20 else f"{text[:18]}.."
 
 
-def _beside(was: object, now: object) -> str:
+def _mark_changed(was: object, now: object) -> str:
     """Return a value at the destination, marked if it differs from the original.
 
-    >>> _beside(1.5, 1.5), _beside(1.52, 1.5), _beside(1.5, None), _beside(None, None)
+    >>> _mark_changed(1.5, 1.5), _mark_changed(1.52, 1.5), _mark_changed(1.5, None), _mark_changed(None, None)
     ('1.5', '~1.5', '.', 'null')
     """
     if was is not None and now is None:

@@ -26,7 +26,7 @@ from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
 
 
-def read_again(tables: Tables, stream: str, held: pa.Table) -> int:
+def count_replayed(tables: Tables, stream: str, held: pa.Table) -> int:
     """Return how many tuples that the batches of `held` rejected were read again by a later batch.
 
     A file that was rejected as a whole has one row in `rejected`. Its number of tuples is the batch's count of
@@ -50,7 +50,7 @@ def read_again(tables: Tables, stream: str, held: pa.Table) -> int:
 
 
 @dataclass(frozen=True)
-class Recent:
+class RecentBatches:
     """A stream's last batches, in order, with their ledger rows and certificates."""
 
     stream: str
@@ -69,20 +69,20 @@ class Recent:
         return self.batches[0].batch if self.batches else 1
 
 
-def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recent:
+def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> RecentBatches:
     """Return the last `most` batches of a stream; an empty result if the stream has no batch."""
     held = tables.at("batches").rows(["batch", "rows", "rejected"], stream=stream)
     if not held.num_rows:
-        return Recent(stream)
+        return RecentBatches(stream)
     since = Between(pc.max(held["batch"]).as_py() - most + 1)
     wrong = tables.at("certificates").rows(["violations"], stream=stream, violations=Between(1))
-    return Recent(
+    return RecentBatches(
         stream,
         tuple(load_batches(tables, stream, batch=since)),
         tuple(tables.at("ledger").rows(scope="stream", subject=stream, batch=since).to_pylist()),
         tuple(tables.at("certificates").rows(stream=stream, batch=since).to_pylist()),
         _sum(held["rows"]),
-        _sum(held["rejected"]) - read_again(tables, stream, held),
+        _sum(held["rejected"]) - count_replayed(tables, stream, held),
         _sum(wrong["violations"]),
     )
 

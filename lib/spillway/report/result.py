@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from rich.console import Console
 
 from spillway.contracts import Contracts, StreamContract
-from spillway.errors import so_many
-from spillway.lossless import csv_of, gzip_bytes, xz_bytes
+from spillway.errors import format_count
+from spillway.lossless import csv_bytes, gzip_bytes, xz_bytes
 from spillway.report.overview import StreamOverview, WorkloadOverview, measured_loss, stream_overviews
 from spillway.report.summary import expectation_figures, last_outcomes, last_stages
-from spillway.report.text import PAGE, bytes_said, loss_said, sentences, share_said, table_lines
+from spillway.report.text import PAGE, format_bytes, format_loss, format_pct, sentences, table_lines
 from spillway.store.tables import Tables
 
 MOST_LINES = 14
@@ -116,7 +116,7 @@ def rival_bytes(tables: Tables, contract: StreamContract) -> dict[str, int] | No
         )
         if rows.num_rows != (batch.rows or 0):
             return None
-        text = csv_of(_in_order(rows))
+        text = csv_bytes(_in_order(rows))
         for rival, size in RIVALS.items():
             totals[rival] += size(text)
     return totals
@@ -137,7 +137,7 @@ def result_lines(found: RunResult) -> list[str]:
     for shown in range(len(found.streams), 0, -1):
         table = stream_table(found.streams[:shown])
         if left := len(found.streams) - shown:
-            table.append(f"and {so_many(left, 'more stream')}: spillway status")
+            table.append(f"and {format_count(left, 'more stream')}: spillway status")
         if len(lines) + len(table) <= MOST_LINES:
             break
     return [*lines, *table]
@@ -152,10 +152,10 @@ def stream_table(streams: Sequence[StreamResult]) -> list[str]:
             one.seen.figures.stream,
             one.link,
             f"{one.seen.rows:,}",
-            *("-" if one.rivals is None else bytes_said(one.rivals[name]) for name in rivals),
-            bytes_said(one.seen.exact_bytes),
-            bytes_said(one.seen.sent_bytes),
-            lost_said(one.seen),
+            *("-" if one.rivals is None else format_bytes(one.rivals[name]) for name in rivals),
+            format_bytes(one.seen.exact_bytes),
+            format_bytes(one.seen.sent_bytes),
+            format_stream_loss(one.seen),
         ]
         for one in streams
     ]
@@ -168,7 +168,7 @@ def verdict(found: RunResult) -> str:
     unchecked = sum(one.batches_unchecked for one in found.seen)
     checked = sum(one.values_checked for one in found.seen)
     wrong = [
-        so_many(count, one, more)
+        format_count(count, one, more)
         for count, one, more in (
             (_outside(found), "value is outside its bound", "values are outside their bound"),
             (sum(one.rows_missing for one in found.seen), "row is missing", "rows are missing"),
@@ -177,15 +177,15 @@ def verdict(found: RunResult) -> str:
         if count
     ]
     if wrong:
-        return f"WRONG: {', '.join(wrong)}. {so_many(checked, 'value')} checked; see spillway status."
+        return f"WRONG: {', '.join(wrong)}. {format_count(checked, 'value')} checked; see spillway status."
     if not sent:
         return "Nothing was checked: no batch was sent yet."
-    batches = so_many(sent, "batch", "batches")
+    batches = format_count(sent, "batch", "batches")
     if unchecked == sent:
         return f"Nothing was checked: of {batches} sent, none is validated. Start the DAG spillway_validate."
     if checked:
         said = (
-            f"{so_many(checked, 'rounded or recovered value')} checked against the source one by one, everything "
+            f"{format_count(checked, 'rounded or recovered value')} checked against the source one by one, everything "
             f"else by checksum: none outside its bound, {_missing(found)}."
         )
     else:
@@ -200,7 +200,7 @@ def _outside(found: RunResult) -> int:
 def _missing(found: RunResult) -> str:
     """Return the words "none missing", with the rows and values that were left out on purpose."""
     left_out = [
-        so_many(count, *words)
+        format_count(count, *words)
         for count, *words in (
             (sum(one.figures.rows_lost for one in found.seen), "dropped row"),
             (
@@ -220,54 +220,56 @@ def summary(found: RunResult) -> str:
     exact = sum(one.exact_bytes for one in found.seen)
     sizes = [(name, found.rival_bytes(name)) for name in RIVALS]
     rivals = "".join(
-        f", {bytes_said(size)} as CSV with {name.split()[0]}" for name, size in sizes if size is not None
+        f", {format_bytes(size)} as CSV with {name.split()[0]}" for name, size in sizes if size is not None
     )
     lost = [
         f"{one.figures.stream} {said}"
         for one in found.seen
-        if (said := lost_said(one, brief=True)) != "nothing"
+        if (said := format_stream_loss(one, brief=True)) != "nothing"
     ]
     if len(lost) > MOST_NAMED:
-        lost[MOST_NAMED:] = [f"and {so_many(len(lost) - MOST_NAMED, 'more stream')}"]
+        lost[MOST_NAMED:] = [f"and {format_count(len(lost) - MOST_NAMED, 'more stream')}"]
     waiting = [
-        f"{one.figures.stream} {so_many(one.rows_waiting, 'row')}" for one in found.seen if one.rows_waiting
+        f"{one.figures.stream} {format_count(one.rows_waiting, 'row')}"
+        for one in found.seen
+        if one.rows_waiting
     ]
     if len(waiting) > MOST_NAMED:
-        waiting[MOST_NAMED:] = [f"and {so_many(len(waiting) - MOST_NAMED, 'more stream')}"]
+        waiting[MOST_NAMED:] = [f"and {format_count(len(waiting) - MOST_NAMED, 'more stream')}"]
     said = (
-        f"Sent {bytes_said(sent)}. All rows take {bytes_said(exact)} as Parquet{rivals}. "
+        f"Sent {format_bytes(sent)}. All rows take {format_bytes(exact)} as Parquet{rivals}. "
         f"Lost: {'; '.join(lost) or 'nothing'}."
     )
     return f"{said} Not sent yet: {'; '.join(waiting)}." if waiting else said
 
 
-def lost_said(one: StreamOverview, brief: bool = False) -> str:
+def format_stream_loss(one: StreamOverview, brief: bool = False) -> str:
     """Return what the destination lacks of a stream, and its mean error; `brief` leaves out the share of queries."""
     f, parts = one.figures, []
     if f.rows_lost:
-        said = so_many(f.rows_lost, "row")
-        parts.append(f"{said}, {queries_said(one)}" if one.rows_asked and not brief else said)
+        said = format_count(f.rows_lost, "row")
+        parts.append(f"{said}, {format_query_share(one)}" if one.rows_asked and not brief else said)
     if f.held_values:
-        parts.append(so_many(f.held_values, "value kept at the source", "values kept at the source"))
+        parts.append(format_count(f.held_values, "value kept at the source", "values kept at the source"))
     there = measured_loss([one])
     if there and not f.held_values:
-        parts.append(f"values off by {loss_said(there)} on average")
+        parts.append(f"values off by {format_loss(there)} on average")
     return "; ".join(parts) or "nothing"
 
 
-def queries_said(one: StreamOverview) -> str:
+def format_query_share(one: StreamOverview) -> str:
     """Return the share of the rows of the stream's queries that was sent."""
-    queries = so_many(one.queries, "query", "queries")
+    queries = format_count(one.queries, "query", "queries")
     if one.rows_answered == one.rows_asked:
         return f"none that its {queries} ask{'s' if one.queries == 1 else ''} for"
     has = "has" if one.queries == 1 else "have"
-    return f"its {queries} {has} {share_said(100.0 * one.rows_answered / one.rows_asked)} of their rows"
+    return f"its {queries} {has} {format_pct(100.0 * one.rows_answered / one.rows_asked)} of their rows"
 
 
 def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
     """Return the share of its work that each join and query did; no line if there is none."""
     shares = [
-        f"{one.told.name} {share_said(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
+        f"{one.told.name} {format_pct(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
         for one in workloads
         for stage in one.told.stages
         if stage.unit in ("rows", "comparisons") and stage.offered

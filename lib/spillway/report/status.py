@@ -22,27 +22,34 @@ from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.contracts.capacity import DAY_SECONDS
-from spillway.errors import SpillwayError, safely, so_many
-from spillway.intake.landing import Landing, landed
+from spillway.errors import SpillwayError, escape_text, format_count
+from spillway.intake.landing import Landing, find_landing_files
 from spillway.intake.rate import HISTORY_NOTE
-from spillway.intake.take_in import waits_for_a_rate
-from spillway.ledger import Row, difference
+from spillway.intake.take_in import is_waiting_for_rate
+from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED
 from spillway.records import is_repeated_hour
 from spillway.registry import lever
 from spillway.report.explain import repeated_hours
-from spillway.report.recent import Recent, last_windows, read_recent
-from spillway.report.summary import StreamFigures, grouped, last_outcomes, last_stages, recent_figures, totals
-from spillway.report.text import StageSum, bytes_said, share_said, stages_of
+from spillway.report.recent import RecentBatches, last_windows, read_recent
+from spillway.report.summary import (
+    StreamFigures,
+    group_rows,
+    last_outcomes,
+    last_stages,
+    recent_figures,
+    total_rows,
+)
+from spillway.report.text import StageSum, format_bytes, format_pct, stages_of
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
-from spillway.streams.batching import WaitingBatches, waiting_to_be_sent
-from spillway.streams.capacity import last_spent, spenders, spending_of
-from spillway.streams.drafts import remedy_of
+from spillway.streams.batching import WaitingBatches, load_waiting_batches
+from spillway.streams.capacity import last_quota_date, quota_spending, streams_of_quota
+from spillway.streams.drafts import shortfall_remedy
 from spillway.streams.exemptions import exempt_streams
 from spillway.streams.facts import newest_facts
-from spillway.streams.train import edge_of
+from spillway.streams.train import last_rows_reader
 from spillway.workloads.windows import find_windows
 
 _COLUMNS = (
@@ -50,19 +57,19 @@ _COLUMNS = (
     "validated_revision",
 )  # fmt: skip
 
-RunTold = tuple[str, datetime, tuple[str, ...], int, int]
+RunRow = tuple[str, datetime, tuple[str, ...], int, int]
 """A run: its name, when it last began a batch, its streams, its number of batches, and their number of tuples."""
 
 
 @dataclass(frozen=True)
-class Held:
+class StoredBatches:
     """The needed columns of all batches."""
 
     columns: pa.Table
 
     @staticmethod
-    def of(tables: Tables) -> Held:
-        return Held(tables.at("batches").rows(_COLUMNS))
+    def of(tables: Tables) -> StoredBatches:
+        return StoredBatches(tables.at("batches").rows(_COLUMNS))
 
     def _mine(self, stream: str, *status: str) -> pa.Table:
         found = self.columns.filter(pc.equal(self.columns["stream"], stream))
@@ -96,7 +103,7 @@ class Held:
         found: list[str] = left["stream"].unique().to_pylist()
         return found
 
-    def last_runs(self, most: int) -> Iterator[RunTold]:
+    def last_runs(self, most: int) -> Iterator[RunRow]:
         """Yield the last `most` runs that accepted data, newest first."""
         runs = self.columns.group_by("run_id").aggregate([("created_at", "max")])
         runs = runs.sort_by([("created_at_max", "descending"), ("run_id", "descending")]).slice(0, most)
@@ -112,15 +119,17 @@ Trouble = tuple[str, str, str]
 """Kind, sentence, remedy."""
 
 
-def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landing) -> Iterator[Trouble]:
+def delivery_problems(
+    contract: StreamContract, batches: Sequence[Batch], landing: Landing
+) -> Iterator[Trouble]:
     """Yield problems of deliveries that need a person: rejected files, quarantined batches, unknown rates."""
     stream = contract.stream
     if landing.refused:
-        names = [safely(one.name) for one, _ in landing.refused]
+        names = [escape_text(one.name) for one, _ in landing.refused]
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
         yield (
             "refused",
-            f"{so_many(len(names), 'delivered file is', 'delivered files are')} refused "
+            f"{format_count(len(names), 'delivered file is', 'delivered files are')} refused "
             f"({', '.join(names[:NAMED])}{more}): {landing.refused[-1][1].reason}",
             "mend the file (one that was taken in before it changed: as its sentence says), or the contract and then "
             f"spillway replay {stream}; a file that is removed is forgotten",
@@ -133,7 +142,7 @@ def troubles(contract: StreamContract, batches: Sequence[Batch], landing: Landin
                 f"{named} failed {batch.attempts} times and is set aside: {batch.reason}",
                 f"mend what it says, then spillway replay {stream} --date {batch.batch_date}",
             )
-    waiting = [batch for batch in batches if waits_for_a_rate(batch)]
+    waiting = [batch for batch in batches if is_waiting_for_rate(batch)]
     if waiting:
         tuples = sum(batch.rows or 0 for batch in waiting)
         yield (
@@ -184,7 +193,7 @@ class QuotaStatus:
         of = 3600 if self.per == "day" else DAY_SECONDS
         when = f"on {self.first}" if self.first == self.last else f"from {self.first} to {self.last}"
         so_far = (
-            f"{self.channel}: {bytes_said(self.spent_bytes)} of {bytes_said(self.quota_bytes)} spent {when}, "
+            f"{self.channel}: {format_bytes(self.spent_bytes)} of {format_bytes(self.quota_bytes)} spent {when}, "
             f"in {self.elapsed_seconds / of:.3g} of {self.period_seconds / of:.3g} {unit}"
         )
         if self.spent_bytes >= self.quota_bytes:
@@ -198,12 +207,12 @@ def quotas_of(tables: Tables, contracts: Contracts) -> Iterator[QuotaStatus]:
     """Yield the state of every quota for which a batch was planned, by channel name."""
     for name, channel in sorted(contracts.channels.items()):
         quota = channel.capacity.quota
-        streams = spenders(contracts, name) if quota is not None else ()
-        spent_on = [last for one in streams if (last := last_spent(tables, one)) is not None]
+        streams = streams_of_quota(contracts, name) if quota is not None else ()
+        spent_on = [last for one in streams if (last := last_quota_date(tables, one)) is not None]
         day = max(spent_on, default=None)
         if quota is None or day is None:
             continue
-        period, found = quota.period_of(day), spending_of(tables, contracts, name, [day])
+        period, found = quota.period_of(day), quota_spending(tables, contracts, name, [day])
         spent = found.spent(period)
         whole = int(quota.size_bytes) + found.carried(quota, period)
         # a batch may cover days before its date; the elapsed time is at most the end of the batch date
@@ -215,7 +224,7 @@ RUNS_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class RunShown:
+class RunStatus:
     """One run that accepted data."""
 
     run_id: str
@@ -295,7 +304,7 @@ class Shortage:
 class Status:
     """The state of the whole lake."""
 
-    runs: tuple[RunShown, ...]
+    runs: tuple[RunStatus, ...]
     streams: tuple[StreamStatus, ...]
     workloads: tuple[WorkloadStatus, ...]
     quotas: tuple[QuotaStatus, ...]
@@ -311,17 +320,17 @@ class Status:
 
 def status(tables: Tables, now: datetime | None = None) -> Status:
     """Return the current state of the lake. A lake without tables has no runs and no batches."""
-    contracts, held = load_usable(tables.settings.schemas), Held.of(tables)
-    versions = grouped(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
+    contracts, held = load_usable(tables.settings.schemas), StoredBatches.of(tables)
+    versions = group_rows(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
     validations = last_outcomes(tables)
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
         recent = read_recent(tables, stream)
         facts = _facts(contract, versions.get(stream, []))
-        landing = landed(contract, tables, now)
+        landing = find_landing_files(contract, tables, now)
         waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE])
-        together = waiting_to_be_sent(tables, contract, now or utc_now())
+        together = load_waiting_batches(tables, contract, now or utc_now())
         found = StreamStatus(
             stream=stream,
             channel=contract.channel,
@@ -345,14 +354,15 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         streams.append(found)
         shortages += _broken(found)
         shortages += _queued(stream, waiting)
-        shortages += _waiting(found, sum(waits_for_a_rate(batch) for batch in waiting))
+        shortages += _waiting(found, sum(is_waiting_for_rate(batch) for batch in waiting))
         known = {one.batch: one for one in [*recent.batches, *waiting]}
         in_order = [known[number] for number in sorted(known)]
         shortages += [
-            Shortage(stream, kind, False, *said) for kind, *said in troubles(contract, in_order, landing)
+            Shortage(stream, kind, False, *said)
+            for kind, *said in delivery_problems(contract, in_order, landing)
         ]
         shortages += _noted(contract, recent)
-        shortages += _asked(tables, found)
+        shortages += _open_questions(tables, found)
         shortages += _doubts(tables, contract, recent)
         shortages += _exempt(tables, stream)
         shortages += _over_capacity(stream, recent.ledger)
@@ -360,7 +370,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
     workloads = _workloads(tables, contracts, versions)
     shortages += [_off(one.name, one.ledger_difference) for one in workloads if one.ledger_difference]
-    shortages += _held_up(tables, contracts)
+    shortages += _stalled_workloads(tables, contracts)
     shortages += _not_answered(tables, {one.name for one in workloads})
     shortages += _unusable(contracts)
     shortages += _failed(validations)
@@ -369,7 +379,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
     last = max((row["validated_at"] for row in validations), default=None)
     failed = sum(not row["success"] for row in validations)
     quotas = tuple(quotas_of(tables, contracts))
-    runs = tuple(RunShown(*one) for one in held.last_runs(RUNS_SHOWN))
+    runs = tuple(RunStatus(*one) for one in held.last_runs(RUNS_SHOWN))
     return Status(runs, tuple(streams), tuple(workloads), quotas, ordered, last, failed)
 
 
@@ -377,9 +387,9 @@ def _urgency(shortage: Shortage) -> tuple[bool, str]:
     return (not shortage.wrong, shortage.stream)
 
 
-def _values(recent: Recent) -> ValueSums:
+def _values(recent: RecentBatches) -> ValueSums:
     """Return the values of the last batches: those that the last stage passed on, and those that were shed or lost."""
-    way = [row for row in totals(recent.ledger) if row["unit"] == "values"]
+    way = [row for row in total_rows(recent.ledger) if row["unit"] == "values"]
     last = {row["batch"]: row for row in way}
     shed, lost = (sum(int(row[name]) for row in way) for name in ("shed", "lost"))
     return ValueSums(sum(int(row["kept"]) for row in last.values()), shed, lost)
@@ -389,7 +399,7 @@ def _workloads(
     tables: Tables, contracts: Contracts, versions: Mapping[str, Sequence[Row]]
 ) -> list[WorkloadStatus]:
     """Return every join and query that has a contract, by name."""
-    windows = grouped(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
+    windows = group_rows(tables.at("windows").rows(["subject", "status"]).to_pylist(), "subject")
     found = []
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
         ledger = last_windows(tables, name)
@@ -400,7 +410,7 @@ def _workloads(
                 dict(Counter(row["status"] for row in windows.get(name, []))),
                 _facts(contract, versions.get(name, [])),
                 tuple(stages_of(ledger)),
-                difference(ledger),
+                total_imbalance(ledger),
             )
         )
     return found
@@ -420,7 +430,7 @@ def _off(subject: str, by: int) -> Shortage:
     )  # fmt: skip
 
 
-def _held_up(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
+def _stalled_workloads(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
     """Yield joins and queries that cannot run, and inputs that deliver nothing while other inputs continue."""
     remedy = "see whether its source still delivers; `window.waits_seconds` closes windows without it"
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
@@ -444,13 +454,13 @@ def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
     """Yield queries with windows that failed and wait for a retry."""
     columns = ["subject", "window", "from_time", "failed"]
     rows = tables.at("windows").rows(columns, status=PLANNED).to_pylist()
-    failed = grouped([row for row in rows if row["failed"] is not None], "subject")
+    failed = group_rows([row for row in rows if row["failed"] is not None], "subject")
     for name in sorted(names & failed.keys()):
         last = max(failed[name], key=lambda row: row["window"])
         told, _, mended_by = last["failed"].partition("; ")
         yield Shortage(
             name, "failed", False,
-            f"{so_many(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, the last of "
+            f"{format_count(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, the last of "
             f"{last['from_time']:%Y-%m-%d %H:%M}: {told}",
             mended_by or "correct the query",
         )  # fmt: skip
@@ -496,11 +506,11 @@ def _queued(stream: str, waiting: Sequence[Batch]) -> Iterator[Shortage]:
             stream, "queued", False,
             f"batch {first.batch} of {first.batch_date} {why.partition('; ')[0]}; nothing of it is sent, and later "
             "batches wait behind it",
-            remedy_of(why, "widen the channel, or let more be shed"),
+            shortfall_remedy(why, "widen the channel, or let more be shed"),
         )  # fmt: skip
 
 
-def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
+def _noted(contract: StreamContract, recent: RecentBatches) -> Iterator[Shortage]:
     """Yield irregularities of accepted rows: new and absent columns of the last batch, and repeated hours."""
     last = next((batch.batch for batch in reversed(recent.batches) if batch.rows), None)
     notes = [row for row in recent.ledger if row["dimension_kind"] == "note"]
@@ -519,7 +529,7 @@ def _noted(contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
         )  # fmt: skip
 
 
-def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
+def _open_questions(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
     """Yield the assumptions of the levers about the stream, each with the contract line that would replace it."""
     for name, version in found.facts.items():
         facts = newest_facts(tables, found.stream, name) if version is not None else None
@@ -527,10 +537,10 @@ def _asked(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
             yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
 
 
-def _doubts(tables: Tables, contract: StreamContract, recent: Recent) -> Iterator[Shortage]:
+def _doubts(tables: Tables, contract: StreamContract, recent: RecentBatches) -> Iterator[Shortage]:
     """Yield doubts about the contract that rows of the last batch raise, if raw still has them."""
     last = [batch for batch in recent.batches if batch.rows and batch.is_in_raw][-1:]
-    edge = edge_of(tables, contract.stream, last)
+    edge = last_rows_reader(tables, contract.stream, last)
     for name in contract.lever_names if last else ():
         try:
             found = lever(name).doubts(contract, edge)
@@ -550,7 +560,7 @@ def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
 
 
 def _short(ledger: Sequence[Row]) -> list[Row]:
-    return [row for row in totals(ledger) if row["shortfall"] > 0]
+    return [row for row in total_rows(ledger) if row["shortfall"] > 0]
 
 
 def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
@@ -562,10 +572,10 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
         reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(
             stream, "capacity", False,
-            f"{so_many(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
+            f"{format_count(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
             f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
             f"room for{reason}",
-            remedy_of(
+            shortfall_remedy(
                 worst["reason"],
                 f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
             ),
@@ -577,19 +587,21 @@ def _absent(figures: StreamFigures) -> Iterator[Shortage]:
     if figures.absent_pct:
         yield Shortage(
             figures.stream, "absent", False,
-            f"{share_said(figures.absent_pct)} of the values taken in are absent at the destination: "
+            f"{format_pct(figures.absent_pct)} of the values taken in are absent at the destination: "
             f"{figures.held_values:,} are kept at the source, {figures.lost_values:,} were dropped for good",
             f"for the values kept at the source: spillway recover {figures.stream}; to send more, widen the channel",
         )  # fmt: skip
 
 
-def _unvalidated(recent: Recent, older: int) -> Iterator[Shortage]:
+def _unvalidated(recent: RecentBatches, older: int) -> Iterator[Shortage]:
     """Yield the number of batches that passed all stages, have recoverable values, and are not validated.
 
     `older`: the number of unvalidated batches before the last ones.
     """
     gone = last_stages(recent.ledger)
-    shed = {row["batch"] for row in totals(recent.ledger) if row["recoverable"] > 0 and row["batch"] in gone}
+    shed = {
+        row["batch"] for row in total_rows(recent.ledger) if row["recoverable"] > 0 and row["batch"] in gone
+    }
     waiting = len(shed - {row["batch"] for row in recent.certificates}) + older
     if waiting:
         yield Shortage(

@@ -27,9 +27,9 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from spillway.batch import Batch
-from spillway.ledger import TOTAL, Row, difference
+from spillway.ledger import TOTAL, Row, total_imbalance
 from spillway.levers.certificate import Certificate
-from spillway.report.recent import Recent, read_recent
+from spillway.report.recent import RecentBatches, read_recent
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.presence import certified_presence
@@ -87,7 +87,7 @@ class StreamFigures:
         return {f"{name}.{self.stream}": value for name, value in numbers.items()}
 
 
-def totals(ledger: Iterable[Row]) -> list[Row]:
+def total_rows(ledger: Iterable[Row]) -> list[Row]:
     """Return the total row of every stage, by batch and in the order of the stages.
 
     Rows with a negative ordinal are left out: they are outside the path from source to destination.
@@ -107,7 +107,7 @@ def last_stages(ledger: Iterable[Row]) -> dict[int, Row]:
     >>> last_stages(rows)[1]["ordinal"], last_stages(rows[:1])
     (3, {})
     """
-    found = [row for row in totals(ledger) if row["unit"] == "rows" and row["ordinal"] > 0]
+    found = [row for row in total_rows(ledger) if row["unit"] == "rows" and row["ordinal"] > 0]
     return {row["batch"]: row for row in found}
 
 
@@ -132,7 +132,7 @@ def _or_infinity(bound: float | None) -> float:
     return math.inf if bound is None else bound
 
 
-def added_up(certificates: Iterable[Row]) -> Certificate:
+def sum_certificates(certificates: Iterable[Row]) -> Certificate:
     """Return the sum of certificates."""
     return reduce(add, map(certificate_of, certificates), Certificate(0.0))
 
@@ -145,7 +145,7 @@ def stream_figures(
 ) -> StreamFigures:
     """Compute the figures of one stream from its rows."""
     batches, ledger, certificates = list(batches), list(ledger), list(certificates)
-    sent, way = last_stages(ledger), totals(ledger)
+    sent, way = last_stages(ledger), total_rows(ledger)
     spans = {batch.batch: batch.seconds_covered or 0.0 for batch in batches}
     seconds = math.fsum(spans[number] for number in sent if number in spans)
     offered = sum(row["bytes_offered"] for row in sent.values())
@@ -153,10 +153,10 @@ def stream_figures(
     planned = [batch for batch in batches if batch.capacity_kbps is not None]
     planned_seconds = math.fsum(spans[batch.batch] for batch in planned)
     capacity = math.fsum((batch.capacity_kbps or 0.0) * spans[batch.batch] for batch in planned)
-    whole = added_up(certificates)
+    whole = sum_certificates(certificates)
     there = certified_presence(certificates)
     # a certificate without an attribute counts rows, which the ledger counts too
-    values = added_up(row for row in certificates if row["attribute"])
+    values = sum_certificates(row for row in certificates if row["attribute"])
     return StreamFigures(
         stream=stream,
         tuples=sum(batch.rows or 0 for batch in batches),
@@ -174,7 +174,7 @@ def stream_figures(
             (certificate_of(row).worst_over_threshold for row in certificates), default=0.0
         ),
         violations=whole.violations,
-        ledger_difference=difference(ledger),
+        ledger_difference=total_imbalance(ledger),
         shed_attributes=_by_way(certificates, "shed"),
         rounded_attributes=_by_way(certificates, "round"),
         rows_shed=sum(row["shed"] for row in way if row["unit"] == "rows"),
@@ -191,7 +191,7 @@ def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
     return tuple(sorted(found - {""}))
 
 
-def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
+def group_rows(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
     """Group rows by a column."""
     found: dict[str, list[Row]] = {}
     for row in rows:
@@ -199,7 +199,7 @@ def grouped(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]
     return found
 
 
-def recent_figures(recent: Recent) -> StreamFigures:
+def recent_figures(recent: RecentBatches) -> StreamFigures:
     """Return the figures of a stream's last batches; tuples, rejected tuples and violations are of all batches."""
     found = stream_figures(recent.stream, recent.batches, recent.ledger, recent.certificates)
     return replace(found, tuples=recent.tuples, rejected=recent.rejected, violations=recent.violations)

@@ -19,18 +19,18 @@ from html import escape
 from itertools import zip_longest
 from textwrap import wrap
 
-from spillway.errors import bytes_said, so_much
+from spillway.errors import format_bytes, format_number
 from spillway.ledger import TOTAL, Row
 
-__all__ = ["bytes_said", "cells", "how_many", "loss_said", "rate_said", "share_said", "table"]
+__all__ = ["cells", "format_bytes", "format_loss", "format_noun_count", "format_pct", "format_rate", "table"]
 
 
-def rate_said(kbps: float) -> str:
+def format_rate(kbps: float) -> str:
     """Return a rate with three digits and a unit.
 
-    >>> rate_said(0.0642), rate_said(26.63), rate_said(5_400)
+    >>> format_rate(0.0642), format_rate(26.63), format_rate(5_400)
     ('64.2 bps', '26.6 kbps', '5.4 Mbps')
-    >>> rate_said(0.99951), rate_said(999.7)
+    >>> format_rate(0.99951), format_rate(999.7)
     ('1 kbps', '1 Mbps')
     """
     for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
@@ -40,19 +40,19 @@ def rate_said(kbps: float) -> str:
     return f"{kbps * 1000:.3g} bps"
 
 
-def share_said(pct: float) -> str:
+def format_pct(pct: float) -> str:
     """Return a percentage with three digits, or five between 99 and 100.
 
-    >>> share_said(99.987), share_said(99.5), share_said(33.33), share_said(100), share_said(6.7e-07)
+    >>> format_pct(99.987), format_pct(99.5), format_pct(33.33), format_pct(100), format_pct(6.7e-07)
     ('99.987 %', '99.5 %', '33.3 %', '100 %', '0.00000067 %')
     """
-    return f"{so_much(pct, 5 if 99 < pct < 100 else 3)} %"
+    return f"{format_number(pct, 5 if 99 < pct < 100 else 3)} %"
 
 
-def how_many(count: int, one: str) -> str:
+def format_noun_count(count: int, one: str) -> str:
     """Return a count with its noun in the singular or plural.
 
-    >>> how_many(1, "stream"), how_many(2, "stream")
+    >>> format_noun_count(1, "stream"), format_noun_count(2, "stream")
     ('1 stream', '2 streams')
     """
     return f"{count:,} {one}{'' if count == 1 else 's'}"
@@ -67,7 +67,7 @@ def cells(*values: object, bad: bool = False) -> str:
     said = "".join(
         f'<td class="n">{value:,}</td>'
         if isinstance(value, int) and not isinstance(value, bool)
-        else f'<td class="n">{so_much(value)}</td>'
+        else f'<td class="n">{format_number(value)}</td>'
         if isinstance(value, float)
         else f"<td>{escape('' if value is None else str(value))}</td>"
         for value in values
@@ -87,10 +87,10 @@ def table(heads: str, rows: list[str]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-def loss_said(pct: float) -> str:
+def format_loss(pct: float) -> str:
     """Return a loss or an error in per cent; a small one is not shown as 0.
 
-    >>> loss_said(0), loss_said(0.00042), loss_said(0.0123), loss_said(47.31), loss_said(100.0), loss_said(float("inf"))
+    >>> format_loss(0), format_loss(0.00042), format_loss(0.0123), format_loss(47.31), format_loss(100.0), format_loss(float("inf"))
     ('0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any')
     """
     if pct == float("inf"):

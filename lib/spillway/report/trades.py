@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
-from spillway.levers.loss_curve import MORE, dropping_rows_pct
+from spillway.levers.loss_curve import MORE, row_drop_loss_pct
 from spillway.levers.protocol import Picture
-from spillway.report.text import loss_said, rate_said, sentences, table_lines
+from spillway.report.text import format_loss, format_rate, sentences, table_lines
 from spillway.store.tables import Tables
-from spillway.streams.trade import Trade, trade
+from spillway.streams.trade import TradeOff, measure_trade_off
 
 MORE_PCT = round(100 * (MORE - 1))
 MEASURES, ROWS, BOTH = (
@@ -43,7 +43,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class ChannelTrade:
+class ChannelTradeOff:
     """A channel's trade-off in the form in which it is shown."""
 
     channel: str
@@ -58,26 +58,28 @@ class ChannelTrade:
     loss_of: str = MEASURES
 
 
-def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> ChannelTrade | None:
+def load_trade_off(
+    tables: Tables, contracts: Contracts, channel: str, points: int = 12
+) -> ChannelTradeOff | None:
     """Return the channel's trade-off for display; None if there is no data to measure.
 
-    If the trade-off cannot be computed, the result has no curve, and `buys` says why.
+    If the trade-off cannot be computed, the result has no curve, and `capacity_gain_sentence` says why.
     """
     try:
-        found = trade(tables, contracts, channel, points)
+        found = measure_trade_off(tables, contracts, channel, points)
     except SpillwayError as problem:
         # a fault of one stream must not hide the rest of the page
         why = f"what more capacity would buy cannot be told: {problem}"
-        return ChannelTrade(
+        return ChannelTradeOff(
             channel, (), 0.0, contracts.channels[channel].capacity_kbps, 0.0, 0.0, 0.0, why, ()
         )
-    return None if found is None else channel_trade(found)
+    return None if found is None else to_channel_trade_off(found)
 
 
-def channel_trade(found: Trade) -> ChannelTrade:
+def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
     """Convert a trade-off to the form in which it is shown."""
     capacity = found.in_use.capacity_kbps
-    return ChannelTrade(
+    return ChannelTradeOff(
         found.channel,
         found.streams,
         found.offered_kbps,
@@ -85,12 +87,12 @@ def channel_trade(found: Trade) -> ChannelTrade:
         found.in_use.loss_pct,
         found.more.loss_pct,
         found.dropping_rows_pct,
-        buys(found),
+        capacity_gain_sentence(found),
         tuple(
             CurvePoint(
                 one.capacity_kbps,
                 one.loss_pct,
-                dropping_rows_pct(found.offered_kbps, one.capacity_kbps),
+                row_drop_loss_pct(found.offered_kbps, one.capacity_kbps),
                 one.capacity_kbps == capacity,
             )
             for one in found.curve
@@ -99,13 +101,13 @@ def channel_trade(found: Trade) -> ChannelTrade:
     )
 
 
-def _loss_of(found: Trade) -> str:
+def _loss_of(found: TradeOff) -> str:
     """Return what the loss on the channel refers to: measures, queries for rows, or both."""
     rows = {taken.choice.of == "rows" for taken in found.in_use.taken}
     return ROWS if rows == {True} else BOTH if True in rows else MEASURES
 
 
-def buys(found: Trade) -> str:
+def capacity_gain_sentence(found: TradeOff) -> str:
     """Return a sentence on what a little more capacity would buy, and which attribute would benefit next.
 
     >>> from spillway.levers.loss_curve import at_capacity
@@ -114,7 +116,7 @@ def buys(found: Trade) -> str:
     >>> kept = Alternative(20.0, (0, 0, 1), "temp", "keep", 0.0, 9.0)
     >>> ways = (kept, Alternative(5.0, (2, 1, 1), "temp", "round", 2.0, 9.0))
     >>> offers = {"s": Offer(20.0, None, (ways,))}
-    >>> buys(Trade("up", ("s",), 20.0, at_capacity(offers, 19.0), at_capacity(offers, 20.9), None, ()))
+    >>> capacity_gain_sentence(TradeOff("up", ("s",), 20.0, at_capacity(offers, 19.0), at_capacity(offers, 20.9), None, ()))
     '10 % more capacity would bring the planned loss from 2 % to 0 %'
     """
     now, then, step = found.in_use, found.more, found.next_paid
@@ -123,37 +125,37 @@ def buys(found: Trade) -> str:
         return f"{MORE_PCT} % more capacity would buy nothing: {what} is lost for want of it"
     better = then.loss_pct < now.loss_pct
     said = (
-        f"{MORE_PCT} % more capacity would bring the planned loss from {loss_said(now.loss_pct)} to "
-        f"{loss_said(then.loss_pct)}"
+        f"{MORE_PCT} % more capacity would bring the planned loss from {format_loss(now.loss_pct)} to "
+        f"{format_loss(then.loss_pct)}"
         if better
-        else f"{MORE_PCT} % more capacity would not yet lower the planned loss of {loss_said(now.loss_pct)}"
+        else f"{MORE_PCT} % more capacity would not yet lower the planned loss of {format_loss(now.loss_pct)}"
     )
     if step is None:
         return said
-    of, before = f"{step.stream}.{step.before.of}", loss_said(step.before.lost_pct)
+    of, before = f"{step.stream}.{step.before.of}", format_loss(step.before.lost_pct)
     after = step.after.lost_pct
     would = (
-        f"bring {of} from {before} off to {loss_said(after)} off"
+        f"bring {of} from {before} off to {format_loss(after)} off"
         if after
         else f"make {of} exact (now {before} off)"
     )
-    return f"{said}; the next {rate_said(step.kbps)} would {would}"
+    return f"{said}; the next {format_rate(step.kbps)} would {would}"
 
 
-def trade_lines(one: ChannelTrade) -> Iterator[str]:
+def trade_off_lines(one: ChannelTradeOff) -> Iterator[str]:
     """Yield the trade-off as lines of text: the curve as a table in which the current capacity is marked."""
     if not one.curve:
         yield from sentences(f"{one.channel}: {one.buys}.")
         return
     yield from sentences(
-        f"{one.channel} ({', '.join(one.streams)}): {rate_said(one.offered_kbps)} offered into "
-        f"{rate_said(one.capacity_kbps)}. {YARDSTICKS[one.loss_of]}."
+        f"{one.channel} ({', '.join(one.streams)}): {format_rate(one.offered_kbps)} offered into "
+        f"{format_rate(one.capacity_kbps)}. {YARDSTICKS[one.loss_of]}."
     )
     rows = [
         [
-            rate_said(point.capacity_kbps),
-            loss_said(point.loss_pct),
-            loss_said(point.dropping_rows_pct),
+            format_rate(point.capacity_kbps),
+            format_loss(point.loss_pct),
+            format_loss(point.dropping_rows_pct),
             _IN_USE if point.in_use else "",
         ]
         for point in one.curve
@@ -162,7 +164,7 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
     yield from sentences(f"{one.buys}.")
 
 
-def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
+def trade_off_pictures(one: ChannelTradeOff) -> Iterator[Picture]:
     """Yield the chart of the curve next to dropping random rows, and a second chart that enlarges small losses."""
     yield _beside_rows(one)
     # the enlarged chart must contain the point in use
@@ -184,13 +186,13 @@ def trade_pictures(one: ChannelTrade) -> Iterator[Picture]:
                 "x": "capacity, kbps",
                 "y": f"loss of {one.loss_of}, %",
                 "from_zero": True,
-                "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
+                "mark": (one.capacity_kbps, f"in use: {format_loss(one.loss_pct)}"),
             },
             wide=True,
         )
 
 
-def _beside_rows(one: ChannelTrade) -> Picture:
+def _beside_rows(one: ChannelTradeOff) -> Picture:
     lines = [
         {
             "name": "what the plan loses",
@@ -212,7 +214,7 @@ def _beside_rows(one: ChannelTrade) -> Picture:
             "x": "capacity, kbps",
             "y": f"loss of {one.loss_of}, %",
             "from_zero": True,
-            "mark": (one.capacity_kbps, f"in use: {loss_said(one.loss_pct)}"),
+            "mark": (one.capacity_kbps, f"in use: {format_loss(one.loss_pct)}"),
         },
         f"{YARDSTICKS[one.loss_of]}. {one.buys}.",
         wide=True,

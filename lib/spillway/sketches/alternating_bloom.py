@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
@@ -59,13 +59,13 @@ class AlternatingBloomParameters:
 
     def __post_init__(self) -> None:
         if self.cells % 64 or not 64 <= self.cells < 1 << 40:
-            raise Refused("cells", "be a multiple of 64", self.cells, "words hold 64 cells")
+            raise InvalidValue("cells", "be a multiple of 64", self.cells, "words hold 64 cells")
         if not 1 <= self.hashes <= _HASHES_MAX:
-            raise Refused("hashes", f"lie from 1 to {_HASHES_MAX}", self.hashes, "7 to 10 are usual")
+            raise InvalidValue("hashes", f"lie from 1 to {_HASHES_MAX}", self.hashes, "7 to 10 are usual")
         if not 1 <= self.capacity < 1 << 40:
-            raise Refused("capacity", "be at least 1", self.capacity, "give it the window in rows")
+            raise InvalidValue("capacity", "be at least 1", self.capacity, "give it the window in rows")
         if not 1 <= self.shards <= 1024:
-            raise Refused("shards", "lie from 1 to 1024", self.shards, "as many as tasks work at a time")
+            raise InvalidValue("shards", "lie from 1 to 1024", self.shards, "as many as tasks work at a time")
         check_seed(self.seed)
 
     @property
@@ -92,7 +92,9 @@ def _hashes_and_bits(rate: float) -> tuple[int, float]:
 
 def _one_filters_rate(false_positive_rate: float) -> float:
     if not 0.0 < false_positive_rate < 1.0:
-        raise Refused("false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %")
+        raise InvalidValue(
+            "false_positive_rate", "lie between 0 and 1", false_positive_rate, "write 0.01 for 1 %"
+        )
     return -math.expm1(0.5 * math.log1p(-false_positive_rate))
 
 
@@ -106,7 +108,7 @@ def parameters_for(
     (8, 2693, True)
     """
     if within < 1:
-        raise Refused("within", "be at least 1", within, "say how many rows back a repeat may lie")
+        raise InvalidValue("within", "be at least 1", within, "say how many rows back a repeat may lie")
     hashes, bits = _hashes_and_bits(_one_filters_rate(false_positive_rate))
     part = within / shards
     capacity = within if shards == 1 else math.ceil(part + _SIGMAS * math.sqrt(part) + _SIGMAS)
@@ -214,7 +216,7 @@ class AlternatingBloom(binary.CounterSketch):
     def absorb_shards(self, other: AlternatingBloom, shards: Sequence[int]) -> None:
         """Copy the named shards from `other`, which was updated in another task."""
         if other.parameters != self.parameters:
-            raise Refused(
+            raise InvalidValue(
                 "shards", f"come from a filter of {self.parameters}", other.parameters, "use one filter"
             )
         for mine, theirs in ((self.words, other.words), (self.turns, other.turns)):
@@ -223,7 +225,7 @@ class AlternatingBloom(binary.CounterSketch):
                 parts[0][shard] = parts[1][shard]
 
     def merge(self, other: AlternatingBloom) -> NoReturn:
-        raise Refused(
+        raise InvalidValue(
             "alternating_bloom",
             "not be merged: what it holds depends on the order of the stream",
             f"{self.parameters} and {other.parameters}",
@@ -259,5 +261,5 @@ class AlternatingBloom(binary.CounterSketch):
         active, put_in = sketch.turns[::2], sketch.turns[1::2]
         if (active > 1).any() or (put_in > sketch.parameters.capacity).any():
             rule = f"name one of two filters, with at most {sketch.parameters.capacity} keys"
-            raise Refused("turns", rule, sketch.turns.tolist()[:8], REBUILD)
+            raise InvalidValue("turns", rule, sketch.turns.tolist()[:8], REBUILD)
         return sketch

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Covers:
+class Coverage:
     """The range of data that an answer covers."""
 
     stream: str = ""
@@ -31,7 +31,7 @@ class Covers:
 class Answer:
     """One number with its interval, how it was computed, and the data it covers.
 
-    >>> print(Answer(12.0, 10.0, 14.0, 0.95, "cmm_median", Covers("weather", "origin", rows=100)))
+    >>> print(Answer(12.0, 10.0, 14.0, 0.95, "cmm_median", Coverage("weather", "origin", rows=100)))
     12 (10 to 14 with 95 % confidence, cmm_median, weather/origin, 100 rows)
     """
 
@@ -40,7 +40,7 @@ class Answer:
     high: float
     confidence: float
     method: str
-    covers: Covers = Covers()
+    covers: Coverage = Coverage()
     note: str = ""
     kind: str = "double"
     """The type of the values: a date is a number of days, a timestamp a number of microseconds since 1970."""

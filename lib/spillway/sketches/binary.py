@@ -31,8 +31,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
-from spillway.sketches.forms import REBUILD, ArrayForm, contained
+from spillway.errors import InvalidValue
+from spillway.sketches.forms import REBUILD, ArrayForm, refuse_malformed
 
 MAGIC = b"SPLWSKCH"
 FORMAT_VERSION = 1
@@ -59,14 +59,16 @@ class Header:
     packed: bytes = b""
 
     def unpacked(self, form: Mapping[str, ArrayForm] | None = None) -> dict[str, npt.NDArray[Any]]:
-        """Decompress the arrays; raise `Refused` if they differ from `form` (None: any form)."""
+        """Decompress the arrays; raise `InvalidValue` if they differ from `form` (None: any form)."""
         if form is not None:
             if list(self.arrays) != list(form):
                 raise _bad(f"hold {', '.join(form)}", ", ".join(self.arrays))
             for name, (dtype, shape) in self.arrays.items():
                 if not form[name].admits(dtype, shape):
                     wanted = "one dimension" if form[name].shape is None else form[name].shape
-                    raise Refused(name, f"be {form[name].dtype} of {wanted}", f"{dtype} of {shape}", REBUILD)
+                    raise InvalidValue(
+                        name, f"be {form[name].dtype} of {wanted}", f"{dtype} of {shape}", REBUILD
+                    )
         sizes = {
             name: np.dtype(_TYPES[dtype]).itemsize * math.prod(shape)
             for name, (dtype, shape) in self.arrays.items()
@@ -117,9 +119,9 @@ class StoredSketch(ABC):
         return digest(self.to_bytes())
 
     def shared_context(self, other: StoredSketch) -> Mapping[str, Any]:
-        """Return the context of a merged sketch; raise `Refused` if the contexts differ."""
+        """Return the context of a merged sketch; raise `InvalidValue` if the contexts differ."""
         if dict(self.context) != dict(other.context):
-            raise Refused(
+            raise InvalidValue(
                 "context", f"be {dict(self.context)} to be combined", dict(other.context), "ask one of them"
             )
         return self.context
@@ -162,7 +164,7 @@ class CounterSketch(StoredSketch):
     @classmethod
     def from_header(cls, header: Header) -> Self:
         """Return the sketch of a payload whose header was read."""
-        with contained():
+        with refuse_malformed():
             form = cls.form(header.parameters, header.scalars)
             arrays = header.unpacked(form)
             for name, array in arrays.items():
@@ -222,7 +224,7 @@ def digest(payload: bytes) -> str:
 
 
 def _bad(rule: str, got: object) -> Exception:
-    return Refused("payload", rule, got, REBUILD)
+    return InvalidValue("payload", rule, got, REBUILD)
 
 
 def read_header(payload: bytes, kind: str | None = None) -> Header:
@@ -233,20 +235,20 @@ def read_header(payload: bytes, kind: str | None = None) -> Header:
     if magic != MAGIC:
         raise _bad(f"begin with {MAGIC!r}", payload[: len(MAGIC)])
     if version != FORMAT_VERSION:
-        raise Refused(
+        raise InvalidValue(
             "format version", f"be {FORMAT_VERSION}", version, "read it with the Spillway that wrote it"
         )
     body, told = payload[:-_DIGEST_BYTES], payload[-_DIGEST_BYTES:]
     if hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest() != told:
         raise _bad("match its digest", f"{len(payload)} corrupt or cut bytes")
-    with contained():
+    with refuse_malformed():
         header = json.loads(body[_FRONT.size : _FRONT.size + header_bytes])
         if not isinstance(header, dict) or set(header) != _HEADER_FIELDS:
             raise _bad(f"have a header of {', '.join(sorted(_HEADER_FIELDS))}", str(header)[:100])
         if not isinstance(header["kind"], str):
             raise _bad("name its kind", str(header["kind"])[:100])
         if kind is not None and header["kind"] != kind:
-            raise Refused("kind", f"be {kind}", header["kind"], "ask the sketch for what it can answer")
+            raise InvalidValue("kind", f"be {kind}", header["kind"], "ask the sketch for what it can answer")
         for name in ("parameters", "scalars", "context"):
             if not isinstance(header[name], dict):
                 raise _bad(f"have {name} by name", str(header[name])[:100])

@@ -19,7 +19,7 @@ from numba import njit
 
 from spillway.sketches.binary import StoredSketch
 from spillway.sketches.column_keys import keys_of
-from spillway.sketches.query import merged, read_sketch
+from spillway.sketches.query import merge_sketches, read_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Booleans, Integers, Keys
 from spillway.sketches.values import json_values
@@ -28,7 +28,7 @@ BUCKETS = 1 << 16
 
 
 @dataclass(frozen=True)
-class SketchPart:
+class PartialSketch:
     """The partial sketch of one slice of the rows of a batch, for the specification at index `place`.
 
     `buckets` and `counts`: the key buckets with rows and their numbers of rows, if heavy keys are required.
@@ -43,7 +43,7 @@ class SketchPart:
 
 
 @dataclass(frozen=True)
-class Whole:
+class MergedSketch:
     """The merged sketch of a batch for the specification at index `place`.
 
     `buckets`: the key buckets that may have heavy keys.
@@ -61,9 +61,9 @@ def sketched_columns(specs: Sequence[SketchSpec]) -> list[str]:
     return list(dict.fromkeys(["seq", "batch", *(name for spec in specs for name in spec.attributes)]))
 
 
-def parts_of(
+def build_partial_sketches(
     specs: Sequence[SketchSpec], batches: Collection[int], tables: Iterable[pa.Table]
-) -> list[SketchPart]:
+) -> list[PartialSketch]:
     """Return the partial sketches of these rows for each wanted batch and each specification."""
     held: dict[tuple[int, int], tuple[StoredSketch, Integers]] = {}
     rows: dict[int, int] = {}
@@ -81,13 +81,13 @@ def parts_of(
     found = []
     for (place, batch), (sketch, counts) in held.items():
         buckets = np.flatnonzero(counts)
-        found.append(SketchPart(place, batch, rows[batch], sketch.to_bytes(), buckets, counts[buckets]))
+        found.append(PartialSketch(place, batch, rows[batch], sketch.to_bytes(), buckets, counts[buckets]))
     return found
 
 
-def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[Whole]:
+def merge_partial_sketches(specs: Sequence[SketchSpec], parts: Iterable[PartialSketch]) -> list[MergedSketch]:
     """Merge the partial sketches to one sketch for each batch and specification."""
-    groups: dict[tuple[int, int], list[SketchPart]] = {}
+    groups: dict[tuple[int, int], list[PartialSketch]] = {}
     for part in parts:
         groups.setdefault((part.place, part.batch), []).append(part)
     found = []
@@ -98,14 +98,16 @@ def all_parts(specs: Sequence[SketchSpec], parts: Iterable[SketchPart]) -> list[
             counts[part.buckets] += part.counts
         share = specs[place].heavy_share
         buckets = np.flatnonzero(counts >= share * rows) if share is not None else np.empty(0, np.int64)
-        sketch = merged(
+        sketch = merge_sketches(
             [read_sketch(part.payload, specs[place].types, specs[place].attributes) for part in mine]
         )
-        found.append(Whole(place, batch, rows, sketch, buckets))
+        found.append(MergedSketch(place, batch, rows, sketch, buckets))
     return found
 
 
-def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[pa.Table]) -> pa.Table:
+def count_keys_in_buckets(
+    spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[pa.Table]
+) -> pa.Table:
     """Return the keys of each batch that are in its `buckets`, with their counts and the values of one row."""
     wanted = {}
     for batch, mine in buckets.items():
@@ -120,14 +122,14 @@ def keys_in(spec: SketchSpec, buckets: Mapping[int, Integers], tables: Iterable[
             values = rows.select(list(spec.attributes)).take(pa.array(firsts)).columns
             labels = dict(zip(_labels(spec), values, strict=True))
             found.append(pa.table({**counted, **labels}))
-    return _summed(found)
+    return _sum_by_key(found)
 
 
 def heavy_labels(
     spec: SketchSpec, found: Sequence[pa.Table], rows: Mapping[int, int]
 ) -> dict[int, dict[int, tuple[list[Any], int]]]:
     """Return, by batch, the keys with at least the required share of its `rows`: their values for JSON, and counts."""
-    table = _summed(found)
+    table = _sum_by_key(found)
     if not table.num_rows:
         return {}
     least = np.array([(spec.heavy_share or 0.0) * rows[batch] for batch in table["batch"].to_pylist()])
@@ -154,7 +156,7 @@ def _labels(spec: SketchSpec) -> list[str]:
     return [f"value {place}" for place in range(len(spec.attributes))]
 
 
-def _summed(tables: Sequence[pa.Table]) -> pa.Table:
+def _sum_by_key(tables: Sequence[pa.Table]) -> pa.Table:
     """Return one row per batch and key, with the sum of its counts."""
     filled = [table for table in tables if table.num_rows]
     if not filled:

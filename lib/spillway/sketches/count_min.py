@@ -70,15 +70,15 @@ from typing import Any
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
+    bucket_of_mixed,
     check_seed,
-    mixed,
-    reduced,
+    mix,
     row_seeds,
     spark_buckets,
     spark_factors,
@@ -109,13 +109,13 @@ class CountMinParameters:
 
     def __post_init__(self) -> None:
         if not 2 <= self.width < 1 << 31:
-            raise Refused("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+            raise InvalidValue("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
-            raise Refused("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+            raise InvalidValue("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
         if self.hashing not in ("mix64", "spark"):
-            raise Refused("hashing", "be mix64 or spark", self.hashing, "use mix64")
+            raise InvalidValue("hashing", "be mix64 or spark", self.hashing, "use mix64")
         if check_seed(self.seed) >> 31 and self.hashing == "spark":
-            raise Refused("seed", "be below 2^31 for Spark's hashing", self.seed, "state a smaller seed")
+            raise InvalidValue("seed", "be below 2^31 for Spark's hashing", self.seed, "state a smaller seed")
 
     @property
     def memory_bytes(self) -> int:
@@ -160,7 +160,9 @@ class CountMin(binary.CounterSketch):
         amounts = whole_weights(weights, keys.size, self.absolute)
         if self.parameters.conservative and (amounts < 0).any():
             least = int(amounts.min())
-            raise Refused("weights", "not be negative under conservative update", least, "update plainly")
+            raise InvalidValue(
+                "weights", "not be negative under conservative update", least, "update plainly"
+            )
         return amounts, int(amounts.sum()), int(np.abs(amounts).sum())
 
     def forget(self) -> None:
@@ -171,14 +173,14 @@ class CountMin(binary.CounterSketch):
         """Return the sketch of both streams together: the sum of both tables."""
         require_same(self.kind, self.parameters, other.parameters)
         if self.parameters.conservative:
-            raise Refused(
+            raise InvalidValue(
                 "conservative",
                 "be false to merge",
                 True,
                 "its counters depend on the order; rebuild from rows",
             )
         if self.absolute + other.absolute >= WEIGHT_MAX:
-            raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
+            raise InvalidValue("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = CountMin(self.parameters)
         merged.context = self.shared_context(other)
         merged.table = self.table + other.table
@@ -190,10 +192,10 @@ class CountMin(binary.CounterSketch):
     def estimator_for(self, purpose: str) -> str:
         """Return the estimator for a purpose; `cm` for a conservatively updated table, which supports no other."""
         if purpose not in PURPOSES:
-            raise Refused("purpose", f"be one of {', '.join(PURPOSES)}", purpose, "use frequent")
+            raise InvalidValue("purpose", f"be one of {', '.join(PURPOSES)}", purpose, "use frequent")
         if self.parameters.conservative:
             if purpose == "sum":
-                raise Refused(
+                raise InvalidValue(
                     "purpose",
                     "be frequent or any for a conservatively updated table",
                     purpose,
@@ -266,7 +268,9 @@ class CountMin(binary.CounterSketch):
         if self.spark:
             columns = spark_buckets(keys, self.seeds, width)
         else:
-            columns = reduced(mixed(keys[None, :], self.seeds[:, None]), np.uint64(width)).astype(np.int64)
+            columns = bucket_of_mixed(mix(keys[None, :], self.seeds[:, None]), np.uint64(width)).astype(
+                np.int64
+            )
         return np.take_along_axis(self.table, columns, axis=1)
 
     def residues(self, counters: Integers, estimator: str) -> Floats:
@@ -281,7 +285,7 @@ class CountMin(binary.CounterSketch):
         The variance of a row is 2 (F2^2 - F4)/(w - 1) (Lemma 4). The variance of the median of d rows is smaller.
         """
         if estimator not in ("cm", "cmm"):
-            raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+            raise InvalidValue("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         self._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
         rows = self._self_join_rows()
         estimate = max(float(np.median(rows)), 0.0)
@@ -304,7 +308,7 @@ class CountMin(binary.CounterSketch):
         """
         require_same(self.kind, self.parameters, other.parameters)
         if estimator not in ("cm", "cmm"):
-            raise Refused("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
+            raise InvalidValue("estimator", "be cm or cmm", estimator, "cmm is unbiased, cm never under")
         for sketch in (self, other):
             sketch._check_sound("cm" if estimator == "cm" else "cmm_mean", allow_negative=estimator == "cmm")
         width, depth = self.parameters.width, self.parameters.depth
@@ -344,16 +348,18 @@ class CountMin(binary.CounterSketch):
 
     def _check_sound(self, estimator: str, allow_negative: bool = False) -> None:
         if estimator not in ESTIMATORS:
-            raise Refused("estimator", f"be auto or one of {', '.join(ESTIMATORS)}", estimator, "use auto")
+            raise InvalidValue(
+                "estimator", f"be auto or one of {', '.join(ESTIMATORS)}", estimator, "use auto"
+            )
         if self.parameters.conservative and estimator != "cm":
-            raise Refused(
+            raise InvalidValue(
                 "estimator",
                 "be cm for a conservatively updated table",
                 estimator,
                 "its rows do not sum to N, so that there is no mean to correct by",
             )
         if not allow_negative and (self.table < 0).any():
-            raise Refused(
+            raise InvalidValue(
                 "weights",
                 "not delete more than was added",
                 f"a counter of {int(self.table.min())}",
@@ -403,19 +409,19 @@ class CountMin(binary.CounterSketch):
         """
         sizes = np.abs(self.table.astype(np.float64)).sum(axis=1)
         if not abs(self.total) <= self.absolute < WEIGHT_MAX or (sizes > self.absolute * (1 + 1e-9)).any():
-            raise Refused(
+            raise InvalidValue(
                 "table", f"hold counters of at most {self.absolute} a row", float(sizes.max()), REBUILD
             )
         # the absolute values sum to less than 2^62, so this integer sum cannot wrap
         sums = self.table.sum(axis=1)
         if not self.parameters.conservative and (sums != self.total).any():
-            raise Refused("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REBUILD)
+            raise InvalidValue("table", f"have rows that add up to {self.total}", sums.tolist()[:9], REBUILD)
 
 
 def parameters_for_memory(
     memory_bytes: int, confidence: float = 0.99, depth: int | None = None, seed: int = 1
 ) -> CountMinParameters:
-    """Return the widest table within `memory_bytes`; raise `Refused` if fewer than two counters per row fit.
+    """Return the widest table within `memory_bytes`; raise `InvalidValue` if fewer than two counters per row fit.
 
     >>> parameters_for_memory(4096, depth=2).width
     256
@@ -424,7 +430,7 @@ def parameters_for_memory(
     width = min(memory_bytes // (8 * rows), (1 << 31) - 1)
     if width < 2:
         rule = f"be at least {16 * rows} bytes for any table of {rows} rows"
-        raise Refused("memory", rule, memory_bytes, "give it that much")
+        raise InvalidValue("memory", rule, memory_bytes, "give it that much")
     return CountMinParameters(width, rows, seed)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
@@ -44,9 +44,9 @@ class FastAgmsParameters:
 
     def __post_init__(self) -> None:
         if not 2 <= self.width < 1 << 31:
-            raise Refused("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
+            raise InvalidValue("width", "lie from 2 to 2^31 - 1", self.width, "give it more memory or less")
         if not 1 <= self.depth <= 64:
-            raise Refused("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
+            raise InvalidValue("depth", "lie from 1 to 64", self.depth, "5 rows serve 99 % confidence")
         check_seed(self.seed)
 
 
@@ -77,10 +77,10 @@ def _signed(table: Integers, seeds: Keys, keys: Keys) -> Integers:
     return found
 
 
-def as_narrow(table: Integers, most: int) -> Integers:
+def narrow_counters(table: Integers, most: int) -> Integers:
     """Return counters of at most `most` in size as 4-byte integers if these hold `most`, else as 8-byte integers.
 
-    >>> as_narrow(np.array([[3]]), 5).dtype, as_narrow(np.array([[3]]), 1 << 31).dtype
+    >>> narrow_counters(np.array([[3]]), 5).dtype, narrow_counters(np.array([[3]]), 1 << 31).dtype
     (dtype('int32'), dtype('int64'))
     """
     found: Integers = table.astype(np.int32 if most < 1 << 31 else np.int64, copy=False)
@@ -106,7 +106,7 @@ class FastAgms(binary.CounterSketch):
         plain = np.empty(0, np.int64)
         amounts = plain if weights is None else whole_weights(weights, hashed.size, self.absolute)
         self.absolute += hashed.size if weights is None else int(np.abs(amounts).sum())
-        self.table = as_narrow(self.table, self.absolute)
+        self.table = narrow_counters(self.table, self.absolute)
         _add(self.table, self.seeds, hashed, amounts)
         self.total += hashed.size if weights is None else int(amounts.sum())
         return self
@@ -115,12 +115,14 @@ class FastAgms(binary.CounterSketch):
         """Return the sketch of both streams together."""
         require_same(self.kind, self.parameters, other.parameters)
         if self.absolute + other.absolute >= WEIGHT_MAX:
-            raise Refused("weights", "sum to less than 2^62", "more", "merge fewer days")
+            raise InvalidValue("weights", "sum to less than 2^62", "more", "merge fewer days")
         merged = FastAgms(self.parameters)
         merged.context = self.shared_context(other)
         merged.total = self.total + other.total
         merged.absolute = self.absolute + other.absolute
-        merged.table = as_narrow(self.table, merged.absolute) + as_narrow(other.table, merged.absolute)
+        merged.table = narrow_counters(self.table, merged.absolute) + narrow_counters(
+            other.table, merged.absolute
+        )
         return merged
 
     def point(self, keys: object, confidence: float = 0.95) -> Estimates:
@@ -183,7 +185,7 @@ class FastAgms(binary.CounterSketch):
         sketch.table, sketch.total = arrays["table"], scalars["total"]
         heaviest = float(np.abs(sketch.table.astype(np.float64)).sum(axis=1).max())
         if heaviest >= WEIGHT_MAX:
-            raise Refused("table", "hold counters that sum to less than 2^62", heaviest, REBUILD)
+            raise InvalidValue("table", "hold counters that sum to less than 2^62", heaviest, REBUILD)
         sketch.absolute = int(heaviest)
-        sketch.table = as_narrow(sketch.table, sketch.absolute)
+        sketch.table = narrow_counters(sketch.table, sketch.absolute)
         return sketch

@@ -7,7 +7,7 @@ that, the counters are checked for consistency.
 >>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})
 Traceback (most recent call last):
     ...
-spillway.errors.Refused: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch \
+spillway.errors.InvalidValue: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch \
 from its rows
 """
 
@@ -24,7 +24,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import numpy.typing as npt
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 REBUILD = "rebuild the sketch of this batch from its rows"
 _RAISED = (
@@ -55,7 +55,7 @@ class ArrayForm:
     def check(self, name: str, array: npt.NDArray[Any]) -> None:
         """Refuse values below `least`."""
         if self.least is not None and array.size and int(array.min()) < self.least:
-            raise Refused(name, f"hold nothing below {self.least}", int(array.min()), REBUILD)
+            raise InvalidValue(name, f"hold nothing below {self.least}", int(array.min()), REBUILD)
 
 
 def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
@@ -66,13 +66,13 @@ def checked_parameters(kind: type[Parameters], found: Any) -> Parameters:
     names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
     if not isinstance(found, dict) or set(found) != names:
         got = sorted(found) if isinstance(found, dict) else found
-        raise Refused("parameters", f"be {', '.join(sorted(names))}", got, REBUILD)
+        raise InvalidValue("parameters", f"be {', '.join(sorted(names))}", got, REBUILD)
     hints = _hints(kind)  # type: ignore[arg-type]
     for name, value in found.items():
         wanted = hints[name]
         exact = type(value) is wanted or (wanted is float and type(value) is int)
         if not exact or (wanted is float and not isfinite(value)):
-            raise Refused(f"parameters.{name}", f"be of type {wanted.__name__}", value, REBUILD)
+            raise InvalidValue(f"parameters.{name}", f"be of type {wanted.__name__}", value, REBUILD)
     return kind(**found)
 
 
@@ -80,12 +80,12 @@ def checked_numbers(found: Any, least: Mapping[str, int | None]) -> dict[str, in
     """Return integers by name. There must be exactly the names of `least`, which has the minimum of each, or None."""
     if not isinstance(found, dict) or set(found) != set(least):
         got = sorted(found) if isinstance(found, dict) else found
-        raise Refused("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REBUILD)
+        raise InvalidValue("scalars", f"be {', '.join(sorted(least)) or 'none'}", got, REBUILD)
     for name, value in found.items():
         low = least[name]
         if type(value) is not int or not -(1 << 63) <= value < 1 << 63 or (low is not None and value < low):
             rule = "be a whole number" + (f" of at least {low}" if low is not None else " of 64 bits")
-            raise Refused(name, rule, value, REBUILD)
+            raise InvalidValue(name, rule, value, REBUILD)
     return dict(found)
 
 
@@ -96,13 +96,13 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
-    """Convert the exceptions that a malicious payload can cause to one `Refused`, which callers expect."""
+def refuse_malformed() -> Iterator[None]:
+    """Convert the exceptions that a malicious payload can cause to one `InvalidValue`, which callers expect."""
     try:
         yield
-    except Refused:
+    except InvalidValue:
         raise
     except _RAISED as problem:
         # the message has a remedy for the user; the chained exception has the cause
         got = f"{type(problem).__name__}: {str(problem)[:200]}"
-        raise Refused("payload", "be a sketch that can be read", got, REBUILD) from problem
+        raise InvalidValue("payload", "be a sketch that can be read", got, REBUILD) from problem

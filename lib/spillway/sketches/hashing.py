@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.types import Integers, Keys
 
 _MASK = (1 << 64) - 1
@@ -38,7 +38,7 @@ KEY_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def mixed(keys: Keys, seed: np.uint64 | Keys) -> Keys:
+def mix(keys: Keys, seed: np.uint64 | Keys) -> Keys:
     """Return mix64 of the keys: a seeded bijection of 64 bits in which every input bit affects every output bit.
 
     `mix64` is the compiled form for one key.
@@ -49,7 +49,7 @@ def mixed(keys: Keys, seed: np.uint64 | Keys) -> Keys:
     return z ^ (z >> np.uint64(31))
 
 
-def reduced(hashes: Keys, width: np.uint64) -> Keys:
+def bucket_of_mixed(hashes: Keys, width: np.uint64) -> Keys:
     """Return the bucket of each mixed key among `width` (w, below 2^32) buckets."""
     return ((hashes >> np.uint64(32)) * width) >> np.uint64(32)
 
@@ -87,14 +87,14 @@ def row_seeds(seed: int, count: int, purpose: int = 0) -> Keys:
     12
     """
     one, other = np.array([check_seed(seed)], np.uint64), np.array([purpose], np.uint64)
-    start = mixed(one, np.uint64(0x5B1C3D7F9A2E4C68)) ^ mixed(other, np.uint64(0x6A09E667F3BCC909))
+    start = mix(one, np.uint64(0x5B1C3D7F9A2E4C68)) ^ mix(other, np.uint64(0x6A09E667F3BCC909))
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return mixed(start + steps, np.uint64(0))
+    return mix(start + steps, np.uint64(0))
 
 
 def check_seed(seed: int) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= _MASK:
-        raise Refused("seed", "be an integer from 0 to 2^64 - 1", seed, "state a seed such as 1")
+        raise InvalidValue("seed", "be an integer from 0 to 2^64 - 1", seed, "state a seed such as 1")
     return seed
 
 
@@ -104,7 +104,7 @@ def as_keys(keys: object) -> Keys:
     if array.size == 0:
         return np.empty(0, dtype=np.uint64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise Refused(
+        raise InvalidValue(
             "keys",
             "be a one-dimensional array of 64-bit hashes",
             f"{array.dtype} of shape {array.shape}",
@@ -177,9 +177,11 @@ def key_header(types: Sequence[str], seed: int) -> int:
     """Return the first value of the hash chain: a signed 64-bit hash of seed, version and types."""
     for position, kind in enumerate(types):
         if kind not in KEY_TYPES:
-            raise Refused(f"types[{position}]", f"be one of {', '.join(KEY_TYPES)}", kind, "cast the column")
+            raise InvalidValue(
+                f"types[{position}]", f"be one of {', '.join(KEY_TYPES)}", kind, "cast the column"
+            )
     if not 1 <= len(types) <= 63:
-        raise Refused("attributes", "be 1 to 63 in number", len(types), "name fewer attributes")
+        raise InvalidValue("attributes", "be 1 to 63 in number", len(types), "name fewer attributes")
     text = f"spillway.key.{KEY_VERSION}|{check_seed(seed)}|{'|'.join(types)}"
     value = xxhash64_bytes(text.encode())
     return value - (1 << 64) if value >> 63 else value
@@ -191,7 +193,9 @@ def are_hashed(types: Sequence[str]) -> bool:
 
 
 def _hash_value(value: object, kind: str, state: int, position: int) -> int:
-    wrong = Refused(f"key[{position}]", f"be a {kind}", value, "give the key with the attribute's own type")
+    wrong = InvalidValue(
+        f"key[{position}]", f"be a {kind}", value, "give the key with the attribute's own type"
+    )
     if kind == "string" and isinstance(value, str):
         return xxhash64_bytes(value.encode(), state)
     if kind == "boolean" and isinstance(value, bool | np.bool_):
@@ -220,7 +224,7 @@ def fingerprint(values: Sequence[object], types: Sequence[str], seed: int) -> in
     False
     """
     if len(values) != len(types):
-        raise Refused("key", f"have {len(types)} values", list(values), "give one value per attribute")
+        raise InvalidValue("key", f"have {len(types)} values", list(values), "give one value per attribute")
     nulls = sum(1 << position for position, value in enumerate(values) if value is None)
     state = xxhash64_long(key_header(types, seed) ^ nulls)
     for position, (value, kind) in enumerate(zip(values, types, strict=True)):

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.forms import REBUILD, ArrayForm
@@ -47,7 +47,7 @@ class HeavyHitters(binary.CounterSketch):
 
     def __init__(self, parameters: CountMinParameters, share: float) -> None:
         if not 0.0 < share < 1.0:
-            raise Refused(
+            raise InvalidValue(
                 "share", "lie between 0 and 1", share, "write 0.001 for keys above 0.1 % of the rows"
             )
         self.share = float(share)
@@ -65,7 +65,9 @@ class HeavyHitters(binary.CounterSketch):
         counts = self.counts
         amounts, _, absolute = counts.check_weights(hashed, weights)
         if (amounts < 0).any():
-            raise Refused("weights", "not be negative", int(amounts.min()), "use a plain count_min sketch")
+            raise InvalidValue(
+                "weights", "not be negative", int(amounts.min()), "use a plain count_min sketch"
+            )
         self.candidates, total = track(
             counts.table, counts.seeds, hashed, amounts, counts.parameters.conservative, counts.total,
             self.share, self.candidates, counts.spark,
@@ -109,7 +111,7 @@ class HeavyHitters(binary.CounterSketch):
         """Return all keys of at least `share` of the weight, and possibly lighter keys that CM cannot distinguish."""
         share = self.share if share is None else share
         if share < self.share:
-            raise Refused(
+            raise InvalidValue(
                 "share", f"be at least the sketch's {self.share}", share, "build it with a smaller share"
             )
         if self.candidates.size == 0:
@@ -161,7 +163,7 @@ class HeavyHitters(binary.CounterSketch):
         counted = {name: value for name, value in shape.items() if name != "share"}
         numbers = {name: value for name, value in scalars.items() if name != "labels"}
         if type(shape.get("share")) not in (float, int) or not isinstance(scalars.get("labels"), list):
-            raise Refused("share", "be a number, beside labels in a list", shape.get("share"), REBUILD)
+            raise InvalidValue("share", "be a number, beside labels in a list", shape.get("share"), REBUILD)
         return {**CountMin.form(counted, numbers), "candidates": ArrayForm("uint64")}
 
     @classmethod
@@ -173,13 +175,15 @@ class HeavyHitters(binary.CounterSketch):
         sketch.counts = CountMin.restored(counted, scalars, {"table": arrays["table"]})
         sketch.candidates = arrays["candidates"]
         if (sketch.candidates[1:] <= sketch.candidates[:-1]).any():
-            raise Refused("candidates", "rise", "keys out of order, or twice", REBUILD)
+            raise InvalidValue("candidates", "rise", "keys out of order, or twice", REBUILD)
         for key, value, *count in scalars["labels"]:
             parts = value if isinstance(value, list) else [value]
             good = type(key) is int and 0 <= key < 1 << 64 and len(count) <= 1
             good &= all(type(one) is int and 0 <= one <= sketch.counts.total for one in count)
             if not good or any(isinstance(one, list | dict) for one in parts):
-                raise Refused("labels", "be keys with values, and counts", str((key, value))[:100], REBUILD)
+                raise InvalidValue(
+                    "labels", "be keys with values, and counts", str((key, value))[:100], REBUILD
+                )
             sketch.labels[key] = value
             if count:
                 sketch.exact[key] = count[0]

@@ -19,10 +19,10 @@ from typing import Any
 
 import datasketches
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer
 from spillway.sketches.binary import LibrarySketch
-from spillway.sketches.forms import REBUILD, contained
+from spillway.sketches.forms import REBUILD, refuse_malformed
 from spillway.sketches.intervals import check_confidence
 
 LEAST_LG_K, MOST_LG_K = 4, 21
@@ -36,7 +36,7 @@ class Hll(LibrarySketch):
 
     def __init__(self, lg_k: int) -> None:
         if not LEAST_LG_K <= lg_k <= MOST_LG_K:
-            raise Refused(
+            raise InvalidValue(
                 "lg_k", f"lie from {LEAST_LG_K} to {MOST_LG_K}", lg_k, "give it more memory or less"
             )
         self.lg_k = lg_k
@@ -66,7 +66,7 @@ class Hll(LibrarySketch):
         deviations = next((n for n in (1, 2, 3) if math.erf(n / math.sqrt(2)) >= wanted), None)
         if deviations is None:
             rule = "be at most 0.997, three standard errors, for a count of keys"
-            raise Refused("confidence", rule, confidence, "ask for less, or count the keys exactly")
+            raise InvalidValue("confidence", rule, confidence, "ask for less, or count the keys exactly")
         held = self._held
         low, high = held.get_lower_bound(deviations), held.get_upper_bound(deviations)
         return Answer(held.get_estimate(), low, high, confidence, "hll")
@@ -82,9 +82,9 @@ class Hll(LibrarySketch):
     @classmethod
     def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Hll:
         if len(payload) < 8 or payload[2] != cls.family or not LEAST_LG_K <= payload[3] <= MOST_LG_K:
-            raise Refused("payload", "begin as an HLL sketch does", payload[:8].hex(), REBUILD)
+            raise InvalidValue("payload", "begin as an HLL sketch does", payload[:8].hex(), REBUILD)
         found = cls(payload[3])
-        with contained():
+        with refuse_malformed():
             try:
                 held = datasketches.hll_sketch.deserialize(payload)
             except RuntimeError as problem:

@@ -35,21 +35,21 @@ from typing import Any
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.types import Floats
 
 
 def check_confidence(confidence: Any) -> float:
-    """Return the confidence as a float; raise `Refused` if it is not between 0 and 1.
+    """Return the confidence as a float; raise `InvalidValue` if it is not between 0 and 1.
 
     >>> check_confidence("high")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `confidence` must lie between 0 and 1, got 'high'; write 0.95 for 95 %
+    spillway.errors.InvalidValue: `confidence` must lie between 0 and 1, got 'high'; write 0.95 for 95 %
     """
     number = isinstance(confidence, int | float | Decimal) and not isinstance(confidence, bool)
     if not (number and 0.0 < confidence < 1.0):
-        raise Refused("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
+        raise InvalidValue("confidence", "lie between 0 and 1", confidence, "write 0.95 for 95 %")
     return float(confidence)
 
 

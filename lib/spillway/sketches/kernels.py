@@ -3,9 +3,9 @@
 They are a module of their own, so that a query of a stored sketch loads no compiler.
 
 >>> import numpy as np
->>> from spillway.sketches.hashing import mixed
+>>> from spillway.sketches.hashing import mix
 >>> keys = np.array([1, 2**63], dtype=np.uint64)
->>> [int(mix64(key, np.uint64(5))) for key in keys] == mixed(keys, np.uint64(5)).tolist()
+>>> [int(mix64(key, np.uint64(5))) for key in keys] == mix(keys, np.uint64(5)).tolist()
 True
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from spillway.sketches.hashing import mixed, reduced
+from spillway.sketches.hashing import bucket_of_mixed, mix
 from spillway.sketches.types import Integers, Keys
 
-mix64 = njit(cache=True)(mixed)
+mix64 = njit(cache=True)(mix)
 
 
-_reduce = njit(cache=True)(reduced)
+_reduce = njit(cache=True)(bucket_of_mixed)
 
 
 @njit(cache=True)

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.binary import LibrarySketch
-from spillway.sketches.forms import REBUILD, contained
+from spillway.sketches.forms import REBUILD, refuse_malformed
 from spillway.sketches.types import Floats, Integers, require_same
 
 LEAST_K, MOST_K = 8, 65535
@@ -56,7 +56,7 @@ class KllParameters:
 
     def __post_init__(self) -> None:
         if not LEAST_K <= self.k <= MOST_K:
-            raise Refused("k", f"lie from {LEAST_K} to {MOST_K}", self.k, "give it more memory or less")
+            raise InvalidValue("k", f"lie from {LEAST_K} to {MOST_K}", self.k, "give it more memory or less")
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -196,7 +196,7 @@ class Kll(LibrarySketch):
     def quantiles(self, shares: Sequence[float]) -> OrderedItems:
         """Return, for each share, the least value with at least this share of all values at or below it."""
         if not self.n:
-            raise Refused("stream", "have ordered values", "nulls or NaN only", "sketch some values")
+            raise InvalidValue("stream", "have ordered values", "nulls or NaN only", "sketch some values")
         ranks = np.clip(np.ceil(np.asarray(shares, np.float64) * self.n), 1, self.n)
         return self.at_ranks(ranks)
 
@@ -239,7 +239,7 @@ class Kll(LibrarySketch):
     @classmethod
     def from_native(cls, payload: bytes, types: Sequence[str] = ()) -> Kll:
         """Read a sketch from bytes of DataSketches or of this module; the latter state the type if `types` is empty."""
-        with contained():
+        with refuse_malformed():
             if len(payload) < _FRONT.size:
                 raise _bad("be a whole sketch", f"{len(payload)} bytes")
             told = tuple(types[:1]) or tuple(_TYPES[mark] for mark in (payload[7],) if mark in _TYPES)
@@ -289,8 +289,8 @@ class Kll(LibrarySketch):
         return self
 
 
-def _bad(rule: str, got: object) -> Refused:
-    return Refused("payload", rule, got, REBUILD)
+def _bad(rule: str, got: object) -> InvalidValue:
+    return InvalidValue("payload", rule, got, REBUILD)
 
 
 def _capacity(k: int, levels: int) -> int:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.hashing import as_keys, row_seeds
 from spillway.sketches.kernels import mix64
@@ -29,9 +29,11 @@ _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 def _check(tokens: Keys, ends: Integers, coordinates: int) -> None:
     if coordinates < 1:
-        raise Refused("coordinates", "be at least 1", coordinates, "6 super-shingles need a few dozen")
+        raise InvalidValue("coordinates", "be at least 1", coordinates, "6 super-shingles need a few dozen")
     if ends.size and (int(ends[-1]) != tokens.size or (np.diff(ends) < 0).any()):
-        raise Refused("ends", f"rise to {tokens.size}, the tokens", ends[-3:].tolist(), "give each set's end")
+        raise InvalidValue(
+            "ends", f"rise to {tokens.size}, the tokens", ends[-3:].tolist(), "give each set's end"
+        )
 
 
 @njit(cache=True)

@@ -48,11 +48,11 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, as_narrow
+from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, narrow_counters
 from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
@@ -199,20 +199,24 @@ class PairCountParameters:
 
     def __post_init__(self) -> None:
         if not 1 <= self.similarity <= self.attributes:
-            raise Refused("similarity", f"lie from 1 to {self.attributes}", self.similarity, "ask for fewer")
+            raise InvalidValue(
+                "similarity", f"lie from 1 to {self.attributes}", self.similarity, "ask for fewer"
+            )
         if not 0.0 < self.rate <= 1.0:
-            raise Refused("rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work")
+            raise InvalidValue(
+                "rate", "lie above 0 and not above 1", self.rate, "1 is exact, 0.5 halves the work"
+            )
         if self.table not in ("fast_agms", "count_min"):
-            raise Refused("table", "be fast_agms or count_min", self.table, "use fast_agms")
+            raise InvalidValue("table", "be fast_agms or count_min", self.table, "use fast_agms")
         if not 0 <= self.width < 1 << 31 or not 1 <= self.depth <= 64 or not 0 <= self.side < 1 << 32:
             got = (self.width, self.depth, self.side)
-            raise Refused(
+            raise InvalidValue(
                 "width, depth, side", "be below 2^31, from 1 to 64, below 2^32", got, "give it less memory"
             )
         # check C(d, k) before any list of subsets is made, and only for at most 64 attributes: C(64, 32) is about 10^18
         combinations = sum(math.comb(self.attributes, k) for k in self.levels) if self.attributes <= 64 else 0
         if self.attributes > 64 or combinations > SUPER_VALUES_MAX:
-            raise Refused(
+            raise InvalidValue(
                 "attributes",
                 f"give at most {SUPER_VALUES_MAX} subsets from similarity to all",
                 f"{combinations} subsets of {self.attributes} attributes from similarity {self.similarity}",
@@ -259,13 +263,13 @@ class PairCount(binary.CounterSketch):
         """Add records (n x d attribute hashes) with their ordinals in the stream, which determine their draws."""
         values = np.asarray(records)
         if values.size and (values.ndim != 2 or values.shape[1] != self.parameters.attributes):
-            raise Refused(
+            raise InvalidValue(
                 "records", f"be n x {self.parameters.attributes}", values.shape, "hash each attribute"
             )
         values = np.ascontiguousarray(values.reshape(-1, self.parameters.attributes), dtype=np.uint64)
         ranks = np.ascontiguousarray(ordinals, dtype=np.uint64)
         if ranks.shape != (values.shape[0],):
-            raise Refused(
+            raise InvalidValue(
                 "ordinals", f"be {values.shape[0]}, one per record", ranks.shape, "give each its seq"
             )
         for k, stream in self.streams.items():
@@ -295,7 +299,7 @@ class PairCount(binary.CounterSketch):
         """Return X_k, the ordered pairs of different records that agree in exactly k attributes (5.1), not clamped."""
         p = self.parameters
         sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
-        return solve(p, {k: sizes[k] - p.drawn(k) * self.records for k in sizes}, p.drawn)
+        return solve_matches(p, {k: sizes[k] - p.drawn(k) * self.records for k in sizes}, p.drawn)
 
     def pairs(
         self, at_least: int | None = None, convention: str = "unordered", confidence: float = 0.95
@@ -303,7 +307,9 @@ class PairCount(binary.CounterSketch):
         """Return G_s, the pairs that agree in at least `at_least` attributes (default: the sketch's similarity)."""
         s = self._check_at_least(at_least)
         if convention not in CONVENTIONS:
-            raise Refused("convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered")
+            raise InvalidValue(
+                "convention", f"be one of {', '.join(CONVENTIONS)}", convention, "use unordered"
+            )
         sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
         exact_pairs = self.by_similarity()
         ordered = sum(value for k, value in exact_pairs.items() if k >= s)
@@ -320,7 +326,7 @@ class PairCount(binary.CounterSketch):
         and show nothing for large tables.
         """
         if self.records == 0:
-            raise Refused("records", "be at least 1 to have a twin", 0, "sketch some rows")
+            raise InvalidValue("records", "be at least 1 to have a twin", 0, "sketch some rows")
         found = self.pairs(at_least, "unordered", confidence)
         ends = {name: getattr(found, name) / self.records for name in ("estimate", "low", "high")}
         return replace(found, **ends)
@@ -332,7 +338,7 @@ class PairCount(binary.CounterSketch):
         if mine.side == theirs.side and not all(
             mine.drawn(k) == math.comb(mine.attributes, k) for k in mine.levels
         ):
-            raise Refused(
+            raise InvalidValue(
                 "side",
                 "differ between the two sets of a join where not all subsets are drawn",
                 mine.side,
@@ -343,7 +349,7 @@ class PairCount(binary.CounterSketch):
             k: stream.join_size(other.streams[k])  # type: ignore[arg-type]
             for k, stream in self.streams.items()
         }
-        solved = solve(mine, sizes, mine.drawn)
+        solved = solve_matches(mine, sizes, mine.drawn)
         estimate = sum(value for k, value in solved.items() if k >= s)
         products = {
             k: math.sqrt(
@@ -359,7 +365,9 @@ class PairCount(binary.CounterSketch):
         p = self.parameters
         query = np.ascontiguousarray(record, dtype=np.uint64).reshape(1, -1)
         if query.shape[1] != p.attributes:
-            raise Refused("record", f"have {p.attributes} attributes", query.shape[1], "hash each attribute")
+            raise InvalidValue(
+                "record", f"have {p.attributes} attributes", query.shape[1], "hash each attribute"
+            )
         whole = PairCount(replace(p, rate=1.0))
         whole.update(query, np.zeros(1))
         s = self._check_at_least(at_least)
@@ -367,7 +375,7 @@ class PairCount(binary.CounterSketch):
             k: stream.join_size(whole.streams[k])  # type: ignore[arg-type]
             for k, stream in self.streams.items()
         }
-        solved = solve(p, sizes, whole.parameters.drawn)
+        solved = solve_matches(p, sizes, whole.parameters.drawn)
         estimate = sum(value for k, value in solved.items() if k >= s)
         spreads = {
             k: math.sqrt(
@@ -392,7 +400,7 @@ class PairCount(binary.CounterSketch):
         s = self.parameters.similarity if at_least is None else at_least
         if s not in self.parameters.levels:
             levels = self.parameters.levels
-            raise Refused(
+            raise InvalidValue(
                 "at_least", f"lie from {levels[0]} to {levels[-1]}", s, "build it with less similarity"
             )
         return s
@@ -414,7 +422,7 @@ class PairCount(binary.CounterSketch):
         theirs = (lambda k: math.comb(p.attributes, k)) if searched else p.drawn
         variance = 0.0
         for k in p.levels:
-            unit = solve(p, {j: float(j == k) for j in p.levels}, theirs)
+            unit = solve_matches(p, {j: float(j == k) for j in p.levels}, theirs)
             weight = sum(value for j, value in unit.items() if j >= s)
             drawn = 0.0
             for j in range(k, p.attributes + 1):
@@ -499,17 +507,21 @@ class PairCount(binary.CounterSketch):
                 # in float64, which cannot wrap
                 counted = float(stream.counts.sum(dtype=np.float64))
                 if counted != emitted or stream.values.size != stream.counts.size:
-                    raise Refused(f"counts{k}", f"sum to the {emitted} super-values drawn", counted, REBUILD)
+                    raise InvalidValue(
+                        f"counts{k}", f"sum to the {emitted} super-values drawn", counted, REBUILD
+                    )
                 if (stream.values[1:] <= stream.values[:-1]).any():
-                    raise Refused(f"values{k}", "rise", "super-values out of order, or twice", REBUILD)
+                    raise InvalidValue(f"values{k}", "rise", "super-values out of order, or twice", REBUILD)
             else:
                 stream.counter.table = arrays[f"table{k}"]
                 stream.counter.total = stream.counter.absolute = scalars["totals"][str(k)]
                 sizes = np.abs(stream.counter.table.astype(np.float64)).sum(axis=1)
                 if stream.counter.total != emitted or (sizes > emitted).any():
-                    raise Refused(f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REBUILD)
+                    raise InvalidValue(
+                        f"table{k}", f"hold {emitted} super-values", float(sizes.max()), REBUILD
+                    )
                 if isinstance(stream.counter, FastAgms):
-                    stream.counter.table = as_narrow(stream.counter.table, emitted)
+                    stream.counter.table = narrow_counters(stream.counter.table, emitted)
         return sketch
 
 
@@ -527,7 +539,9 @@ def match_variance(attributes: int, agree: int, k: int, mine: int, theirs: int) 
     return max(shared * one + shared * (shared - 1) * two - (shared * one) ** 2, 0.0)
 
 
-def solve(parameters: PairCountParameters, matches: Mapping[int, float], theirs: Any) -> dict[int, float]:
+def solve_matches(
+    parameters: PairCountParameters, matches: Mapping[int, float], theirs: Any
+) -> dict[int, float]:
     """Return X_k from the matches of streams k = d..s (5.1; l_k n is already subtracted).
 
     mu_jk = l_k l'_k C(j,k)/C(d,k)^2. `theirs` returns l'_k, which differs from l_k only for a search.

@@ -5,7 +5,7 @@ day. Every answer states which batches it covers, and how many batches are missi
 
 >>> from spillway.sketches.specification import SketchSpec
 >>> spec = SketchSpec("count_min", ("origin",), ("string",))
->>> loaded(spec.empty(), Covers("weather", "origin")).frequency("JFK").estimate
+>>> wrap_sketch(spec.empty(), Coverage("weather", "origin")).frequency("JFK").estimate
 0.0
 """
 
@@ -17,20 +17,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.answers import Covers
+from spillway.sketches.answers import Coverage
 from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
 from spillway.sketches.forms import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
-from spillway.sketches.kinds.base import Kind, Loaded, Segment
+from spillway.sketches.kinds.base import LoadedSketch, Segment, SketchKind
 
 
 def read_sketch(
     payload: bytes,
     types: Sequence[str] = (),
     attributes: Sequence[str] = (),
-    kinds: Iterable[Kind] | None = None,
+    kinds: Iterable[SketchKind] | None = None,
 ) -> StoredSketch:
     """Read a sketch of any kind (or of `kinds`) from its bytes.
 
@@ -42,7 +42,7 @@ def read_sketch(
         native = {form.family: form for form in every if issubclass(form, LibrarySketch)}
         family = native.get(payload[2]) if len(payload) > 2 else None
         if family is None:
-            raise Refused(
+            raise InvalidValue(
                 "payload", "begin as one of our sketches, or DataSketches', does", payload[:8], REBUILD
             )
         found = family.from_native(payload, types)
@@ -52,27 +52,29 @@ def read_sketch(
     forms = {form.kind: form for form in every if issubclass(form, CounterSketch)}
     header = binary.read_header(payload)
     if header.kind not in forms:
-        raise Refused("kind", f"be one of {', '.join(forms)}", header.kind, "read it with its own class")
+        raise InvalidValue("kind", f"be one of {', '.join(forms)}", header.kind, "read it with its own class")
     return forms[header.kind].from_header(header)
 
 
-def merged(sketches: Sequence[StoredSketch]) -> StoredSketch:
-    """Merge sketches to one; raise `Refused` if their kinds or parameters differ."""
+def merge_sketches(sketches: Sequence[StoredSketch]) -> StoredSketch:
+    """Merge sketches to one; raise `InvalidValue` if their kinds or parameters differ."""
     if not sketches:
-        raise Refused("sketches", "be at least one", 0, "sketch the batches of this range first")
+        raise InvalidValue("sketches", "be at least one", 0, "sketch the batches of this range first")
     for sketch in sketches[1:]:
         if type(sketch) is not type(sketches[0]):
-            raise Refused("kind", "be one for all that is merged", sketch.kind, "ask for one kind")
+            raise InvalidValue("kind", "be one for all that is merged", sketch.kind, "ask for one kind")
     return reduce(lambda one, other: one.merge(other), sketches)
 
 
-def loaded(sketch: StoredSketch, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> Loaded:
+def wrap_sketch(
+    sketch: StoredSketch, covers: Coverage | None = None, segments: Sequence[Segment] = ()
+) -> LoadedSketch:
     """Return the sketch with the queries of its kind."""
     asking = next(kind.asking() for kind in every_kind() if isinstance(sketch, kind.forms()))
     return asking(sketch, covers, segments)
 
 
-def load(
+def load_stored_sketch(
     rows: Iterable[Mapping[str, Any]],
     stream: str,
     name: str,
@@ -81,7 +83,7 @@ def load(
     to_date: datetime.date | None = None,
     batches: Sequence[int] | None = None,
     missing: int = 0,
-) -> Loaded:
+) -> LoadedSketch:
     """Load the sketch `name` of `stream` over the dates from `from_date` to `to_date`, both included.
 
     A row is the sketch of a batch, or of a day; the latter has the number of its `batches`. Sketches with equal
@@ -108,17 +110,17 @@ def load(
     # a sketch that does not merge is a state: the newest one includes all earlier rows of any date
     needed = chosen if merges else [max(chosen, key=lambda row: int(row["batch"]))]
     held: list[tuple[Mapping[str, Any], StoredSketch]] = []
-    unread: Refused | None = None
+    unread: InvalidValue | None = None
     for row in needed:
         try:
             held.append((row, _of_row(row)))
-        except Refused as problem:
+        except InvalidValue as problem:
             missing, unread = missing + _batches(row), problem
     if unread is not None and not held:
         raise unread
     segments = _segments(kind, held)
     read = [row for row, _ in held]
-    covers = Covers(
+    covers = Coverage(
         stream,
         name,
         str(min(row["batch_date"] for row in read)),
@@ -127,24 +129,24 @@ def load(
         sum(int(row["rows"]) for row in read),
         missing,
     )
-    return loaded(segments[-1].sketch, covers, segments)
+    return wrap_sketch(segments[-1].sketch, covers, segments)
 
 
-def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> Refused:
+def no_such_sketch(rows: Iterable[Mapping[str, Any]], name: str, kind: str) -> InvalidValue:
     """Return the error for a sketch that the stream does not have; it lists those that it has."""
     have = sorted({f"{row['kind']} of {row['name']}" for row in rows})
     rule = f"be one that the stream has: {', '.join(have) or 'none yet'}"
-    return Refused(
+    return InvalidValue(
         "sketch", rule, f"{kind} of {name}", "name one of them, or add it under `sketches` in its contract"
     )
 
 
 def no_such_dates(
     dates: Sequence[datetime.date], from_date: datetime.date | None, to_date: datetime.date | None
-) -> Refused:
+) -> InvalidValue:
     """Return the error for dates without sketches; it states the dates that have sketches."""
     got = " to ".join(str(date or "...") for date in (from_date, to_date))
-    return Refused("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
+    return InvalidValue("dates", f"touch {min(dates)} to {max(dates)}", got, "ask for dates with sketches")
 
 
 def check_no_dates(name: str, *dates: datetime.date | None) -> None:
@@ -152,7 +154,7 @@ def check_no_dates(name: str, *dates: datetime.date | None) -> None:
     if any(date is not None for date in dates):
         rule = "be left out for what the newest rows of a stream are asked"
         got = " to ".join(str(date or "") for date in dates)
-        raise Refused("dates", rule, got, f"{name} holds as many rows back as the contract says", name)
+        raise InvalidValue("dates", rule, got, f"{name} holds as many rows back as the contract says", name)
 
 
 def _batches(row: Mapping[str, Any]) -> int:
@@ -167,7 +169,7 @@ def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]])
     found = []
     for group in groups.values():
         dates = [str(row["batch_date"]) for row, _ in group]
-        found.append(Segment(merged([sketch for _, sketch in group]), min(dates), max(dates)))
+        found.append(Segment(merge_sketches([sketch for _, sketch in group]), min(dates), max(dates)))
     return found
 
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.binary import StoredSketch
 from spillway.sketches.hashing import xxhash64_bytes
 from spillway.sketches.kinds import kind_of
-from spillway.sketches.kinds.base import Kind
+from spillway.sketches.kinds.base import SketchKind
 from spillway.sketches.kinds.frequencies import BY_PURPOSE
 
 
@@ -58,7 +58,9 @@ class SketchSpec:
 
     def __post_init__(self) -> None:
         if not self.attributes or len(self.attributes) != len(self.types):
-            raise Refused("attributes", "be named, each with a type", self.attributes, "name at least one")
+            raise InvalidValue(
+                "attributes", "be named, each with a type", self.attributes, "name at least one"
+            )
         if not self.made_of.seeded:
             object.__setattr__(self, "seed", 1)
         if not self.memory_kib:
@@ -75,7 +77,7 @@ class SketchSpec:
         known["memory_kib"] = known.get("memory_kib") or 0
         missing = [name for name in entry.attributes if name not in types]
         if missing:
-            raise Refused("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
+            raise InvalidValue("attributes", f"be among {sorted(types)}", missing[0], "correct the contract")
         known["types"] = tuple(types[name] for name in entry.attributes)
         if known.get("rate", 1.0) < 1.0:
             # streams that are joined must draw independently, although their rows have the same sequence numbers
@@ -83,7 +85,7 @@ class SketchSpec:
         return cls(**known)
 
     @property
-    def made_of(self) -> Kind:
+    def made_of(self) -> SketchKind:
         """The kind object."""
         return kind_of(self.kind)
 
@@ -112,7 +114,7 @@ class SketchSpec:
         return float(self.heavy_pct or 0.0) / 100 if counted else None
 
     def empty(self) -> StoredSketch:
-        """Return an empty sketch; raise `Refused` if the memory is too small for the parameters."""
+        """Return an empty sketch; raise `InvalidValue` if the memory is too small for the parameters."""
         sketch = self.made_of.empty(self)
         sketch.context = self.context
         return sketch

@@ -21,7 +21,7 @@ rare, or for a sum over many keys, use the functions that end in `_for`: they ta
 
     SELECT sum(spillway_frequency_for(payload, 'sum', origin).value) FROM day CROSS JOIN wanted
 
-Any engine that passes Arrow arrays to functions can register `sql_functions()`, and `sketch_of` and `merged_payload` as
+Any engine that passes Arrow arrays to functions can register `sql_functions()`, and `sketch_of` and `merge_payloads` as
 aggregates.
 """
 
@@ -37,16 +37,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import PURPOSES
 from spillway.sketches.kinds import MOST_KIB, every_kind
-from spillway.sketches.kinds.base import Kind, Loaded
+from spillway.sketches.kinds.base import LoadedSketch, SketchKind
 from spillway.sketches.kinds.frequencies import FREQUENT
-from spillway.sketches.query import loaded, merged, read_sketch
+from spillway.sketches.query import merge_sketches, read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Estimates
-from spillway.sketches.values import coerced, json_values, rounded
+from spillway.sketches.values import coerce, json_values, round_to_double
 
 ANSWER_TYPE = pa.struct(
     {
@@ -76,9 +76,9 @@ _KINDS = ("count_min", "quantiles", "distinct", "pair_count")
 
 
 @lru_cache(maxsize=8)
-def _loaded(payload: bytes) -> Loaded:
+def _loaded(payload: bytes) -> LoadedSketch:
     # cached, because a function is called with many rows that usually have the same payload
-    return loaded(read_sketch(payload))
+    return wrap_sketch(read_sketch(payload))
 
 
 def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
@@ -88,7 +88,7 @@ def sql_functions() -> dict[str, tuple[Callable[..., pa.Array], str]]:
     ['between', 'distinct', 'frequencies', 'frequencies_for']
     """
     return {
-        f"spillway_{method}": (partial(_asked, kind, method), returns)
+        f"spillway_{method}": (partial(_answer_rows, kind, method), returns)
         for kind in every_kind()
         for method, returns in kind.answers.items()
     }
@@ -100,7 +100,7 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
     `kind` may have options, for example `'count_min, memory_kib=256, heavy_pct=1'`.
 
     >>> parts = [[pa.array(["count_min"] * 2), pa.array(["JFK", "LGA"])], [pa.array(["count_min"]), pa.array(["JFK"])]]
-    >>> loaded(read_sketch(sketch_of(parts))).frequency("JFK").estimate
+    >>> wrap_sketch(read_sketch(sketch_of(parts))).frequency("JFK").estimate
     2.0
     """
     spec: SketchSpec | None = None
@@ -137,18 +137,18 @@ def _label(sketch: Any, spec: SketchSpec, keys: Any, table: pa.Table) -> None:
     sketch.label(keys[firsts[places]], [list(one) for one in zip(*columns, strict=True)])
 
 
-def in_parts(columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
+def split_group(columns: Sequence[pa.Array]) -> Iterator[Sequence[pa.Array]]:
     """Yield the rows of a group in slices, so that intermediate results stay small."""
     for start in range(0, len(columns[0]), _ROWS_AT_A_TIME):
         yield [column.slice(start, _ROWS_AT_A_TIME) for column in columns]
 
 
-def merged_payload(payloads: pa.Array) -> bytes | None:
+def merge_payloads(payloads: pa.Array) -> bytes | None:
     """Merge the payloads to one: the aggregate spillway_merge(payload)."""
     whole, payloads = None, _as_payloads("spillway_merge", payloads)
     for payload in payloads.drop_null():
         sketch = read_sketch(payload.as_py())
-        whole = sketch if whole is None else merged([whole, sketch])
+        whole = sketch if whole is None else merge_sketches([whole, sketch])
     return None if whole is None else whole.to_bytes()
 
 
@@ -156,7 +156,7 @@ def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
     """Return the specification for the text `kind, option=value, ...` and columns of these types."""
     kind, *told = [part.strip() for part in str(text or "").split(",")]
     if kind not in _KINDS:
-        raise Refused("kind", f"be one of {', '.join(_KINDS)}", kind, "name one of them")
+        raise InvalidValue("kind", f"be one of {', '.join(_KINDS)}", kind, "name one of them")
     given: dict[str, Any] = {"heavy_pct": None}
     for one in told:
         name, _, value = one.partition("=")
@@ -164,9 +164,9 @@ def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
             given[name.strip()] = _OPTIONS[name.strip()](value)
         except (KeyError, ValueError):
             wanted = f"be {', '.join(f'{option}=NUMBER' for option in _OPTIONS)}"
-            raise Refused("option", wanted, one, "write e.g. 'count_min, memory_kib=256'") from None
+            raise InvalidValue("option", wanted, one, "write e.g. 'count_min, memory_kib=256'") from None
     if given.get("memory_kib", 0) > MOST_KIB:
-        raise Refused("memory_kib", f"be at most {MOST_KIB:,}", given["memory_kib"], "give it less")
+        raise InvalidValue("memory_kib", f"be at most {MOST_KIB:,}", given["memory_kib"], "give it less")
     names = tuple(f"value {place + 1}" for place in range(len(columns)))
     return SketchSpec(kind, names, tuple(_kind_of(one.type) for one in columns), **given)
 
@@ -184,7 +184,9 @@ def _kind_of(type_: pa.DataType) -> str:
     ):
         if known(type_):
             return kind
-    raise Refused("value", f"be of a type among {', '.join(_ARROW)}", str(type_), "CAST it to one of them")
+    raise InvalidValue(
+        "value", f"be of a type among {', '.join(_ARROW)}", str(type_), "CAST it to one of them"
+    )
 
 
 def _plain_column(column: pa.Array) -> pa.Array:
@@ -197,13 +199,13 @@ def _typed(column: pa.Array, kind: str) -> pa.Array:
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     try:
         if text and kind != "string":
-            return pa.array([coerced(value, kind) for value in column.to_pylist()], wanted)
+            return pa.array([coerce(value, kind) for value in column.to_pylist()], wanted)
         if text or kind != "string" or pa.types.is_null(column.type):
             return column.cast(wanted, safe=kind != "timestamp")
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         pass
     got = column.to_pylist()[:1]
-    raise Refused("key", f"be a {kind}", got, "give the key with the attribute's own type")
+    raise InvalidValue("key", f"be a {kind}", got, "give the key with the attribute's own type")
 
 
 def _plain(value: object) -> object:
@@ -214,13 +216,13 @@ def _as_payloads(function: str, column: pa.Array) -> pa.Array:
     if any(known(column.type) for known in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_null)):
         return column.cast(pa.binary())
     rule = "be given sketches, which are BINARY"
-    raise Refused(
+    raise InvalidValue(
         function, rule, str(column.type), "give it `payload` of the table `sketches`, or spillway_sketch(...)"
     )
 
 
-def _check_given(kind: Kind, method: str, values: Sequence[pa.Array]) -> Sequence[bool]:
-    """Return which of the arguments may be null; raise `Refused` if their number is wrong."""
+def _nullable_arguments(kind: SketchKind, method: str, values: Sequence[pa.Array]) -> Sequence[bool]:
+    """Return which of the arguments may be null; raise `InvalidValue` if their number is wrong."""
     takes = [
         one
         for one in signature(getattr(kind.asking(), method)).parameters.values()
@@ -232,7 +234,7 @@ def _check_given(kind: Kind, method: str, values: Sequence[pa.Array]) -> Sequenc
         named = [one.name if one.default is Parameter.empty else f"[{one.name}]" for one in takes]
         rule = f"be given {', '.join(['payload', *named]) + ', ...' * any_number}"
         got = ", ".join(["payload", *(str(column.type) for column in values)])
-        raise Refused(f"spillway_{method}", rule, got, "see spillway.sketches.sql")
+        raise InvalidValue(f"spillway_{method}", rule, got, "see spillway.sketches.sql")
     takes = takes[: len(values)] + takes[-1:] * (len(values) - len(takes))
     return [one.kind is Parameter.VAR_POSITIONAL or one.default is None for one in takes]
 
@@ -244,9 +246,9 @@ def _single_values(column: pa.Array) -> list[Any]:
     return [_plain(value) for value in column.to_pylist()]
 
 
-def _asked(kind: Kind, method: str, payloads: pa.Array, *values: pa.Array) -> pa.Array:
+def _answer_rows(kind: SketchKind, method: str, payloads: pa.Array, *values: pa.Array) -> pa.Array:
     """Return the answers of `method` for each row. The answer is null if the payload or a required argument is null."""
-    may_be_null, of_two = _check_given(kind, method, values), method in kind.of_two
+    may_be_null, of_two = _nullable_arguments(kind, method, values), method in kind.of_two
     distinct = _as_payloads(f"spillway_{method}", payloads).dictionary_encode()
     if method == "frequency":
         return _frequency_of_each(distinct, values)
@@ -277,13 +279,15 @@ def _purpose(column: pa.Array) -> str:
     """Return the purpose of the answers, the same for all rows."""
     given = column.unique().to_pylist()
     if len(given) != 1 or not isinstance(given[0], str):
-        raise Refused("purpose", f"be one of {', '.join(PURPOSES)} for all rows", given[:3], "write 'sum'")
+        raise InvalidValue(
+            "purpose", f"be one of {', '.join(PURPOSES)} for all rows", given[:3], "write 'sum'"
+        )
     return str(given[0])
 
 
-def _as_struct(sketch: Loaded, found: Answer | Sequence[Any]) -> Any:
+def _as_struct(sketch: LoadedSketch, found: Answer | Sequence[Any]) -> Any:
     if isinstance(found, Answer):
-        low, high = rounded(found.low, upward=False), rounded(found.high, upward=True)
+        low, high = round_to_double(found.low, upward=False), round_to_double(found.high, upward=True)
         told = [f"{found.method}, {100 * found.confidence:g} % confidence"]
         told += [found.note] * bool(found.note)
         told += [_BEYOND] * (
@@ -325,7 +329,7 @@ def _frequency_of_each(
 def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array, purpose: str = FREQUENT) -> pa.Array:
     """Answer an array of keys per row."""
     if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type) or pa.types.is_null(keys.type)):
-        raise Refused(
+        raise InvalidValue(
             "keys", "be an array of keys", str(keys.type), "write array(key, ...), or collect_set(key)"
         )
     known: list[bytes] = payloads.dictionary.to_pylist()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -16,17 +16,17 @@ Booleans = npt.NDArray[np.bool_]
 
 
 def require_same(kind: str, this: object, that: object) -> None:
-    """Raise `Refused` if two sketches have different parameters; the error names both.
+    """Raise `InvalidValue` if two sketches have different parameters; the error names both.
 
     >>> require_same("bloom", "64 cells", "128 cells")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `bloom` must have the same parameters and seed to be combined, got ('64 cells', \
+    spillway.errors.InvalidValue: `bloom` must have the same parameters and seed to be combined, got ('64 cells', \
 '128 cells'); build both with one set of parameters
     """
     if this != that:
         rule = "have the same parameters and seed to be combined"
-        raise Refused(kind, rule, (this, that), "build both with one set of parameters")
+        raise InvalidValue(kind, rule, (this, that), "build both with one set of parameters")
 
 
 @dataclass(frozen=True)

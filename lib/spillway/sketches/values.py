@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 _WRITE = {
     "integer": "write e.g. 4711",
@@ -34,10 +34,10 @@ _LEAST, _MOST, _EXACT = -(1 << 63), (1 << 63) - 1, 1 << 53
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def coerced(value: object, kind: str) -> object:
+def coerce(value: object, kind: str) -> object:
     """Convert a value from SQL or the command line to the attribute's type; return it unchanged if it does not fit.
 
-    >>> coerced("7", "integer"), coerced("seven", "integer"), coerced(7, "double")
+    >>> coerce("7", "integer"), coerce("seven", "integer"), coerce(7, "double")
     (7, 'seven', 7.0)
     """
     if value is None or isinstance(value, str) == (kind == "string"):
@@ -53,12 +53,12 @@ def coerced(value: object, kind: str) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return _parsed(value, kind)
+        return _parse(value, kind)
     except ValueError:
         return value
 
 
-def _parsed(text: str, kind: str) -> object:
+def _parse(text: str, kind: str) -> object:
     if kind == "integer":
         return int(text)
     if kind == "double":
@@ -86,30 +86,30 @@ def read_value(
         return "null" if text == "'null'" else text
     wanted = f"be of type {kind}, or null"
     try:
-        found = _parsed(text, kind)
+        found = _parse(text, kind)
     except ValueError:
         found = text
     if isinstance(found, datetime.datetime):
         found = moment(found) or text
         wanted += ", at a time that clocks show"
     if isinstance(found, str):
-        raise Refused("value", wanted, text, _WRITE[kind])
+        raise InvalidValue("value", wanted, text, _WRITE[kind])
     return found
 
 
 def whole_number(name: str, value: object, least: int, remedy: str = "") -> int:
-    """Return a count as an integer; raise `Refused` if it is not a whole number of at least `least`.
+    """Return a count as an integer; raise `InvalidValue` if it is not a whole number of at least `least`.
 
     >>> whole_number("count", 3, 1), whole_number("count", Decimal(3), 1)
     (3, 3)
     >>> whole_number("count", 2.5, 1)
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `count` must be a whole number of at least 1, got 2.5; write e.g. 10
+    spillway.errors.InvalidValue: `count` must be a whole number of at least 1, got 2.5; write e.g. 10
     """
     number = isinstance(value, int | float | Decimal | np.integer) and not isinstance(value, bool)
     if not number or value % 1 != 0 or value < least:  # type: ignore[operator]
-        raise Refused(name, f"be a whole number of at least {least}", value, remedy or "write e.g. 10")
+        raise InvalidValue(name, f"be a whole number of at least {least}", value, remedy or "write e.g. 10")
     return int(value)  # type: ignore[call-overload]
 
 
@@ -142,7 +142,7 @@ def ordinal(value: object, kind: str = "", upward: bool = False) -> int | float:
     >>> ordinal(datetime.date(1970, 1, 3), "timestamp")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to TIMESTAMP, \
+    spillway.errors.InvalidValue: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to TIMESTAMP, \
 by the clocks that you mean
     """
     found = _parsed_or_same(value, kind) if isinstance(value, str) and kind else value
@@ -155,7 +155,7 @@ by the clocks that you mean
         return int(found)
     number = isinstance(found, int | float | Decimal) and not isinstance(found, bool)
     if not number or kind not in ("", "integer", "double"):
-        raise Refused(
+        raise InvalidValue(
             "value", f"be of type {kind or 'number, date or timestamp'}", value, _CAST.get(kind, _CAST[""])
         )
     return _whole(found, upward) if kind == "integer" else _fraction(found, upward)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ by the clocks that you mean
 
 def _parsed_or_same(text: str, kind: str) -> object:
     try:
-        return _parsed(text, kind)
+        return _parse(text, kind)
     except ValueError:
         return text
 
@@ -178,14 +178,14 @@ def _whole(number: float | Decimal, upward: bool) -> int | float:
 def _fraction(number: float | Decimal, upward: bool) -> int | float:
     """Return the number if a double or a small integer holds it exactly, else the nearest double above or below."""
     if isinstance(number, int):
-        return number if -_EXACT <= number <= _EXACT else rounded(number, upward)
-    return number if isinstance(number, float) else rounded(number, upward)
+        return number if -_EXACT <= number <= _EXACT else round_to_double(number, upward)
+    return number if isinstance(number, float) else round_to_double(number, upward)
 
 
-def rounded(number: float | Decimal, upward: bool) -> float:
+def round_to_double(number: float | Decimal, upward: bool) -> float:
     """Return the nearest double that is not less (`upward`), or not greater, than the number.
 
-    >>> rounded(2**53 + 1, True) - 2**53, rounded(2**53 + 1, False) - 2**53
+    >>> round_to_double(2**53 + 1, True) - 2**53, round_to_double(2**53 + 1, False) - 2**53
     (2.0, 0.0)
     """
     try:

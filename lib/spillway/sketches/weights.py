@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.types import Integers
 
 WEIGHT_MAX = 1 << 62
@@ -19,15 +19,17 @@ def whole_weights(weights: object, keys: int, absolute: int) -> Integers:
     >>> whole_weights([0.5, 2.0], 2, 0)
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `weights` must be whole numbers of 64 bits, got 0.5; scale the weights
+    spillway.errors.InvalidValue: `weights` must be whole numbers of 64 bits, got 0.5; scale the weights
     """
     given = np.asarray(weights)
     if given.shape != (keys,):
-        raise Refused("weights", f"be {keys}, one per key", given.shape, "repeat a constant")
+        raise InvalidValue("weights", f"be {keys}, one per key", given.shape, "repeat a constant")
     amounts = given.astype(np.int64) if given.dtype.kind in "biuf" and np.isfinite(given).all() else None
     if amounts is None or (amounts != given).any():
         odd = given if amounts is None else given[amounts != given]
-        raise Refused("weights", "be whole numbers of 64 bits", odd.ravel()[0].item(), "scale the weights")
+        raise InvalidValue(
+            "weights", "be whole numbers of 64 bits", odd.ravel()[0].item(), "scale the weights"
+        )
     if float(np.abs(amounts.astype(np.float64)).sum()) + absolute >= WEIGHT_MAX:
-        raise Refused("weights", "sum to less than 2^62", "more", "scale the weights down")
+        raise InvalidValue("weights", "sum to less than 2^62", "more", "scale the weights down")
     return amounts

@@ -88,7 +88,7 @@ def last_arrival(tables: Tables, stream: str) -> datetime | None:
     return found
 
 
-def settle_batches(tables: Tables, stream: str) -> None:
+def compact_batches(tables: Tables, stream: str) -> None:
     """Compact the files with the rows of a stream's batches, if there are many small ones.
 
     The rows of batches before the first pending one do not change any more. They become one file. The rows of the
@@ -163,7 +163,7 @@ def write_ledger(
     )
 
 
-def proven_revisions(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
+def certified_revisions(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
     """Return, by batch, its revision if all its certificates measured that one and none has violations."""
     columns = ["batch", "revision", "violations"]
     found: dict[int, set[int | None]] = {}

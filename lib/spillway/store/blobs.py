@@ -4,7 +4,7 @@
 (None, b'hello')
 >>> [(one.path, one.size) for one in list_files("memory://doc")]
 [('memory://doc/a.txt', 5)]
->>> forget("memory://doc"), list_files("memory://doc")
+>>> free_memory("memory://doc"), list_files("memory://doc")
 (None, [])
 """
 
@@ -75,7 +75,7 @@ _LONGEST_ANSWER = 280
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedFile:
     """A file as its folder shows it."""
 
     path: str
@@ -97,7 +97,7 @@ def filesystem_of(path: str) -> tuple[pafs.FileSystem, str]:
     """Return the Arrow file system of a path or URI, and the path in it."""
     if "://" not in path:
         return pafs.LocalFileSystem(), path
-    with store_faults(path):
+    with translate_store_errors(path):
         return pafs.FileSystem.from_uri(plain_uri(path))  # may ask the store for the bucket's region
 
 
@@ -122,7 +122,7 @@ set AWS_ALLOW_HTTP=true if AWS_ENDPOINT_URL must be http, or write https:// ther
 
 
 @contextmanager
-def store_faults(path: str, missing_too: bool = False) -> Iterator[None]:
+def translate_store_errors(path: str, missing_too: bool = False) -> Iterator[None]:
     """Raise errors of an object store as `StoreFault`; errors of a local disk are unchanged.
 
     `missing_too`: raise it also if a file does not exist.
@@ -135,7 +135,7 @@ def store_faults(path: str, missing_too: bool = False) -> Iterator[None]:
         raise store_fault(path, problem) from problem
 
 
-def refuse_store_fault(path: str, problem: BaseException) -> None:
+def raise_store_fault(path: str, problem: BaseException) -> None:
     """Raise the store's fault that caused an exception; return if there is none.
 
     Readers report each `OSError` as a damaged file. If the store failed, the file may be intact.
@@ -152,7 +152,7 @@ def refuse_store_fault(path: str, problem: BaseException) -> None:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[Any]:
+def open_for_reading(path: str) -> Iterator[Any]:
     """Open a file for random access."""
     if path.startswith(MEMORY):
         held = _held.get(path)
@@ -161,18 +161,18 @@ def reading(path: str) -> Iterator[Any]:
         yield pa.BufferReader(held[0])
         return
     filesystem, inside = filesystem_of(path)
-    with store_faults(path):
+    with translate_store_errors(path):
         source = filesystem.open_input_file(inside)
     try:
         with source:
             yield source
     except OSError as problem:
-        refuse_store_fault(path, problem)
+        raise_store_fault(path, problem)
         raise
 
 
 @contextmanager
-def writing(path: str) -> Iterator[Any]:
+def open_for_writing(path: str) -> Iterator[Any]:
     """Open a file for writing, and create the folders above it. In memory, an interrupted write stores nothing."""
     if path.startswith(MEMORY):
         sink = io.BytesIO()
@@ -180,27 +180,27 @@ def writing(path: str) -> Iterator[Any]:
         _held[path] = (sink.getvalue(), utc_now())
         return
     filesystem, inside = filesystem_of(path)
-    with store_faults(path):
+    with translate_store_errors(path):
         filesystem.create_dir(inside.rpartition("/")[0], recursive=True)
         sink = filesystem.open_output_stream(inside, compression=None)
     try:
         with sink:
             yield sink
     except OSError as problem:
-        refuse_store_fault(path, problem)
+        raise_store_fault(path, problem)
         raise
 
 
 def read_bytes(path: str) -> bytes:
     """Return the whole content as stored; nothing is decompressed."""
-    with reading(path) as source:
+    with open_for_reading(path) as source:
         content: bytes = source.read()
     return content
 
 
 def write_bytes(path: str, content: bytes) -> None:
     """Write the whole content at once."""
-    with writing(path) as sink:
+    with open_for_writing(path) as sink:
         sink.write(content)
 
 
@@ -210,7 +210,7 @@ def remove(path: str) -> None:
         _held.pop(path, None)
         return
     filesystem, inside = filesystem_of(path)
-    with store_faults(path):
+    with translate_store_errors(path):
         if filesystem.get_file_info(inside).type == pafs.FileType.File:
             filesystem.delete_file(inside)
 
@@ -222,7 +222,7 @@ def move(path: str, to: str) -> None:
         return
     filesystem, inside = filesystem_of(path)
     target = filesystem_of(to)[1]
-    with store_faults(path):
+    with translate_store_errors(path):
         filesystem.create_dir(target.rpartition("/")[0], recursive=True)
         filesystem.move(inside, target)
 
@@ -232,26 +232,26 @@ def folder_exists(path: str) -> bool:
     if path.startswith(MEMORY):
         return any(name.startswith(path.rstrip("/") + "/") for name in list(_held))
     filesystem, inside = filesystem_of(path)
-    with store_faults(path):
+    with translate_store_errors(path):
         return bool(filesystem.get_file_info(inside).type == pafs.FileType.Directory)
 
 
-def list_files(folder: str) -> list[Listed]:
+def list_files(folder: str) -> list[ListedFile]:
     """Return every file below the folder, by name; none if there is no such folder."""
     root = folder.rstrip("/")
     if root.startswith(MEMORY):
         found = [
-            Listed(path, len(content), at)
+            ListedFile(path, len(content), at)
             for path, (content, at) in list(_held.items())
             if path.startswith(root + "/")
         ]
     else:
         filesystem, inside = filesystem_of(root)
         below = pafs.FileSelector(inside, allow_not_found=True, recursive=True)
-        with store_faults(folder):
+        with translate_store_errors(folder):
             entries = filesystem.get_file_info(below)
         found = [
-            Listed(root + entry.path.removeprefix(inside), int(entry.size), entry.mtime.astimezone(UTC))
+            ListedFile(root + entry.path.removeprefix(inside), int(entry.size), entry.mtime.astimezone(UTC))
             for entry in entries
             if entry.is_file
         ]
@@ -265,12 +265,12 @@ def list_folders(folder: str) -> list[str]:
         below = (path.removeprefix(root + "/").split("/") for path in _held if path.startswith(root + "/"))
         return sorted({parts[0] for parts in below if len(parts) > 1})
     filesystem, inside = filesystem_of(root)
-    with store_faults(folder):
+    with translate_store_errors(folder):
         found = filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True))
     return sorted(entry.base_name for entry in found if entry.type == pafs.FileType.Directory)
 
 
-def forget(prefix: str) -> None:
+def free_memory(prefix: str) -> None:
     """Free the memory of all files below a path."""
     for path in [path for path in list(_held) if path.startswith(prefix.rstrip("/") + "/")]:
         _held.pop(path, None)

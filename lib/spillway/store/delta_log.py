@@ -1,7 +1,7 @@
 """The log of a table: list the table's files, and add and remove files in one commit, or refuse.
 
 `DeltaLog` is the log of a Delta table, by the public interface of delta-rs. `MemoryLog` is the same for tables under
-`memory://`. Both refuse a commit (`Stale`) if any other writer has committed since the log was last read. `tables`
+`memory://`. Both refuse a commit (`CommitConflict`) if any other writer has committed since the log was last read. `tables`
 decides whether that commit matters.
 
 **Protocol.** Files are read and committed by what the log states of them. A table may require more of its readers and
@@ -22,7 +22,7 @@ commit is a file of JSON lines: `commitInfo`, an `add` for each file that the ta
 that it loses. The log of a destination is sent with the rows, so a plan must know its size before the commit is made.
 The times of the commit are not known then, but they always have the same number of digits.
 
->>> one = Written("day=1/part-1.parquet", {"day": "1"}, 1234, 10, 1_767_225_600_000, '{"numRecords":10}', {})
+>>> one = WrittenFile("day=1/part-1.parquet", {"day": "1"}, 1234, 10, 1_767_225_600_000, '{"numRecords":10}', {})
 >>> commit_bytes([one, one]) - commit_bytes([one]) == add_bytes(one)
 True
 """
@@ -44,11 +44,19 @@ from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
-from spillway.errors import Refused, RefusedElsewhere, SpillwayError
-from spillway.store.blobs import MEMORY, list_files, move, plain_uri, read_bytes, store_fault, store_faults
+from spillway.errors import InvalidExternalValue, InvalidValue, SpillwayError
+from spillway.store.blobs import (
+    MEMORY,
+    list_files,
+    move,
+    plain_uri,
+    read_bytes,
+    store_fault,
+    translate_store_errors,
+)
 from spillway.store.files import DataFile
 from spillway.store.schemas import TableContract
-from spillway.store.writing import INDEXED_COLUMNS, Written, stated_edges
+from spillway.store.writing import INDEXED_COLUMNS, WrittenFile, statistics_json
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}
@@ -75,25 +83,25 @@ def refuse_features(
     if table is None:
         return
     protocol = table.protocol()
-    foreign = foreign_features(
+    foreign = unknown_features(
         (protocol.min_reader_version, protocol.reader_features or ()),
         (protocol.min_writer_version, protocol.writer_features or ()),
         to_write,
         known,
     )
     if foreign:
-        raise _refused(path, foreign, "write" if to_write else "read")
+        raise _features_error(path, foreign, "write" if to_write else "read")
 
 
-def refuse_unknown(path: str, problem: Exception) -> None:
+def refuse_unknown_features(path: str, problem: Exception) -> None:
     """Refuse a table that delta-rs cannot open because of a feature, with the same message as `refuse_features`."""
     found = _UNSUPPORTED.findall(str(problem))
     if found:
-        raise _refused(path, found, "read") from problem
+        raise _features_error(path, found, "read") from problem
 
 
-def _refused(path: str, features: Sequence[str], to_do: str) -> RefusedElsewhere:
-    return RefusedElsewhere(
+def _features_error(path: str, features: Sequence[str], to_do: str) -> InvalidExternalValue:
+    return InvalidExternalValue(
         "protocol",
         f"ask for no feature that Spillway does not know to {to_do}",
         ", ".join(features),
@@ -102,7 +110,7 @@ def _refused(path: str, features: Sequence[str], to_do: str) -> RefusedElsewhere
     )
 
 
-def foreign_features(
+def unknown_features(
     reader: tuple[int, Sequence[str]],
     writer: tuple[int, Sequence[str]],
     to_write: bool,
@@ -110,20 +118,20 @@ def foreign_features(
 ) -> list[str]:
     """Return the unknown features of a protocol (version and listed features, of readers and of writers).
 
-    >>> foreign_features((3, ["deletionVectors", "timestampNtz"]), (7, ["deletionVectors", "rowTracking"]), False)
+    >>> unknown_features((3, ["deletionVectors", "timestampNtz"]), (7, ["deletionVectors", "rowTracking"]), False)
     ['deletionVectors']
-    >>> foreign_features((1, []), (7, ["appendOnly", "rowTracking"]), True), foreign_features((1, []), (3, []), True)
+    >>> unknown_features((1, []), (7, ["appendOnly", "rowTracking"]), True), unknown_features((1, []), (3, []), True)
     (['rowTracking'], ['checkConstraints'])
-    >>> foreign_features((1, []), (2, []), True)
+    >>> unknown_features((1, []), (2, []), True)
     []
     """
-    asked = _asked(*reader, _READERS_LISTED_FROM, _LEGACY_READ) - known
+    asked = _required_features(*reader, _READERS_LISTED_FROM, _LEGACY_READ) - known
     if to_write:
-        asked |= _asked(*writer, _WRITERS_LISTED_FROM, _LEGACY_WRITE) - WRITE_FEATURES
+        asked |= _required_features(*writer, _WRITERS_LISTED_FROM, _LEGACY_WRITE) - WRITE_FEATURES
     return sorted(asked)
 
 
-def _asked(
+def _required_features(
     version: int, listed: Sequence[str], listed_from: int, legacy: Sequence[tuple[int, str]]
 ) -> frozenset[str]:
     if version >= listed_from:
@@ -134,7 +142,7 @@ def _asked(
 _FIRST = "00000000000000000000.json"
 
 
-def put_aside(table: str) -> bool:
+def rename_broken_commit(table: str) -> bool:
     """Rename the broken first commit of a table; return False if there is none, or if other commits follow it."""
     log = f"{table}/_delta_log"
     names = {one.path.removeprefix(f"{log}/") for one in list_files(log)}
@@ -174,7 +182,7 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
     from deltalake import DeltaTable, QueryBuilder
 
     try:
-        with store_faults(path, missing_too=True):
+        with translate_store_errors(path, missing_too=True):
             table = DeltaTable(plain_uri(path))
         refuse_features(path, table, to_write=False, known=FOREIGN_READ_FEATURES)
         chosen = ", ".join(_quoted(name) for name in columns([one.name for one in table.schema().fields]))
@@ -183,12 +191,12 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
     except SpillwayError:
         raise
     except Exception as problem:  # for an absent or damaged file delta-rs raises a bare Exception
-        refuse_unknown(path, problem)
+        refuse_unknown_features(path, problem)
         if isinstance(problem, OSError) and "://" in path:
             raise store_fault(path, problem) from problem
         reason = str(problem).partition("\n")[0]
         remedy = "name another, or write what it holds to a Parquet file"
-        raise RefusedElsewhere("table", "be one that delta-rs reads", reason, remedy, path) from problem
+        raise InvalidExternalValue("table", "be one that delta-rs reads", reason, remedy, path) from problem
 
 
 def _quoted(name: str) -> str:
@@ -203,7 +211,7 @@ _THIRTEEN_DIGITS = 1_767_225_600_000
 
 
 def commit_lines(
-    added: Sequence[Written],
+    added: Sequence[WrittenFile],
     removed: Sequence[DataFile] = (),
     folder: str = "",
     same_rows: bool = False,
@@ -251,32 +259,34 @@ def commit_lines(
 
 
 def commit_bytes(
-    added: Sequence[Written], removed: Sequence[DataFile] = (), folder: str = "", same_rows: bool = False
+    added: Sequence[WrittenFile], removed: Sequence[DataFile] = (), folder: str = "", same_rows: bool = False
 ) -> int:
     """Return the bytes of a commit in the table's log."""
     return len(b"\n".join(commit_lines(added, removed, folder, same_rows)))
 
 
-def commit_info_bytes(added: Sequence[Written]) -> int:
+def commit_info_bytes(added: Sequence[WrittenFile]) -> int:
     """Return the bytes that a commit takes in addition to its files."""
     return len(commit_lines(added)[0])
 
 
-def add_bytes(one: Written) -> int:
+def add_bytes(one: WrittenFile) -> int:
     """Return the bytes of the action that adds a file, with the newline before it."""
     return len(b"\n") + len(commit_lines([one])[1])
 
 
-def as_written(file: DataFile, folder: str) -> Written:
+def written_file(file: DataFile, folder: str) -> WrittenFile:
     """Return a file of the log as it was when it was written, as far as the log states it."""
     edges = {name: (low, dict(file.maximum).get(name)) for name, low in file.minimum}
-    return Written(
+    return WrittenFile(
         file.path.removeprefix(f"{folder}/"),
         {name: str(value) for name, value in file.partition},
         file.size,
         file.records,
         file.written_at_ms,
-        stated_edges(file.records, edges, {name: count for name, count in file.nulls if count is not None}),
+        statistics_json(
+            file.records, edges, {name: count for name, count in file.nulls if count is not None}
+        ),
         {},
     )
 
@@ -297,7 +307,7 @@ _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
 """The format version in the description of a table that was created before versions were a property."""
 
 
-class Stale(Exception):
+class CommitConflict(Exception):
     """Another writer has committed to the table since this log was read."""
 
 
@@ -331,11 +341,13 @@ class Log(Protocol):
     def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
         """Let columns be null that could not be null before; then set the version by which the table is written."""
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
+    def commit(
+        self, added: Sequence[WrittenFile], removed: Sequence[DataFile], same_rows: bool = False
+    ) -> None:
         """Add and remove files in one commit; `same_rows`: the commit changes no row (`dataChange` is false)."""
 
 
-def log_of(path: str) -> Log:
+def open_log(path: str) -> Log:
     """Return the log of the table at a path."""
     return MemoryLog(path) if path.startswith(MEMORY) else DeltaLog(path)
 
@@ -372,7 +384,7 @@ class DeltaLog:
             return []
         if self._listed[0] == self.version:
             return self._listed[1]
-        with store_faults(self.path, missing_too=True):
+        with translate_store_errors(self.path, missing_too=True):
             actions = pa.table(self._table.get_add_actions(flatten=True))
         # convert by column: row by row, a year of small files takes seconds to list
         columns = {name: actions[name].to_pylist() for name in actions.column_names}
@@ -418,10 +430,10 @@ class DeltaLog:
             from deltalake.exceptions import DeltaError
 
             try:
-                with store_faults(self.path, missing_too=True):
+                with translate_store_errors(self.path, missing_too=True):
                     self._table.update_incremental()
             except DeltaError as problem:
-                refuse_unknown(self.path, problem)
+                refuse_unknown_features(self.path, problem)
                 raise
         refuse_features(self.path, self._table, to_write=False)
 
@@ -430,7 +442,7 @@ class DeltaLog:
         from deltalake.exceptions import DeltaError
 
         try:
-            with store_faults(self.path, missing_too=True):
+            with translate_store_errors(self.path, missing_too=True):
                 self._table = DeltaTable.create(
                     plain_uri(self.path),
                     contract.arrow_schema,
@@ -453,10 +465,10 @@ class DeltaLog:
         assert self._table is not None
         refuse_features(self.path, self._table, to_write=True)
         try:
-            with store_faults(self.path, missing_too=True):
+            with translate_store_errors(self.path, missing_too=True):
                 self._table.alter.add_columns(Schema.from_arrow(columns).fields)
         except DeltaError as problem:
-            raise Stale(str(problem)) from problem
+            raise CommitConflict(str(problem)) from problem
         self.refresh()
 
     def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
@@ -465,13 +477,13 @@ class DeltaLog:
         assert self._table is not None
         refuse_features(self.path, self._table, to_write=True)
         try:
-            with store_faults(self.path, missing_too=True):
+            with translate_store_errors(self.path, missing_too=True):
                 for name in nullable:
                     self._table.alter.drop_column_not_null(name)
                 said = {FORMAT_PROPERTY: str(format_version)}
                 self._table.alter.set_table_properties(said, raise_if_not_exists=False)
         except DeltaError as problem:
-            raise Stale(str(problem)) from problem
+            raise CommitConflict(str(problem)) from problem
         self.refresh()
 
     def _inside(self, file: DataFile) -> str:
@@ -482,12 +494,14 @@ class DeltaLog:
         inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
         if quote(inside, safe=AS_IT_IS) != listed:
             rule = f"be listed as {quote(inside, safe=AS_IT_IS)} to be taken out"
-            raise Refused(
+            raise InvalidValue(
                 "path", rule, listed, "rewrite its partition with the program that wrote it", self.path
             )
         return inside
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
+    def commit(
+        self, added: Sequence[WrittenFile], removed: Sequence[DataFile], same_rows: bool = False
+    ) -> None:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction, RemoveAction
@@ -512,7 +526,7 @@ class DeltaLog:
             for file in removed
         ]
         try:
-            with store_faults(self.path, missing_too=True):
+            with translate_store_errors(self.path, missing_too=True):
                 self._table.create_write_transaction(
                     actions,
                     "append",
@@ -521,7 +535,7 @@ class DeltaLog:
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )
         except CommitFailedError as problem:
-            raise Stale(str(problem)) from problem
+            raise CommitConflict(str(problem)) from problem
         self.refresh()
 
 
@@ -531,16 +545,16 @@ def open_delta(path: str) -> Any:
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        with store_faults(path, missing_too=True):
+        with translate_store_errors(path, missing_too=True):
             return DeltaTable(plain_uri(path))
     except TableNotFoundError:
         return None
     except DeltaError as problem:
-        refuse_unknown(path, problem)
-        if put_aside(path):
+        refuse_unknown_features(path, problem)
+        if rename_broken_commit(path):
             return open_delta(path)
         reason = str(problem).partition("\n")[0]
-        raise RefusedElsewhere(
+        raise InvalidExternalValue(
             "_delta_log",
             "be a log that can be read",
             reason,
@@ -550,7 +564,7 @@ def open_delta(path: str) -> Any:
 
 
 @dataclass
-class _Held:
+class _MemoryTable:
     """A table in memory."""
 
     schema: pa.Schema
@@ -559,7 +573,7 @@ class _Held:
     files: dict[str, DataFile] = field(default_factory=dict)
 
 
-_tables: dict[str, _Held] = {}
+_tables: dict[str, _MemoryTable] = {}
 _one_at_a_time = threading.Lock()
 
 
@@ -595,7 +609,7 @@ class MemoryLog:
 
     def create(self, contract: TableContract) -> None:
         with _one_at_a_time:
-            _tables.setdefault(self.path, _Held(contract.arrow_schema, contract.version))
+            _tables.setdefault(self.path, _MemoryTable(contract.arrow_schema, contract.version))
         self.refresh()
 
     def add_columns(self, columns: pa.Schema) -> None:
@@ -617,7 +631,9 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
-    def commit(self, added: Sequence[Written], removed: Sequence[DataFile], same_rows: bool = False) -> None:
+    def commit(
+        self, added: Sequence[WrittenFile], removed: Sequence[DataFile], same_rows: bool = False
+    ) -> None:
         with _one_at_a_time:
             held = self._current()
             for file in removed:
@@ -628,10 +644,10 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
-    def _current(self) -> _Held:
+    def _current(self) -> _MemoryTable:
         held = _tables[self.path]
         if held.version != self._version:
-            raise Stale(f"version {held.version} is not {self._version}")
+            raise CommitConflict(f"version {held.version} is not {self._version}")
         return held
 
 
@@ -642,7 +658,7 @@ def forget_tables(prefix: str) -> None:
             del _tables[path]
 
 
-def data_file(folder: str, one: Written, schema: pa.Schema) -> DataFile:
+def data_file(folder: str, one: WrittenFile, schema: pa.Schema) -> DataFile:
     """Return a written file as a log lists it."""
     stats = json.loads(one.statistics)
 

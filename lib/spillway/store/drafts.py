@@ -14,11 +14,11 @@ from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.delta_log import add_bytes, commit_info_bytes, data_file
 from spillway.store.files import DataFile
-from spillway.store.writing import Written, write_file
+from spillway.store.writing import WrittenFile, write_file
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileTask:
     """The content of one file: its partition, its batch, and the argument from which the maker makes the rows.
 
     `others`: further batches whose rows follow in the same file, each with its argument for the maker.
@@ -40,7 +40,7 @@ class Draft:
     """Files that tasks have written and no table has yet."""
 
     table: str
-    parts: tuple[tuple[Piece, Written], ...]
+    parts: tuple[tuple[FileTask, WrittenFile], ...]
     counts: Mapping[int, Mapping[str, int]]
     """The makers' counts, by batch."""
     found: tuple[Any, ...] = ()
@@ -49,7 +49,7 @@ class Draft:
     """By path of a file that several batches share, the number of rows of each batch."""
 
     @property
-    def written(self) -> tuple[Written, ...]:
+    def written(self) -> tuple[WrittenFile, ...]:
         return tuple(written for _, written in self.parts)
 
     @property
@@ -57,7 +57,7 @@ class Draft:
         """The batches that have rows."""
         return frozenset(number for piece, one in self.parts for number in self._rows(piece, one))
 
-    def of(self, batch: int) -> list[Written]:
+    def of(self, batch: int) -> list[WrittenFile]:
         """Return the files of one batch; a file that batches share has only the batch's share of rows and bytes."""
         return [
             _share(written, rows, batch)
@@ -65,7 +65,7 @@ class Draft:
             if (rows := self._rows(piece, written)).get(batch)
         ]
 
-    def _rows(self, piece: Piece, written: Written) -> Mapping[int, int]:
+    def _rows(self, piece: FileTask, written: WrittenFile) -> Mapping[int, int]:
         return self.batch_rows.get(written.path, {piece.batch: written.rows})
 
     def rows(self, batch: int) -> int:
@@ -87,15 +87,17 @@ class Draft:
         if batch not in numbers:
             return 0
         entries = (
-            share_out(add_bytes(one), self._rows(piece, one)).get(batch, 0) for piece, one in self.parts
+            split_by_weight(add_bytes(one), self._rows(piece, one)).get(batch, 0) for piece, one in self.parts
         )
-        return sum(entries) + share_out(commit_info_bytes(self.written), dict.fromkeys(numbers, 1))[batch]
+        return (
+            sum(entries) + split_by_weight(commit_info_bytes(self.written), dict.fromkeys(numbers, 1))[batch]
+        )
 
 
-def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
+def split_by_weight(size: int, weights: Mapping[int, int]) -> dict[int, int]:
     """Divide a size among batches by weight; the shares add up to the size.
 
-    >>> share_out(100, {1: 1, 2: 1, 3: 1})
+    >>> split_by_weight(100, {1: 1, 2: 1, 3: 1})
     {1: 33, 2: 33, 3: 34}
     """
     whole, before, shares = sum(weights.values()) or 1, 0, {}
@@ -105,12 +107,12 @@ def share_out(size: int, weights: Mapping[int, int]) -> dict[int, int]:
     return shares
 
 
-def _share(written: Written, rows: Mapping[int, int], batch: int) -> Written:
+def _share(written: WrittenFile, rows: Mapping[int, int], batch: int) -> WrittenFile:
     """Return a file with only one batch's share of its rows and bytes."""
     if len(rows) == 1:
         return written
-    column_bytes = {name: share_out(size, rows)[batch] for name, size in written.column_bytes.items()}
-    size = share_out(written.size, rows)[batch]
+    column_bytes = {name: split_by_weight(size, rows)[batch] for name, size in written.column_bytes.items()}
+    size = split_by_weight(written.size, rows)[batch]
     return replace(written, size=size, rows=rows[batch], column_bytes=column_bytes)
 
 
@@ -124,9 +126,9 @@ ReadBack = Callable[[Any, tuple[DataFile, ...]], Any]
 """The check of a piece's file (no file if it has no rows), made by the task that wrote it; returns the result."""
 
 
-def drafted(
+def write_draft(
     engine: Engine,
-    pieces: Sequence[Piece],
+    pieces: Sequence[FileTask],
     make: Make,
     table: str,
     folder: str,
@@ -141,7 +143,7 @@ def drafted(
     files of the other tasks are removed.
     """
     work = partial(
-        _write_piece,
+        _write_task,
         folder=folder,
         schema=schema,
         make=make,
@@ -149,7 +151,7 @@ def drafted(
         group=rows_in_a_group,
         keys=tuple(keys),
     )
-    found: list[tuple[Piece, Written]] = []
+    found: list[tuple[FileTask, WrittenFile]] = []
     counts: dict[int, dict[str, int]] = {}
     checked: list[Any] = []
     shared: dict[str, Mapping[int, int]] = {}
@@ -173,17 +175,17 @@ def drafted(
     return draft
 
 
-def discard(folder: str, written: Iterable[Written]) -> None:
+def discard(folder: str, written: Iterable[WrittenFile]) -> None:
     """Remove files that no table has."""
     for one in written:
         blobs.remove(f"{folder}/{one.path}")
 
 
 @dataclass(frozen=True)
-class _Made:
+class _TaskResult:
     """The result of a piece: its file, None if it has no rows, or the error that refused it."""
 
-    outcome: Written | SpillwayError | None
+    outcome: WrittenFile | SpillwayError | None
     counts: Mapping[int, Mapping[str, int]]
     """The counts of the maker, by batch."""
     found: Any = None
@@ -191,15 +193,15 @@ class _Made:
     """The number of rows in the file, by batch."""
 
 
-def _write_piece(
-    piece: Piece,
+def _write_task(
+    piece: FileTask,
     folder: str,
     schema: pa.Schema,
     make: Make,
     check: ReadBack | None,
     group: int | None,
     keys: Sequence[str],
-) -> _Made:
+) -> _TaskResult:
     counts: dict[int, dict[str, int]] = {number: {} for number, _ in piece.slices}
     rows: dict[int, int] = {}
 
@@ -213,18 +215,20 @@ def _write_piece(
         written = write_file(folder, piece.partition, schema, tables(), rows_in_a_group=group, keys=keys)
         rows = {number: count for number, count in rows.items() if count}
         if check is None:
-            return _Made(written, counts, None, rows)
+            return _TaskResult(written, counts, None, rows)
         try:
             found = check(piece.of, _as_listed(piece, folder, schema, written))
-            return _Made(written, counts, found, rows)
+            return _TaskResult(written, counts, found, rows)
         except BaseException:
             discard(folder, [] if written is None else [written])
             raise
     except SpillwayError as problem:
-        return _Made(problem, counts)
+        return _TaskResult(problem, counts)
 
 
-def _as_listed(piece: Piece, folder: str, schema: pa.Schema, written: Written | None) -> tuple[DataFile, ...]:
+def _as_listed(
+    piece: FileTask, folder: str, schema: pa.Schema, written: WrittenFile | None
+) -> tuple[DataFile, ...]:
     """Return the file as the table's log will list it."""
     whole = pa.schema([*schema, *((name, pa.string()) for name in piece.partition)])
     return () if written is None else (data_file(folder, written, whole),)

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.errors import Refused
-from spillway.parquet import as_arrived, chunk_bytes, empty_bytes, stored_keys
-from spillway.store.blobs import reading
+from spillway.errors import InvalidValue
+from spillway.parquet import chunk_bytes, empty_bytes, in_arrival_order, stored_keys
+from spillway.store.blobs import open_for_reading
 
 ARRIVAL = "seq"
 """The column that states the order in which rows arrived."""
@@ -64,11 +64,11 @@ def _unless_nan(edge: Any) -> Any:
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     """Open a table's file; refuse a missing or damaged file with a message."""
     try:
-        with reading(path) as source:
+        with open_for_reading(path) as source:
             yield pq.ParquetFile(source)
     except (OSError, pa.ArrowException) as problem:
         reason = str(problem).partition("\n")[0]
-        raise Refused(
+        raise InvalidValue(
             "file", "be there and whole", reason, "restore it, or do its batch again", path
         ) from problem
 
@@ -131,18 +131,18 @@ def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
     return (pc.sum(pc.equal(numbers, batch)).as_py() or 0) / max(1, len(numbers))
 
 
-def keys_of(file: DataFile) -> tuple[str, ...]:
+def sort_keys_of(file: DataFile) -> tuple[str, ...]:
     """Return the keys by which a file stores the rows of each row group; `()` if they are in the order of arrival."""
     with _opened(file.path) as parquet:
         return stored_keys(parquet.metadata)
 
 
-def _as_arrived(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
+def _in_arrival_order(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
     """Return columns of a row group with the rows in the order of arrival, also if the file stores them by key."""
     if not columns or not stored_keys(parquet.metadata):
         return parquet.read_row_group(group, columns=list(columns))
     rows = parquet.read_row_group(group, columns=list(dict.fromkeys([*columns, ARRIVAL])))
-    return as_arrived(rows, ARRIVAL).select([name for name in columns if name in rows.column_names])
+    return in_arrival_order(rows, ARRIVAL).select([name for name in columns if name in rows.column_names])
 
 
 def row_count(file: DataFile) -> int:
@@ -234,7 +234,7 @@ def rows_of(
                 if not _row_groups(parquet.metadata, order, least(), None, [group]):
                     continue
             if have and stored_keys(parquet.metadata):
-                whole = _as_arrived(parquet, group, have)
+                whole = _in_arrival_order(parquet, group, have)
                 for at in range(0, whole.num_rows, at_a_time):
                     yield _with_all(whole.slice(at, at_a_time), columns)
                 continue
@@ -247,7 +247,7 @@ def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     with _opened(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
-            yield _with_all(_as_arrived(parquet, group, have), columns)
+            yield _with_all(_in_arrival_order(parquet, group, have), columns)
 
 
 def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -316,7 +316,7 @@ def upper_bound(high: Any) -> Any:
 def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
     """Return columns of one row group, with the rows in the order of arrival."""
     with _opened(file.path) as parquet:
-        return _as_arrived(parquet, place, columns)
+        return _in_arrival_order(parquet, place, columns)
 
 
 class RowReader:
@@ -337,14 +337,14 @@ class RowReader:
         edges = [(file.low(order), file.high(order)) for file in self.files]
         known = all(low is not None and high is not None for low, high in edges)
         self._in_order = known and all(a[1] < b[0] for a, b in itertools.pairwise(edges))
-        self._streams: dict[tuple[str, ...], _Stream] = {}
+        self._streams: dict[tuple[str, ...], _RowStream] = {}
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         wanted = (self.order, *(column for column in columns if column != self.order))
         if self._in_order:
             stream = self._streams.get(wanted)
             if stream is None or from_seq < stream.from_seq:
-                stream = self._streams[wanted] = _Stream(self._batches(wanted), self.order)
+                stream = self._streams[wanted] = _RowStream(self._batches(wanted), self.order)
             found = stream.take(from_seq, to_seq)
             if found is not None:
                 return found if found.num_columns else read_rows([], wanted, from_seq, to_seq, self.order)
@@ -362,7 +362,7 @@ class RowReader:
             yield from rows_of(file, wanted, self.AT_A_TIME, within, (self.order, needed))
 
 
-class _Stream:
+class _RowStream:
     """Tables of ascending rows, read only as far as they are needed."""
 
     def __init__(self, tables: Iterator[pa.Table], order: str) -> None:

@@ -3,7 +3,7 @@
 A filter maps columns to a value, several values, or a range. A row matches if it matches in every column.
 
 >>> rows = pa.table({"stream": ["a", "a", "b"], "batch": [1, 2, 3]})
->>> matching(rows, {"stream": "a", "batch": Between(2)}).to_pylist()
+>>> match_mask(rows, {"stream": "a", "batch": Between(2)}).to_pylist()
 [False, True, False]
 """
 
@@ -30,7 +30,7 @@ class Between:
     high: Any = None
 
 
-def may_hold(file: DataFile, where: Filter) -> bool:
+def may_match(file: DataFile, where: Filter) -> bool:
     """Return whether a file may have a matching row, by its partition and the log's statistics."""
     partition = dict(file.partition)
     for name, value in where.items():
@@ -73,10 +73,10 @@ def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool
     return True
 
 
-def spans(where: Filter) -> list[tuple[str, int | None, int | None]]:
+def integer_ranges(where: Filter) -> list[tuple[str, int | None, int | None]]:
     """Return the ranges of integers in a filter, by column.
 
-    >>> spans({"stream": "a", "batch": [7, 3], "rows": Between(1)})
+    >>> integer_ranges({"stream": "a", "batch": [7, 3], "rows": Between(1)})
     [('batch', 3, 7), ('rows', 1, None)]
     """
     found: list[tuple[str, int | None, int | None]] = []
@@ -95,7 +95,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
+def match_mask(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
     """Return for each row whether it matches: true or false, never null."""
     mask = pa.chunked_array([pa.repeat(True, rows.num_rows)])
     for name, value in where.items():
@@ -113,20 +113,20 @@ def matching(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
     return mask
 
 
-def in_words(where: Filter) -> str:
+def format_filter(where: Filter) -> str:
     """Return a filter as text for errors.
 
-    >>> in_words({"stream": "s", "batch": [2, 1]})
+    >>> format_filter({"stream": "s", "batch": [2, 1]})
     'stream s, batch 1, 2'
     """
-    return ", ".join(f"{name} {_said(value)}" for name, value in where.items())
+    return ", ".join(f"{name} {_format_value(value)}" for name, value in where.items())
 
 
 def _values(value: Any) -> set[Any]:
     return set(value) if isinstance(value, list | tuple | set | frozenset | range) else {value}
 
 
-def _said(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, Between):
         return f"from {value.low} to {value.high}"
     return ", ".join(str(one) for one in sorted(_values(value), key=lambda one: (one is None, one)))

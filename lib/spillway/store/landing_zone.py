@@ -6,7 +6,7 @@ and object stores have no links, and an object appears there only when it is com
 
 >>> from spillway.store.blobs import forget, write_bytes
 >>> write_bytes("memory://zone/s/a.json", b"{}")
->>> [(one.path, one.size, one.appears_whole, one.problem) for one in list_landed("memory://zone/s")]
+>>> [(one.path, one.size, one.appears_whole, one.problem) for one in list_landing_folder("memory://zone/s")]
 [('memory://zone/s/a.json', 2, True, None)]
 >>> forget("memory://zone")
 """
@@ -39,7 +39,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandingEntry:
     """A file as its folder shows it; `problem` says why it must not be opened: rule, value, remedy."""
 
     path: str
@@ -49,17 +49,17 @@ class Landed:
     problem: tuple[str, str, str] | None = None
 
 
-class GoneOrChanged(SpillwayError):
+class LandingFileChanged(SpillwayError):
     """A file is gone, or has changed since it was listed."""
 
 
-def list_landed(folder: str) -> list[Landed]:
+def list_landing_folder(folder: str) -> list[LandingEntry]:
     """Return every entry below the folder that is no folder, by name; none if there is no such folder."""
     root = folder.rstrip("/")
     if "://" in root:
         whole = root.partition("://")[0] not in _REMOTE_FILE_SYSTEMS
-        return [Landed(one.path, one.size, one.modified_at, whole) for one in blobs.list_files(root)]
-    return sorted(_below(root), key=lambda one: one.path)
+        return [LandingEntry(one.path, one.size, one.modified_at, whole) for one in blobs.list_files(root)]
+    return sorted(_list_disk_folder(root), key=lambda one: one.path)
 
 
 def leads_outside(folder: str, zone: str) -> str | None:
@@ -71,62 +71,62 @@ def leads_outside(folder: str, zone: str) -> str | None:
 
 
 @contextmanager
-def open_landed(folder: str, path: str, listed: tuple[int, datetime] | None = None) -> Iterator[Any]:
+def open_landing_file(folder: str, path: str, listed: tuple[int, datetime] | None = None) -> Iterator[Any]:
     """Open a file below the folder for random access.
 
     `listed`: the size and time that a file on a disk must have, before and after it is read. A URI is not checked.
     """
     if "://" in path:
         try:
-            with blobs.reading(path) as source:
+            with blobs.open_for_reading(path) as source:
                 yield source
         except FileNotFoundError as problem:
-            raise GoneOrChanged("it is gone") from problem
+            raise LandingFileChanged("it is gone") from problem
         return
     try:
-        file = _opened(folder, path)
+        file = _open_regular_file(folder, path)
     except FileNotFoundError as problem:
-        raise GoneOrChanged("it is gone") from problem
+        raise LandingFileChanged("it is gone") from problem
     # the reader gets its own handle: unwrapping gzip closes its source, and the file is checked again afterwards
     with file, os.fdopen(os.dup(file.fileno()), "rb") as handed:
-        seen = _seen(file)
+        seen = _size_and_time(file)
         if listed not in (None, seen):
-            raise GoneOrChanged("it changed after it was listed")
+            raise LandingFileChanged("it changed after it was listed")
         source = pa.PythonFile(handed, mode="r")
         try:
             yield source
         except Exception:
-            if seen == _seen(file):
+            if seen == _size_and_time(file):
                 raise
-        if seen != _seen(file):
-            raise GoneOrChanged("it changed while it was read")
+        if seen != _size_and_time(file):
+            raise LandingFileChanged("it changed while it was read")
 
 
-def _seen(file: BinaryIO) -> tuple[int, datetime]:
+def _size_and_time(file: BinaryIO) -> tuple[int, datetime]:
     found = os.fstat(file.fileno())
     return found.st_size, _moment(found)
 
 
-def _opened(folder: str, path: str) -> BinaryIO:
+def _open_regular_file(folder: str, path: str) -> BinaryIO:
     """Open a file if it is a regular file that is reached without a link."""
     real = os.path.realpath(folder)
     inside = os.path.relpath(path, folder)
     if os.path.realpath(path) != os.path.normpath(os.path.join(real, inside)) or inside.startswith(".."):
-        raise GoneOrChanged("a link leads to it now")
+        raise LandingFileChanged("a link leads to it now")
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise GoneOrChanged("it is no regular file now")
+        raise LandingFileChanged("it is no regular file now")
     return os.fdopen(handle, "rb")
 
 
-def _below(folder: str) -> Iterator[Landed]:
+def _list_disk_folder(folder: str) -> Iterator[LandingEntry]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as problem:
-        yield Landed(_printable(folder), 0, _EPOCH, problem=_unreadable(problem))
+        yield LandingEntry(_printable(folder), 0, _EPOCH, problem=_unreadable(problem))
         return
     for entry in entries:
         try:
@@ -134,10 +134,10 @@ def _below(folder: str) -> Iterator[Landed]:
         except FileNotFoundError:
             continue
         if stat.S_ISDIR(found.st_mode):
-            yield from _below(entry.path)
+            yield from _list_disk_folder(entry.path)
         else:
             wrong = _wrong_kind(found.st_mode) or _wrong_name(entry.path)
-            yield Landed(_printable(entry.path), found.st_size, _moment(found), problem=wrong)
+            yield LandingEntry(_printable(entry.path), found.st_size, _moment(found), problem=wrong)
 
 
 def _wrong_kind(mode: int) -> tuple[str, str, str] | None:

@@ -12,7 +12,7 @@ is impossible in place.
 >>> from spillway.store.schemas import TableColumn, TableContract
 >>> columns = (TableColumn("a", "bigint", True, ""), TableColumn("b", "string", True, ""))
 >>> now = TableContract("t", "", 2, "shared", "lake", True, (), (), columns)
->>> found = differences(pa.schema([pa.field("a", pa.int64(), nullable=False)]), now)
+>>> found = schema_differences(pa.schema([pa.field("a", pa.int64(), nullable=False)]), now)
 >>> found.said
 ['`b` is new', '`a` may be null']
 """
@@ -29,7 +29,7 @@ import yaml
 
 from spillway import registry
 from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
-from spillway.errors import Refused, RefusedElsewhere, SpillwayError
+from spillway.errors import InvalidExternalValue, InvalidValue, SpillwayError
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe YAML loader, compiled if available, because every command reads the tables' contracts."""
@@ -178,18 +178,18 @@ def arrow_type(ddl: str) -> pa.DataType:
     if kind == "struct":
         fields = [field.partition(":") for field in _split(inside)]
         return pa.struct([pa.field(name, arrow_type(type_)) for name, _, type_ in fields])
-    raise Refused("type", "be a type that tables of Spillway have", ddl, "see schemas/tables")
+    raise InvalidValue("type", "be a type that tables of Spillway have", ddl, "see schemas/tables")
 
 
-def has_grown(was: pa.DataType, now: pa.DataType) -> bool:
+def has_gained_fields(was: pa.DataType, now: pa.DataType) -> bool:
     """Return whether a struct, or a list of structs, has only gained fields at its end; older rows have null for them.
 
     >>> was, now = arrow_type("array<struct<a:string>>"), arrow_type("array<struct<a:string,b:bigint>>")
-    >>> has_grown(was, now), has_grown(now, was)
+    >>> has_gained_fields(was, now), has_gained_fields(now, was)
     (True, False)
     """
     if pa.types.is_list(was) and pa.types.is_list(now):
-        return has_grown(was.value_type, now.value_type)
+        return has_gained_fields(was.value_type, now.value_type)
     if not (pa.types.is_struct(was) and pa.types.is_struct(now)):
         return False
     old, new = ([(one.name, spark_type(one.type)) for one in kind] for kind in (was, now))
@@ -273,7 +273,7 @@ def table_contracts() -> Mapping[str, TableContract]:
 
 
 @dataclass(frozen=True)
-class Differences:
+class SchemaDifferences:
     """The differences between a table and its column contract."""
 
     added: tuple[pa.Field, ...]
@@ -294,7 +294,7 @@ class Differences:
         ]
 
 
-def differences(schema: pa.Schema, contract: TableContract) -> Differences:
+def schema_differences(schema: pa.Schema, contract: TableContract) -> SchemaDifferences:
     """Return the differences between a table's columns and its contract."""
     have = {one.name: one for one in schema}
     added, grown, relaxed, impossible = [], [], [], []
@@ -304,19 +304,19 @@ def differences(schema: pa.Schema, contract: TableContract) -> Differences:
             continue
         was = have[one.name]
         before, now = spark_type(was.type), spark_type(one.type)
-        if before != now and has_grown(was.type, one.type):
+        if before != now and has_gained_fields(was.type, one.type):
             grown.append(was.with_type(one.type))
         elif before != now:
             impossible.append((one.name, before, now))
         if one.nullable and not was.nullable:
             relaxed.append(one.name)
-    return Differences(tuple(added), tuple(grown), tuple(relaxed), tuple(impossible))
+    return SchemaDifferences(tuple(added), tuple(grown), tuple(relaxed), tuple(impossible))
 
 
 def refuse_newer(path: str, contract: TableContract, found: int | None) -> None:
     """Refuse a table that a later Spillway has written, because this one would misread it."""
     if found is not None and found > contract.version:
-        raise RefusedElsewhere(
+        raise InvalidExternalValue(
             "format version",
             f"be at most {contract.version}",
             found,

@@ -35,16 +35,37 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.engine.protocol import Engine
-from spillway.errors import ConcurrentRun, LiesElsewhere, Refused, RefusedElsewhere, SpillwayError, StoreFault
+from spillway.errors import (
+    ConcurrentRun,
+    ExternalFault,
+    InvalidExternalValue,
+    InvalidValue,
+    SpillwayError,
+    StoreFault,
+)
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store import delta_log as logs
-from spillway.store.delta_log import Log, Stale, data_file, log_of
-from spillway.store.drafts import Draft, Make, Piece, ReadBack, discard, drafted
-from spillway.store.files import DataFile, RowReader, as_date, groups_of, keys_of, row_count, rows_of
-from spillway.store.filters import Between, Filter, all_match, in_words, matching, may_hold, spans
-from spillway.store.schemas import TableContract, differences, refuse_newer, spark_type, table_contracts
-from spillway.store.writing import Written, shaped, write_file
+from spillway.store.delta_log import CommitConflict, Log, data_file, open_log
+from spillway.store.drafts import Draft, FileTask, Make, ReadBack, discard, write_draft
+from spillway.store.files import DataFile, RowReader, as_date, groups_of, row_count, rows_of, sort_keys_of
+from spillway.store.filters import (
+    Between,
+    Filter,
+    all_match,
+    format_filter,
+    integer_ranges,
+    match_mask,
+    may_match,
+)
+from spillway.store.schemas import (
+    TableContract,
+    refuse_newer,
+    schema_differences,
+    spark_type,
+    table_contracts,
+)
+from spillway.store.writing import WrittenFile, conform_to_schema, write_file
 
 
 @dataclass
@@ -74,7 +95,7 @@ class OpenedLog:
         """Return whether another writer may have changed rows that match `where` since the table was opened."""
         known, live = self.found(), {file.path: file for file in self.log.files()}
         strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
-        return any(may_hold(file, where) for file in strange)
+        return any(may_match(file, where) for file in strange)
 
 
 def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -136,12 +157,12 @@ def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
         for one in (one for one in asked if one.name in partition):
             value = pa.repeat(pa.scalar(partition[one.name], one.type), part.num_rows)
             part = part.append_column(one, value)
-        part = part.filter(matching(part, where)) if where else part
+        part = part.filter(match_mask(part, where)) if where else part
         parts.append(part.select(asked.names))
     return pa.concat_tables(parts) if parts else asked.empty_table()
 
 
-def largest(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter) -> Any:
+def largest_value(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter) -> Any:
     """Return the largest value of an integer column among the rows that match; None if no row matches.
 
     Files are read in descending order of their largest possible value, until no other file can have a larger one.
@@ -165,9 +186,9 @@ def _parts(file: DataFile, inside: pa.Schema, where: Filter) -> Iterator[pa.Tabl
         # only partition columns are read: return as many rows as the file has
         yield pa.table({"": pa.nulls(file.records or row_count(file))})
         return
-    ranges = [one for one in spans(where) if one[0] in inside.names]
+    ranges = [one for one in integer_ranges(where) if one[0] in inside.names]
     for part in rows_of(file, inside.names, ROWS_AT_A_TIME, ranges):
-        yield shaped(part, inside)
+        yield conform_to_schema(part, inside)
 
 
 @dataclass(frozen=True)
@@ -187,7 +208,7 @@ class StoredFiles:
         )
 
 
-__all__ = ["Between", "Draft", "Make", "Piece", "Table", "Tables"]
+__all__ = ["Between", "Draft", "FileTask", "Make", "Table", "Tables"]
 
 ATTEMPTS = 8
 """The number of attempts at a commit that is refused although no other writer has committed."""
@@ -209,7 +230,9 @@ class Tables:
 
     def contract(self, table: str) -> TableContract:
         if table not in self.contracts:
-            raise Refused("table", "have a column contract", table, f"write {table}.yaml, see schemas/tables")
+            raise InvalidValue(
+                "table", "have a column contract", table, f"write {table}.yaml, see schemas/tables"
+            )
         return self.contracts[table]
 
     def path(self, table: str, stream: str | None = None) -> str:
@@ -226,14 +249,14 @@ class Tables:
         with self._lock:
             if (table, stream) not in self._open:
                 path, contract = self.path(table, stream), self.contract(table)
-                log = log_of(path)
+                log = open_log(path)
                 refuse_newer(path, contract, log.format_version)
                 self._open[table, stream] = Table(path, contract, OpenedLog(log))
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
         """Return a table at any path outside the lake, for a caller that requested it."""
-        return Table(path, contract, OpenedLog(log_of(path)))
+        return Table(path, contract, OpenedLog(open_log(path)))
 
     def forget_lake(self) -> None:
         """Free the memory that is used below the lake's root alone."""
@@ -246,7 +269,7 @@ class Tables:
     def _forget(self, roots: set[str]) -> None:
         for root in roots:
             if root.startswith(blobs.MEMORY):
-                blobs.forget(root)
+                blobs.free_memory(root)
                 logs.forget_tables(root)
 
 
@@ -293,7 +316,7 @@ class Table:
     def files(self, **where: Any) -> list[DataFile]:
         """Return the live files that may hold rows that match, in path order."""
         with self._lock:
-            return [file for file in self._log.files() if may_hold(file, where)]
+            return [file for file in self._log.files() if may_match(file, where)]
 
     def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
         """Return what tasks read of the table, along an ordered column."""
@@ -314,7 +337,7 @@ class Table:
         Only files that may hold that value are read.
         """
         where |= {} if below is None else {by: Between(high=below - 1)}
-        best = largest(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
+        best = largest_value(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
         names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
@@ -342,7 +365,7 @@ class Table:
         for name in names:
             schema = have if name in have.names else wanted
             if name not in schema.names:
-                raise Refused(
+                raise InvalidValue(
                     "column", f"be one of {', '.join(have.names)}", name, "ask for another", self.path
                 )
             found.append(pa.field(name, schema.field(name).type))
@@ -351,7 +374,7 @@ class Table:
     def draft(
         self,
         engine: Engine,
-        pieces: Sequence[Piece],
+        pieces: Sequence[FileTask],
         make: Make,
         check: ReadBack | None = None,
         rows_in_a_group: int | None = None,
@@ -363,22 +386,22 @@ class Table:
         that takes fewer bytes.
         """
         schema, name = self.contract.file_schema, self.contract.table
-        return drafted(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
+        return write_draft(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
 
     def discard(self, draft: Draft) -> None:
         """Remove the files of a draft, which no table has."""
         discard(self.path, draft.written)
 
-    def publish(self, written: Iterable[Written], **where: Any) -> list[DataFile]:
+    def publish(self, written: Iterable[WrittenFile], **where: Any) -> list[DataFile]:
         """Replace the rows that match by the rows of these files, in one commit; return the removed files."""
         return self._commit(list(written), where)
 
     def replace(self, rows: Iterable[Mapping[str, Any]], **where: Any) -> None:
         """Replace the rows that match by a small number of rows, in one commit."""
         data = arrow_rows(self.contract, list(rows))
-        if not pc.all(matching(data, where), min_count=0).as_py():
+        if not pc.all(match_mask(data, where), min_count=0).as_py():
             raise SpillwayError(
-                f"{self.path}: rows must match {in_words(where)}, which they replace, or a rerun would double them, "
+                f"{self.path}: rows must match {format_filter(where)}, which they replace, or a rerun would double them, "
                 "got others among them; this is a fault of the stage, report it"
             )
         self._commit_small(data, where)
@@ -406,7 +429,7 @@ class Table:
             discard(self.path, written)
             raise
 
-    def _commit(self, written: list[Written], where: Filter | None) -> list[DataFile]:
+    def _commit(self, written: list[WrittenFile], where: Filter | None) -> list[DataFile]:
         with self._lock:
             self._opened.found()  # list the known files before anything is committed
             if not self.exists:
@@ -431,24 +454,24 @@ class Table:
                 except SpillwayError:
                     discard(self.path, left)
                     raise
-                except Stale as problem:
+                except CommitConflict as problem:
                     self._log.refresh()
                     if not self._stand(added):
                         discard(self.path, left)
                         refused += self._log.version == version
                         if refused >= ATTEMPTS:
-                            raise LiesElsewhere(
+                            raise ExternalFault(
                                 f"{self.path} must take the commit, got {problem}; see whether the store can be written"
                             ) from problem
                         continue
                 self._opened.note(gone, (data_file(self.path, one, self.schema) for one in added))
                 return gone
             raise ConcurrentRun(
-                f"{self.path}: another run wrote {in_words(where)} at the same time; nothing was doubled, "
+                f"{self.path}: another run wrote {format_filter(where)} at the same time; nothing was doubled, "
                 "run it again"
             )
 
-    def rewrite(self, gone: Sequence[DataFile], written: Sequence[Written]) -> None:
+    def rewrite(self, gone: Sequence[DataFile], written: Sequence[WrittenFile]) -> None:
         """Replace files by others with the same rows.
 
         Raise `ConcurrentRun` if another writer has changed the replaced files.
@@ -461,7 +484,7 @@ class Table:
                     break
                 try:
                     self._log.commit(written, gone, same_rows=True)
-                except Stale:
+                except CommitConflict:
                     self._log.refresh()
                     continue
                 self._opened.note(gone, (data_file(self.path, one, self.schema) for one in written))
@@ -473,20 +496,20 @@ class Table:
                     "run left it, the next spillway_keep looks at it again"
                 )
 
-    def _stand(self, added: Sequence[Written]) -> bool:
+    def _stand(self, added: Sequence[WrittenFile]) -> bool:
         """Return whether a commit succeeded although its answer was lost."""
         live = {file.path for file in self._log.files()}
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
-    def _taken_out(self, where: Filter | None) -> tuple[list[DataFile], list[Written]]:
+    def _taken_out(self, where: Filter | None) -> tuple[list[DataFile], list[WrittenFile]]:
         """Return the files to remove, and new files with those of their rows that do not match `where`."""
         gone: list[DataFile] = []
-        left: list[Written] = []
+        left: list[WrittenFile] = []
         if where is None:
             return gone, left
         never_null = {column.name for column in self.contract.columns if not column.nullable}
         for file in self._log.files():
-            if not may_hold(file, where):
+            if not may_match(file, where):
                 continue
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
@@ -498,7 +521,7 @@ class Table:
                     self.file_schema,
                     others,
                     as_they_come=as_they_come,
-                    keys=keys_of(file),
+                    keys=sort_keys_of(file),
                     order_stays=True,
                 )
                 if one is not None and one.rows == file.records:
@@ -525,8 +548,8 @@ class Table:
             else rows_of(file, schema.names, ROWS_AT_A_TIME)
         )
         for part in parts:
-            part = shaped(part, schema)
-            rest = part.filter(pc.invert(matching(part, inside)))
+            part = conform_to_schema(part, schema)
+            rest = part.filter(pc.invert(match_mask(part, inside)))
             if rest.num_rows:
                 yield rest
 
@@ -536,28 +559,30 @@ class Table:
         `relax`: also let columns be null that could not be null before.
         """
         for attempt in range(ATTEMPTS):
-            lacks, version = differences(self.schema, self.contract), self._log.format_version
+            lacks, version = schema_differences(self.schema, self.contract), self._log.format_version
             refuse_newer(self.path, self.contract, version)
             for name, was, now in lacks.impossible:
-                raise LiesElsewhere(
+                raise ExternalFault(
                     f"{self.path}: column `{name}` must stay {was}, got {now}; "
                     "give the changed attribute a new name in the contract"
                 )
             for name in lacks.relaxed if not relax else ():
                 rule = f"let `{name}` be null, as version {self.contract.version} does"
-                raise RefusedElsewhere("format version", rule, version, "run `spillway migrate`", self.path)
+                raise InvalidExternalValue(
+                    "format version", rule, version, "run `spillway migrate`", self.path
+                )
             try:
                 if lacks.added or lacks.grown:
                     self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))
                 if lacks.relaxed or version != self.contract.version:
                     self._log.fit(self.contract.version, lacks.relaxed)
                 return
-            except Stale:
+            except CommitConflict:
                 self._log.refresh()
                 if attempt == ATTEMPTS - 1:
                     raise
 
-    def _write(self, data: pa.Table) -> list[Written]:
+    def _write(self, data: pa.Table) -> list[WrittenFile]:
         """Write the rows as files, one per partition."""
         names = list(self.contract.partitioned_by)
         if not data.num_rows:
@@ -565,7 +590,7 @@ class Table:
         keys = data.select(names).group_by(names).aggregate([]).to_pylist() if names else [{}]
         files = []
         for key in keys:
-            part = data.filter(matching(data, key))
+            part = data.filter(match_mask(data, key))
             text = {name: str(value) for name, value in key.items()}
             one = write_file(self.path, text, self.contract.file_schema, [part])
             assert one is not None, "a partition that was found has rows"

@@ -22,9 +22,9 @@ from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.delta_log import open_delta
 from spillway.store.drafts import discard
-from spillway.store.files import ARRIVAL, DataFile, groups_of, keys_of, rows_of
+from spillway.store.files import ARRIVAL, DataFile, groups_of, rows_of, sort_keys_of
 from spillway.store.tables import ROWS_AT_A_TIME, Table
-from spillway.store.writing import Written, shaped, write_file
+from spillway.store.writing import WrittenFile, conform_to_schema, write_file
 
 SAFE_HOURS = 7 * 24
 """The age at which a file that no table has is removed: the least that `enforce_retention_duration=True` permits."""
@@ -38,7 +38,7 @@ ROWS_OF_A_SMALL_GROUP = 1 << 12
 
 
 @dataclass(frozen=True)
-class Upkept:
+class MaintenanceResult:
     """The result of maintenance: files before and after, files removed, and bytes freed on the disk."""
 
     files_before: int = 0
@@ -46,8 +46,8 @@ class Upkept:
     files_removed: int = 0
     bytes_freed: int = 0
 
-    def __add__(self, other: Upkept) -> Upkept:
-        return Upkept(
+    def __add__(self, other: MaintenanceResult) -> MaintenanceResult:
+        return MaintenanceResult(
             self.files_before + other.files_before,
             self.files_after + other.files_after,
             self.files_removed + other.files_removed,
@@ -55,27 +55,27 @@ class Upkept:
         )
 
 
-def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = False) -> Upkept:
+def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = False) -> MaintenanceResult:
     """Compact the small files whose rows are all closed, partition by partition."""
     groups: dict[tuple[tuple[str, object], ...], list[DataFile]] = {}
     for file in table.files():
         if not _is_full(table, file) and closed(file):
             groups.setdefault(file.partition, []).append(file)
-    done = Upkept()
+    done = MaintenanceResult()
     for files in groups.values():
-        for few in (some for alike in _by_order(table, files) for some in _bins(table, alike)):
+        for few in (some for alike in _by_order(table, files) for some in _group_small_files(table, alike)):
             if not dry_run:
-                table.rewrite(few, [_put_together(table, few)])
-            done += Upkept(len(few), 1)
+                table.rewrite(few, [_merge_files(table, few)])
+            done += MaintenanceResult(len(few), 1)
     return done
 
 
-def sweep(table: Table, dry_run: bool = False) -> Upkept:
+def vacuum(table: Table, dry_run: bool = False) -> MaintenanceResult:
     """Remove the files that no table needs any more (see the module docstring)."""
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is None:
-        return Upkept()
-    with blobs.store_faults(table.path, missing_too=True):
+        return MaintenanceResult()
+    with blobs.translate_store_errors(table.path, missing_too=True):
         named = held.vacuum(
             retention_hours=SAFE_HOURS, dry_run=True, enforce_retention_duration=True, full=True
         )
@@ -84,14 +84,14 @@ def sweep(table: Table, dry_run: bool = False) -> Upkept:
     gone = [path for path in (f"{table.path}/{name}" for name in named) if path in sizes and path not in live]
     for path in gone if not dry_run else ():
         blobs.remove(path)
-    return Upkept(files_removed=len(gone), bytes_freed=sum(sizes[path] for path in gone))
+    return MaintenanceResult(files_removed=len(gone), bytes_freed=sum(sizes[path] for path in gone))
 
 
 def shorten_log(table: Table) -> None:
     """Write a checkpoint, and remove the commits before it that are older than a week."""
     held = None if table.path.startswith(blobs.MEMORY) else open_delta(table.path)
     if held is not None:
-        with blobs.store_faults(table.path, missing_too=True):
+        with blobs.translate_store_errors(table.path, missing_too=True):
             held.create_checkpoint()
             held.cleanup_metadata()
 
@@ -101,7 +101,7 @@ def _is_full(table: Table, file: DataFile) -> bool:
     return file.size * 2 >= FULL_BYTES or (small and file.records * 4 >= FULL_ROWS * 3)
 
 
-def _bins(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+def _group_small_files(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
     """Yield groups of consecutive files that together make a full file; a single file is left as it is."""
     first = _order(table)[0]
     few: list[DataFile] = []
@@ -126,7 +126,7 @@ def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
         return [list(files)]
     found: dict[tuple[str, ...], list[DataFile]] = {}
     for file in files:
-        found.setdefault(keys_of(file), []).append(file)
+        found.setdefault(sort_keys_of(file), []).append(file)
     return list(found.values())
 
 
@@ -155,20 +155,20 @@ def correct_rows(
         if wrong and not dry_run:
             partition = {name: str(value) for name, value in file.partition}
             schema, apart = table.file_schema, table.contract.apart
-            parts = (corrected(shaped(part, schema))[0] for part in groups_of(file, schema.names))
-            keys = keys_of(file)
+            parts = (corrected(conform_to_schema(part, schema))[0] for part in groups_of(file, schema.names))
+            keys = sort_keys_of(file)
             one = write_file(table.path, partition, schema, parts, apart, None, bool(apart), keys, True)
             assert one is not None, "a file that was found has rows"
             table.rewrite([file], [one])
     return count
 
 
-def _put_together(table: Table, files: Sequence[DataFile]) -> Written:
+def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
     partition = {name: str(value) for name, value in files[0].partition}
     group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
     apart = table.contract.apart
     rows, as_they_come = _in_order(table, files)
-    keys = keys_of(files[0])
+    keys = sort_keys_of(files[0])
     one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, keys, True)
     expected = sum(file.records for file in files)
     if one is None or one.rows != expected:
@@ -184,8 +184,14 @@ def _in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Tabl
     """Return the files' rows in the table's order, and whether each table is a row group that must not change."""
     order, schema = _order(table), table.file_schema
     if table.contract.apart and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
-        return (shaped(part, schema) for file in files for part in groups_of(file, schema.names)), True
-    parts = [shaped(part, schema) for file in files for part in rows_of(file, schema.names, ROWS_AT_A_TIME)]
+        return (
+            conform_to_schema(part, schema) for file in files for part in groups_of(file, schema.names)
+        ), True
+    parts = [
+        conform_to_schema(part, schema)
+        for file in files
+        for part in rows_of(file, schema.names, ROWS_AT_A_TIME)
+    ]
     return iter([pa.concat_tables(parts).sort_by([(name, "ascending") for name in order])]), False
 
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spillway.parquet import ROWS_IN_A_GROUP, best_layout, by_key, chunk_bytes, encoder
-from spillway.store.blobs import remove, writing
+from spillway.parquet import ROWS_IN_A_GROUP, best_layout, chunk_bytes, group_by_key, parquet_writer
+from spillway.store.blobs import open_for_writing, remove
 
 LONGEST_TEXT_IN_STATISTICS = 32
 LAST_LETTER = "\U0010ffff"
@@ -38,7 +38,7 @@ column, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFile:
     """A file that was written: its path in the table, its partition, its size, and its statistics for the log."""
 
     path: str
@@ -60,7 +60,7 @@ def write_file(
     as_they_come: bool = False,
     keys: Sequence[str] = (),
     order_stays: bool = False,
-) -> Written | None:
+) -> WrittenFile | None:
     """Write the tables as one file below `folder`; return None if there is no row.
 
     `schema`: the table's columns without the partition columns. `apart`: consecutive rows with different values in this
@@ -72,10 +72,10 @@ def write_file(
     # spelled as in Hive, for readers that take a partition's value from the path
     place = [f"{column}={quote(value, safe='')}" for column, value in partition.items()]
     name = "/".join([*place, f"part-{secrets.token_hex(10)}.parquet"])
-    rows = (shaped(table, schema) for table in tables)
+    rows = (conform_to_schema(table, schema) for table in tables)
     groups: Iterator[pa.Table]
     if as_they_come:
-        groups = (part for table in rows for part in _alike(table, apart) if part.num_rows)
+        groups = (part for table in rows for part in _split_at_changes(table, apart) if part.num_rows)
     else:
         groups = _groups(rows, apart, size)
     first = next(groups, None)
@@ -88,20 +88,22 @@ def write_file(
     log, footers = LogStatistics(schema), list[pq.FileMetaData]()
     try:
         chosen, encodings = best_layout(first, keys, order_stays)
-        with writing(f"{folder}/{name}") as sink:
-            with encoder(sink, schema, encodings, several, footers, chosen) as writer:
+        with open_for_writing(f"{folder}/{name}") as sink:
+            with parquet_writer(sink, schema, encodings, several, footers, chosen) as writer:
                 for group in itertools.chain([first], others):
                     log.add(group)
                     # rows move only within their row group, so that its edges of `seq` do not change
                     for at in range(0, group.num_rows, size):
                         part = group.slice(at, size)
-                        writer.write_table(by_key(part, chosen) if chosen else part, row_group_size=size)
+                        writer.write_table(
+                            group_by_key(part, chosen) if chosen else part, row_group_size=size
+                        )
             file_bytes = int(sink.tell())
     except BaseException:
         remove(f"{folder}/{name}")
         raise
     written_at_ms, bytes_of = int(time.time() * 1000), chunk_bytes(footers[0])
-    return Written(name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(), bytes_of)
+    return WrittenFile(name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(), bytes_of)
 
 
 def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
@@ -111,7 +113,7 @@ def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterato
     """
     held: list[pa.Table] = []
     count, last = 0, None
-    for part in (part for table in tables for part in _alike(table, apart)):
+    for part in (part for table in tables for part in _split_at_changes(table, apart)):
         if apart is not None and part.num_rows:
             if count and part[apart][0].as_py() != last:
                 yield pa.concat_tables(held)
@@ -127,7 +129,7 @@ def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterato
         yield pa.concat_tables(held)
 
 
-def _alike(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
+def _split_at_changes(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
     """Split the table where the column's value changes."""
     if column is None or table.num_rows < 2:
         yield table
@@ -138,7 +140,7 @@ def _alike(table: pa.Table, column: str | None) -> Iterator[pa.Table]:
         yield table.slice(low, high - low)
 
 
-def shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def conform_to_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the table's columns in the order and types of the schema; a missing column is null."""
     have = set(table.column_names)
     columns = []
@@ -177,21 +179,21 @@ class LogStatistics:
             found = _edges(column)
             known = self._edges.get(name)
             if found is not None and known is not None:
-                found = min(found[0], known[0], key=_sorted_as), max(found[1], known[1], key=_sorted_as)
+                found = min(found[0], known[0], key=_sort_key), max(found[1], known[1], key=_sort_key)
             self._edges[name] = found
 
     def to_json(self) -> str:
         """Return the statistics as the log has them."""
-        return stated_edges(self.rows, self._edges, self._nulls)
+        return statistics_json(self.rows, self._edges, self._nulls)
 
 
-def stated_edges(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
+def statistics_json(rows: int, edges: Mapping[str, tuple[Any, Any] | None], nulls: Mapping[str, int]) -> str:
     """Return a file's statistics as JSON for the log; without edges that the log cannot spell."""
     low: dict[str, Any] = {}
     high: dict[str, Any] = {}
     for name, found in edges.items():
         try:
-            smallest, largest = (None, None) if found is None else map(spelled, found, (False, True))
+            smallest, largest = (None, None) if found is None else map(format_edge, found, (False, True))
         except OverflowError:  # the last millisecond of Python's datetime cannot be rounded up
             continue
         if smallest is not None and largest is not None:
@@ -231,17 +233,17 @@ def _edges(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
         return None  # beyond Python's datetime, for example "until further notice" in the year 294247
 
 
-def _sorted_as(value: Any) -> Any:
+def _sort_key(value: Any) -> Any:
     """Return a sort key with the order of delta-rs, where -0.0 comes before 0.0."""
     return (value, math.copysign(1.0, value)) if isinstance(value, float) else value
 
 
-def spelled(value: Any, up: bool) -> Any:
+def format_edge(value: Any, up: bool) -> Any:
     """Return an edge as the log has it: text is shortened, times are in milliseconds, both rounded outwards.
 
-    >>> spelled(datetime(2026, 1, 1, 0, 0, 0, 1500), up=True), spelled("x" * 40, up=True) == "x" * 32 + LAST_LETTER
+    >>> format_edge(datetime(2026, 1, 1, 0, 0, 0, 1500), up=True), format_edge("x" * 40, up=True) == "x" * 32 + LAST_LETTER
     ('2026-01-01T00:00:00.002Z', True)
-    >>> spelled(-math.inf, up=False), spelled(b"bytes", up=True)
+    >>> format_edge(-math.inf, up=False), format_edge(b"bytes", up=True)
     ('-Infinity', None)
     """
     if isinstance(value, bool | bytes):

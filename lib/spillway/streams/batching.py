@@ -16,8 +16,8 @@ from datetime import date, datetime, timedelta
 
 from spillway.batch import DONE, PENDING, RECORDED, Batch
 from spillway.contracts import StreamContract
-from spillway.errors import bytes_said, so_many
-from spillway.intake.take_in import waits_for_a_rate
+from spillway.errors import format_bytes, format_count
+from spillway.intake.take_in import is_waiting_for_rate
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
@@ -41,8 +41,8 @@ class WaitingBatches:
     def sentence(self) -> str:
         """Return which batches wait, since when, and until when at the latest."""
         return (
-            f"{self.stream}: {so_many(len(self.batches), 'batch waits', 'batches wait')} to be sent together "
-            f"({self.tuples:,} tuples, {bytes_said(self.raw_bytes)} of {bytes_said(self.until_bytes)} in raw), "
+            f"{self.stream}: {format_count(len(self.batches), 'batch waits', 'batches wait')} to be sent together "
+            f"({self.tuples:,} tuples, {format_bytes(self.raw_bytes)} of {format_bytes(self.until_bytes)} in raw), "
             f"since {self.since:%Y-%m-%d %H:%M:%S}, until {self.until:%Y-%m-%d %H:%M:%S} UTC at the latest"
         )
 
@@ -81,13 +81,13 @@ def waiting_batches(
     )
 
 
-def waiting_to_be_sent(tables: Tables, contract: StreamContract, now: datetime) -> WaitingBatches | None:
+def load_waiting_batches(tables: Tables, contract: StreamContract, now: datetime) -> WaitingBatches | None:
     """Return the batches of a stream that wait to be sent together at `now`; None if none does."""
     if contract.batching is None:
         return None
     statuses = [status for status in PENDING if status != RECORDED]
     begun = load_batches(tables, contract.stream, status=statuses)
-    return waiting_batches(tables, contract, [one for one in begun if not waits_for_a_rate(one)], now)
+    return waiting_batches(tables, contract, [one for one in begun if not is_waiting_for_rate(one)], now)
 
 
 def raw_sizes(tables: Tables, stream: str, batches: Sequence[Batch]) -> dict[int, int]:
@@ -107,7 +107,7 @@ def raw_sizes(tables: Tables, stream: str, batches: Sequence[Batch]) -> dict[int
     return sizes
 
 
-def groups_to_send(
+def group_batches(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch]
 ) -> list[tuple[Batch, ...]]:
     """Return the batches in groups, oldest first; each group is sent in one commit.

@@ -22,7 +22,7 @@ channel cover theirs at the same time. These bytes are spent:
 
 So a run that was interrupted, or one that sheds several days at once, promises no byte twice.
 
-For the waiting batches, a channel with a quota becomes a channel with a rate (`Room` with that capacity). It is divided
+For the waiting batches, a channel with a quota becomes a channel with a rate (`CapacityGroup` with that capacity). It is divided
 and pinned like any other, so a rerun does what the first run did. If several batches wait, they get their shares one
 after another, oldest first; the later ones count as expected bytes. Batches that are sent together (`streams.batching`)
 have one share, over the seconds of all of them.
@@ -50,20 +50,29 @@ import pyarrow.compute as pc
 from spillway.batch import DONE, RETIRED, SET_ASIDE, Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.contracts.capacity import DAY_SECONDS, Period, Quota
-from spillway.errors import LiesElsewhere, SpillwayError
+from spillway.errors import ExternalFault, SpillwayError
 from spillway.ledger import TOTAL
 from spillway.levers.knapsack import least_cost
 from spillway.levers.loss_curve import proportional_capacities
-from spillway.levers.protocol import OVERHEAD, Drafted, Load, Offer, Part, Plan, Room, Work
+from spillway.levers.protocol import (
+    OVERHEAD,
+    CapacityGroup,
+    CapacityShare,
+    Load,
+    MeasuredDraft,
+    Offer,
+    Plan,
+    Work,
+)
 from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches, newest_batch
-from spillway.store.delta_log import as_written, commit_bytes
+from spillway.store.delta_log import commit_bytes, written_file
 from spillway.store.files import batch_bytes
 from spillway.store.tables import Between, Tables
-from spillway.streams.batching import groups_to_send
+from spillway.streams.batching import group_batches
 from spillway.streams.facts import needed_facts, newest_facts
 from spillway.streams.faults import Faults
-from spillway.streams.stages import Down, SentColumns
+from spillway.streams.stages import SentColumns, ShedPath
 
 
 def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load:
@@ -82,13 +91,13 @@ def measure_load(tables: Tables, contract: StreamContract, batch: Batch) -> Load
         widths = {a.name: float(a.declared_bits) for a in contract.attributes} | dict.fromkeys(OVERHEAD, 64.0)
         fixed_kbps = 0.0
     else:
-        measured, around = bytes_as_written(tables, contract, batch)
+        measured, around = raw_column_bytes(tables, contract, batch)
         widths = {name: size * 8.0 / rows for name, size in measured.items()}
         fixed_kbps = around * 8.0 / 1000.0 / batch.seconds_covered
     return Load(widths, rows / batch.seconds_covered, fixed_kbps)
 
 
-def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], int]:
+def raw_column_bytes(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[dict[str, int], int]:
     """Return the compressed bytes of each column of a batch in `raw`, and the bytes outside of columns.
 
     The bytes outside of columns are footers and log entries; the files that are sent will have about as many. If the
@@ -99,16 +108,16 @@ def bytes_as_written(tables: Tables, contract: StreamContract, batch: Batch) -> 
     measured, around = batch_bytes(files, [*OVERHEAD, *contract.names], batch.batch)
     if batch.beside_bytes is not None:
         return measured, max(0, batch.beside_bytes)
-    return measured, around + commit_bytes([as_written(file, raw.path) for file in files])
+    return measured, around + commit_bytes([written_file(file, raw.path) for file in files])
 
 
-def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
+def divide_channel(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
     """Return the kbps of the channel for each stream; if all streams fit, the free capacity is divided too.
 
     >>> from spillway.contracts import read_channel
-    >>> divided(read_channel("up", {"capacity": "40 kbps"}), {"a": Offer(60.0), "b": Offer(20.0)})
+    >>> divide_channel(read_channel("up", {"capacity": "40 kbps"}), {"a": Offer(60.0), "b": Offer(20.0)})
     {'a': 30.0, 'b': 10.0}
-    >>> divided(read_channel("up", {"capacity": "160 kbps"}), {"a": Offer(60.0), "b": Offer(20.0)})
+    >>> divide_channel(read_channel("up", {"capacity": "160 kbps"}), {"a": Offer(60.0), "b": Offer(20.0)})
     {'a': 120.0, 'b': 40.0}
     """
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
@@ -118,16 +127,16 @@ def divided(channel: Channel, offers: Mapping[str, Offer]) -> dict[str, float]:
         each = {stream: rate / total if total else 1 / len(rates) for stream, rate in rates.items()}
         return {stream: capacity * part for stream, part in each.items()}
     if channel.divide_by == "utility":
-        return _by_utility(offers, capacity)
-    return _proportionally(offers, capacity)
+        return _divide_by_utility(offers, capacity)
+    return _divide_proportionally(offers, capacity)
 
 
-def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
+def _divide_proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
     """Apply one drop rate to all streams whose levers can shed; the others are sent as they are, while they fit.
 
-    >>> _proportionally({"a": Offer(60.0), "b": Offer(20.0), "c": Offer(40.0, sheds=False)}, 80.0)
+    >>> _divide_proportionally({"a": Offer(60.0), "b": Offer(20.0), "c": Offer(40.0, sheds=False)}, 80.0)
     {'a': 30.0, 'b': 10.0, 'c': 40.0}
-    >>> _proportionally({"a": Offer(60.0), "b": Offer(40.0, sheds=False)}, 20.0)
+    >>> _divide_proportionally({"a": Offer(60.0), "b": Offer(40.0, sheds=False)}, 20.0)
     {'a': 12.0, 'b': 8.0}
     """
     rates = {stream: offer.rate_kbps for stream, offer in offers.items()}
@@ -141,7 +150,7 @@ def _proportionally(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[s
     return {stream: whole.get(stream, parts.get(stream, 0.0)) for stream in rates}
 
 
-def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
+def _divide_by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, float]:
     """Return what each stream would send in the combination with the least total loss; free capacity is divided too."""
     items = [(stream, item) for stream, offer in offers.items() for item in offer.items]
     fixed = {stream: offer.fixed_kbps for stream, offer in offers.items()}
@@ -156,13 +165,13 @@ def _by_utility(offers: Mapping[str, Offer], capacity_kbps: float) -> dict[str, 
     return {stream: kbps + left * offers[stream].rate_kbps / offered for stream, kbps in sent.items()}
 
 
-def parts(
+def capacity_shares(
     tables: Tables,
-    room: Room,
+    room: CapacityGroup,
     waiting: Mapping[str, Sequence[Batch]],
     by_rate: bool = False,
     faults: Faults | None = None,
-) -> dict[str, Part]:
+) -> dict[str, CapacityShare]:
     """Return the shares of every stream that is planned with the room's channel.
 
     `by_rate`: if true, divide by the offered rates alone and ignore what was learned. Training uses this, so that the
@@ -171,15 +180,15 @@ def parts(
     its last offered rate.
     """
     found = Faults() if faults is None else faults
-    shared = _parts(tables, room, waiting, by_rate, found)
+    shared = _capacity_shares(tables, room, waiting, by_rate, found)
     if faults is None:
         found.tell()
     return shared
 
 
-def _parts(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], by_rate: bool, faults: Faults
-) -> dict[str, Part]:
+def _capacity_shares(
+    tables: Tables, room: CapacityGroup, waiting: Mapping[str, Sequence[Batch]], by_rate: bool, faults: Faults
+) -> dict[str, CapacityShare]:
     contracts = {contract.stream: contract for contract in room.contracts.streams_of(room.name)}
     loads: dict[str, Load | float] = {}
     for stream, contract in contracts.items():
@@ -198,24 +207,24 @@ def _parts(
     for name in sorted({contract.channel for contract in contracts.values()}):
         offers = {stream: offered(stream) for stream, one in contracts.items() if one.channel == name}
         absent = {
-            stream: Offer(rate_on_record(tables, stream))
+            stream: Offer(last_sent_kbps(tables, stream))
             for stream in room.contracts.withheld(name)
             if stream not in offers
         }
-        shared = divided(room.contracts.channels[name], {**offers, **absent})
+        shared = divide_channel(room.contracts.channels[name], {**offers, **absent})
         unseen += [Offer(min(one.rate_kbps, shared[stream])) for stream, one in absent.items()]
         own |= {stream: shared[stream] for stream in offers}
     if all(contract.channel == room.name for contract in contracts.values()):
-        return {stream: Part(kbps) for stream, kbps in own.items()}
+        return {stream: CapacityShare(kbps) for stream, kbps in own.items()}
     sent = {stream: offered(stream, own[stream]) for stream in contracts}
     beside = {f" {place}": one for place, one in enumerate(unseen)}
-    trunk = divided(room.contracts.channels[room.name], {**sent, **beside})
-    return {stream: Part(own[stream], trunk[stream]) for stream in contracts}
+    trunk = divide_channel(room.contracts.channels[room.name], {**sent, **beside})
+    return {stream: CapacityShare(own[stream], trunk[stream]) for stream in contracts}
 
 
 def offer(
     tables: Tables,
-    room: Room,
+    room: CapacityGroup,
     contract: StreamContract,
     load: Load | float,
     own_kbps: float | None = None,
@@ -258,7 +267,7 @@ def _last_rate(tables: Tables, contract: StreamContract) -> float:
     last = _last_sent(tables, contract.stream)
     if last is not None and last.status == DONE and last.seconds_covered:
         return measure_load(tables, contract, last).rate_kbps
-    return rate_on_record(tables, contract.stream)
+    return last_sent_kbps(tables, contract.stream)
 
 
 def _last_known(tables: Tables, contract: StreamContract, batches: Sequence[Batch]) -> float:
@@ -266,7 +275,7 @@ def _last_known(tables: Tables, contract: StreamContract, batches: Sequence[Batc
 
     If the stream never sent anything, use the bits that its contract declares. So a fault does not lower the rate.
     """
-    known = rate_on_record(tables, contract.stream)
+    known = last_sent_kbps(tables, contract.stream)
     bits = sum(attribute.declared_bits for attribute in contract.attributes)
     rates = [(b.rows or 0) / b.seconds_covered * bits / 1000.0 for b in batches if b.seconds_covered]
     return known or max(rates, default=0.0)
@@ -276,7 +285,7 @@ def _last_sent(tables: Tables, stream: str) -> Batch | None:
     return newest_batch(tables, stream, status=[DONE, RETIRED], rows=Between(1))
 
 
-def rate_on_record(tables: Tables, stream: str) -> float:
+def last_sent_kbps(tables: Tables, stream: str) -> float:
     """Return what the last sent batch offered, from the ledger; needs neither the contract nor raw tuples."""
     last = _last_sent(tables, stream)
     if last is None or not last.seconds_covered:
@@ -293,14 +302,14 @@ def rate_on_record(tables: Tables, stream: str) -> float:
 
 
 @dataclass(frozen=True)
-class WayDown:
+class ShedPlan:
     """Some batches of a stream with the plans of all its levers, in order."""
 
     contract: StreamContract
     batches: tuple[Batch, ...]
     loads: Mapping[int, Load]
     plans: tuple[Plan, ...]
-    down: Down
+    down: ShedPath
 
     @property
     def numbers(self) -> list[int]:
@@ -308,12 +317,12 @@ class WayDown:
 
 
 @dataclass(frozen=True)
-class Again:
+class DraftMeasurements:
     """The measurements of an earlier draft of the same batches, for planning them again."""
 
     aims: Mapping[int, float] = field(default_factory=dict)
     """By batch, the share of its capacity to aim at."""
-    tried: Mapping[int, Mapping[int, tuple[Plan, Drafted]]] = field(default_factory=dict)
+    tried: Mapping[int, Mapping[int, tuple[Plan, MeasuredDraft]]] = field(default_factory=dict)
     """By ordinal of the lever and batch: its plan, and what the draft of the plan measured."""
     fixed_kbps: Mapping[int, float] = field(default_factory=dict)
     """By batch, the kbps that were sent outside of the columns of `transmitted`."""
@@ -324,11 +333,11 @@ class Again:
 
 
 def plan_all(
-    room: Room,
+    room: CapacityGroup,
     runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
-    again: Again | None = None,
+    again: DraftMeasurements | None = None,
     loads: Mapping[str, Mapping[int, Load]] | None = None,
-) -> list[WayDown]:
+) -> list[ShedPlan]:
     """Plan the batches of every stream (and order of levers) together, position by position.
 
     If several streams have the same lever at the same position, the lever plans for all of them at once.
@@ -336,7 +345,7 @@ def plan_all(
     `loads`: by stream and batch, the loads that are known already.
     """
     tables: Tables = room.tables  # type: ignore[assignment]
-    ways: list[WayDown] = []
+    ways: list[ShedPlan] = []
     for (stream, _), batches in runs.items():
         contract = room.contracts.streams[stream]
         known = (loads or {}).get(stream, {})
@@ -349,8 +358,8 @@ def plan_all(
         raw = tables.at("raw", stream).stored(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
         sent_columns = SentColumns(frozenset(["seq", *contract.names]), stretches)
-        down = Down(raw, (), len(contract.attributes), sent_columns)
-        ways.append(WayDown(contract, tuple(batches), mine, (), down))
+        down = ShedPath(raw, (), len(contract.attributes), sent_columns)
+        ways.append(ShedPlan(contract, tuple(batches), mine, (), down))
     for ordinal in range(1, max((len(way.batches[0].levers) for way in ways), default=0) + 1):
         here = {
             i: way.batches[0].levers[ordinal - 1]
@@ -359,7 +368,7 @@ def plan_all(
         }
         for name in sorted(set(here.values())):
             places = [i for i, other in here.items() if other == name]
-            works = [_work(tables, ways[i], name, ordinal, again or Again()) for i in places]
+            works = [_work(tables, ways[i], name, ordinal, again or DraftMeasurements()) for i in places]
             plans = lever(name).plan(room, works)
             for i, plan in zip(places, plans, strict=True):
                 way = ways[i]
@@ -368,11 +377,11 @@ def plan_all(
     return ways
 
 
-def _work(tables: Tables, way: WayDown, name: str, ordinal: int, again: Again) -> Work:
+def _work(tables: Tables, way: ShedPlan, name: str, ordinal: int, again: DraftMeasurements) -> Work:
     contract, stream = way.contract, way.contract.stream
     if name not in contract.lever_names:
         numbers = ", ".join(map(str, way.numbers))
-        raise LiesElsewhere(
+        raise ExternalFault(
             f"{stream}: batch {numbers} is pinned to the lever {name}, which its contract must list to shed it again, "
             f"got levers {', '.join(contract.lever_names) or 'none'}; list it, or leave the batch as it is"
         )
@@ -415,13 +424,13 @@ METADATA_BYTES = 6_000
 STEADY = 0.1
 """The share of the earlier day that is added to both days before they are compared, so that few data weigh little."""
 
-Parts = dict[str, dict[int, Part]]
+BatchShares = dict[str, dict[int, CapacityShare]]
 """The shares by stream and batch."""
 
 
-def parts_of_batches(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]], faults: Faults | None = None
-) -> Parts:
+def batch_shares(
+    tables: Tables, room: CapacityGroup, waiting: Mapping[str, Sequence[Batch]], faults: Faults | None = None
+) -> BatchShares:
     """Return the share of every waiting batch in the channels' rates, or in the rest of their quotas.
 
     Streams that cannot be planned are recorded in `faults`; the others get their shares.
@@ -433,16 +442,16 @@ def parts_of_batches(
         if (quota := room.contracts.channels[name].capacity.quota) is not None
     }
     if not quotas:
-        shares = parts(tables, room, waiting, faults=faults)
+        shares = capacity_shares(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.quota_day for found in waiting.values() for batch in found}
-    spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
+    spent = {name: quota_spending(tables, room.contracts, name, days) for name in quotas}
     sent_together = {
-        stream: groups_to_send(tables, room.contracts.streams[stream], found)
+        stream: group_batches(tables, room.contracts.streams[stream], found)
         for stream, found in waiting.items()
     }
     offered = _offered_bytes(tables, room, waiting)
-    promised: Parts = {stream: {} for stream in waiting}
+    promised: BatchShares = {stream: {} for stream in waiting}
     groups = _by_period(quotas.values(), sent_together)
     for place, group in enumerate(groups):
         day = min(batch.quota_day for found in group.values() for batch in found)
@@ -464,7 +473,7 @@ def parts_of_batches(
             now[name] = max(
                 LEAST_KBPS, spent[name].allowance(quota, day, at_hand[name], bytes_ * SPARE, expected)
             )
-        shares = parts(tables, _at_rates(room, now), group, faults=faults)
+        shares = capacity_shares(tables, _at_rates(room, now), group, faults=faults)
         for stream, found in group.items():
             promised[stream] |= {one.batch: shares[stream] for one in found}
             pinned = [_promised(one, shares[stream]) for one in found]
@@ -474,13 +483,13 @@ def parts_of_batches(
 
 
 def assign_quota_days(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+    tables: Tables, room: CapacityGroup, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[str, list[Batch]]:
     """Return the batches with the day whose quota they spend; a queued batch spends the newest day of the channel."""
     batches = [batch for found in waiting.values() for batch in found]
     if not any(batch.spends_on and not batch.is_pinned for batch in batches):
         return {stream: list(found) for stream, found in waiting.items()}
-    spent = [last_spent(tables, stream) for stream in _streams_of(room.contracts, room.name)]
+    spent = [last_quota_date(tables, stream) for stream in _streams_of(room.contracts, room.name)]
     newest = max([batch.quota_day for batch in batches] + [day for day in spent if day is not None])
     return {
         stream: [
@@ -492,7 +501,7 @@ def assign_quota_days(
 
 
 @dataclass(frozen=True)
-class Spending:
+class QuotaSpending:
     """What the batches of a channel have spent, or may still spend because it was promised to them."""
 
     batches: tuple[Batch, ...]
@@ -581,7 +590,7 @@ class Spending:
             expected,
         )
 
-    def beside(self, batches: Iterable[Batch]) -> Spending:
+    def beside(self, batches: Iterable[Batch]) -> QuotaSpending:
         """Return the spending with some more batches, to which bytes were promised."""
         return replace(self, batches=(*self.batches, *batches))
 
@@ -591,13 +600,13 @@ class Spending:
         return math.ceil(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0))
 
 
-def spends(batch: Batch) -> bool:
+def spends_quota(batch: Batch) -> bool:
     """Return whether the batch has sent something, or was promised that it may."""
     return batch.is_pinned or batch.status in (DONE, RETIRED)
 
 
-def last_spent(tables: Tables, stream: str) -> date | None:
-    """Return the last batch date with a batch that spends quota (see `spends`); None if there is none.
+def last_quota_date(tables: Tables, stream: str) -> date | None:
+    """Return the last batch date with a batch that spends quota (see `spends_quota`); None if there is none.
 
     The function reads columns, not `Batch` objects, so that it stays fast.
     """
@@ -608,27 +617,27 @@ def last_spent(tables: Tables, stream: str) -> date | None:
     return found
 
 
-def spenders(contracts: Contracts, channel: str) -> tuple[str, ...]:
+def streams_of_quota(contracts: Contracts, channel: str) -> tuple[str, ...]:
     """Return the streams of a channel, also those with invalid contracts, because their bytes are spent too."""
     return (*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel))
 
 
-def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> Spending:
+def quota_spending(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> QuotaSpending:
     """Return the bytes of a channel that its pinned and done batches spent around some days."""
     quota = contracts.channels[channel].capacity.quota
     assert quota is not None, "only a quota is spent"
     near = {one for day in days for one in _around(quota, quota.period_of(day))}
     if not near:
-        return Spending((), {})
+        return QuotaSpending((), {})
     batches: list[Batch] = []
     crossed: dict[tuple[str, int], int] = {}
     offered: dict[tuple[str, int], int] = {}
-    for stream in spenders(contracts, channel):
+    for stream in streams_of_quota(contracts, channel):
         span = Between(min(one.first for one in near), max(one.last for one in near))
         found = load_batches(tables, stream, batch_date=span)
         known = {one.batch for one in found}
         found += [one for one in load_batches(tables, stream, spends_on=span) if one.batch not in known]
-        pinned = [one for one in found if spends(one)]
+        pinned = [one for one in found if spends_quota(one)]
         # one earlier batch is enough to show that the channel was in use
         earlier = Between(high=span.low - timedelta(days=1))
         before = newest_batch(tables, stream, batch_date=earlier, frame_origin=Between())
@@ -637,7 +646,7 @@ def spending_of(tables: Tables, contracts: Contracts, channel: str, days: Iterab
         done = {one.batch: one for one in pinned if any(one.quota_day in period for period in near)}
         for number, (sent, brought) in _crossed(tables, stream, done).items():
             crossed[stream, number], offered[stream, number] = sent, brought
-    return Spending(tuple(batches), crossed, offered)
+    return QuotaSpending(tuple(batches), crossed, offered)
 
 
 def _around(quota: Quota, period: Period) -> tuple[Period, Period, Period]:
@@ -678,7 +687,7 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
 
 
 def _offered_bytes(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+    tables: Tables, room: CapacityGroup, waiting: Mapping[str, Sequence[Batch]]
 ) -> dict[tuple[str, int], float]:
     """Return the bytes that each waiting batch would send without shedding; 0 if that is not known.
 
@@ -713,7 +722,7 @@ def _offered_kbps(
         if bytes_ and seconds:
             total += (bytes_ + METADATA_BYTES) / 125.0 / seconds
         else:
-            total += rate_on_record(tables, stream)
+            total += last_sent_kbps(tables, stream)
     return total
 
 
@@ -723,7 +732,7 @@ def _streams_of(contracts: Contracts, channel: str) -> list[str]:
     return list(dict.fromkeys([*streams, *contracts.withheld(channel)]))
 
 
-def _channels_of(room: Room) -> list[str]:
+def _channels_of(room: CapacityGroup) -> list[str]:
     """Return the room's channel and the channels that go into it."""
     return sorted({room.name} | {contract.channel for contract in room.contracts.streams_of(room.name)})
 
@@ -761,7 +770,7 @@ def _covered(batches: Iterable[Batch]) -> float:
     return max(seconds.values(), default=0.0)
 
 
-def _promised(batch: Batch, part: Part) -> Batch:
+def _promised(batch: Batch, part: CapacityShare) -> Batch:
     return replace(
         batch,
         status="planned",
@@ -771,7 +780,7 @@ def _promised(batch: Batch, part: Part) -> Batch:
     )
 
 
-def _at_rates(room: Room, kbps: Mapping[str, float]) -> Room:
+def _at_rates(room: CapacityGroup, kbps: Mapping[str, float]) -> CapacityGroup:
     """Return the room with the quotas of its channels replaced by these rates."""
     channels = dict(room.contracts.channels)
     for name, rate in kbps.items():

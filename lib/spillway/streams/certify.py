@@ -14,15 +14,15 @@ from spillway.batch import Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import so_many
+from spillway.errors import format_count
 from spillway.levers.certificate import Certificate
-from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Say
+from spillway.levers.protocol import Decision, FrameSlice, Rows, Say, SliceCertificate
 from spillway.registry import lever
 from spillway.store.files import DataFile, batch_bytes
 from spillway.store.tables import StoredFiles, Tables
 from spillway.streams.presence import WHOLE_ROWS, Presence, certified_presence, presence
-from spillway.streams.recover import WayBack, recover_batches
-from spillway.streams.stages import AT_A_TIME, Down, EndRows, Up
+from spillway.streams.recover import RecoveryPlan, recover_batches
+from spillway.streams.stages import AT_A_TIME, RecoveryPath, ShedPath, TableRows
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,16 @@ class _Certify:
     just written for `recovered`. Between two levers, both sides are computed again.
     """
 
-    down: Down
-    up: Up
+    down: ShedPath
+    up: RecoveryPath
     levers: tuple[str, ...]
     attributes: int
 
-    def __call__(self, parts: Sequence[FramePart], files: tuple[DataFile, ...]) -> list[tuple[str, Measured]]:
+    def __call__(
+        self, parts: Sequence[FrameSlice], files: tuple[DataFile, ...]
+    ) -> list[tuple[str, SliceCertificate]]:
         day = parts[0].batch_date
-        written = EndRows(StoredFiles(files).on(day), self.attributes)
+        written = TableRows(StoredFiles(files).on(day), self.attributes)
         # one reader for all slices: it moves forward, and decodes a row group once
         stages: list[tuple[str, Decision, Rows, Rows]] = [
             (
@@ -51,9 +53,9 @@ class _Certify:
             )
             for ordinal, name in enumerate(self.levers, start=1)
         ]
-        raw = EndRows(self.down.raw.on(day), self.attributes)
+        raw = TableRows(self.down.raw.on(day), self.attributes)
         found = []
-        for part in _stretches(parts):
+        for part in _slices(parts):
             of_part = [
                 (name, one)
                 for name, decision, truth, given in stages
@@ -63,11 +65,11 @@ class _Certify:
         return found
 
 
-def _strays(part: FramePart, raw: Rows, written: Rows) -> Measured:
+def _strays(part: FrameSlice, raw: Rows, written: Rows) -> SliceCertificate:
     """Return the rows that only one side has, if no lever promised anything about values."""
     was, back = (np.asarray(rows([], part.from_seq, part.to_seq)["seq"]) for rows in (raw, written))
     violations = len(np.setxor1d(was, back))
-    return Measured(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
+    return SliceCertificate(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
 
 
 def recover_and_certify(
@@ -80,12 +82,12 @@ def recover_and_certify(
     """
     stream, started = contract.stream, time.monotonic()
 
-    def check(way: WayBack) -> _Certify:
+    def check(way: RecoveryPlan) -> _Certify:
         return _Certify(way.down, way.up, way.levers, len(contract.attributes))
 
     ways = recover_batches(tables, engine, contract, batches, check=check)
     batches = [batch for way in ways for batch in way.batches]
-    measured: dict[tuple[str, int, str], Measured] = {}
+    measured: dict[tuple[str, int, str], SliceCertificate] = {}
     for name, one in (pair for way in ways for piece in way.found for pair in piece):
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
@@ -94,30 +96,30 @@ def recover_and_certify(
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
     violations = sum(row["violations"] for row in rows)
     say(
-        f"{stream}: recovered {so_many(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s; "
+        f"{stream}: recovered {format_count(len(batches), 'batch', 'batches')} in {time.monotonic() - started:.1f} s; "
         f"compared {values:,} shed or rounded values with raw, {violations:,} outside their bound; "
-        f"{_present_said(rows)}"
+        f"{_format_presence(rows)}"
     )
 
 
-def _present_said(certificates: Sequence[Mapping[str, Any]]) -> str:
+def _format_presence(certificates: Sequence[Mapping[str, Any]]) -> str:
     """Return what is present at the destination, in words; values that were never sent are absent there."""
     there = certified_presence(certificates) or Presence(0)
     return there.words("measure values" if any(row["attribute"] for row in certificates) else "rows")
 
 
-def _stretches(parts: Sequence[FramePart]) -> Iterator[FramePart]:
+def _slices(parts: Sequence[FrameSlice]) -> Iterator[FrameSlice]:
     """Yield the slices of one batch in lengths to read at a time; the comparison does not depend on frames."""
     first, end, size = parts[0], parts[-1].to_seq, 2 * AT_A_TIME
     for low in range(first.from_seq, end + 1, size):
-        yield FramePart(first.batch, first.batch_date, low, low, min(low + size - 1, end))
+        yield FrameSlice(first.batch, first.batch_date, low, low, min(low + size - 1, end))
 
 
 def _certificate_rows(
     tables: Tables,
     contract: StreamContract,
     batches: Sequence[Batch],
-    measured: Mapping[tuple[str, int, str], Measured],
+    measured: Mapping[tuple[str, int, str], SliceCertificate],
 ) -> Iterator[dict[str, Any]]:
     now = utc_now()
     levers = dict.fromkeys(name for name, _, _ in measured if name)

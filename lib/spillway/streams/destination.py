@@ -12,7 +12,7 @@ rows. Batches that are sent together share one file, which is compressed as a wh
 The file is written before `transmitted`, so a reader that sees a transmitted row can recover it. If source and
 destination are the same place, nothing is written.
 
-`tables_there` opens the tables at the destination. It builds `batches`, `models` and the tables of the levers in memory
+`destination_tables` opens the tables at the destination. It builds `batches`, `models` and the tables of the levers in memory
 from the metadata. `transmitted` and the synopses that were sent are stored at the destination.
 """
 
@@ -28,12 +28,12 @@ from typing import Any
 import pyarrow as pa
 
 from spillway.batch import DONE, Batch
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.protocol import Plan
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.delta_log import commit_bytes
-from spillway.store.drafts import share_out
+from spillway.store.drafts import split_by_weight
 from spillway.store.tables import Tables
 from spillway.store.writing import write_file
 
@@ -44,7 +44,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class ToldBatch:
+class BatchMetadata:
     """The destination metadata of one batch."""
 
     stream: str
@@ -53,12 +53,12 @@ class ToldBatch:
 
     @property
     def size(self) -> int:
-        """Return the bytes that are sent if `tell` writes this row alone."""
-        return told_sizes([self])[self.batch]
+        """Return the bytes that are sent if `write_metadata` writes this row alone."""
+        return metadata_sizes([self])[self.batch]
 
 
-def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
-    """Return, by batch, its share of the file that `tell` writes for all batches, and of the commit of that file."""
+def metadata_sizes(told: Sequence[BatchMetadata]) -> dict[int, int]:
+    """Return, by batch, its share of the file that `write_metadata` writes for all batches, and of the commit of that file."""
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
@@ -66,29 +66,31 @@ def told_sizes(told: Sequence[ToldBatch]) -> dict[int, int]:
     one = write_file(folder, {"stream": told[0].stream}, rows.schema, [rows])
     assert one is not None, "a table with rows is a file"
     blobs.remove(f"{folder}/{one.path}")
-    return share_out(one.size + commit_bytes([one]), {each.batch: len(each.payload) for each in told})
+    return split_by_weight(one.size + commit_bytes([one]), {each.batch: len(each.payload) for each in told})
 
 
-def told_of(tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]) -> list[ToldBatch]:
+def destination_metadata(
+    tables: Tables, batches: Sequence[Batch], levers: Mapping[str, Plan]
+) -> list[BatchMetadata]:
     """Return the destination metadata of some batches of one stream; empty if the destination is the source's lake."""
     if tables.settings.destination == tables.settings.lake:
         return []
     known = _known_versions(tables, batches)
-    found = [_told(tables, batch, levers, known) for batch in batches]
+    found = [_metadata(tables, batch, levers, known) for batch in batches]
     # rows of several batches are similar: compression of the whole file can use that only if the rows are not deflated
     level = 9 if len(batches) == 1 else 0
-    payloads = [zlib.compress(json.dumps(one, default=_spelled).encode(), level) for one in found]
-    return [ToldBatch(b.stream, b.batch, one) for b, one in zip(batches, payloads, strict=True)]
+    payloads = [zlib.compress(json.dumps(one, default=_to_json).encode(), level) for one in found]
+    return [BatchMetadata(b.stream, b.batch, one) for b, one in zip(batches, payloads, strict=True)]
 
 
-def tell(tables: Tables, told: Sequence[ToldBatch]) -> None:
+def write_metadata(tables: Tables, told: Sequence[BatchMetadata]) -> None:
     """Write the destination metadata to the table `told`."""
     if told:
         rows = [{"stream": one.stream, "batch": one.batch, "payload": one.payload} for one in told]
         tables.at(TOLD).replace(rows, stream=told[0].stream, batch=[one.batch for one in told])
 
 
-def tables_there(settings: Settings) -> Tables:
+def destination_tables(settings: Settings) -> Tables:
     """Return the tables as recovery reads them.
 
     These are the tables of the source, or, at a remote destination, tables in memory that are built from the metadata.
@@ -107,7 +109,7 @@ def tables_there(settings: Settings) -> Tables:
     return there
 
 
-def _told(
+def _metadata(
     tables: Tables, batch: Batch, levers: Mapping[str, Plan], known: set[tuple[str, int]]
 ) -> dict[str, _Rows]:
     # recovery does not need the run and its time, which would make the number of bytes differ from run to run
@@ -140,7 +142,7 @@ def _known_versions(tables: Tables, batches: Sequence[Batch]) -> set[tuple[str, 
     return {pair for models in pinned.to_pylist() for pair in models}
 
 
-def _spelled(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, datetime | date):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is not told")
@@ -151,7 +153,7 @@ def _read(row: Mapping[str, Any]) -> dict[str, _Rows]:
     try:
         found: dict[str, list[dict[str, Any]]] = json.loads(zlib.decompress(row["payload"]))
     except (zlib.error, ValueError) as problem:
-        raise Refused(
+        raise InvalidValue(
             "payload", "be what a source told", str(problem), "have it sent again", where
         ) from problem
     return {table: [_timed(one) for one in rows] for table, rows in found.items()}

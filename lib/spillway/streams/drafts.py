@@ -1,6 +1,6 @@
 """Apply the plans of batches as drafts, measure them, account for them, and publish them in the one safe order.
 
-A draft consists of files that no table refers to yet. `draft` writes one, `account` writes a ledger line per stage,
+A draft consists of files that no table refers to yet. `write_drafts` writes one, `ledger_lines` writes a ledger line per stage,
 each stage being offered what the stage before it kept, and `publish` commits it.
 
 `use_remaining_capacity` mixes two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and
@@ -27,15 +27,21 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, StoreFault
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
-from spillway.levers.pieces import MOST_ROWS, pieces
-from spillway.levers.protocol import OVERHEAD, Drafted, FramePart, Lever, Plan
+from spillway.levers.frame_slices import MOST_ROWS, split_batch
+from spillway.levers.protocol import OVERHEAD, FrameSlice, Lever, MeasuredDraft, Plan
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.batches import write_ledger
-from spillway.store.drafts import Draft, Piece
+from spillway.store.drafts import Draft, FileTask
 from spillway.store.tables import Table, Tables
-from spillway.streams.capacity import Again, WayDown, bytes_as_written
-from spillway.streams.destination import TOLD, ToldBatch, tell, told_of, told_sizes
-from spillway.streams.stages import LayAside, SendDown
+from spillway.streams.capacity import DraftMeasurements, ShedPlan, raw_column_bytes
+from spillway.streams.destination import (
+    TOLD,
+    BatchMetadata,
+    destination_metadata,
+    metadata_sizes,
+    write_metadata,
+)
+from spillway.streams.stages import SendTask, StoreAtSourceTask
 
 SENT = "sent"
 """The last stage of the shed path in the ledger, which belongs to no lever."""
@@ -67,17 +73,17 @@ class Measurable(Protocol):
         """The bytes of destination metadata by batch."""
 
 
-def crossing_bytes(draft: Draft, batch: int) -> int:
+def table_bytes_sent(draft: Draft, batch: int) -> int:
     """Return the bytes that are sent for a batch in a table: whole files, and their entries in the table's log."""
     return draft.file_bytes(batch) + draft.log_bytes(batch)
 
 
-def all_crossing(drafts: Measurable, batch: int) -> int:
+def total_bytes_sent(drafts: Measurable, batch: int) -> int:
     """Return all bytes that are sent for a batch, including its destination metadata."""
-    return sum(crossing_bytes(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
+    return sum(table_bytes_sent(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
 
 
-def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+def fixed_bytes(way: ShedPlan, drafts: Measurable, batch: Batch) -> int:
     """Return the bytes of a batch that are sent but do not depend on the number of its rows.
 
     These are the footers of files, log entries, and destination metadata.
@@ -90,14 +96,14 @@ def fixed_bytes(way: WayDown, drafts: Measurable, batch: Batch) -> int:
         if name.startswith("sent.")
     )
     held = sum(drafts.sent.column_bytes(batch.batch, columns).values())
-    return max(0, all_crossing(drafts, batch.batch) - held - payloads)
+    return max(0, total_bytes_sent(drafts, batch.batch) - held - payloads)
 
 
-def collect_more(way: WayDown, drafts: Measurable) -> str:
+def fixed_bytes_remedy(way: ShedPlan, drafts: Measurable) -> str:
     """Return what to do if batches do not fit because of their fixed bytes; empty if that is not the reason."""
-    allowed = way.batches[0].allowed_kbps * 125.0 * seconds_of(way.batches)
+    allowed = way.batches[0].allowed_kbps * 125.0 * covered_seconds(way.batches)
     fixed = sum(fixed_bytes(way, drafts, batch) for batch in way.batches)
-    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
+    crossing = sum(total_bytes_sent(drafts, number) for number in way.numbers)
     if way.contract.width == "declared" or crossing - fixed > allowed:
         return ""
     return (
@@ -106,37 +112,37 @@ def collect_more(way: WayDown, drafts: Measurable) -> str:
     )
 
 
-def remedy_of(reason: str, otherwise: str) -> str:
+def shortfall_remedy(reason: str, otherwise: str) -> str:
     """Return what to do about a batch that does not fit, by the reason in the ledger.
 
-    >>> remedy_of(f"send all; {COLLECT_MORE}", "widen the channel") == COLLECT_MORE
+    >>> shortfall_remedy(f"send all; {COLLECT_MORE}", "widen the channel") == COLLECT_MORE
     True
     """
     return COLLECT_MORE if COLLECT_MORE in reason else otherwise
 
 
-def drafted_by(
-    way: WayDown,
+def drafted_batch(
+    way: ShedPlan,
     drafts: Measurable,
     batch: Batch,
     ordinal: int,
     offered: Mapping[str, int],
     raw_bytes: Mapping[str, int],
     seconds: float = 0.0,
-) -> Drafted:
+) -> MeasuredDraft:
     """Return what was written of a batch, for the lever at this position.
 
     `offered`: by unit, what the stage before kept. `raw_bytes`: the bytes of the batch in `raw`, by column.
     """
     columns = [*OVERHEAD, *way.contract.names]
     mine = {table: found for (at, table), found in drafts.aside.items() if at == ordinal}
-    return Drafted(
+    return MeasuredDraft(
         batch,
         ordinal,
         dict(offered),
         {table: found.rows(batch.batch) for table, found in mine.items()},
         {table: found.file_bytes(batch.batch) for table, found in mine.items()},
-        {one.table: crossing_bytes(one, batch.batch) for one in mine.values() if one in drafts.crossing},
+        {one.table: table_bytes_sent(one, batch.batch) for one in mine.values() if one in drafts.crossing},
         _counts(mine.values(), batch.batch),
         drafts.sent.rows(batch.batch),
         drafts.sent.column_bytes(batch.batch, columns),
@@ -145,21 +151,21 @@ def drafted_by(
     )
 
 
-def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
+def recorded_stages(tables: Tables, stream: str, numbers: Sequence[int]) -> list[str]:
     """Return the stages after intake that an earlier run recorded for these batches; this run may lack some."""
     rows = tables.at("ledger").rows(["stage", "ordinal"], subject=stream, batch=list(numbers)).to_pylist()
     return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
 
 
-def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) -> list[LedgerRow]:
+def ledger_lines(tables: Tables, way: ShedPlan, drafts: Measurable, seconds: float) -> list[LedgerRow]:
     """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept."""
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
         offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
-        raw_bytes, around = bytes_as_written(tables, contract, batch)
+        raw_bytes, around = raw_column_bytes(tables, contract, batch)
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
-            drafted = drafted_by(way, drafts, batch, ordinal, offered, raw_bytes, share)
+            drafted = drafted_batch(way, drafts, batch, ordinal, offered, raw_bytes, share)
             lines = list(plan.account(drafted))
             assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
                 "a lever speaks for itself"
@@ -172,12 +178,12 @@ def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) ->
         whole = sum(raw_bytes.values()) + around
         fixed = fixed_bytes(way, drafts, batch)
         too_many = _too_many(way, drafts, batch)
-        why = f"no lever works on it{collect_more(way, drafts)}" if too_many else ""
+        why = f"no lever works on it{fixed_bytes_remedy(way, drafts)}" if too_many else ""
         rows += _sent(batch, drafts, offered, whole, too_many, why, fixed)
     return [*rows, *_sent_before(tables, way)]
 
 
-def sent_kbps(way: WayDown, drafts: Measurable) -> float:
+def sent_kbps(way: ShedPlan, drafts: Measurable) -> float:
     """Return the measured rate of these batches: all bytes that are sent, over the time that the batches cover.
 
     If the stream counts declared bits, it is the planned rate.
@@ -186,18 +192,18 @@ def sent_kbps(way: WayDown, drafts: Measurable) -> float:
         rates = [(way.plans[-1].offers_on(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
         if len(rates) == 1:
             return rates[0]
-        kbits = (rate * seconds_of([batch]) for rate, batch in zip(rates, way.batches, strict=True))
-        return math.fsum(kbits) / seconds_of(way.batches)
-    crossing = sum(all_crossing(drafts, number) for number in way.numbers)
-    return crossing * 8.0 / 1000.0 / seconds_of(way.batches)
+        kbits = (rate * covered_seconds([batch]) for rate, batch in zip(rates, way.batches, strict=True))
+        return math.fsum(kbits) / covered_seconds(way.batches)
+    crossing = sum(total_bytes_sent(drafts, number) for number in way.numbers)
+    return crossing * 8.0 / 1000.0 / covered_seconds(way.batches)
 
 
-def seconds_of(batches: Iterable[Batch]) -> float:
+def covered_seconds(batches: Iterable[Batch]) -> float:
     """Return the time that batches of one stream cover together, in seconds; 1 if it is unknown."""
     return math.fsum(batch.seconds_covered or 0.0 for batch in batches) or 1.0
 
 
-def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
+def _too_many(way: ShedPlan, drafts: Measurable, batch: Batch) -> int:
     """Return about how many rows exceed the capacity, of a batch without a lever; levers count their own shortfall."""
     sent = sent_kbps(way, drafts)
     if way.plans or way.contract.mode == "observe" or sent <= batch.allowed_kbps:
@@ -206,7 +212,7 @@ def _too_many(way: WayDown, drafts: Measurable, batch: Batch) -> int:
     return min(rows, math.ceil(rows * (1.0 - batch.allowed_kbps / sent)))
 
 
-def _sent_before(tables: Tables, way: WayDown) -> list[LedgerRow]:
+def _sent_before(tables: Tables, way: ShedPlan) -> list[LedgerRow]:
     """Return lines for what was sent of batches that were shed and are now sent again without loss; it still counts.
 
     The numbers come from the ledger lines that are about to be replaced. After that, they come from this line itself.
@@ -288,7 +294,7 @@ def _sent(
             kept=rows,
             shortfall=too_many,
             bytes_offered=whole_bytes,
-            bytes_kept=all_crossing(drafts, batch.batch),
+            bytes_kept=total_bytes_sent(drafts, batch.batch),
             bytes_fixed=fixed,
         ),
         LedgerRow(*place, "values", offered=offered["values"], kept=values),
@@ -318,15 +324,17 @@ class Drafts:
             self.tables[draft.table].discard(draft)
 
 
-def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
+def write_drafts(tables: Tables, engine: Engine, way: ShedPlan) -> Drafts:
     """Apply the decisions slice by slice and return the files; no table refers to them yet."""
     contract, stream = way.contract, way.contract.stream
-    cut = shared_pieces(way.batches)
+    cut = slices_by_file(way.batches)
     held: dict[str, Table] = {}
 
-    def pieces_for(table: Table) -> list[Piece]:
+    def pieces_for(table: Table) -> list[FileTask]:
         fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
-        return [Piece({**fixed, "batch_date": str(day)}, *first, tuple(more)) for day, (first, *more) in cut]
+        return [
+            FileTask({**fixed, "batch_date": str(day)}, *first, tuple(more)) for day, (first, *more) in cut
+        ]
 
     aside: dict[tuple[int, str], Draft] = {}
     levers = way.batches[0].levers
@@ -335,12 +343,12 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
         for ordinal, name in enumerate(levers, start=1):
             for table in lever(name).aside_tables:
                 held[table] = own_table(tables, contract, table, levers)
-                make = LayAside(way.down, ordinal, table)
+                make = StoreAtSourceTask(way.down, ordinal, table)
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
         held["transmitted"] = own_table(tables, contract, "transmitted", levers)
-        told = told_sizes(told_of_way(tables, way))
+        told = metadata_sizes(plan_metadata(tables, way))
         out, group = held["transmitted"], contract.row_group_tuples
-        send = SendDown(way.down, columns)
+        send = SendTask(way.down, columns)
         sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
     except BaseException:
         # else every attempt at a batch that cannot be drafted would leave files behind
@@ -350,15 +358,15 @@ def draft(tables: Tables, engine: Engine, way: WayDown) -> Drafts:
     return Drafts(sent, aside, held, told)
 
 
-def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]]:
+def slices_by_file(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FrameSlice, ...]]]]]:
     """Return for each file of these batches its batch date, and the slices of one or several batches that it holds.
 
     Small batches of one date share a file. A file holds at most `MOST_ROWS`, as the files of a single batch do.
     """
-    found: list[tuple[date, list[tuple[int, tuple[FramePart, ...]]]]] = []
+    found: list[tuple[date, list[tuple[int, tuple[FrameSlice, ...]]]]] = []
     rows = 0
     for batch in batches:
-        for piece in pieces(batch):
+        for piece in split_batch(batch):
             more = piece[-1].to_seq - piece[0].from_seq + 1
             if not found or found[-1][0] != batch.batch_date or rows + more > MOST_ROWS:
                 found.append((batch.batch_date, []))
@@ -368,25 +376,25 @@ def shared_pieces(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, 
     return found
 
 
-def levers_of_streams() -> list[str]:
+def stream_levers() -> list[str]:
     """Return the registered levers that work on streams; joins and queries have their own."""
     return [name for name in LEVERS if isinstance(lever(name), Lever)]
 
 
-def written_tables(tables: Tables, way: WayDown) -> list[Table]:
+def written_tables(tables: Tables, way: ShedPlan) -> list[Table]:
     """Return all tables that `publish` writes to."""
     # a batch that is sent without loss may have been shed before; the levers' rows for it are then deleted
     whole = any(batch.sent_whole for batch in way.batches)
-    levers = [lever(name) for name in (levers_of_streams() if whole else way.batches[0].levers)]
+    levers = [lever(name) for name in (stream_levers() if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
     elsewhere = tables.settings.destination != tables.settings.lake
     names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
     return [own_table(tables, way.contract, name) for name in names]
 
 
-def told_of_way(tables: Tables, way: WayDown) -> list[ToldBatch]:
+def plan_metadata(tables: Tables, way: ShedPlan) -> list[BatchMetadata]:
     """Return the destination metadata of the batches; empty if the destination is the source's lake."""
-    return told_of(tables, way.batches, dict(zip(way.batches[0].levers, way.plans, strict=True)))
+    return destination_metadata(tables, way.batches, dict(zip(way.batches[0].levers, way.plans, strict=True)))
 
 
 def own_table(tables: Tables, contract: StreamContract, table: str, levers: Iterable[str] = ()) -> Table:
@@ -404,42 +412,46 @@ def added_columns(contract: StreamContract, levers: Iterable[str] = ()) -> tuple
     return tuple(column for name in names for column in columns_of(name))
 
 
-Tried = Mapping[int, Mapping[int, tuple[Plan, Drafted]]]
+Tried = Mapping[int, Mapping[int, tuple[Plan, MeasuredDraft]]]
 """By ordinal of the lever and batch: its plan, and what the draft of the plan measured."""
 
 
-def tried_by(tables: Tables, way: WayDown, drafts: Drafts) -> Tried:
+def draft_results(tables: Tables, way: ShedPlan, drafts: Drafts) -> Tried:
     """Return what each plan came to in a draft."""
-    raw_bytes = {batch.batch: bytes_as_written(tables, way.contract, batch)[0] for batch in way.batches}
+    raw_bytes = {batch.batch: raw_column_bytes(tables, way.contract, batch)[0] for batch in way.batches}
     return {
         ordinal: {
-            batch.batch: (plan, drafted_by(way, drafts, batch, ordinal, {}, raw_bytes[batch.batch]))
+            batch.batch: (plan, drafted_batch(way, drafts, batch, ordinal, {}, raw_bytes[batch.batch]))
             for batch in way.batches
         }
         for ordinal, plan in enumerate(way.plans, start=1)
     }
 
 
-def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float]) -> Again:
+def draft_measurements(
+    way: ShedPlan, drafts: Drafts, tried: Tried, aims: Mapping[int, float]
+) -> DraftMeasurements:
     """Return the measurements of a draft for the next plan: the result of each plan, and the bytes outside columns."""
     if way.contract.width == "declared":
-        return Again(aims, tried)
+        return DraftMeasurements(aims, tried)
     names = [*OVERHEAD, *way.contract.names]
     beside, sizes = 0, dict.fromkeys(names, 0)
     for batch in way.batches:
         columns = drafts.sent.column_bytes(batch.batch, names)
         told = drafts.told_bytes.get(batch.batch, 0)
-        beside += crossing_bytes(drafts.sent, batch.batch) + told - sum(columns.values())
+        beside += table_bytes_sent(drafts.sent, batch.batch) + told - sum(columns.values())
         sizes = {name: size + columns[name] for name, size in sizes.items()}
-    around = max(0, beside) * 8.0 / 1000.0 / seconds_of(way.batches)
+    around = max(0, beside) * 8.0 / 1000.0 / covered_seconds(way.batches)
     rows = max(1, sum(drafts.sent.rows(number) for number in way.numbers))
     exacts = [plan.exact_columns(number) for plan in way.plans for number in way.numbers]
     shed = {name for name in way.contract.sheddable if not all(name in one for one in exacts)}
     exact = {name: size * 8.0 / rows for name, size in sizes.items() if name not in shed}
-    return Again(aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact))
+    return DraftMeasurements(
+        aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact)
+    )
 
 
-def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
+def publish(tables: Tables, way: ShedPlan, drafts: Drafts, seconds: float) -> None:
     """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
     If that fails, delete the files that are not published yet.
@@ -455,10 +467,10 @@ def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> Non
         raise
 
 
-def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
+def _publish(tables: Tables, way: ShedPlan, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
-    ledger = list(account(tables, way, drafts, seconds))
+    ledger = list(ledger_lines(tables, way, drafts, seconds))
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
@@ -466,20 +478,20 @@ def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left:
     for plan in way.plans:
         for table, rows in plan.records().items():
             tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
-    old = stages_of_old(tables, stream, numbers)
+    old = recorded_stages(tables, stream, numbers)
     written = [line.stage for line in ledger if line.stage == SENT_BEFORE]
     stages = [*dict.fromkeys([*way.batches[0].levers, *old, SENT, *written])]
     write_ledger(tables, stream, numbers, stages, ledger)
-    tell(tables, told_of_way(tables, way))
+    write_metadata(tables, plan_metadata(tables, way))
     _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
     if any(batch.sent_whole for batch in way.batches):
         _forget(tables, way, days)
 
 
-def _forget(tables: Tables, way: WayDown, days: Sequence[date]) -> None:
+def _forget(tables: Tables, way: ShedPlan, days: Sequence[date]) -> None:
     """Delete what levers stored and recorded earlier for batches that are now sent without loss."""
     stream = way.contract.stream
-    for name in sorted(set(levers_of_streams()) - set(way.batches[0].levers)):
+    for name in sorted(set(stream_levers()) - set(way.batches[0].levers)):
         for table in (*lever(name).aside_tables, *lever(name).record_tables):
             shared = tables.contract(table).scope == "shared"
             own = tables.at(table) if shared else tables.at(table, stream)
@@ -506,18 +518,18 @@ AIM = 0.98
 class OversizedDraft:
     """A draft that did not fit: its plans, and the bytes that it would have sent."""
 
-    way: WayDown
+    way: ShedPlan
     bytes: int
 
 
-def oversized_draft(way: WayDown, drafts: Drafts) -> OversizedDraft:
+def oversized_draft(way: ShedPlan, drafts: Drafts) -> OversizedDraft:
     """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
     return OversizedDraft(way, _crossing(way, drafts))
 
 
 def use_remaining_capacity(
-    tables: Tables, engine: Engine, fitting: tuple[WayDown, Drafts], larger: Sequence[OversizedDraft]
-) -> tuple[WayDown, Drafts]:
+    tables: Tables, engine: Engine, fitting: tuple[ShedPlan, Drafts], larger: Sequence[OversizedDraft]
+) -> tuple[ShedPlan, Drafts]:
     """Return a draft that fits and loses less, mixed from the fitting draft and a larger one; else the fitting draft.
 
     The files of all other drafts are deleted.
@@ -543,11 +555,11 @@ def use_remaining_capacity(
 def _best_mixture(
     tables: Tables,
     engine: Engine,
-    fitting: tuple[WayDown, Drafts],
-    coarser: tuple[WayDown, int],
+    fitting: tuple[ShedPlan, Drafts],
+    coarser: tuple[ShedPlan, int],
     finer: OversizedDraft,
     capacity: float,
-) -> tuple[WayDown, Drafts]:
+) -> tuple[ShedPlan, Drafts]:
     """Return the best of the fitting draft and the mixtures of the two plans."""
     way, low = coarser
     (least, least_bytes), (most, most_bytes) = (0.0, low), (1.0, finer.bytes)
@@ -561,7 +573,7 @@ def _best_mixture(
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
         try:
-            made = draft(tables, engine, found)
+            made = write_drafts(tables, engine, found)
         except BaseException:
             fitting[1].discard()
             raise
@@ -576,12 +588,12 @@ def _best_mixture(
     return fitting
 
 
-def _exceeds(way: WayDown, drafts: Drafts, number: int) -> bool:
+def _exceeds(way: ShedPlan, drafts: Drafts, number: int) -> bool:
     """Return whether a batch that is sent alone exceeds its share of the channel, by the rate that checks compare."""
     (batch,) = [one for one in way.batches if one.batch == number]
-    kbps = all_crossing(drafts, number) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
+    kbps = total_bytes_sent(drafts, number) * 8.0 / 1000.0 / (batch.seconds_covered or 1.0)
     return len(way.batches) == 1 and kbps > batch.allowed_kbps
 
 
-def _crossing(way: WayDown, drafts: Drafts) -> int:
-    return sum(all_crossing(drafts, number) for number in way.numbers)
+def _crossing(way: ShedPlan, drafts: Drafts) -> int:
+    return sum(total_bytes_sent(drafts, number) for number in way.numbers)

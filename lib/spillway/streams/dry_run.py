@@ -37,15 +37,15 @@ from spillway.lossless import lossless_sizes
 from spillway.registry import lever
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, newest_batch, save_batches
-from spillway.store.drafts import Piece
+from spillway.store.drafts import FileTask
 from spillway.store.files import read_rows
 from spillway.store.tables import Between, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import SENT, own_table
-from spillway.streams.facts import untrained
-from spillway.streams.recover import ways_back
+from spillway.streams.facts import untrained_levers
+from spillway.streams.recover import recovery_plans
 from spillway.streams.shed import shed_channel
-from spillway.streams.stages import EndRows
+from spillway.streams.stages import TableRows
 from spillway.streams.train import train_stream
 
 _RUNS = count(1)
@@ -103,7 +103,7 @@ def _run(
     waiting: dict[str, str] = {}
     chosen: dict[str, Batch] = {}
     for stream in streams:
-        found = chosen_batch(tables, stream, batch[1] if batch is not None and batch[0] == stream else None)
+        found = select_batch(tables, stream, batch[1] if batch is not None and batch[0] == stream else None)
         if found is None:
             waiting[stream] = "nothing of it is at hand: deliver a file, then spillway run"
         else:
@@ -115,7 +115,7 @@ def _run(
     alone = replace(contracts, streams=acting)
     for stream, one in chosen.items():
         _copy(tables, memory, engine, acting[stream], one)
-    trained = [name for name in chosen if untrained(memory.now(), acting[name])]
+    trained = [name for name in chosen if untrained_levers(memory.now(), acting[name])]
     for stream in trained:
         try:
             train_stream(memory, alone, stream, say)
@@ -133,7 +133,7 @@ def _run(
     return DryRun(memory.now(), alone, through, learned, observed, waiting)
 
 
-def chosen_batch(tables: Tables, stream: str, number: int | None) -> Batch | None:
+def select_batch(tables: Tables, stream: str, number: int | None) -> Batch | None:
     """Return the requested batch, or else the last one; its tuples must be in `raw`."""
     if number is None:
         return newest_batch(tables, stream, status=HELD, rows=Between(1))
@@ -157,7 +157,7 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
         (file,) = [one for one in files if one.path == path]
         yield read_rows([file], names, batch.first_seq, batch.last_seq)
 
-    cut = [Piece({"batch_date": str(batch.batch_date)}, batch.batch, file.path) for file in files]
+    cut = [FileTask({"batch_date": str(batch.batch_date)}, batch.batch, file.path) for file in files]
     raw.publish(raw.draft(engine, cut, read).written, batch_date=batch.batch_date, batch=batch.batch)
     memory.at("models").append(tables.at("models").rows(stream=stream).to_pylist())
     for name in contract.lever_names:
@@ -180,15 +180,15 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
     save_batches(memory, [fresh])
 
 
-def arrived(run: DryRun, stream: str, from_seq: int, to_seq: int) -> tuple[pa.Table, pa.Table]:
+def tuples_at_both_ends(run: DryRun, stream: str, from_seq: int, to_seq: int) -> tuple[pa.Table, pa.Table]:
     """Return some tuples as they were taken in, and as the destination has them without the source."""
     contract, batch = run.contracts.streams[stream], run.batches[stream]
     columns = ["seq", *contract.names]
     files = run.tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
     came = read_rows(files, columns, from_seq, to_seq)
-    (way,) = ways_back(run.tables, contract, [batch])
+    (way,) = recovery_plans(run.tables, contract, [batch])
     sent = run.tables.at("transmitted", stream).stored(batch_date=[batch.batch_date])
-    rows: Rows = EndRows(sent.on(batch.batch_date), len(contract.attributes))
+    rows: Rows = TableRows(sent.on(batch.batch_date), len(contract.attributes))
     for decision in reversed(way.decisions):
         rows = decision.arrived(rows, batch.batch_date)
     return came, rows(columns[1:], from_seq, to_seq)
@@ -242,7 +242,7 @@ def compare_with_lossless(
     """Compare a batch of the stream (default: the newest whose raw rows are there); None if there is none."""
     tables = tables.now()
     contract = contracts.stream(stream)
-    found = chosen_batch(tables, stream, batch)
+    found = select_batch(tables, stream, batch)
     if found is None:
         return None
     files = tables.at("raw", stream).files(batch_date=found.batch_date, batch=found.batch)
@@ -252,7 +252,7 @@ def compare_with_lossless(
     compressed = lossless_sizes(rows, contract.keys, contract.order)
     sizes = [Size(form, size, rows.num_rows) for form, size in compressed.items()]
     notes = []
-    for form, stated in _restated(contract).items():
+    for form, stated in _lossless_contracts(contract).items():
         say(
             f"{stream}: sending batch {found.batch} {'without loss' if form == 'exact' else 'within its bounds'}"
         )
@@ -263,7 +263,7 @@ def compare_with_lossless(
     return Comparison(stream, found.batch, found.batch_date, found.rows or 0, tuple(sizes), tuple(notes))
 
 
-def _restated(contract: StreamContract) -> dict[str, StreamContract]:
+def _lossless_contracts(contract: StreamContract) -> dict[str, StreamContract]:
     """Return the contract that loses nothing (`exact`) and, if a lever uses bounds, the one within them (`bound`)."""
     exact = bound = contract
     for name in contract.lever_names:

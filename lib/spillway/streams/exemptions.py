@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.store.tables import Tables
 
 MOST_LETTERS = 500
@@ -43,7 +43,7 @@ def exempt(tables: Tables, stream: str, until: datetime, reason: str, now: datet
     """Record that nothing of the stream is shed from the next batch on; an `until` in the past ends an exemption."""
     words = " ".join(reason.split())
     if not words or len(words) > MOST_LETTERS or not words.isprintable():
-        raise Refused(
+        raise InvalidValue(
             "reason", f"be a sentence of at most {MOST_LETTERS} letters", reason, "say why, for the ledger"
         )
     found = Exemption(stream, until.astimezone(UTC), words, now)

@@ -11,7 +11,7 @@ import numpy as np
 
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
-from spillway.errors import LiesElsewhere, RefusedElsewhere
+from spillway.errors import ExternalFault, InvalidExternalValue
 from spillway.levers.protocol import Fact, Facts
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -39,20 +39,20 @@ def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
 def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]) -> dict[int, Facts]:
     """Return the facts of the versions that batches were shed with.
 
-    If a version is missing, raise `LiesElsewhere`: without it, these batches cannot be recovered.
+    If a version is missing, raise `ExternalFault`: without it, these batches cannot be recovered.
     """
     wanted = sorted(set(versions))
     found = load_facts(tables, stream, name, wanted)
     missing = set(wanted) - set(found)
     if missing:
-        raise LiesElsewhere(
+        raise ExternalFault(
             f"{stream}: `models` must hold version {min(missing)} of {name}, which its batches were shed with, "
             "got none; restore the table"
         )
     return found
 
 
-def untrained(tables: Tables, contract: StreamContract) -> list[str]:
+def untrained_levers(tables: Tables, contract: StreamContract) -> list[str]:
     """Return the levers of the contract that need training and were never trained."""
     models = tables.at("models")
     return [
@@ -63,7 +63,7 @@ def untrained(tables: Tables, contract: StreamContract) -> list[str]:
     ]
 
 
-def says_the_same(before: Facts, facts: Sequence[Fact]) -> bool:
+def has_same_values(before: Facts, facts: Sequence[Fact]) -> bool:
     """Return whether a training found the values that are in force already; the evidence may differ."""
     values = {(one.fact, one.subject): json.loads(_json(one.value)) for one in facts}
     return values == {place: one.value for place, one in before.facts.items()}
@@ -112,7 +112,7 @@ def _read(stream: str, version: int, row: Mapping[str, Any], column: str) -> Any
         return json.loads(row[column])
     except ValueError as problem:
         where = f"{stream}: models, {row['lever']} version {version}, {row['fact']} {row['subject']}".strip()
-        raise RefusedElsewhere(
+        raise InvalidExternalValue(
             column, "be JSON", row[column][:40], "restore the table, or train again", where
         ) from problem
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from spillway.batch import Batch
 from spillway.contracts import Contracts
 from spillway.errors import ConcurrentRun, Problem, RunFailed, SpillwayError
-from spillway.job import Made, side_by_side
+from spillway.job import Made, map_in_threads
 from spillway.levers.protocol import Say
 
 _REMEDY = (
@@ -53,15 +53,15 @@ class Fault:
         where = f"{self.stream}, batch {numbers}" if numbers else self.stream
         if not isinstance(self.problem, SpillwayError):
             rule = "end without an error that nobody foresaw"
-            return str(Problem(where, self.step, rule, words(self.problem), _REMEDY))
+            return str(Problem(where, self.step, rule, format_exception(self.problem), _REMEDY))
         told = str(self.problem)
         return told if self.stream in told.partition(";")[0] else f"{where}: {told}"
 
 
-def words(problem: BaseException) -> str:
+def format_exception(problem: BaseException) -> str:
     """Return an exception as one line; an exception of a remote task is taken from its traceback.
 
-    >>> words(KeyError("site"))
+    >>> format_exception(KeyError("site"))
     "KeyError: 'site'"
     """
     text = str(problem).strip()
@@ -101,7 +101,9 @@ class Faults:
         """Record a fault for the end of the run, and report it now."""
         fault = Fault(stream, step, problem, tuple(batches))
         if not isinstance(problem, SpillwayError):
-            logging.getLogger("spillway").error("%s: %s: %s", stream, step, words(problem), exc_info=problem)
+            logging.getLogger("spillway").error(
+                "%s: %s: %s", stream, step, format_exception(problem), exc_info=problem
+            )
         with self._one_at_a_time:
             if all(fault.sentence != other.sentence for other in self.found):
                 self.found.append(fault)
@@ -145,7 +147,7 @@ class Faults:
                 made[stream] = found[0]
 
         names = list(streams)
-        side_by_side(one, names)
+        map_in_threads(one, names)
         return {stream: made[stream] for stream in names if stream in made}
 
     def broken(self, contracts: Contracts, channel: str | None = None) -> None:

@@ -29,12 +29,12 @@ from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import load_usable
 from spillway.contracts.column_names import BOUND_SUFFIX, bounded_attribute
 from spillway.errors import ContractError, SpillwayError
-from spillway.intake.replayed import note_read_again
+from spillway.intake.replayed import mark_as_replayed
 from spillway.levers.protocol import Say
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
-from spillway.store.schemas import Differences, differences
+from spillway.store.schemas import SchemaDifferences, schema_differences
 from spillway.store.tables import Table, Tables
 from spillway.store.upkeep import correct_rows
 from spillway.streams.presence import WHOLE_ROWS, presence
@@ -109,7 +109,7 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
     return done
 
 
-def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
+def _differing(tables: Tables) -> Iterator[tuple[Table, SchemaDifferences]]:
     """Yield the tables that have an earlier version or lack something, with the differences."""
     for name, contract in sorted(tables.contracts.items()):
         streams: list[str | None] = [None]
@@ -118,7 +118,7 @@ def _differing(tables: Tables) -> Iterator[tuple[Table, Differences]]:
             streams = [*list_folders(f"{root}/{name}")]
         for stream in streams:
             table = tables.at(name, stream)
-            lacks = differences(table.schema, contract)
+            lacks = schema_differences(table.schema, contract)
             if table.exists and (table.format_version != contract.version or lacks.said or lacks.impossible):
                 yield table, lacks
 
@@ -130,7 +130,7 @@ def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
     for stream in sorted(unmarked["stream"].unique().to_pylist()):
         known = load_batches(tables, stream)
         read = [batch for batch in known if batch.rows is not None]
-        yield note_read_again(rejected, stream, read, known, dry_run)
+        yield mark_as_replayed(rejected, stream, read, known, dry_run)
 
 
 def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
-from spillway.errors import so_much
+from spillway.errors import format_number
 from spillway.ledger import TOTAL, Row
 from spillway.registry import lever
 from spillway.store.tables import Tables
@@ -69,10 +69,10 @@ def _pct(share: float) -> str:
     >>> _pct(99.9996), _pct(100.0), _pct(33.333)
     ('99.9996', '100', '33.3')
     """
-    return so_much(share, 7 if 99 < share < 100 else 3)
+    return format_number(share, 7 if 99 < share < 100 else 3)
 
 
-def whole(parts: Iterable[Presence]) -> Presence:
+def total_presence(parts: Iterable[Presence]) -> Presence:
     """Return the sum of some counts of presence."""
     return sum(parts, Presence(0))
 
@@ -123,7 +123,7 @@ def certified_presence(certificates: Iterable[Row]) -> Presence | None:
             return None
         by_place[row["batch"], row["attribute"]] = presence_of_row(row)
     values = [one for (_, attribute), one in by_place.items() if attribute != WHOLE_ROWS]
-    return whole(values or by_place.values()) if by_place else None
+    return total_presence(values or by_place.values()) if by_place else None
 
 
 def presence_of_row(row: Row) -> Presence:

@@ -19,11 +19,11 @@ import pyarrow as pa
 from spillway.contracts import StreamContract, load_usable
 from spillway.engine.data_source import register_source
 from spillway.errors import UsageError
-from spillway.levers.pieces import MOST_ROWS
+from spillway.levers.frame_slices import MOST_ROWS
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.destination import tables_there
-from spillway.streams.reading import FrameStretch, Question, asked_columns, plan_reading, readable
+from spillway.streams.destination import destination_tables
+from spillway.streams.reading import SliceQuery, StreamQuery, answer_columns, plan_query, readable_schema
 
 _OPTIONS = ("attributes", "destination", "lake", "schemas", "where")
 
@@ -54,10 +54,10 @@ def read(
         Settings.from_environment(), {"lake": lake, "destination": destination, "schemas": schemas}
     )
     contract = load_usable(settings.schemas).stream(stream)
-    question = Question.where(contract, where, attributes)
-    tables = tables_there(settings)
+    question = StreamQuery.where(contract, where, attributes)
+    tables = destination_tables(settings)
     schema = _columns(tables, contract, question)
-    asked = plan_reading(tables, contract, question, schema.names)
+    asked = plan_query(tables, contract, question, schema.names)
     batches = (batch for table in asked.rows({}) for batch in table.to_batches())
     return pa.RecordBatchReader.from_batches(asked.schema, batches)
 
@@ -87,10 +87,10 @@ class Streams:
     def schema(self, options: Mapping[str, str]) -> pa.Schema:
         return _columns(*self._opened(options))
 
-    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> list[Stretches]:
-        return list(_together(plan_reading(*self._opened(options), names).stretches))
+    def cuts(self, options: Mapping[str, str], names: Sequence[str]) -> list[ReadTask]:
+        return list(_together(plan_query(*self._opened(options), names).stretches))
 
-    def _opened(self, options: Mapping[str, str]) -> tuple[Tables, StreamContract, Question]:
+    def _opened(self, options: Mapping[str, str]) -> tuple[Tables, StreamContract, StreamQuery]:
         told = {name.lower(): value for name, value in options.items()}
         stream = told.pop("path", "").strip("/")
         unknown = sorted(set(told) - set(_OPTIONS))
@@ -102,15 +102,15 @@ class Streams:
             )
         settings = _settings(self.settings, told)
         contract = load_usable(settings.schemas).stream(stream)
-        question = Question.where(contract, _conditions(told.get("where")), told.get("attributes"))
-        return tables_there(settings), contract, question
+        question = StreamQuery.where(contract, _conditions(told.get("where")), told.get("attributes"))
+        return destination_tables(settings), contract, question
 
 
 @dataclass(frozen=True)
-class Stretches:
+class ReadTask:
     """The slices that one task reads."""
 
-    stretches: tuple[FrameStretch, ...]
+    stretches: tuple[SliceQuery, ...]
 
     def tables(self) -> Iterator[pa.Table]:
         for stretch in self.stretches:
@@ -125,12 +125,12 @@ def _settings(settings: Settings, roots: Mapping[str, str | None]) -> Settings:
     return settings.with_roots(told)
 
 
-def _columns(tables: Tables, contract: StreamContract, question: Question) -> pa.Schema:
+def _columns(tables: Tables, contract: StreamContract, question: StreamQuery) -> pa.Schema:
     """Return all columns that can be read; if the query names attributes, those of its answer."""
-    schema = readable(tables, contract)
+    schema = readable_schema(tables, contract)
     if question.attributes is None:
         return schema
-    names = ["seq", "batch", "batch_date", *asked_columns(contract, schema, question)]
+    names = ["seq", "batch", "batch_date", *answer_columns(contract, schema, question)]
     return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
 
 
@@ -149,15 +149,15 @@ def _conditions(told: str | None) -> dict[str, Any] | None:
     return found
 
 
-def _together(stretches: Sequence[FrameStretch]) -> Iterator[Stretches]:
+def _together(stretches: Sequence[SliceQuery]) -> Iterator[ReadTask]:
     """Combine short slices into one task, because starting a task costs more than reading a few thousand rows."""
-    held: list[FrameStretch] = []
+    held: list[SliceQuery] = []
     tuples = 0
     for one in stretches:
         if held and tuples + one.tuples > MOST_ROWS:
-            yield Stretches(tuple(held))
+            yield ReadTask(tuple(held))
             held, tuples = [], 0
         held.append(one)
         tuples += one.tuples
     if held:
-        yield Stretches(tuple(held))
+        yield ReadTask(tuple(held))

@@ -1,6 +1,6 @@
 """Read a stream as it was: recover shed values on the fly, each with its bound, and read only what a query needs.
 
-A `Reading` is planned from the tables alone, and can be read anywhere. It consists of slices (`FrameStretch`: some
+A `QueryPlan` is planned from the tables alone, and can be read anywhere. It consists of slices (`SliceQuery`: some
 frames of one batch date) that can be pickled. Each slice makes its rows with the kernels of recovery. So a look-up in
 this process, a file, a table that Spark's tasks write, `spillway.read` and Spark's data source all return the same
 values. Batch dates, batches, files and frames that cannot hold the requested rows are skipped before any value is
@@ -17,8 +17,8 @@ The column `<attribute>__bound_pct` holds the bound of each value in per cent:
 If the contract states `error` for an attribute, the column `<attribute>__bound` holds the bound in the attribute's own
 unit. It is null if the value is exact or absent. A value smaller than that bound has no bound in per cent.
 
-A `Question` is a query of one stream: attributes, keys and a range, checked against the contract. The command line,
-jobs and forms create it from text (`Question.parse`); programs create it from a mapping of columns (`Question.where`).
+A `StreamQuery` is a query of one stream: attributes, keys and a range, checked against the contract. The command line,
+jobs and forms create it from text (`StreamQuery.parse`); programs create it from a mapping of columns (`StreamQuery.where`).
 
 A time without an offset is local time in the contract's `timezone`, as in records. A time with an offset is converted
 to UTC. A range includes both its ends. One end alone stands for a single value. If a key attribute is given several
@@ -43,32 +43,32 @@ from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX, is_b
 from spillway.contracts.fields import suggest
 from spillway.contracts.timezone import in_zone, utc_moment
 from spillway.errors import UsageError
-from spillway.levers.pieces import MOST_ROWS, frame_parts
-from spillway.levers.protocol import Decision, Facts, FramePart, Rows
+from spillway.levers.frame_slices import MOST_ROWS, frame_slices
+from spillway.levers.protocol import Decision, Facts, FrameSlice, Rows
 from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
 from spillway.store.files import as_date
 from spillway.store.schemas import SPARK_TYPES
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.writing import shaped
+from spillway.store.writing import conform_to_schema
 from spillway.streams.facts import needed_facts
-from spillway.streams.stages import AT_A_TIME, Up
+from spillway.streams.stages import AT_A_TIME, RecoveryPath
 
 EVERYTHING = (0, 2**62)
 
 
 @dataclass(frozen=True)
-class Question:
+class StreamQuery:
     """A query of one stream, checked against its contract.
 
     >>> from spillway.contracts import read_stream
     >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
     ...     {"name": "router", "type": "string", "role": "key"}, {"name": "at", "type": "timestamp", "role": "order"},
     ...     {"name": "delay", "type": "double"}]})
-    >>> asked = Question.parse(net, key=["router=r1", "router=r2"], from_time="2026-01-01T05:00:00+05:00")
+    >>> asked = StreamQuery.parse(net, key=["router=r1", "router=r2"], from_time="2026-01-01T05:00:00+05:00")
     >>> asked.key, asked.times[0].isoformat()
     ({'router': ('r1', 'r2')}, '2026-01-01T00:00:00+00:00')
-    >>> Question.parse(net, key=["delay=3"])
+    >>> StreamQuery.parse(net, key=["delay=3"])
     Traceback (most recent call last):
         ...
     spillway.errors.UsageError: `key` must be NAME=VALUE with NAME one of router, got 'delay=3'; write e.g. router=X
@@ -87,7 +87,7 @@ class Question:
         contract: StreamContract,
         conditions: Mapping[str, Any] | None = None,
         attributes: str | Sequence[str] | None = None,
-    ) -> Question:
+    ) -> StreamQuery:
         """Create a query from conditions on columns.
 
         A condition on a key is a value, or a list of values of which a row may have any. A condition on another column
@@ -97,7 +97,7 @@ class Question:
         >>> net = read_stream({"stream": "net", "channel": "up", "source": {"format": "csv"}, "attributes": [
         ...     {"name": "router", "type": "string", "role": "key"}, {"name": "delay", "type": "double"},
         ...     {"name": "at", "type": "timestamp", "role": "order"}]})
-        >>> asked = Question.where(net, {"router": ["r1", "r2"], "at": ("2026-01-01T05:00+05:00", None)})
+        >>> asked = StreamQuery.where(net, {"router": ["r1", "r2"], "at": ("2026-01-01T05:00+05:00", None)})
         >>> asked.key, asked.times[0].isoformat(), asked.times[1]
         ({'router': ('r1', 'r2')}, '2026-01-01T00:00:00+00:00', None)
         """
@@ -115,7 +115,7 @@ class Question:
                 remedy = "filter what is read by it instead" if there else suggest(name, known)
                 raise UsageError(f"`where` must be about {', '.join(known)}, got {name!r}; {remedy}")
         low, high = ranges.get("seq", (None, None))
-        return Question(
+        return StreamQuery(
             _attributes(contract, attributes.split(",") if isinstance(attributes, str) else attributes),
             key,
             (EVERYTHING[0] if low is None else low, EVERYTHING[1] if high is None else high)
@@ -135,7 +135,7 @@ class Question:
         to_seq: int | None = None,
         from_time: str | None = None,
         to_time: str | None = None,
-    ) -> Question:
+    ) -> StreamQuery:
         """Create a query from the text that users type.
 
         If the text is invalid, raise a `UsageError` that says what is allowed.
@@ -143,7 +143,7 @@ class Question:
         if seq is not None and (from_seq is not None or to_seq is not None):
             raise UsageError("`seq` must stand without a first and a last seq; give one or the other")
         names = attributes.split(",") if isinstance(attributes, str) else attributes
-        return Question(
+        return StreamQuery(
             _attributes(contract, names),
             _keys(contract, key),
             _range(from_seq if seq is None else seq, to_seq if seq is None else seq, "seq"),
@@ -297,13 +297,13 @@ _OWN = ("seq", "batch", "batch_date")
 
 
 @dataclass(frozen=True)
-class FrameStretch:
+class SliceQuery:
     """Some frames of one batch date with the query about them; it is pickled and sent to the task that reads them."""
 
     day: date
-    way: Up
-    parts: tuple[FramePart, ...]
-    question: Question
+    way: RecoveryPath
+    parts: tuple[FrameSlice, ...]
+    question: StreamQuery
     contract: StreamContract
     schema: pa.Schema
 
@@ -320,7 +320,7 @@ class FrameStretch:
         rows = self.way.given_back(1, self.day)
         columns = [name for name in self.schema.names if name not in _OWN]
         held: list[pa.Table] = []
-        for parts in in_spans(self.parts):
+        for parts in split_slices(self.parts):
             held += self._of(rows, columns, parts, counts)
             if sum(one.num_rows for one in held) >= AT_A_TIME // 2:
                 yield pa.concat_tables(held)
@@ -330,7 +330,7 @@ class FrameStretch:
             yield pa.concat_tables(held)
 
     def _of(
-        self, rows: Rows, columns: Sequence[str], parts: Sequence[FramePart], counts: dict[str, int]
+        self, rows: Rows, columns: Sequence[str], parts: Sequence[FrameSlice], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the rows of adjacent slices of one batch."""
         batch, low, high = parts[0].batch, parts[0].from_seq, parts[-1].to_seq
@@ -346,11 +346,11 @@ class FrameStretch:
                 numbers = pa.array(np.full(found.num_rows, batch))
                 day = pa.repeat(pa.scalar(self.day, pa.date32()), found.num_rows)
                 found = found.append_column("batch", numbers).append_column("batch_date", day)
-                yield shaped(found, self.schema)
+                yield conform_to_schema(found, self.schema)
 
     @staticmethod
     def _given(
-        rows: Rows, columns: Sequence[str], parts: Sequence[FramePart], seq: np.ndarray | None
+        rows: Rows, columns: Sequence[str], parts: Sequence[FrameSlice], seq: np.ndarray | None
     ) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with the number of frames that they come from.
 
@@ -367,16 +367,16 @@ class FrameStretch:
 
 
 @dataclass(frozen=True)
-class Reading:
+class QueryPlan:
     """A planned query: the columns of the answer, and the slices to read."""
 
     schema: pa.Schema
-    stretches: tuple[FrameStretch, ...]
+    stretches: tuple[SliceQuery, ...]
 
-    def only(self, names: Sequence[str]) -> Reading:
+    def only(self, names: Sequence[str]) -> QueryPlan:
         """Return the same reading with some of its columns."""
         schema = pa.schema([self.schema.field(name) for name in names])
-        return Reading(schema, tuple(replace(stretch, schema=schema) for stretch in self.stretches))
+        return QueryPlan(schema, tuple(replace(stretch, schema=schema) for stretch in self.stretches))
 
     @property
     def bounded(self) -> frozenset[str]:
@@ -390,35 +390,35 @@ class Reading:
             yield from stretch.rows(counts)
 
 
-def plan_reading(
+def plan_query(
     tables: Tables,
     contract: StreamContract,
-    question: Question,
+    question: StreamQuery,
     names: Sequence[str] | None = None,
     most: int = MOST_ROWS,
-) -> Reading:
+) -> QueryPlan:
     """Plan a query as slices of about `most` tuples.
 
-    `names`: the columns of the answer (default: all that `readable` returns).
+    `names`: the columns of the answer (default: all that `readable_schema` returns).
     """
-    schema = readable(tables, contract)
+    schema = readable_schema(tables, contract)
     if names is not None:
         schema = pa.schema([schema.field(name) for name in names])
     low, high = question.seq_range
-    stretches: list[FrameStretch] = []
-    for way, batches in _ways_up(tables, contract, asked_batches(tables, contract, question)):
+    stretches: list[SliceQuery] = []
+    for way, batches in _recovery_paths(tables, contract, matching_batches(tables, contract, question)):
         inside = _may_hold(tables, contract, question, batches)
-        parts = [part for batch in batches for part in frame_parts(batch, low, high) if inside(part)]
-        for some in _about(parts, most):
-            stretches.append(FrameStretch(batches[0].batch_date, way, some, question, contract, schema))
-    return Reading(schema, tuple(stretches))
+        parts = [part for batch in batches for part in frame_slices(batch, low, high) if inside(part)]
+        for some in _group_slices(parts, most):
+            stretches.append(SliceQuery(batches[0].batch_date, way, some, question, contract, schema))
+    return QueryPlan(schema, tuple(stretches))
 
 
 WEIGHT = "weight"
 """The column with the number of rows that a row represents, in streams with a lever that drops rows."""
 
 
-def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
+def readable_schema(tables: Tables, contract: StreamContract) -> pa.Schema:
     """Return the columns that a stream can be read with: those of its table `recovered`.
 
     Of the columns that levers add, only `weight` is included, because rows cannot be counted without it. Every
@@ -441,7 +441,7 @@ def readable(tables: Tables, contract: StreamContract) -> pa.Schema:
     )
 
 
-def asked_columns(contract: StreamContract, schema: pa.Schema, question: Question) -> list[str]:
+def answer_columns(contract: StreamContract, schema: pa.Schema, question: StreamQuery) -> list[str]:
     """Return the columns of the answer: `seq`, keys, order and weight, then the attributes and their bounds."""
     base = ["seq", *contract.keys, contract.order, *({WEIGHT} & set(schema.names) - set(contract.names))]
     known = [n for n in schema.names if n not in _OWN and not is_bound(n)]
@@ -466,7 +466,7 @@ def recovered_table(tables: Tables, contract: StreamContract) -> Table:
     return tables.at("recovered", contract.stream).with_attributes(attributes, added, contract.bound_in_units)
 
 
-def asked_batches(tables: Tables, contract: StreamContract, question: Question) -> list[Batch]:
+def matching_batches(tables: Tables, contract: StreamContract, question: StreamQuery) -> list[Batch]:
     """Return the shed batches that can hold selected rows, by date, `seq`, and the statistics of `transmitted`."""
     stream = contract.stream
     where: dict[str, Any] = {}
@@ -494,7 +494,7 @@ def shed_batches(tables: Tables, stream: str, **where: Any) -> list[Batch]:
     return sorted(found, key=lambda batch: batch.first_seq)
 
 
-def decided(
+def stored_decisions(
     tables: Tables, contract: StreamContract, levers: Sequence[str], batches: Sequence[Batch]
 ) -> tuple[Decision, ...]:
     """Return the stored decision of each lever for batches that went through these levers."""
@@ -508,26 +508,28 @@ def _facts(tables: Tables, stream: str, name: str, batches: Iterable[Batch]) -> 
     return needed_facts(tables, stream, name, [b.models[name] for b in batches if name in b.models])
 
 
-def _ways_up(
+def _recovery_paths(
     tables: Tables, contract: StreamContract, batches: Sequence[Batch]
-) -> Iterator[tuple[Up, list[Batch]]]:
+) -> Iterator[tuple[RecoveryPath, list[Batch]]]:
     """Yield consecutive batches of one date that went through the same levers, with their recovery path."""
     days = sorted({batch.batch_date for batch in batches})
     # a frame may have begun in a batch that the query does not select
     framed = [b for b in shed_batches(tables, contract.stream, batch_date=days) if b.is_pinned]
-    ways: dict[tuple[date, tuple[str, ...]], Up] = {}
+    ways: dict[tuple[date, tuple[str, ...]], RecoveryPath] = {}
     pinned = [batch for batch in batches if batch.is_pinned]
     for (day, levers), some in groupby(pinned, key=lambda batch: (batch.batch_date, batch.levers)):
         if (day, levers) not in ways:
             mine = [b for b in framed if (b.batch_date, b.levers) == (day, levers)]
             sent = tables.at("transmitted", contract.stream).stored(batch_date=day)
-            ways[day, levers] = Up(sent, decided(tables, contract, levers, mine), len(contract.attributes))
+            ways[day, levers] = RecoveryPath(
+                sent, stored_decisions(tables, contract, levers, mine), len(contract.attributes)
+            )
         yield ways[day, levers], list(some)
 
 
 def _may_hold(
-    tables: Tables, contract: StreamContract, question: Question, batches: Sequence[Batch]
-) -> Callable[[FramePart], bool]:
+    tables: Tables, contract: StreamContract, question: StreamQuery, batches: Sequence[Batch]
+) -> Callable[[FrameSlice], bool]:
     """Return a test whether a slice of a frame may hold rows of the query's times, by the statistics of the files."""
     if question.times is None or any(lever(name).sheds_rows for name in batches[0].levers):
         return lambda _: True
@@ -546,9 +548,9 @@ def _levers(tables: Tables, contract: StreamContract) -> list[str]:
     return sorted({*contract.lever_names, *pc.list_flatten(held).unique().to_pylist()})
 
 
-def _about(parts: Iterable[FramePart], most: int) -> Iterator[tuple[FramePart, ...]]:
+def _group_slices(parts: Iterable[FrameSlice], most: int) -> Iterator[tuple[FrameSlice, ...]]:
     """Yield consecutive slices in groups of about `most` tuples."""
-    held: list[FramePart] = []
+    held: list[FrameSlice] = []
     tuples = 0
     for part in parts:
         held.append(part)
@@ -560,17 +562,17 @@ def _about(parts: Iterable[FramePart], most: int) -> Iterator[tuple[FramePart, .
         yield tuple(held)
 
 
-def in_spans(parts: Iterable[FramePart], most: int = AT_A_TIME) -> Iterator[list[FramePart]]:
+def split_slices(parts: Iterable[FrameSlice], most: int = AT_A_TIME) -> Iterator[list[FrameSlice]]:
     """Yield adjacent slices of one batch in groups of at most `most` tuples; slices longer than that are divided.
 
     >>> day = date(2026, 1, 1)
-    >>> cut = [FramePart(1, day, 0, 0, 63), FramePart(1, day, 64, 64, 127), FramePart(2, day, 128, 128, 160)]
-    >>> [[(part.from_seq, part.to_seq) for part in span] for span in in_spans(cut, 150)]
+    >>> cut = [FrameSlice(1, day, 0, 0, 63), FrameSlice(1, day, 64, 64, 127), FrameSlice(2, day, 128, 128, 160)]
+    >>> [[(part.from_seq, part.to_seq) for part in span] for span in split_slices(cut, 150)]
     [[(0, 63), (64, 127)], [(128, 160)]]
-    >>> [[(part.from_seq, part.to_seq) for part in span] for span in in_spans(cut, 50)][:2]
+    >>> [[(part.from_seq, part.to_seq) for part in span] for span in split_slices(cut, 50)][:2]
     [[(0, 49)], [(50, 63)]]
     """
-    held: list[FramePart] = []
+    held: list[FrameSlice] = []
     for whole in parts:
         for low in range(whole.from_seq, whole.to_seq + 1, most):
             part = replace(whole, from_seq=low, to_seq=min(whole.to_seq, low + most - 1))

@@ -28,45 +28,45 @@ from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import BESIDE, LedgerRow
-from spillway.levers.pieces import pieces
+from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import Decision
 from spillway.settings import refuse_uri
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, ReadBack
-from spillway.store.tables import Piece, Tables
-from spillway.store.writing import Written
+from spillway.store.tables import FileTask, Tables
+from spillway.store.writing import WrittenFile
 from spillway.streams.reading import (
-    FrameStretch,
-    Question,
-    Reading,
-    asked_columns,
-    decided,
-    plan_reading,
-    readable,
+    QueryPlan,
+    SliceQuery,
+    StreamQuery,
+    answer_columns,
+    plan_query,
+    readable_schema,
     recovered_table,
     shed_batches,
+    stored_decisions,
 )
-from spillway.streams.stages import Down, GiveBack, Up
+from spillway.streams.stages import RecoverTask, RecoveryPath, ShedPath
 
 ASKED_BACK = "asked_back"
 
 
 @dataclass(frozen=True)
-class WayBack:
+class RecoveryPlan:
     """The shed path and the recovery path of batches with the same order of levers, read back from the tables."""
 
     batches: tuple[Batch, ...]
     levers: tuple[str, ...]
     decisions: tuple[Decision, ...]
-    up: Up
-    down: Down
+    up: RecoveryPath
+    down: ShedPath
     found: tuple[Any, ...] = ()
     """The results of `check` for each file of `recovered` written on this path; empty without `check`."""
 
 
-def ways_back(
+def recovery_plans(
     tables: Tables, contract: StreamContract, batches: Iterable[Batch] | None = None
-) -> list[WayBack]:
+) -> list[RecoveryPlan]:
     """Return the paths of the stream's shed batches (default: all of them), one for each order of levers.
 
     The decisions also cover the batches that share a frame with the given ones.
@@ -78,17 +78,17 @@ def ways_back(
     found = []
     for levers in sorted({batch.levers for batch in framed}):
         mine = [batch for batch in framed if batch.levers == levers]
-        decisions = decided(tables, contract, levers, mine)
+        decisions = stored_decisions(tables, contract, levers, mine)
         sent = tables.at("transmitted", stream).stored(batch_date=days)
         raw = tables.at("raw", stream).stored(batch_date=days)
         wanted = {batch.batch for batch in chosen}
         found.append(
-            WayBack(
+            RecoveryPlan(
                 tuple(batch for batch in mine if batch.batch in wanted),
                 levers,
                 decisions,
-                Up(sent, decisions, len(contract.attributes)),
-                Down(raw, decisions, len(contract.attributes)),
+                RecoveryPath(sent, decisions, len(contract.attributes)),
+                ShedPath(raw, decisions, len(contract.attributes)),
             )
         )
     return [way for way in found if way.batches]
@@ -100,8 +100,8 @@ def recover_batches(
     contract: StreamContract,
     batches: Sequence[Batch],
     asked: bool = False,
-    check: Callable[[WayBack], ReadBack] | None = None,
-) -> list[WayBack]:
+    check: Callable[[RecoveryPlan], ReadBack] | None = None,
+) -> list[RecoveryPlan]:
     """Write `recovered` for these batches and replace their earlier rows.
 
     `asked`: if true, a user requested the rows. They are then sent from the source, and the ledger counts their bytes.
@@ -109,20 +109,20 @@ def recover_batches(
     `check`: checks each file before it is published. Its results are in `WayBack.found`.
     """
     table = recovered_table(tables, contract)
-    ways: list[WayBack] = []
+    ways: list[RecoveryPlan] = []
     columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
-    written: list[Written] = []
+    written: list[WrittenFile] = []
     lines: list[LedgerRow] = []
-    for way in ways_back(tables, contract, batches):
+    for way in recovery_plans(tables, contract, batches):
         cut = [
-            Piece({"batch_date": str(batch.batch_date)}, batch.batch, piece)
+            FileTask({"batch_date": str(batch.batch_date)}, batch.batch, piece)
             for batch in way.batches
-            for piece in pieces(batch)
+            for piece in split_batch(batch)
         ]
-        draft = table.draft(engine, cut, GiveBack(way.up, columns), check and check(way))
+        draft = table.draft(engine, cut, RecoverTask(way.up, columns), check and check(way))
         ways.append(replace(way, found=draft.found))
         written += draft.written
-        lines += [_asked_back(batch, draft) for batch in way.batches]
+        lines += [_recovery_line(batch, draft) for batch in way.batches]
     days = sorted({batch.batch_date for batch in batches})
     numbers = [batch.batch for batch in batches]
     table.publish(written, batch_date=days, batch=numbers)
@@ -131,7 +131,7 @@ def recover_batches(
     return ways
 
 
-def _asked_back(batch: Batch, draft: Draft) -> LedgerRow:
+def _recovery_line(batch: Batch, draft: Draft) -> LedgerRow:
     rows = draft.rows(batch.batch)
     return LedgerRow(
         "stream",
@@ -149,7 +149,7 @@ def _asked_back(batch: Batch, draft: Draft) -> LedgerRow:
 
 
 @dataclass(frozen=True)
-class Found:
+class RecoveredRows:
     """The recovered rows that answer a query, with bounds, and what was read for them."""
 
     rows: pa.Table
@@ -157,28 +157,30 @@ class Found:
     frames: int
 
 
-def look_up(tables: Tables, contract: StreamContract, question: Question) -> Found:
+def look_up(tables: Tables, contract: StreamContract, question: StreamQuery) -> RecoveredRows:
     """Recover a few rows from the few files that hold them, without an engine."""
-    asked, counts = answer(tables, contract, question), dict[str, int]()
-    found = pa.concat_tables(found_rows(asked, contract, question, counts))
-    return Found(found, counts["asked_back_bytes"], counts["frames"])
+    asked, counts = plan_answer(tables, contract, question), dict[str, int]()
+    found = pa.concat_tables(answer_rows(asked, contract, question, counts))
+    return RecoveredRows(found, counts["asked_back_bytes"], counts["frames"])
 
 
-def answer(tables: Tables, contract: StreamContract, question: Question, own: Sequence[str] = ()) -> Reading:
+def plan_answer(
+    tables: Tables, contract: StreamContract, question: StreamQuery, own: Sequence[str] = ()
+) -> QueryPlan:
     """Plan the reading that answers a query on the tables as they are now; its rows are read some at a time.
 
     `own`: columns to add to those that the query returns.
     """
     tables = tables.now()
-    names = [*asked_columns(contract, readable(tables, contract), question), *own]
-    asked = plan_reading(tables, contract, question, names)
+    names = [*answer_columns(contract, readable_schema(tables, contract), question), *own]
+    asked = plan_query(tables, contract, question, names)
     # an attribute that must not be shed any more may have been shed before
     bounded = {*contract.sheddable, *asked.bounded}
     return asked.only([name for name in names if not is_bound(name) or bounded_attribute(name) in bounded])
 
 
-def found_rows(
-    asked: Reading, contract: StreamContract, question: Question, counts: dict[str, int]
+def answer_rows(
+    asked: QueryPlan, contract: StreamContract, question: StreamQuery, counts: dict[str, int]
 ) -> Iterator[pa.Table]:
     """Yield the rows of the answer some at a time; raise an error if there are none."""
     rows = asked.rows(counts)
@@ -189,14 +191,14 @@ def found_rows(
     yield from rows
 
 
-def answer_as_table(
-    tables: Tables, engine: Engine, contract: StreamContract, question: Question, path: str
+def write_answer_table(
+    tables: Tables, engine: Engine, contract: StreamContract, question: StreamQuery, path: str
 ) -> Mapping[str, int]:
     """Write the answer as a Delta table at `path`, with tasks of the engine, and replace the table that was there.
 
     Return the counts `rows`, `frames` and `asked_back_bytes`.
     """
-    asked = answer(tables, contract, question, own=("batch", "batch_date"))
+    asked = plan_answer(tables, contract, question, own=("batch", "batch_date"))
     if not asked.stretches:
         raise SpillwayError(question.nothing(contract))
     whole = recovered_table(tables, contract).contract
@@ -207,7 +209,7 @@ def answer_as_table(
             f"`output` must be a new table, or one of the same columns, got {path} with "
             f"{', '.join(table.schema.names)}; name another"
         )
-    cut = [Piece({"batch_date": str(one.day)}, one.parts[0].batch, one) for one in asked.stretches]
+    cut = [FileTask({"batch_date": str(one.day)}, one.parts[0].batch, one) for one in asked.stretches]
     draft = table.draft(engine, cut, _rows_of)
     if not draft.written:
         raise SpillwayError(question.nothing(contract))
@@ -218,7 +220,7 @@ def answer_as_table(
     return counts
 
 
-def _rows_of(stretch: FrameStretch, counts: dict[str, int]) -> Iterator[pa.Table]:
+def _rows_of(stretch: SliceQuery, counts: dict[str, int]) -> Iterator[pa.Table]:
     return stretch.rows(counts)
 
 
@@ -316,13 +318,14 @@ def _write_json(rows: Iterable[pa.Table], path: Path) -> int:
     with path.open("w", encoding="utf-8") as sink:
         for batch in (batch for part in rows for batch in part.to_batches(1024)):
             sink.writelines(
-                json.dumps(row, ensure_ascii=False, default=_said) + "\n" for row in batch.to_pylist()
+                json.dumps(row, ensure_ascii=False, default=_sortable_text) + "\n"
+                for row in batch.to_pylist()
             )
             count += batch.num_rows
     return count
 
 
-def _said(value: Any) -> str:
+def _sortable_text(value: Any) -> str:
     """Return a date or a time as text that sorts in the order of time."""
     text: str = value.isoformat()
     return text

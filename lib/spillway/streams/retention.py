@@ -37,14 +37,14 @@ from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.contracts.workload import Workload
 from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.intake.landing import Delivered, delivered, landing_root
+from spillway.intake.landing import DeliveredFile, landing_root, list_delivered_files
 from spillway.levers.protocol import Say
 from spillway.levers.windows import PLANNED
 from spillway.store import blobs
 from spillway.store.files import DataFile, as_date
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.upkeep import Upkept, compact, shorten_log, sweep
+from spillway.store.upkeep import MaintenanceResult, compact, shorten_log, vacuum
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
 TRANSMITTED = "transmitted"
@@ -52,7 +52,7 @@ ALERTS, LEDGER = "alerts", "ledger"
 
 
 @dataclass(frozen=True)
-class Outlived:
+class ExpiredRows:
     """Rows of a table that may be deleted: their number, and the filter that selects them."""
 
     table: Table
@@ -70,10 +70,10 @@ class Retention:
     shared: bool = True
     """Whether tables that belong to no stream are included."""
 
-    def outlived(self, take_out: Callable[[Outlived], None]) -> None:
+    def outlived(self, take_out: Callable[[ExpiredRows], None]) -> None:
         """Pass the rows that may be deleted to `take_out`, table by table: first those that others are kept for."""
         for contract in self.contracts.streams.values():
-            for table in _in_turn(self.tables.contracts):
+            for table in _deletion_order(self.tables.contracts):
                 for found in self._of_stream(table, contract):
                     take_out(found)
             for found in self._models(contract.stream):
@@ -92,7 +92,7 @@ class Retention:
         days = table.retain_days if stated is None else stated
         return None if days is None else self.now.date() - timedelta(days=days)
 
-    def _of_stream(self, contract: TableContract, stream: StreamContract) -> Iterator[Outlived]:
+    def _of_stream(self, contract: TableContract, stream: StreamContract) -> Iterator[ExpiredRows]:
         limit = self._limit(contract, stream)
         subject = next((name for name in ("stream", "subject") if name in contract.names), None)
         if limit is None or "batch" not in contract.names or contract.table == "raw":
@@ -115,12 +115,12 @@ class Retention:
             where = {**mine, "batch": gone}
             if "batch_date" in contract.partitioned_by:
                 where["batch_date"] = sorted({dates[number] for number in gone})
-            yield Outlived(table, table.rows(["batch"], **where).num_rows, where)
+            yield ExpiredRows(table, table.rows(["batch"], **where).num_rows, where)
 
     def _closed(self, stream: str, limit: date) -> dict[int, date]:
         """Return the finished batches before a date, with their dates; a late batch counts from its intake."""
         where = {"status": [DONE, RETIRED, SET_ASIDE], "batch_date": Between(high=limit - timedelta(days=1))}
-        where["created_at"] = Between(high=_eve(limit, self.now))
+        where["created_at"] = Between(high=_last_moment_before(limit, self.now))
         rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, **where)
         return dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
 
@@ -149,7 +149,7 @@ class Retention:
         """Return the last batch, which the next batch number follows, and those with a file that is still delivered."""
         table = self.tables.at(BATCHES)
         last = set(table.newest("batch", ["batch"], stream=stream.stream)["batch"].to_pylist())
-        there = {one.name for one in delivered(stream, self.tables.settings)}
+        there = {one.name for one in list_delivered_files(stream, self.tables.settings)}
         rows = table.rows(["batch", "files"], stream=stream.stream, batch=list(numbers)) if numbers else None
         files = rows.to_pylist() if rows is not None else []
         return last | {
@@ -161,7 +161,7 @@ class Retention:
         rows = self.tables.at(WINDOWS).rows(["inputs"], status=PLANNED).to_pylist()
         return {one["batch"] for row in rows for one in row["inputs"] if one["stream"] == stream}
 
-    def _models(self, stream: str) -> Iterator[Outlived]:
+    def _models(self, stream: str) -> Iterator[ExpiredRows]:
         """Yield old versions of facts that no remaining batch was shed with; the newest version stays."""
         table, limit = self.tables.at(MODELS), self._limit(self.tables.contract(MODELS))
         if limit is None or not table.exists:
@@ -183,14 +183,14 @@ class Retention:
             gone = sorted(versions - {newest[lever]})
             if gone:
                 where = {"stream": stream, "lever": lever, "version": gone}
-                yield Outlived(table, table.rows(["version"], **where).num_rows, where)
+                yield ExpiredRows(table, table.rows(["version"], **where).num_rows, where)
 
-    def _dated(self, name: str, column: str) -> Iterator[Outlived]:
+    def _dated(self, name: str, column: str) -> Iterator[ExpiredRows]:
         table, limit = self.tables.at(name), self._limit(self.tables.contract(name))
         if limit is not None and table.exists:
             yield from _before(table, column, limit, self.now)
 
-    def _of_workload(self, workload: Workload) -> Iterator[Outlived]:
+    def _of_workload(self, workload: Workload) -> Iterator[ExpiredRows]:
         """Yield the rows of old windows of a join or query; those of the last window stay for the next one."""
         for name, contract in sorted(self.tables.contracts.items()):
             own = contract.scope == "stream"
@@ -210,11 +210,11 @@ class Retention:
                 gone -= set(table.newest(number, [number], **mine)[number].to_pylist())
             if gone:
                 rows = sum(one in gone for one in old.to_pylist())
-                yield Outlived(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
+                yield ExpiredRows(table, rows, {**mine, "batch_date": before, number: sorted(gone)})
 
     def _worked_out_since(self, limit: date, subject: str) -> set[int]:
         """Return the windows of a join or query that changed on this date or later."""
-        changed = Between(_eve(limit, self.now) + timedelta(microseconds=1))
+        changed = Between(_last_moment_before(limit, self.now) + timedelta(microseconds=1))
         found = self.tables.at(WINDOWS).rows(["window"], subject=subject, updated_at=changed)["window"]
         return set(found.to_pylist())
 
@@ -224,12 +224,12 @@ class Retention:
         dates = dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
         return self._held_by("transmitted", stream, dates)
 
-    def _windows(self) -> Iterator[Outlived]:
+    def _windows(self) -> Iterator[ExpiredRows]:
         """Yield old windows whose inputs are all gone; a deleted window with inputs would be computed again."""
         table, limit = self.tables.at(WINDOWS), self._limit(self.tables.contract(WINDOWS))
         if limit is None or not table.exists:
             return
-        eve = Between(high=_eve(limit, self.now))
+        eve = Between(high=_last_moment_before(limit, self.now))
         columns = ["subject", "window", "inputs", "too_late"]
         rows = table.rows(columns, to_time=eve, updated_at=eve).to_pylist()
         for row in rows:
@@ -243,10 +243,10 @@ class Retention:
             if not any(one["batch"] in left[one["stream"]] for one in row["inputs"]):
                 gone.setdefault(row["subject"], []).append(row["window"])
         for subject, windows in sorted(gone.items()):
-            yield Outlived(table, len(windows), {"subject": subject, "window": windows})
+            yield ExpiredRows(table, len(windows), {"subject": subject, "window": windows})
 
 
-def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
+def _deletion_order(contracts: Mapping[str, TableContract]) -> list[TableContract]:
     """Return the tables in an order in which those that others are kept for come first."""
     found: dict[str, TableContract] = {}
     while len(found) < len(contracts):
@@ -261,19 +261,19 @@ def _in_turn(contracts: Mapping[str, TableContract]) -> list[TableContract]:
     return list(found.values())
 
 
-def _eve(day: date, now: datetime) -> datetime:
+def _last_moment_before(day: date, now: datetime) -> datetime:
     """Return the last moment before a day."""
     return datetime(day.year, day.month, day.day, tzinfo=now.tzinfo) - timedelta(microseconds=1)
 
 
-def _before(table: Table, column: str, limit: date, now: datetime) -> Iterator[Outlived]:
-    where = {column: Between(high=_eve(limit, now))}
+def _before(table: Table, column: str, limit: date, now: datetime) -> Iterator[ExpiredRows]:
+    where = {column: Between(high=_last_moment_before(limit, now))}
     rows = table.rows([column], **where).num_rows
     if rows:
-        yield Outlived(table, rows, where)
+        yield ExpiredRows(table, rows, where)
 
 
-def first_open(tables: Tables, stream: str, today: date) -> int | None:
+def first_open_batch(tables: Tables, stream: str, today: date) -> int | None:
     """Return the first batch of a stream that a run may still work on; None if there is none."""
     batches = tables.at(BATCHES)
     waiting = batches.rows(["batch"], stream=stream, status=list(PENDING))["batch"].to_pylist()
@@ -287,7 +287,7 @@ _AT_A_TIME = 1 << 20
 
 
 @dataclass
-class Kept:
+class RetentionResult:
     """What a run did, or, for a dry run, would do."""
 
     dry_run: bool
@@ -297,7 +297,7 @@ class Kept:
     files_removed: int = 0
     landing_bytes: int = 0
     """The bytes of the files in the landing zone that were archived or removed."""
-    tables: Upkept = field(default_factory=Upkept)
+    tables: MaintenanceResult = field(default_factory=MaintenanceResult)
     gave_way: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -316,7 +316,7 @@ class Kept:
         return "; ".join(parts)
 
 
-def keep(
+def maintain_lake(
     tables: Tables,
     contracts: Contracts,
     say: Say = lambda _: None,
@@ -324,7 +324,7 @@ def keep(
     now: datetime | None = None,
     streams: Collection[str] | None = None,
     shared: bool = True,
-) -> Kept:
+) -> RetentionResult:
     """Maintain the lake; after all steps were tried, raise the errors of those that failed.
 
     `now`: the time for retention. `streams`: if given, only tables of these streams. `shared`: also the shared tables.
@@ -335,11 +335,11 @@ def keep(
         contracts = replace(contracts, streams=mine)
     if not shared:
         contracts = replace(contracts, joins={}, queries={})
-    done = Kept(dry_run)
+    done = RetentionResult(dry_run)
 
     attempt = _attempts(done, say)
 
-    def take_out(found: Outlived) -> None:
+    def take_out(found: ExpiredRows) -> None:
         name = found.table.contract.table
 
         def delete() -> None:
@@ -353,17 +353,17 @@ def keep(
     attempt("retention", partial(Retention(tables, contracts, now, shared).outlived, take_out))
     for contract in contracts.streams.values():
         if contract.source.after_taken_in != "keep":
-            attempt(contract.stream, partial(_put_away, tables, contract, done, say))
-    is_closed = _closed(tables, now)
+            attempt(contract.stream, partial(_archive_files, tables, contract, done, say))
+    is_closed = _is_idle(tables, now)
     for name, table in _every_table(tables, contracts, shared):
 
         def tidy(name: str = name, table: Table = table) -> None:
             found = compact(table, is_closed(table), dry_run)
             if not dry_run:
                 shorten_log(table)
-            found += sweep(table, dry_run)
+            found += vacuum(table, dry_run)
             done.tables += found
-            if found != Upkept():
+            if found != MaintenanceResult():
                 say(
                     f"{name}: {found.files_before} files put together to {found.files_after}, "
                     f"{found.files_removed} removed, {found.bytes_freed:,} bytes freed"
@@ -376,7 +376,7 @@ def keep(
     return done
 
 
-def _attempts(done: Kept, say: Say) -> Callable[[str, Callable[[], None]], None]:
+def _attempts(done: RetentionResult, say: Say) -> Callable[[str, Callable[[], None]], None]:
     """Return a function that tries a step: it gives way to another run, and collects failures for the end."""
 
     def attempt(name: str, step: Callable[[], None]) -> None:
@@ -402,7 +402,7 @@ def _every_table(tables: Tables, contracts: Contracts, shared: bool) -> Iterator
                 yield name if subject is None else f"{name}/{subject}", table
 
 
-def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFile], bool]]:
+def _is_idle(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFile], bool]]:
     """Return, by table, a test whether no run works on a file any more: earlier dates, and batches that are done."""
     today = now.date()
     midnight = datetime(today.year, today.month, today.day, tzinfo=now.tzinfo)
@@ -423,7 +423,7 @@ def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFi
             if high is None and "batch" in table.contract.names:
                 return False  # another program wrote the file without statistics
             if subject not in opened:
-                opened[subject] = first_open(tables, subject, today)
+                opened[subject] = first_open_batch(tables, subject, today)
             first = opened[subject]
             return first is None or high is None or bool(high < first)
 
@@ -432,14 +432,14 @@ def _closed(tables: Tables, now: datetime) -> Callable[[Table], Callable[[DataFi
     return of
 
 
-def _put_away(tables: Tables, contract: StreamContract, done: Kept, say: Say) -> None:
+def _archive_files(tables: Tables, contract: StreamContract, done: RetentionResult, say: Say) -> None:
     """Archive or remove the delivered files whose batch is done; name, size and digest must be the same."""
     landing = tables.settings.landing
     known = _done_files(tables, contract.stream)
     root = landing_root(contract, landing).rstrip("/")
     archive = contract.source.after_taken_in == "archive"
     files = bytes_ = 0
-    for one in delivered(contract, tables.settings):
+    for one in list_delivered_files(contract, tables.settings):
         if one.problem or not any(_is_same(one, file) for file in known.get(one.name, ())):
             continue
         if not done.dry_run:
@@ -469,12 +469,12 @@ def _done_files(tables: Tables, stream: str) -> dict[str, list[LandingFile]]:
     return found
 
 
-def _is_same(one: Delivered, file: LandingFile) -> bool:
+def _is_same(one: DeliveredFile, file: LandingFile) -> bool:
     """Return whether the delivered file is the one that was taken in, by size and SHA-256 digest."""
     if one.size != file.size:
         return False
     found = hashlib.sha256()
-    with blobs.reading(one.path) as source:
+    with blobs.open_for_reading(one.path) as source:
         while part := source.read(_AT_A_TIME):
             found.update(part)
     return found.hexdigest() == file.digest

@@ -53,32 +53,32 @@ from spillway.batch import (
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
-from spillway.intake.take_in import waits_for_a_rate
-from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
+from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fault
+from spillway.intake.take_in import is_waiting_for_rate
+from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
 from spillway.store.tables import Between, Tables
-from spillway.streams.batching import complete_groups, groups_to_send, waiting_batches
-from spillway.streams.capacity import WayDown, assign_quota_days, measure_load, parts_of_batches, plan_all
+from spillway.streams.batching import complete_groups, group_batches, waiting_batches
+from spillway.streams.capacity import ShedPlan, assign_quota_days, batch_shares, measure_load, plan_all
 from spillway.streams.drafts import (
     SENT,
     Drafts,
     OversizedDraft,
     Tried,
-    collect_more,
-    draft,
+    covered_seconds,
+    draft_measurements,
+    draft_results,
+    fixed_bytes_remedy,
     oversized_draft,
     publish,
-    seconds_of,
     sent_kbps,
-    told_by,
-    tried_by,
     use_remaining_capacity,
+    write_drafts,
     written_tables,
 )
 from spillway.streams.exemptions import exempt_streams
-from spillway.streams.facts import newest_facts, untrained
-from spillway.streams.faults import Fault, Faults, words
+from spillway.streams.facts import newest_facts, untrained_levers
+from spillway.streams.faults import Fault, Faults, format_exception
 
 
 def count_failures(
@@ -93,7 +93,7 @@ def count_failures(
     aside: set[str] = set()
     for at, fault in enumerate(faults.found[told:], start=told):
         batch = batches.get(fault.stream)
-        if batch is None or fault.batches != (batch.batch,) or not is_its_own(fault.problem):
+        if batch is None or fault.batches != (batch.batch,) or not is_own_fault(fault.problem):
             continue
         after = faults.attempt(batch.stream, "set aside", partial(_counted, tables, batch, fault))
         if after is not None and after.status == SET_ASIDE:
@@ -107,9 +107,9 @@ def count_failures(
 def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
     """Return the batch after one more failure; if it is quarantined, unpin the batches that continue its frames."""
     now = utc_now()
-    told = str(fault.problem) if isinstance(fault.problem, SpillwayError) else words(fault.problem)
+    told = str(fault.problem) if isinstance(fault.problem, SpillwayError) else format_exception(fault.problem)
     after = batch.failed(now, told)
-    if after.status == SET_ASIDE and _none_went_through_since(tables, batch.stream):
+    if after.status == SET_ASIDE and _is_quarantine_unresolved(tables, batch.stream):
         after = replace(after, status=batch.status, attempts=MOST_ATTEMPTS)
     loose = []
     if after.status == SET_ASIDE:
@@ -131,7 +131,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
     return save_batches(tables, [after, *loose])[0]
 
 
-def _none_went_through_since(tables: Tables, stream: str) -> bool:
+def _is_quarantine_unresolved(tables: Tables, stream: str) -> bool:
     """Return whether a batch with rows was quarantined, and no later batch has been shed since then."""
     last = newest_batch(tables, stream, status=SET_ASIDE, rows=Between(1))
     if last is None:
@@ -192,7 +192,7 @@ def _shed(
     only: WhichBatches,
     at_once: bool,
 ) -> list[Batch]:
-    room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
+    room, streams = CapacityGroup(channel, contracts, tables), contracts.streams_of(channel)
     whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
     # a batch of an exempt stream that is first planned now is planned as if its contract listed no lever
     now = replace(contracts, streams=_without_levers(contracts.streams, whole))
@@ -204,7 +204,7 @@ def _shed(
             waiting[contract.stream] = found
     unplanned = Faults(say)
     waiting = assign_quota_days(tables, room, waiting)
-    shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
+    shares = batch_shares(tables, replace(room, contracts=now), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
     for stream, batches in waiting.items():
@@ -220,7 +220,7 @@ def _shed(
         if finished is not None:
             done += finished
             full = [batch for batch in found if batch.rows]
-            queues[stream] = groups_to_send(tables, now.streams[stream], full)
+            queues[stream] = group_batches(tables, now.streams[stream], full)
     while queues := {stream: queue for stream, queue in queues.items() if queue}:
         # a group needs the results of the groups before it: take the next group of each stream, plan all together
         runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
@@ -262,7 +262,7 @@ def _shed(
     return done
 
 
-def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
+def _group_load(room: CapacityGroup, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
     """Return the load of batches that are sent together: for each batch, the mean of the group.
 
     In one file, and by key, their columns take fewer bytes than in the files of `raw`, and they share a footer. So the
@@ -270,7 +270,7 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     contract = room.contracts.streams[batches[0].stream]
-    seconds, rows = seconds_of(batches), max(1, sum(batch.rows or 0 for batch in batches))
+    seconds, rows = covered_seconds(batches), max(1, sum(batch.rows or 0 for batch in batches))
     if contract.width == "declared":
         load = measure_load(tables, contract, batches[0])
         return dict.fromkeys((b.batch for b in batches), replace(load, tuples_per_second=rows / seconds))
@@ -279,12 +279,12 @@ def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[in
         replace(room, contracts=replace(room.contracts, streams={contract.stream: unshed})),
         {(contract.stream, ()): tuple(replace(batch, levers=(), models={}) for batch in batches)},
     )
-    drafts = draft(tables, engine, way)
+    drafts = write_drafts(tables, engine, way)
     try:
         columns = [*OVERHEAD, *contract.names]
         sizes = [drafts.sent.column_bytes(batch.batch, columns) for batch in batches]
         widths = {name: sum(one[name] for one in sizes) * 8.0 / rows for name in columns}
-        fixed = told_by(way, drafts, {}, {}).fixed_kbps
+        fixed = draft_measurements(way, drafts, {}, {}).fixed_kbps
     finally:
         drafts.discard()
     return {number: Load(widths, rows / seconds, kbps) for number, kbps in fixed.items()}
@@ -303,7 +303,7 @@ def _split_failed_groups(
     for fault in list(faults.found[told:]):
         group = groups.get(fault.stream, ())
         failed = len(group) > 1 and fault.batches == tuple(batch.batch for batch in group)
-        if not failed or not is_its_own(fault.problem) or fault.stream in halves:
+        if not failed or not is_own_fault(fault.problem) or fault.stream in halves:
             continue
         middle = len(group) // 2
         apart = [batch.becomes(utc_now(), sent_with=group[0].batch) for batch in group[:middle]]
@@ -342,7 +342,7 @@ def _waiting(tables: Tables, contract: StreamContract, dates: tuple[date, date] 
     """Return the batches to shed, oldest first."""
     if dates is None:
         begun = load_batches(tables, contract.stream, status=[one for one in PENDING if one != RECORDED])
-        return complete_groups(tables, [batch for batch in begun if not waits_for_a_rate(batch)])
+        return complete_groups(tables, [batch for batch in begun if not is_waiting_for_rate(batch)])
     dated = load_batches(tables, contract.stream, batch_date=Between(*dates))
     found = [batch for batch in dated if batch.is_in_raw or batch.status == RETIRED]
     gone = sorted({str(batch.batch_date) for batch in found if batch.status == RETIRED})
@@ -358,7 +358,7 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
     """Return the batches that can be shed: those that are pinned, and the others unless a lever was never trained."""
     ready = [batch for batch in batches if batch.is_pinned]
     fresh = [batch for batch in batches if not batch.is_pinned]
-    missing = untrained(tables, contract) if fresh else []
+    missing = untrained_levers(tables, contract) if fresh else []
     if not missing:
         return list(batches)
     rows = sum(batch.rows or 0 for batch in fresh)
@@ -370,11 +370,11 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
 
 
 def _planned(
-    room: Room,
+    room: CapacityGroup,
     runs: Mapping[tuple[str, tuple[str, ...]], Sequence[Batch]],
     faults: Faults,
     loads: Mapping[str, Mapping[int, Load] | None],
-) -> list[WayDown]:
+) -> list[ShedPlan]:
     """Plan all streams together; if that fails, plan each alone, so that one faulty stream does not stop others.
 
     Planning alone gives the same shares, because shares are pinned.
@@ -394,7 +394,7 @@ def _pinned(
     tables: Tables,
     contract: StreamContract,
     batches: Sequence[Batch],
-    shares: Mapping[int, Part],
+    shares: Mapping[int, CapacityShare],
     sent_whole: str | None,
 ) -> list[Batch]:
     """Return the batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
@@ -406,7 +406,7 @@ def _pinned(
     for one in (one for one in every if one.is_pinned and one.status != RETIRED):
         framed[one.batch_date][one.batch] = one
     pinned: list[Batch] = []
-    groups = groups_to_send(tables, contract, batches)
+    groups = group_batches(tables, contract, batches)
     sent_with = {
         batch.batch: group[0].sent_with if group[0].is_pinned else group[0].batch
         for group in groups
@@ -453,7 +453,7 @@ def _pinned(
     return [now[batch.batch] for batch in pinned]
 
 
-def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[Batch]:
+def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say) -> list[Batch]:
     """Draft, measure and publish the batches of one stream; plan again while they exceed their share."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
@@ -462,21 +462,21 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
-        why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
+        why = fixed_bytes_remedy(way, drafts) or "; widen the channel, or let more be shed"
         drafts.discard()
         return _queue_batches(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
     for batch in short:
         for plan in way.plans:
-            plan.fell_short(batch.batch, sent - batch.allowed_kbps, collect_more(way, drafts))
+            plan.fell_short(batch.batch, sent - batch.allowed_kbps, fixed_bytes_remedy(way, drafts))
     if short:
-        many = so_many(len(short), "batch stays", "batches stay")
+        many = format_count(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
     publish(tables, way, drafts, time.monotonic() - started)
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
-    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), seconds_of(way.batches)
-    offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
+    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), covered_seconds(way.batches)
+    offered_said, sent_said, allowed_said = (format_bytes(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
         f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
@@ -514,7 +514,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
     )
 
 
-def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Batch]:
+def _queue_batches(tables: Tables, way: ShedPlan, why: str, say: Say) -> list[Batch]:
     """Queue batches that do not fit: nothing of them is sent, and their share of the channel is free."""
     for batch in way.batches:
         say(f"{way.contract.stream}: batch {batch.batch} of {batch.batch_date} waits in the queue: {why}")
@@ -523,7 +523,7 @@ def _queue_batches(tables: Tables, way: WayDown, why: str, say: Say) -> list[Bat
     return []
 
 
-def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
+def _whole_if_it_fits(room: CapacityGroup, engine: Engine, way: ShedPlan) -> ShedPlan:
     """Return a plan without loss if the batch fits as it is sent, and exceeds its share only by the size of `raw`.
 
     Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored in the order of arrival.
@@ -541,17 +541,17 @@ def _whole_if_it_fits(room: Room, engine: Engine, way: WayDown) -> WayDown:
     return found
 
 
-def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple[WayDown, Drafts]:
+def _last_that_fits(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say) -> tuple[ShedPlan, Drafts]:
     """Return the draft to publish, and its plans; delete the files of all other drafts, also after an error."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
     aims = dict.fromkeys(way.numbers, 1.0)
-    fitting: tuple[WayDown, Drafts] | None = None
+    fitting: tuple[ShedPlan, Drafts] | None = None
     larger: list[OversizedDraft] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
-            drafts = draft(tables, engine, way)
-            tried = tried_by(tables, way, drafts)
+            drafts = write_drafts(tables, engine, way)
+            tried = draft_results(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
                 larger.append(oversized_draft(way, drafts))
@@ -561,7 +561,7 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                     fitting[1].discard()
                 fitting = (way, drafts)
             aims |= _next_aims(way, drafts, over, aims)
-            told, losing = told_by(way, drafts, tried, aims), _losing(way, tried)
+            told, losing = draft_measurements(way, drafts, tried, aims), _losing(way, tried)
             why = "could lose less" if _losing(way, {}) else "would take fewer bytes"
             enough = fitting is not None and attempt >= ENOUGH_DRAFTS and _well_used(*fitting)
             enough = enough and not _leaves_values_absent(fitting[0] if fitting is not None else way)
@@ -574,10 +574,10 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
                 (way,) = plan_all(room, {(stream, levers): way.batches}, bold, loads)
             if fitting is None:
                 what = "the channel's part" if _above(way, drafts) else "what its server takes in"
-                many = so_many(len(over), "batch", "batches")
+                many = format_count(len(over), "batch", "batches")
                 say(f"{stream}: {many} came out above {what}; planned again with the measured sizes")
             elif _worth_a_draft(way, fitting[0]):
-                many = so_many(len(losing), "batch", "batches")
+                many = format_count(len(losing), "batch", "batches")
                 say(f"{stream}: {many} {why}; planned again with the measured sizes")
             else:
                 break
@@ -589,22 +589,22 @@ def _last_that_fits(room: Room, engine: Engine, way: WayDown, say: Say) -> tuple
     return use_remaining_capacity(tables, engine, fitting, larger)
 
 
-def _worth_a_draft(way: WayDown, before: WayDown) -> bool:
+def _worth_a_draft(way: ShedPlan, before: ShedPlan) -> bool:
     return any(now.is_worth_a_draft(then) for now, then in zip(way.plans, before.plans, strict=True))
 
 
-def _leaves_values_absent(way: WayDown) -> bool:
+def _leaves_values_absent(way: ShedPlan) -> bool:
     """Return whether the plan leaves values absent at the destination; if so, more drafts are made to have fewer."""
     return any(plan.leaves_values_absent(batch.batch) for plan in way.plans for batch in way.batches)
 
 
-def _well_used(way: WayDown, drafts: Drafts) -> bool:
+def _well_used(way: ShedPlan, drafts: Drafts) -> bool:
     sent = sent_kbps(way, drafts)
     return all(sent >= WELL_USED * batch.allowed_kbps for batch in way.batches)
 
 
 def _next_aims(
-    way: WayDown, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
+    way: ShedPlan, drafts: Drafts, over: Sequence[int], aims: Mapping[int, float]
 ) -> dict[int, float]:
     """Return, by batch, the share of its capacity that the next plan aims at.
 
@@ -623,7 +623,7 @@ def _next_aims(
     return found
 
 
-def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
+def _too_large(way: ShedPlan, drafts: Drafts, tried: Tried) -> list[int]:
     """Return the batches that exceed their share, or a limit of a lever, although they could shed more."""
     if way.contract.mode == "observe":
         return []
@@ -636,13 +636,13 @@ def _too_large(way: WayDown, drafts: Drafts, tried: Tried) -> list[int]:
     return sorted(above | own)
 
 
-def _above(way: WayDown, drafts: Drafts) -> list[Batch]:
+def _above(way: ShedPlan, drafts: Drafts) -> list[Batch]:
     """Return the batches that exceed their share; of batches that are sent together, all or none."""
     sent = sent_kbps(way, drafts)
     return [batch for batch in way.batches if sent > batch.allowed_kbps]
 
 
-def _losing(way: WayDown, tried: Tried) -> list[int]:
+def _losing(way: ShedPlan, tried: Tried) -> list[int]:
     """Return the batches for which another plan could lose less or send fewer bytes."""
     if way.contract.mode == "observe":
         return []

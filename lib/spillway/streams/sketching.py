@@ -21,17 +21,24 @@ import pyarrow.compute as pc
 
 from spillway.batch import HELD, Batch
 from spillway.contracts import StreamContract
-from spillway.engine.protocol import Engine, in_pieces
-from spillway.errors import Refused
-from spillway.sketches.build import SketchPart, all_parts, heavy_labels, keys_in, parts_of, sketched_columns
-from spillway.sketches.query import load
+from spillway.engine.protocol import Engine, split_evenly
+from spillway.errors import InvalidValue
+from spillway.sketches.build import (
+    PartialSketch,
+    build_partial_sketches,
+    count_keys_in_buckets,
+    heavy_labels,
+    merge_partial_sketches,
+    sketched_columns,
+)
+from spillway.sketches.query import load_stored_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Integers
 from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
-from spillway.store.filters import matching
+from spillway.store.filters import match_mask
 from spillway.store.tables import Between, Tables
-from spillway.streams.stored_sketches import PAYLOAD, known_by_date, made_of_sketches
+from spillway.streams.stored_sketches import PAYLOAD, sketches_by_date, sketches_digest
 
 PIECE_ROWS = 1_000_000
 """The approximate number of rows that a task reads.
@@ -46,7 +53,7 @@ Buckets = dict[int, dict[int, Integers]]
 """The buckets that hold heavy keys, by position of the specification and by batch."""
 
 
-def specs_of(contract: StreamContract) -> list[SketchSpec]:
+def sketch_specs(contract: StreamContract) -> list[SketchSpec]:
     """Return the sketches that the contract specifies."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     return [SketchSpec.from_contract(entry, types, contract.stream) for entry in contract.sketches]
@@ -60,7 +67,7 @@ def sketch_stream(
     dates: tuple[date, date] | None = None,
 ) -> int:
     """Make the missing sketches, or all of the dates `from..to`; return the number of sketches written."""
-    specs = specs_of(contract)
+    specs = sketch_specs(contract)
     if not specs:
         return 0
     tables = tables.now()
@@ -69,26 +76,26 @@ def sketch_stream(
     if dates is not None:
         where["batch_date"] = Between(*dates)
     else:
-        where["batch"], have = _unsketched(tables, contract.stream, specs)
+        where["batch"], have = _missing_sketches(tables, contract.stream, specs)
     there = load_batches(tables, contract.stream, status=HELD, rows=Between(1), **where)
     written = 0
     for missing, batches in _grouped(specs, there, have):
         written += _write(engine, tables, contract.stream, missing, batches)
-    sum_up_days(tables, contract.stream, specs, {batch.batch_date for batch in there})
+    summarise_days(tables, contract.stream, specs, {batch.batch_date for batch in there})
     if written:
         say(f"{contract.stream}: sketched {', '.join(f'{spec.kind} of {spec.name}' for spec in specs)}")
     return written
 
 
-def unsketched(tables: Tables, contract: StreamContract) -> set[int]:
+def batches_without_sketch(tables: Tables, contract: StreamContract) -> set[int]:
     """Return the batches that a sketch of the contract is still missing for; their raw tuples are needed."""
-    specs = [spec for spec in specs_of(contract) if spec.made_of.merges]
+    specs = [spec for spec in sketch_specs(contract) if spec.made_of.merges]
     if not specs:
         return set()
-    return set(_unsketched(tables, contract.stream, specs)[0])
+    return set(_missing_sketches(tables, contract.stream, specs)[0])
 
 
-def build(
+def build_sketch_rows(
     engine: Engine,
     files: Sequence[DataFile],
     batches: Mapping[int, date],
@@ -100,9 +107,9 @@ def build(
     if not specs or not files:
         return []
     total = sum(file.records for file in files)
-    pieces = in_pieces(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
+    pieces = split_evenly(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
     parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces)
-    wholes = all_parts(specs, chain.from_iterable(parts))
+    wholes = merge_partial_sketches(specs, chain.from_iterable(parts))
     buckets: Buckets = {}
     for whole in wholes:
         if whole.buckets.size:
@@ -122,7 +129,7 @@ def build(
     return sorted(made, key=lambda row: (row["batch"], row["kind"], row["name"]))
 
 
-def sum_up_days(
+def summarise_days(
     tables: Tables, stream: str, specs: Sequence[SketchSpec], touched: Collection[date] = ()
 ) -> int:
     """Write one row for each closed date and each mergeable sketch, if its batches have the same parameters.
@@ -137,19 +144,19 @@ def sum_up_days(
         rows = tables.at("daily_sketches").rows(["batch_date", "made_of"], **where).to_pylist()
         have = {row["batch_date"]: row["made_of"] for row in rows}
         newest = max(have, default=None)
-        known = known_by_date(tables, **where, batch_date=Between(newest))
+        known = sketches_by_date(tables, **where, batch_date=Between(newest))
         earlier = [day for day in touched if newest is not None and day < newest]
-        known |= known_by_date(tables, **where, batch_date=earlier) if earlier else {}
+        known |= sketches_by_date(tables, **where, batch_date=earlier) if earlier else {}
         for day, mine in sorted(known.items())[:-1]:
-            made_of = made_of_sketches(mine)
+            made_of = sketches_digest(mine)
             if have.get(day) == made_of or len(mine) < 2 or len({row["parameters"] for row in mine}) > 1:
                 continue
             batches = [row["batch"] for row in mine]
             sketched = tables.at("sketches").rows(PAYLOAD, batch=batches, **where).to_pylist()
             try:
-                whole = load(sketched, stream, spec.name, spec.kind)
+                whole = load_stored_sketch(sketched, stream, spec.name, spec.kind)
                 of_day = spec.made_of.of_day(spec, whole.sketch)
-            except Refused:
+            except InvalidValue:
                 continue  # if a sketch cannot be read, the error is reported when its batch is read
             last = sketched[-1]
             one = {
@@ -166,13 +173,14 @@ def sum_up_days(
 
 def _parts(
     specs: Sequence[SketchSpec], batches: frozenset[int], files: Sequence[DataFile]
-) -> list[SketchPart]:
-    return parts_of(specs, batches, _rows(files, specs))
+) -> list[PartialSketch]:
+    return build_partial_sketches(specs, batches, _rows(files, specs))
 
 
 def _keys(specs: Sequence[SketchSpec], buckets: Buckets, files: Sequence[DataFile]) -> dict[int, pa.Table]:
     return {
-        place: keys_in(specs[place], mine, _rows(files, [specs[place]])) for place, mine in buckets.items()
+        place: count_keys_in_buckets(specs[place], mine, _rows(files, [specs[place]]))
+        for place, mine in buckets.items()
     }
 
 
@@ -181,7 +189,7 @@ def _rows(files: Sequence[DataFile], specs: Sequence[SketchSpec]) -> Iterator[pa
         yield from rows_of(file, sketched_columns(specs), _ROWS_AT_A_TIME)
 
 
-def _unsketched(
+def _missing_sketches(
     tables: Tables, stream: str, specs: Sequence[SketchSpec]
 ) -> tuple[list[int], frozenset[tuple[Any, ...]]]:
     """Return the batches that lack a sketch, and the sketches that they have."""
@@ -190,9 +198,9 @@ def _unsketched(
     lacking: set[int] = set()
     for spec in specs:
         of = {"kind": spec.kind, "name": spec.name, "parameters": spec.shape_text, "seed": spec.seed}
-        mine = rows.filter(matching(rows, of))["batch"].combine_chunks()
+        mine = rows.filter(match_mask(rows, of))["batch"].combine_chunks()
         lacking |= set(held.filter(pc.invert(pc.is_in(held, value_set=mine))).to_pylist())
-    some = rows.filter(matching(rows, {"batch": lacking}))
+    some = rows.filter(match_mask(rows, {"batch": lacking}))
     return sorted(lacking), frozenset(zip(*(some[name].to_pylist() for name in _SHAPE), strict=True))
 
 
@@ -214,7 +222,7 @@ def _write(
 ) -> int:
     days = {batch.batch: batch.batch_date for batch in batches}
     files = tables.at("raw", stream).files(batch=sorted(days), batch_date=set(days.values()))
-    rows = build(engine, files, days, stream, specs)
+    rows = build_sketch_rows(engine, files, days, stream, specs)
     for spec in specs:
         mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]
         scope = {"stream": stream, "batch": sorted(days), "kind": spec.kind, "name": spec.name}

@@ -1,7 +1,7 @@
 """Chain the decisions of a stream's levers: the shed path from `raw` to `transmitted`, and the recovery path back.
 
-    raw -> lever 1 -> ... -> lever n -> transmitted        (`Down`: `before`, `kept`)
-    raw <- lever 1 <- ... <- lever n <- transmitted        (`Up`: `given_back`)
+    raw -> lever 1 -> ... -> lever n -> transmitted        (`ShedPath`: `before`, `kept`)
+    raw <- lever 1 <- ... <- lever n <- transmitted        (`RecoveryPath`: `given_back`)
 
 Nothing is written between two levers. A stage is a view of the rows of the stage before it, and tasks read it slice by
 slice.
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.levers.protocol import Decision, FramePart, Rows, Stored
+from spillway.levers.protocol import Decision, FrameSlice, Rows, StoredFiles
 
 AT_A_TIME = 131_072
 """The number of rows that are shed or recovered at a time."""
@@ -48,7 +48,7 @@ class SentColumns:
 
 
 @dataclass(frozen=True)
-class EndRows:
+class TableRows:
     """The rows of a table as the first or last stage of a path."""
 
     read: Callable[[Sequence[str], int, int], pa.Table]
@@ -65,17 +65,17 @@ class EndRows:
 
 
 @dataclass(frozen=True)
-class Down:
+class ShedPath:
     """The shed path of some batches, from `raw` to `transmitted`; `decisions` are in the order of the levers."""
 
-    raw: Stored
+    raw: StoredFiles
     decisions: tuple[Decision, ...]
     attributes: int
     sent_columns: SentColumns | None = None
 
     def before(self, ordinal: int, day: date) -> Rows:
         """Return the rows that the lever at this position (from 1) receives."""
-        rows: Rows = EndRows(self.raw.on(day), self.attributes, sent_columns=self.sent_columns)
+        rows: Rows = TableRows(self.raw.on(day), self.attributes, sent_columns=self.sent_columns)
         for decision in self.decisions[: ordinal - 1]:
             rows = decision.kept(rows, day)
         return rows
@@ -86,22 +86,22 @@ class Down:
 
 
 @dataclass(frozen=True)
-class Up:
+class RecoveryPath:
     """The recovery path of some batches, from `transmitted` to the rows as they were in `raw`."""
 
-    transmitted: Stored
+    transmitted: StoredFiles
     decisions: tuple[Decision, ...]
     attributes: int
 
     def given_back(self, ordinal: int, day: date) -> Rows:
         """Return the rows that the lever at this position (from 1) received, as far as they can be recovered."""
-        rows: Rows = EndRows(self.transmitted.on(day), self.attributes)
+        rows: Rows = TableRows(self.transmitted.on(day), self.attributes)
         for decision in reversed(self.decisions[ordinal - 1 :]):
             rows = decision.given_back(rows, day)
         return rows
 
 
-def through(rows: Rows, parts: Sequence[FramePart], columns: Sequence[str]) -> Iterator[pa.Table]:
+def rows_of_slices(rows: Rows, parts: Sequence[FrameSlice], columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of slices of batches, at most `AT_A_TIME` at a time, with the number of the batch as a column."""
     for part in parts:
         for low in range(part.from_seq, part.to_seq + 1, AT_A_TIME):
@@ -111,42 +111,42 @@ def through(rows: Rows, parts: Sequence[FramePart], columns: Sequence[str]) -> I
 
 
 @dataclass(frozen=True)
-class SendDown:
+class SendTask:
     """A task that writes a file of `transmitted` and counts the values that its rows carry."""
 
-    way: Down
+    way: ShedPath
     columns: tuple[str, ...]
 
-    def __call__(self, parts: Sequence[FramePart], counts: dict[str, int]) -> Iterator[pa.Table]:
+    def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
         rows = self.way.kept(parts[0].batch_date)
-        for found in through(rows, parts, self.columns):
+        for found in rows_of_slices(rows, parts, self.columns):
             carried = int(rows.values(np.asarray(found["seq"])).sum())
             counts["values"] = counts.get("values", 0) + carried
             yield found
 
 
 @dataclass(frozen=True)
-class LayAside:
+class StoreAtSourceTask:
     """A task that writes a file of a lever's own table, such as synopses, from the rows that reach the lever."""
 
-    way: Down
+    way: ShedPath
     ordinal: int
     table: str
 
-    def __call__(self, parts: Sequence[FramePart], counts: dict[str, int]) -> Iterator[pa.Table]:
+    def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
         before = self.way.before(self.ordinal, parts[0].batch_date)
         decision = self.way.decisions[self.ordinal - 1]
         yield from decision.aside(self.table, parts, before, counts)
 
 
 @dataclass(frozen=True)
-class GiveBack:
+class RecoverTask:
     """A task that writes a file of `recovered`."""
 
-    way: Up
+    way: RecoveryPath
     columns: tuple[str, ...]
 
-    def __call__(self, parts: Sequence[FramePart], counts: dict[str, int]) -> Iterator[pa.Table]:
+    def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
         rows = self.way.given_back(1, parts[0].batch_date)
-        yield from through(rows, parts, self.columns)
+        yield from rows_of_slices(rows, parts, self.columns)
         counts["asked_back_bytes"] = counts.get("asked_back_bytes", 0) + rows.asked_back_bytes

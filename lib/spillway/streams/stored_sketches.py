@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.binary import digest
 from spillway.sketches.kinds import kind_of
-from spillway.sketches.kinds.base import Loaded
-from spillway.sketches.query import check_no_dates, load, no_such_dates, no_such_sketch
+from spillway.sketches.kinds.base import LoadedSketch
+from spillway.sketches.query import check_no_dates, load_stored_sketch, no_such_dates, no_such_sketch
 from spillway.store.tables import Between, Tables
 
 PAYLOAD = (
@@ -32,7 +32,7 @@ def load_sketch(
     kind: str,
     from_date: date | None = None,
     to_date: date | None = None,
-) -> Loaded:
+) -> LoadedSketch:
     """Return the stored sketch of a range of dates, ready for queries.
 
     A summarised day is read as one row if it was made of the very sketches that its batches have now.
@@ -44,8 +44,8 @@ def load_sketch(
     dates: dict[str, Any] = {"batch_date": Between(from_date, to_date)}
     table = tables.at("sketches")
     daily = tables.at("daily_sketches").rows([*_OF_DAY, *PAYLOAD], **where, **dates).to_pylist()
-    known = known_by_date(tables, **where, **dates) if daily else {}
-    days = [row for row in daily if made_of_sketches(known.get(row["batch_date"], ())) == row["made_of"]]
+    known = sketches_by_date(tables, **where, **dates) if daily else {}
+    days = [row for row in daily if sketches_digest(known.get(row["batch_date"], ())) == row["made_of"]]
     summed = {row["batch_date"] for row in days}
     of_days = {row["batch"] for day in summed for row in known[day]}
     single = [row["batch"] for day, rows in known.items() if day not in summed for row in rows]
@@ -56,12 +56,12 @@ def load_sketch(
         raise _nothing_there(tables, stream, name, kind, from_date, to_date)
     held = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), **dates)["batch"].to_pylist()
     missing = set(held) - of_days - {row["batch"] for row in rows}
-    return load([*days, *rows], stream, name, kind, missing=len(missing))
+    return load_stored_sketch([*days, *rows], stream, name, kind, missing=len(missing))
 
 
 def _load_state(
     tables: Tables, stream: str, name: str, kind: str, from_date: date | None, to_date: date | None
-) -> Loaded:
+) -> LoadedSketch:
     """Return the newest state, with the number of later batches with rows."""
     check_no_dates(name, from_date, to_date)
     where = {"stream": stream, "kind": kind, "name": name}
@@ -70,19 +70,19 @@ def _load_state(
         raise _nothing_there(tables, stream, name, kind, None, None)
     rows = tables.at("sketches").rows(PAYLOAD, batch=newest, **where).to_pylist()
     later = tables.at("batches").rows(["batch"], stream=stream, rows=Between(1), batch=Between(newest + 1))
-    return load(rows, stream, name, kind, missing=later.num_rows)
+    return load_stored_sketch(rows, stream, name, kind, missing=later.num_rows)
 
 
 def _nothing_there(
     tables: Tables, stream: str, name: str, kind: str, from_date: date | None, to_date: date | None
-) -> Refused:
+) -> InvalidValue:
     there = tables.at("sketches").rows(["kind", "name", "batch_date"], stream=stream).to_pylist()
     mine = [row["batch_date"] for row in there if (row["kind"], row["name"]) == (kind, name)]
     return no_such_dates(mine, from_date, to_date) if mine else no_such_sketch(there, name, kind)
 
 
 @dataclass(frozen=True)
-class Sketched:
+class SketchCoverage:
     """A sketch of a stream, and what it covers."""
 
     kind: str
@@ -93,13 +93,13 @@ class Sketched:
     rows: int
 
 
-def sketched(tables: Tables, stream: str) -> list[Sketched]:
+def list_sketches(tables: Tables, stream: str) -> list[SketchCoverage]:
     """Return the sketches of a stream, by name."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in tables.at("sketches").rows(["kind", "name", "batch_date", "rows"], stream=stream).to_pylist():
         found.setdefault((row["name"], row["kind"]), []).append(row)
     return [
-        Sketched(
+        SketchCoverage(
             kind,
             name,
             min(row["batch_date"] for row in rows),
@@ -111,7 +111,7 @@ def sketched(tables: Tables, stream: str) -> list[Sketched]:
     ]
 
 
-def known_by_date(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
+def sketches_by_date(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any]]]:
     """Return the stored sketches without their payload, by date and in order."""
     columns = ["batch", "batch_date", "digest", "parameters", "seed"]
     rows = tables.at("sketches").rows(columns, **where).to_pylist()
@@ -121,7 +121,7 @@ def known_by_date(tables: Tables, **where: Any) -> dict[date, list[dict[str, Any
     return found
 
 
-def made_of_sketches(rows: Sequence[Mapping[str, Any]]) -> str:
+def sketches_digest(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return a digest of the sketches of a day, by which a summarised day is compared with them.
 
     If the seeds differ, they are part of it, because older versions summarised such sketches, which cannot be merged.

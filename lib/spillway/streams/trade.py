@@ -16,21 +16,21 @@ from spillway.ledger import TOTAL
 from spillway.levers.loss_curve import (
     MORE,
     LossPoint,
-    NextPaid,
-    at_capacity,
-    capacities_of,
-    curve_of_loss,
-    dropping_rows_pct,
-    pays_next,
+    NextChange,
+    best_next_change,
+    curve_capacities,
+    loss_at_capacity,
+    loss_curve,
+    row_drop_loss_pct,
 )
-from spillway.levers.protocol import Offer, Room
+from spillway.levers.protocol import CapacityGroup, Offer
 from spillway.store.batches import RATED, newest_batch
 from spillway.store.tables import Between, Tables
 from spillway.streams.capacity import measure_load, offer
 
 
 @dataclass(frozen=True)
-class Trade:
+class TradeOff:
     """A channel: the offered rate, the curve, the point in use, and the next gain."""
 
     channel: str
@@ -38,16 +38,18 @@ class Trade:
     offered_kbps: float
     in_use: LossPoint
     more: LossPoint
-    next_paid: NextPaid | None
+    next_paid: NextChange | None
     curve: tuple[LossPoint, ...]
 
     @property
     def dropping_rows_pct(self) -> float:
         """What dropping rows at random would lose of every value instead, in per cent."""
-        return dropping_rows_pct(self.offered_kbps, self.in_use.capacity_kbps)
+        return row_drop_loss_pct(self.offered_kbps, self.in_use.capacity_kbps)
 
 
-def trade(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> Trade | None:
+def measure_trade_off(
+    tables: Tables, contracts: Contracts, channel: str, points: int = 12
+) -> TradeOff | None:
     """Return the channel's trade-off; None if there is nothing to measure.
 
     `points`: the number of points of the curve; 0 for no curve.
@@ -58,22 +60,22 @@ def trade(tables: Tables, contracts: Contracts, channel: str, points: int = 12) 
         return None
     stated = contracts.channels[channel]
     capacity = stated.capacity_kbps
-    in_use = at_capacity(offers, capacity, stated.divide_by)
-    curve = curve_of_loss(offers, capacities_of(offers, capacity, points), stated.divide_by) if points else []
-    return Trade(
+    in_use = loss_at_capacity(offers, capacity, stated.divide_by)
+    curve = loss_curve(offers, curve_capacities(offers, capacity, points), stated.divide_by) if points else []
+    return TradeOff(
         channel,
         tuple(offers),
         offered,
         in_use,
-        at_capacity(offers, capacity * MORE, stated.divide_by),
-        pays_next(offers, in_use) if in_use.loss_pct else None,
+        loss_at_capacity(offers, capacity * MORE, stated.divide_by),
+        best_next_change(offers, in_use) if in_use.loss_pct else None,
         tuple(curve),
     )
 
 
 def channel_offers(tables: Tables, contracts: Contracts, channel: str) -> dict[str, Offer]:
     """Return what the streams of a channel offer, each by its last batch with rows in `raw`."""
-    room = Room(channel, contracts, tables)
+    room = CapacityGroup(channel, contracts, tables)
     found: dict[str, Offer] = {}
     for contract in contracts.streams_of(channel):
         if contract.channel != channel:

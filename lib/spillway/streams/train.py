@@ -11,15 +11,15 @@ import pyarrow as pa
 from spillway.batch import HELD, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.intake.take_in import take_in
-from spillway.levers.protocol import Lesson, Load, Part, Room, Say
+from spillway.intake.take_in import ingest
+from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Say, TrainingInput
 from spillway.records.parity import RULE
 from spillway.registry import lever
 from spillway.store.batches import RATED, load_batches, newest_batch
 from spillway.store.files import DataFile, edges_of, read_rows, row_count
 from spillway.store.tables import Between, Tables
-from spillway.streams.capacity import measure_load, parts
-from spillway.streams.facts import newest_facts, save_facts, says_the_same, untrained
+from spillway.streams.capacity import capacity_shares, measure_load
+from spillway.streams.facts import has_same_values, newest_facts, save_facts, untrained_levers
 from spillway.streams.faults import Faults
 
 RECENT = 1000
@@ -42,9 +42,9 @@ def train_streams(
     for name in names:
         contracts.stream(name)
     # take in every stream before any is trained: the shares of a channel depend on all of its streams
-    fresh = faults.each("train", names, lambda name: untrained(now, contracts.stream(name)))
+    fresh = faults.each("train", names, lambda name: untrained_levers(now, contracts.stream(name)))
     new = [name for name, levers in fresh.items() if levers]
-    faults.each("take in", new, lambda name: take_in(tables, engine, contracts.stream(name), run_id, say))
+    faults.each("take in", new, lambda name: ingest(tables, engine, contracts.stream(name), run_id, say))
     faults.each("train", fresh, lambda name: train_stream(tables, contracts, name, say))
     faults.broken(contracts)
     faults.tell()
@@ -56,20 +56,20 @@ def train_stream(
     """Train every lever of the stream; return the versions that are in force now."""
     tables = tables.now()
     contract = contracts.stream(stream)
-    held = _held(tables, stream)
-    if not held and len(untrained(tables, contract)) == len(contract.lever_names) > 0:
+    held = _batches_in_raw(tables, stream)
+    if not held and len(untrained_levers(tables, contract)) == len(contract.lever_names) > 0:
         # a contract often exists before its data; that is not a fault of this run
         say(f"{stream}: nothing to train on yet, no tuple has been taken in")
         return {}
     files = _files(tables, stream, held)
-    load, part = _today(tables, contracts, contract)
+    load, part = _load_and_share(tables, contracts, contract)
     channel = contracts.channels[contract.channel]
     versions: dict[str, int] = {}
     for name in contract.lever_names:
         before = newest_facts(tables, stream, name)
         again = before is not None
         edge, damaged = partial(edge_rows, files, last=again), partial(damaged_tuples, tables, stream)
-        lesson = Lesson(contract, again, edge, load, part, say, channel, damaged)
+        lesson = TrainingInput(contract, again, edge, load, part, say, channel, damaged)
         facts = lever(name).train(lesson)
         if facts is None:
             assert before is not None, "who has learned nothing says what is missing"
@@ -80,7 +80,7 @@ def train_stream(
             continue
         if not facts:
             continue
-        if before is not None and says_the_same(before, facts):
+        if before is not None and has_same_values(before, facts):
             say(f"{stream}: {name} learned nothing new, version {before.version} stays")
             versions[name] = before.version
             continue
@@ -116,14 +116,14 @@ def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, las
     return rows.slice(rows.num_rows - min(count, rows.num_rows)) if last else rows.slice(0, count)
 
 
-def edge_of(
+def last_rows_reader(
     tables: Tables, stream: str, batches: Sequence[Batch]
 ) -> Callable[[Sequence[str], int], pa.Table]:
     """Return a function of (columns, count) that reads the last tuples of some batches."""
     return partial(edge_rows, _files(tables, stream, {b.batch: b.batch_date for b in batches}), last=True)
 
 
-def _held(tables: Tables, stream: str) -> dict[int, date]:
+def _batches_in_raw(tables: Tables, stream: str) -> dict[int, date]:
     """Return the batches whose tuples are in `raw`, with their dates."""
     found = tables.at("batches").rows(["batch", "batch_date"], stream=stream, status=HELD, rows=Between(1))
     return dict(zip(found["batch"].to_pylist(), found["batch_date"].to_pylist(), strict=True))
@@ -149,13 +149,15 @@ def _span(files: Sequence[DataFile]) -> tuple[int, int]:
     return min((int(low) for low, _ in spans), default=0), max((int(high) for _, high in spans), default=0)
 
 
-def _today(tables: Tables, contracts: Contracts, contract: StreamContract) -> tuple[Load | None, Part | None]:
+def _load_and_share(
+    tables: Tables, contracts: Contracts, contract: StreamContract
+) -> tuple[Load | None, CapacityShare | None]:
     """Return the load of the stream's last batch, and the stream's share of the channel next to the others."""
     rated = newest_batch(tables, contract.stream, status=HELD, rows=Between(1), seconds_covered=RATED)
     if rated is None:
         return None, None
-    room = Room(contracts.planned_with(contract.channel), contracts, tables)
+    room = CapacityGroup(contracts.planned_with(contract.channel), contracts, tables)
     waiting = {other.stream: _recent(tables, other.stream) for other in contracts.streams_of(room.name)}
     # a fault of another stream is reported when that stream is trained, planned or shed
-    shares = parts(tables, room, waiting, by_rate=True, faults=Faults())
+    shares = capacity_shares(tables, room, waiting, by_rate=True, faults=Faults())
     return measure_load(tables, contract, rated), shares[contract.stream]

@@ -19,17 +19,17 @@ from spillway.checks.views import types_of
 from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.windows import DONE, ReadColumns, Window, WindowLever
 from spillway.registry import lever
 from spillway.store.tables import Between, Table, Tables
-from spillway.workloads.inputs import held_inputs, planned_inputs, stretches_of
+from spillway.workloads.inputs import load_inputs, plan_inputs, window_groups
 
 CLOCKS_APART = timedelta(minutes=10)
 FAILED_FOR = timedelta(days=1)
 
 
-def unjudged_windows(
+def unvalidated_windows(
     tables: Tables, contracts: Contracts, streams: Collection[str]
 ) -> dict[str, list[Window]]:
     """Return, by join and query that reads one of these streams, the windows that changed since the last validation."""
@@ -40,7 +40,7 @@ def unjudged_windows(
     }
     if not reading:
         return {}
-    judged = _last_judged(tables, list(reading), utc_now())
+    judged = _last_validated(tables, list(reading), utc_now())
     found: dict[str, list[Window]] = {}
     for name in reading:
         since = judged.get(name)
@@ -52,7 +52,7 @@ def unjudged_windows(
     return found
 
 
-def _last_judged(tables: Tables, names: Sequence[str], now: datetime) -> dict[str, datetime]:
+def _last_validated(tables: Tables, names: Sequence[str], now: datetime) -> dict[str, datetime]:
     """Return, by join and query, when it last passed validation, or failed longer than `FAILED_FOR` ago."""
     rows = tables.at("validations").rows(["run_id", "stream", "success", "validated_at"], stream=names)
     runs = rows.group_by(["stream", "run_id", "validated_at"]).aggregate([("success", "all")])
@@ -64,7 +64,7 @@ def _last_judged(tables: Tables, names: Sequence[str], now: datetime) -> dict[st
     return found
 
 
-def tables_of_windows(
+def suite_tables(
     tables: Tables, contracts: Contracts, subject: str, windows: Sequence[Window]
 ) -> dict[str, Any]:
     """Return the tables that suites may read for these windows of a join or query.
@@ -87,11 +87,13 @@ def tables_of_windows(
         table = tables.at(of.results_table, subject)
         types = types_of(table.schema if table.exists else table.contract.arrow_schema)
         rows = list(_examined(tables, contracts, contract, of, table, done))
-        found[f"{of.results_table}/{subject}"] = ExaminedRows(types, pa.Table.from_pylist(rows, _said(of)))
+        found[f"{of.results_table}/{subject}"] = ExaminedRows(
+            types, pa.Table.from_pylist(rows, _examined_schema(of))
+        )
     return found
 
 
-def _said(of: WindowLever) -> pa.Schema:
+def _examined_schema(of: WindowLever) -> pa.Schema:
     assert of.examined is not None
     place = [("stream", pa.string()), ("window", pa.int64()), ("batch_date", pa.date32())]
     return pa.schema([*place, *of.examined])
@@ -105,8 +107,8 @@ def _examined(
     table: Table,
     windows: Sequence[Window],
 ) -> Iterator[dict[str, Any]]:
-    room = Room(contract.room or contract.subject, contracts, tables)
-    stand = _as_they_were(tables, windows)
+    room = CapacityGroup(contract.room or contract.subject, contracts, tables)
+    stand = _unchanged_inputs(tables, windows)
     for window, inputs in _with_inputs(tables, room, contract, of, windows):
         mine: dict[str, Any] = {"batch_date": window.day, "window": window.window}
         rows = table.rows(**mine) if table.exists else table.contract.arrow_schema.empty_table()
@@ -115,19 +117,19 @@ def _examined(
 
 
 def _with_inputs(
-    tables: Tables, room: Room, contract: Workload, of: WindowLever, windows: Sequence[Window]
+    tables: Tables, room: CapacityGroup, contract: Workload, of: WindowLever, windows: Sequence[Window]
 ) -> Iterator[tuple[Window, Mapping[str, ReadColumns] | None]]:
     if not of.in_turn:
         yield from ((window, None) for window in windows)
         return
     back, columns = of.looks_back_seconds(contract), of.columns(contract)
-    for stretch in stretches_of(windows):
-        planned = planned_inputs(tables, room, contract, stretch, back)
-        for some, held in held_inputs(contract, stretch, planned, columns, back, of.most_rows(contract)):
+    for stretch in window_groups(windows):
+        planned = plan_inputs(tables, room, contract, stretch, back)
+        for some, held in load_inputs(contract, stretch, planned, columns, back, of.most_rows(contract)):
             yield from ((window, held[window.window]) for window in some)
 
 
-def _as_they_were(tables: Tables, windows: Sequence[Window]) -> dict[int, bool]:
+def _unchanged_inputs(tables: Tables, windows: Sequence[Window]) -> dict[int, bool]:
     """Return, by window, whether its inputs are unchanged since it was computed: none of its batches was shed again."""
     pairs = {pair for window in windows for pair in window.inputs}
     where = {"stream": sorted({s for s, _ in pairs}), "batch": sorted({b for _, b in pairs})}

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.windows import micros_of, moment_of
 from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group, upper_bound
-from spillway.store.filters import matching
+from spillway.store.filters import match_mask
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class WindowGrid:
                 found.add((lowest, alone))
                 continue
             rows = rows_of_group(file, group.place, ["batch", order])
-            mine = rows.filter(matching(rows, {"batch": list(batches)}))
+            mine = rows.filter(match_mask(rows, {"batch": list(batches)}))
             mine = mine.filter(mine[order].is_valid())
             pairs = np.stack([np.asarray(mine["batch"], dtype=np.int64), self.numbers(mine[order])], axis=1)
             found |= {(int(batch), int(number)) for batch, number in np.unique(pairs, axis=0)}
@@ -115,7 +115,7 @@ def window_order(contracts: Contracts, contract: Workload, stream: str) -> str:
     order = contracts.stream(stream).order
     kind = contracts.stream(stream).attribute(order).type
     if kind not in ("timestamp", "date"):
-        raise Refused(
+        raise InvalidValue(
             "inputs",
             f"be ordered by a timestamp or a date to be cut into windows of seconds, and {stream} is by {order}",
             kind,

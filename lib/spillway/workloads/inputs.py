@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.contracts.fields import suggest
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
-from spillway.levers.protocol import Room
+from spillway.errors import InvalidValue
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
-from spillway.store.filters import matching
+from spillway.store.filters import match_mask
 from spillway.store.tables import Tables
-from spillway.streams.reading import WEIGHT, FrameStretch, Question, Reading, plan_reading, readable
+from spillway.streams.reading import WEIGHT, QueryPlan, SliceQuery, StreamQuery, plan_query, readable_schema
 from spillway.workloads.grid import times_within, window_order
 
 MOST_WINDOWS = 64
@@ -34,7 +34,7 @@ class _TooManyRows(Exception):
     """There are more rows than may be held in memory."""
 
 
-def stretches_of(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Iterator[list[Window]]:
+def window_groups(windows: Sequence[Window], together: int = MOST_WINDOWS) -> Iterator[list[Window]]:
     """Yield groups of at most `together` windows that are close to each other, in order.
 
     A wrong clock, such as one that shows 1970, makes a window far from all others. Nothing in between is read for it.
@@ -54,7 +54,7 @@ class WindowRows:
     """The rows of one input in a window, not read yet; sent to the task that reads them."""
 
     stream: str
-    stretches: tuple[FrameStretch, ...]
+    stretches: tuple[SliceQuery, ...]
     schema: pa.Schema
     order: str
     batches: tuple[int, ...]
@@ -64,8 +64,8 @@ class WindowRows:
         names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
         schema = pa.schema([self.field(name) for name in names])
         parts, rows = [], 0
-        for part in Reading(schema, self.stretches).only(names).rows({}):
-            mine = part.filter(matching(part, {"batch": list(self.batches)}))
+        for part in QueryPlan(schema, self.stretches).only(names).rows({}):
+            mine = part.filter(match_mask(part, {"batch": list(self.batches)}))
             parts.append(mine)
             rows += mine.num_rows
             if self.most is not None and rows > self.most:
@@ -105,12 +105,12 @@ class WindowRows:
             return pa.field(WEIGHT, pa.float64())
         if bounded_attribute(name) not in self.schema.names:
             known = [one for one in self.schema.names if not is_bound(one)]
-            raise Refused(name, f"be a column of {self.stream}", name, suggest(name, known))
+            raise InvalidValue(name, f"be a column of {self.stream}", name, suggest(name, known))
         return pa.field(name, pa.float64())  # a key was never shed: its bound is null
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class LoadedRows:
     """The rows of one input of a window, already read."""
 
     rows: pa.Table
@@ -119,8 +119,8 @@ class HeldRows:
         return self.rows.select(list(columns))
 
 
-def planned_inputs(
-    tables: Tables, room: Room, contract: Workload, windows: Sequence[Window], back_seconds: float
+def plan_inputs(
+    tables: Tables, room: CapacityGroup, contract: Workload, windows: Sequence[Window], back_seconds: float
 ) -> dict[int, dict[str, WindowRows]]:
     """Return, by window and input stream, the rows that the window reads.
 
@@ -131,17 +131,17 @@ def planned_inputs(
     for stream in dict.fromkeys(contract.inputs):
         of = room.contracts.stream(stream)
         order = window_order(room.contracts, contract, stream)
-        schema, kind = readable(tables, of), of.attribute(order).type
-        reading = plan_reading(tables, of, Question(times=times_within(kind, begin, end)))
+        schema, kind = readable_schema(tables, of), of.attribute(order).type
+        reading = plan_query(tables, of, StreamQuery(times=times_within(kind, begin, end)))
         for window in windows:
             times = times_within(kind, _begin(window, back_seconds), window.to_time)
-            mine = tuple(replace(one, question=Question(times=times)) for one in reading.stretches)
+            mine = tuple(replace(one, question=StreamQuery(times=times)) for one in reading.stretches)
             batches = tuple(batch for name, batch in window.inputs if name == stream)
             found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
     return found
 
 
-def held_inputs(
+def load_inputs(
     contract: Workload,
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
@@ -154,10 +154,10 @@ def held_inputs(
     If a single window has more rows, raise.
     """
     try:
-        yield list(windows), _held(windows, inputs, columns, back_seconds, most)
+        yield list(windows), _load_group(windows, inputs, columns, back_seconds, most)
     except _TooManyRows:
         if len(windows) == 1:
-            raise Refused(
+            raise InvalidValue(
                 "windows",
                 f"hold at most {most:,} rows of an input at a time",
                 f"more in window {windows[0].window}",
@@ -166,7 +166,7 @@ def held_inputs(
             ) from None
         half = len(windows) // 2
         for some in (windows[:half], windows[half:]):
-            yield from held_inputs(contract, some, inputs, columns, back_seconds, most)
+            yield from load_inputs(contract, some, inputs, columns, back_seconds, most)
 
 
 def _begin(window: Window, back_seconds: float) -> datetime:
@@ -174,7 +174,7 @@ def _begin(window: Window, back_seconds: float) -> datetime:
     return moment_of(micros_of(window.from_time) - round(back_seconds * 1e6))
 
 
-def _held(
+def _load_group(
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
     columns: Mapping[str, Sequence[str]],
@@ -186,7 +186,7 @@ def _held(
         widest = inputs[windows[0].window][stream]
         kind = "date" if pa.types.is_date(widest.schema.field(widest.order).type) else "timestamp"
         times = times_within(kind, _begin(windows[0], back_seconds), windows[-1].to_time)
-        spans = tuple(replace(one, question=Question(times=times)) for one in widest.stretches)
+        spans = tuple(replace(one, question=StreamQuery(times=times)) for one in widest.stretches)
         batches = sorted({batch for window in windows for batch in inputs[window.window][stream].batches})
         whole = replace(widest, stretches=spans, batches=tuple(batches), most=most)
         order = widest.order
@@ -199,7 +199,7 @@ def _held(
             first, last = np.searchsorted(at, [micros_of(edge) for edge in edges])
             mine = rows.slice(int(first), int(last - first))
             own = inputs[window.window][stream].batches
-            found[window.window][stream] = HeldRows(
-                mine if len(own) == len(batches) else mine.filter(matching(mine, {"batch": list(own)}))
+            found[window.window][stream] = LoadedRows(
+                mine if len(own) == len(batches) else mine.filter(match_mask(mine, {"batch": list(own)}))
             )
     return found

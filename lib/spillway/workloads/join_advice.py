@@ -20,16 +20,16 @@ from spillway.contracts import Contracts, read_workload
 from spillway.contracts.column_names import is_bound
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError, UsageError
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.registry import lever
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import Loaded
+from spillway.sketches.kinds.base import LoadedSketch
 from spillway.sketches.kinds.frequencies import Frequencies
 from spillway.sketches.kinds.near_duplicates import NearDuplicates
 from spillway.store.tables import Tables
-from spillway.streams.reading import WEIGHT, Question, plan_reading, shed_batches
+from spillway.streams.reading import WEIGHT, StreamQuery, plan_query, shed_batches
 from spillway.streams.stored_sketches import load_sketch
-from spillway.workloads.inputs import HeldRows
+from spillway.workloads.inputs import LoadedRows
 
 MOST_ROWS_READ = 100_000
 """The number of last rows that are read of each stream."""
@@ -37,7 +37,7 @@ HEAVY = 5
 
 
 @dataclass(frozen=True)
-class JoinAsked:
+class JoinRequest:
     """A join to advise on."""
 
     left: str
@@ -67,7 +67,9 @@ class JoinAdvice:
     said: tuple[tuple[str, Answer], ...]
 
 
-def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = MOST_ROWS_READ) -> JoinAdvice:
+def advise(
+    tables: Tables, contracts: Contracts, asked: JoinRequest, most: int = MOST_ROWS_READ
+) -> JoinAdvice:
     """Return all advice on the join, from sketches and from the last `most` rows of each stream."""
     if most < 1:
         raise UsageError(
@@ -87,8 +89,8 @@ def advise(tables: Tables, contracts: Contracts, asked: JoinAsked, most: int = M
         if pc.any(pc.greater(table[WEIGHT], 1.0)).as_py()
     ]
     said += list(_heavy(rows, contract, settings, bool(said)))
-    room = Room("advice", contracts, tables)
-    inputs = {stream: HeldRows(one) for stream, one in rows.items()}
+    room = CapacityGroup("advice", contracts, tables)
+    inputs = {stream: LoadedRows(one) for stream, one in rows.items()}
     said += [(one.about, one.answer) for one in found.advice(contract, room, inputs)]
     return JoinAdvice(rows[asked.left].num_rows, rows[asked.right].num_rows, tuple(said))
 
@@ -111,7 +113,7 @@ def _last_rows(
         )
     last = max(batch.last_seq for batch in batches)
     asked = ["seq", contract.order, *names]
-    known = plan_reading(tables, contract, Question(seq=(last - most + 1, last)))
+    known = plan_query(tables, contract, StreamQuery(seq=(last - most + 1, last)))
     there = [name for name in dict.fromkeys(asked) if name in known.schema.names]
     parts = list(known.only(there).rows({}))
     found = pa.concat_tables(parts)
@@ -142,7 +144,7 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
     ]
     alike = len(set(sides)) == 1
     if settings.predicate == "overlap":
-        yield from _alike(tables, sides, alike, settings.threshold)
+        yield from _count_similar_pairs(tables, sides, alike, settings.threshold)
     if settings.predicate != "equality" or len(settings.left.joined_by) > 1:
         return
     sketches = [_sketch(tables, *side, "count_min") for side in sides]
@@ -159,7 +161,7 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
                 yield f"rows of {stream} with {', '.join(map(str, heavy.key or ('?',)))}", heavy.answer
 
 
-def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
+def _sketch(tables: Tables, stream: str, name: str, kind: str) -> LoadedSketch | None:
     """Return a sketch of these attributes; None if the stream has none."""
     try:
         return load_sketch(tables, stream, name, kind)
@@ -167,7 +169,7 @@ def _sketch(tables: Tables, stream: str, name: str, kind: str) -> Loaded | None:
         return None
 
 
-def _alike(
+def _count_similar_pairs(
     tables: Tables, sides: Sequence[tuple[str, str]], alike: bool, threshold: float
 ) -> Iterator[tuple[str, Answer]]:
     """Yield how many pairs agree in at least `threshold` attributes, if both streams have PairCount sketches."""

@@ -32,13 +32,13 @@ import pyarrow.compute as pc
 
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.ledger import TOTAL
 from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.windows import InputLoss, Portion, ReadColumns, Window
 from spillway.registry import LEVERS, lever
 from spillway.store.files import DataFile, RowGroup, row_groups, rows_of_group
-from spillway.store.filters import matching
+from spillway.store.filters import match_mask
 from spillway.store.tables import Tables
 from spillway.workloads.grid import WindowGrid, window_order
 
@@ -100,7 +100,7 @@ def input_losses(
     near = range(max(1, min(tuples) - NEIGHBOURS), max(tuples) + NEIGHBOURS + 1)
     found: dict[int, InputLoss] = {}
     aside: dict[tuple[int, int], InputLoss] = {}
-    for batch, dropped in _dropped(tables, stream, near).items():
+    for batch, dropped in _dropped_rows(tables, stream, near).items():
         here = tuples.get(batch, {})
         ranges = _ranges(dropped, grid, cells, here)
         if dropped.kept_aside:
@@ -123,7 +123,7 @@ def dropped_cells(
     tables: Tables, grid: WindowGrid, stream: str, batches: Sequence[int]
 ) -> Iterable[tuple[int, int]]:
     """Return every batch with a cell in which a lever dropped some of its rows, as far as their times are recorded."""
-    for batch, dropped in _dropped(tables, stream, batches).items():
+    for batch, dropped in _dropped_rows(tables, stream, batches).items():
         for span in dropped.spans or ():
             cell = grid.at(span.from_time)
             if span.kept < span.offered and span.to_time <= grid.cell(cell)[1]:
@@ -174,7 +174,7 @@ def _within(value: float, least: float, most: float) -> float:
     return min(max(value, least), most)
 
 
-def _dropped(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
+def _dropped_rows(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
     """Return the rows of each batch that levers dropped for good; from the ledger, if a lever records no more."""
     found: dict[int, DroppedRows] = {}
     for name in LEVERS:
@@ -208,7 +208,7 @@ def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: i
             if low is not None and not low <= batch <= high:
                 continue
             rows = rows_of_group(file, group.place, ["batch", order, "weight"])
-            rows = rows.filter(matching(rows, {"batch": batch}))
+            rows = rows.filter(match_mask(rows, {"batch": batch}))
             rows = rows.filter(rows[order].is_valid())
             if "weight" not in rows.column_names:
                 return {}
@@ -284,7 +284,7 @@ def _spread(
     return [(cell, refused / len(cells)) for cell in cells]
 
 
-def held_losses(
+def window_losses(
     tables: Tables,
     contracts: Contracts,
     contract: Workload,
@@ -344,7 +344,7 @@ def window_offers(
     for stream in dict.fromkeys(contract.inputs):
         order = window_order(contracts, contract, stream)
         if contracts.stream(stream).attribute(order).type == "date" and grid.step % _DAY:
-            raise Refused(
+            raise InvalidValue(
                 "window.seconds",
                 f"be whole days, as rows of {stream} have a date and no time",
                 contract.window.seconds,
@@ -381,16 +381,14 @@ def window_offers(
             mine = [
                 one
                 for batch, portions in some.items()
-                for one in (
-                    _with_given_back(portions, given_back[batch]) if batch in given_back else portions
-                )
+                for one in (_with_recovered(portions, given_back[batch]) if batch in given_back else portions)
             ]
             losses[number][stream] = loss
             found[number] += _with_produced(mine, loss)
     return WindowOffers({number: tuple(some) for number, some in found.items()}, losses)
 
 
-def _with_given_back(portions: Sequence[Portion], rows: int) -> list[Portion]:
+def _with_recovered(portions: Sequence[Portion], rows: int) -> list[Portion]:
     """Add a window's rows that are recovered from the source to the portions of a batch, in proportion to size.
 
     These rows may lie before the first row that was sent, or after the last.
@@ -482,7 +480,7 @@ def _seq_by_window(
         yield alone, np.arange(first, last + 1)
         return
     rows = rows_of_group(of.file, group.place, ["batch", "seq", of.order])
-    rows = rows.filter(matching(rows, {"batch": batch}))
+    rows = rows.filter(match_mask(rows, {"batch": batch}))
     rows = rows.filter(rows[of.order].is_valid())
     number, seq = grid.numbers(rows[of.order]), np.asarray(rows["seq"])
     for window in np.unique(number):

@@ -33,20 +33,20 @@ import pyarrow as pa
 from spillway.clock import utc_now
 from spillway.contracts import Contracts
 from spillway.contracts.workload import Workload
-from spillway.engine import Engine, InProcess
-from spillway.engine.statements import SqlView, TookTooLong
-from spillway.errors import ConcurrentRun, Refused, SpillwayError, so_many
-from spillway.job import side_by_side
+from spillway.engine import Engine, ProcessEngine
+from spillway.engine.statements import QueryTimeout, SqlView
+from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError, format_count
+from spillway.job import map_in_threads
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Room, Say
+from spillway.levers.protocol import CapacityGroup, Say
 from spillway.levers.windows import (
     DONE,
     PORTION,
-    AskingDecision,
     InputLoss,
     ReadColumns,
-    SqlQuestion,
-    SqlRead,
+    SqlDecision,
+    SqlInput,
+    SqlQuery,
     Window,
     WindowDecision,
     WindowLever,
@@ -57,15 +57,15 @@ from spillway.registry import lever
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft
 from spillway.store.schemas import spark_type
-from spillway.store.tables import Piece, Table, Tables
+from spillway.store.tables import FileTask, Table, Tables
 from spillway.streams.facts import needed_facts
 from spillway.streams.faults import Faults
-from spillway.streams.reading import readable
-from spillway.workloads.inputs import WindowRows, held_inputs, planned_inputs, stretches_of
-from spillway.workloads.losses import held_losses, window_offers
+from spillway.streams.reading import readable_schema
+from spillway.workloads.inputs import WindowRows, load_inputs, plan_inputs, window_groups
+from spillway.workloads.losses import window_losses, window_offers
 from spillway.workloads.windows import (
+    answer_schema,
     claim_windows,
-    columns_of_answer,
     find_windows,
     pinned_windows,
     save_windows,
@@ -78,13 +78,13 @@ MOST_TOO_LONG = 3
 _Work = TypeVar("_Work")
 
 
-def refuse_unasked(decision: AskingDecision, window: Window, questions: Sequence[SqlQuestion]) -> None:
+def refuse_window_without_query(decision: SqlDecision, window: Window, questions: Sequence[SqlQuery]) -> None:
     """Raise if the window failed on its rows before and has no query to run now; it must not be published as empty."""
     if window.failed is not None and window.failed_by == decision.asks and not questions:
-        raise _Waits(window.failed, "no room is left in its slice")
+        raise _WindowSkipped(window.failed, "no room is left in its slice")
 
 
-class _Waits(SpillwayError):
+class _WindowSkipped(SpillwayError):
     """A window that failed before and is not computed now; `problem` is the sentence that it failed with."""
 
     def __init__(self, problem: str, why: str) -> None:
@@ -94,7 +94,7 @@ class _Waits(SpillwayError):
         self.problem = problem
 
 
-class Patience:
+class TimeoutLimit:
     """Decides which windows of a query are still computed in a run after some of them timed out.
 
     Each window may take `most_seconds`, and all other queries and joins wait for it. A query without end would block
@@ -106,7 +106,7 @@ class Patience:
         slow = [
             window.window
             for window in windows
-            if window.failed_by == asks and (window.failed or "").endswith(TookTooLong.REMEDY)
+            if window.failed_by == asks and (window.failed or "").endswith(QueryTimeout.REMEDY)
         ]
         self._later = frozenset(slow[1:])
         self._late: list[int] = []
@@ -114,7 +114,7 @@ class Patience:
     def ask(self, window: Window, work: Callable[[], _Work]) -> _Work:
         """Do the work for a window, or raise without starting it."""
         if window.window in self._later:
-            raise _Waits(str(window.failed), "another of its query did before it")
+            raise _WindowSkipped(str(window.failed), "another of its query did before it")
         if len(self._late) >= MOST_TOO_LONG:
             raise SpillwayError(
                 f"not asked, as {len(self._late)} windows of its query took too long in this run; raise most_seconds, "
@@ -122,7 +122,7 @@ class Patience:
             )
         try:
             return work()
-        except TookTooLong:
+        except QueryTimeout:
             self._late.append(window.window)
             raise
 
@@ -136,14 +136,14 @@ def mark_failed(
         problem = failed.get(window.window)
         if problem is None:
             continue
-        said = problem.problem if isinstance(problem, _Waits) else str(problem)
+        said = problem.problem if isinstance(problem, _WindowSkipped) else str(problem)
         if (window.failed, window.failed_by) != (said, asks):
             changed.append(window.becomes(utc_now(), failed=said, failed_by=asks))
     if changed:
         save_windows(tables, changed)
 
 
-def tell_failed(
+def report_failed(
     faults: Faults, subject: str, windows: Sequence[Window], failed: Mapping[int, Exception]
 ) -> None:
     """Report failed windows: one sentence if all failed alike, else one for each of the first windows, and a count."""
@@ -161,7 +161,7 @@ def tell_failed(
 
 
 @dataclass(frozen=True)
-class PortionCut:
+class PortionTask:
     """The rows of one portion; sent to the task that reads them."""
 
     rows: WindowRows
@@ -175,9 +175,9 @@ class PortionCut:
         return found.cast(self.schema)
 
 
-def asked_of(
+def window_results(
     engine: Engine,
-    decision: AskingDecision,
+    decision: SqlDecision,
     window: Window,
     inputs: Mapping[str, WindowRows],
     counts: dict[str, int],
@@ -190,21 +190,21 @@ def asked_of(
     began = time.perf_counter()
     inexact = {name: rows.inexact for name, rows in inputs.items()}
     questions = decision.questions(window, inexact)
-    refuse_unasked(decision, window, questions)
+    refuse_window_without_query(decision, window, questions)
     answers = [_answer(engine, question, inputs) for question in questions]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
     return decision.answered(window, answers, counts, inexact, this_run)
 
 
-def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
+def _answer(engine: Engine, question: SqlQuery, inputs: Mapping[str, WindowRows]) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
     return engine.ask(views, question.steps, question.most_rows, question.most_seconds)
 
 
-def _view(read: SqlRead, rows: WindowRows) -> SqlView:
+def _view(read: SqlInput, rows: WindowRows) -> SqlView:
     columns = [pa.field(name, rows.field(name).type) for name in read.columns]
     schema = pa.schema([*columns, *([pa.field(PORTION, pa.int64())] if read.tagged else [])])
-    cuts = [PortionCut(rows.only(portion), place, schema) for place, portion in enumerate(read.portions)]
+    cuts = [PortionTask(rows.only(portion), place, schema) for place, portion in enumerate(read.portions)]
     return SqlView(schema, cuts)
 
 
@@ -220,10 +220,10 @@ class _AnswerRows:
             yield found.append_column("window", pa.array([window.window] * found.num_rows, pa.int64()))
 
 
-def answered(
+def draft_answers(
     engine: Engine,
     table: Table,
-    decision: AskingDecision,
+    decision: SqlDecision,
     windows: Sequence[Window],
     inputs: Mapping[int, Mapping[str, WindowRows]],
 ) -> tuple[Table, Draft, dict[int, SpillwayError]]:
@@ -234,7 +234,7 @@ def answered(
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
     ended = [threading.Event() for _ in windows]
     good: dict[int, dict[str, int]] = {}
-    patience = Patience(decision.asks, windows)
+    patience = TimeoutLimit(decision.asks, windows)
 
     def ask(place: int) -> pa.Table | SpillwayError | None:
         window = windows[place]
@@ -248,7 +248,7 @@ def answered(
         try:
             found = patience.ask(
                 window,
-                lambda: asked_of(engine, decision, window, inputs[window.window], mine, this_run),
+                lambda: window_results(engine, decision, window, inputs[window.window], mine, this_run),
             )
             good[window.window] = mine
             return found
@@ -258,7 +258,7 @@ def answered(
             ended[place].set()
 
     # most of the time of a small query is spent waiting for the engine
-    tried = list(zip(windows, side_by_side(ask, range(len(windows))), strict=True))
+    tried = list(zip(windows, map_in_threads(ask, range(len(windows))), strict=True))
     failed = {window.window: made for window, made in tried if isinstance(made, SpillwayError)}
     answers = [(window, made) for window, made in tried if not isinstance(made, SpillwayError)]
     windows = [window for window, _ in answers]
@@ -276,34 +276,34 @@ def answered(
             one.name: spark_type(one.type) for one in rows.schema if one.name not in table.contract.names
         }
     table = table.with_attributes((), [(name, kind, "see its query") for name, kind in added.items()])
-    pieces = [Piece({"batch_date": str(window.day)}, window.window, window) for window in windows]
-    draft = table.draft(InProcess(), pieces, _AnswerRows(found))
+    pieces = [FileTask({"batch_date": str(window.day)}, window.window, window) for window in windows]
+    draft = table.draft(ProcessEngine(), pieces, _AnswerRows(found))
     return table, Draft(draft.table, draft.parts, counts), failed
 
 
 Inputs = Mapping[str, ReadColumns]
 
 
-def chosen_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
+def select_workloads(contracts: Contracts, names: Sequence[str] | None = None) -> list[Workload]:
     """Return the joins and queries with these names (default: all)."""
     known = {**contracts.joins, **contracts.queries}
     for name in names or ():
         if name not in known:
-            raise Refused("workload", "have a contract", name, "see schemas/joins and schemas/queries")
+            raise InvalidValue("workload", "have a contract", name, "see schemas/joins and schemas/queries")
     return list(known.values()) if names is None else [known[name] for name in dict.fromkeys(names)]
 
 
 def results_tables(contracts: Contracts) -> dict[str, str]:
     """Return the table of results by join and query."""
     found: dict[str, str] = {}
-    for one in chosen_workloads(contracts):
+    for one in select_workloads(contracts):
         if len(one.lever_names) == 1:
             worked: WindowLever = lever(one.lever_names[0])
             found[one.subject] = worked.results_table
     return found
 
 
-def waits(tables: Tables, contracts: Contracts, contract: Workload) -> bool:
+def has_pending_window(tables: Tables, contracts: Contracts, contract: Workload) -> bool:
     """Return whether a join or query has a closed window that is not computed."""
     return find_windows(tables, contracts, contract).finds_work
 
@@ -317,7 +317,7 @@ def run_workloads(
 ) -> list[Window]:
     """Compute every closed window of the joins and queries (default: all); return the windows that are done."""
     tables, faults = tables.now(), Faults(say)
-    chosen = {one.subject: one for one in chosen_workloads(contracts, names)}
+    chosen = {one.subject: one for one in select_workloads(contracts, names)}
     pinned = faults.each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
     waiting = {name: found for name, found in pinned.items() if found}
     rooms: dict[str, list[str]] = {}
@@ -325,9 +325,9 @@ def run_workloads(
         rooms.setdefault(chosen[name].room or name, []).append(name)
     done: list[Window] = []
     for name, members in rooms.items():
-        room = Room(name, contracts, tables)
+        room = CapacityGroup(name, contracts, tables)
         mine = {member: chosen[member] for member in members}
-        done += _bring_through(_Run(tables, engine, room, say), faults, mine, waiting)
+        done += _run_group(_Run(tables, engine, room, say), faults, mine, waiting)
     if names is None:
         faults.broken(contracts)
     faults.tell()
@@ -340,11 +340,11 @@ class _Run:
 
     tables: Tables
     engine: Engine
-    room: Room
+    room: CapacityGroup
     say: Say
 
 
-def _bring_through(
+def _run_group(
     run: _Run, faults: Faults, contracts: Mapping[str, Workload], waiting: Mapping[str, Sequence[Window]]
 ) -> list[Window]:
     """Plan the windows of all members of a capacity group together, then compute and publish them."""
@@ -356,27 +356,27 @@ def _bring_through(
         found: WindowLever = lever(name)
         if found.in_turn:
             for contract in mine:
-                work = partial(_in_turn, run, contract, found, waiting[contract.subject])
+                work = partial(_compute_in_order, run, contract, found, waiting[contract.subject])
                 done += faults.attempt(contract.subject, "work out", work) or []
             continue
-        look = partial(_looked_at, run, contracts, found, waiting)
+        look = partial(_checked_work, run, contracts, found, waiting)
         ready = faults.each("look at", [one.subject for one in mine], look)
-        made = _worked_out(run, faults, contracts, found, ready)
+        made = _compute_results(run, faults, contracts, found, ready)
         for subject, one in made.items():
             publish = partial(_publish, run, contracts[subject], found, one)
             done += faults.attempt(subject, "publish", publish) or []
     return done
 
 
-def _worked_out(
+def _compute_results(
     run: _Run,
     faults: Faults,
     contracts: Mapping[str, Workload],
     found: WindowLever,
     ready: Mapping[str, WindowWork],
-) -> dict[str, _Made]:
+) -> dict[str, _DraftResults]:
     """Return the results to publish by join or query; if some fail, plan the others again without them."""
-    made: dict[str, _Made] = {}
+    made: dict[str, _DraftResults] = {}
     while ready:
         room = replace(run.room, failed=faults.streams)
         plans = faults.attempt(run.room.name, "plan", partial(found.plan_windows, room, list(ready.values())))
@@ -387,7 +387,7 @@ def _worked_out(
                 continue
             if before is not None:
                 before.discard()
-            answer = partial(_side_by_side, run, contracts[subject], found, plan, work.windows)
+            answer = partial(_compute_in_parallel, run, contracts[subject], found, plan, work.windows)
             now = faults.attempt(subject, "work out", answer)
             if now is not None:
                 made[subject] = now
@@ -401,20 +401,22 @@ def _worked_out(
     return {subject: one for subject, one in made.items() if one.windows}
 
 
-def _without_failed(tables: Tables, faults: Faults, work: WindowWork, made: _Made | None) -> WindowWork:
+def _without_failed(
+    tables: Tables, faults: Faults, work: WindowWork, made: _DraftResults | None
+) -> WindowWork:
     """Return the work without the windows that failed; these are marked and reported."""
     failed = made.failed if made is not None else {}
     if made is None or not failed:
         return work if made is not None else replace(work, windows=())
     decision = made.plan.decision
-    assert isinstance(decision, AskingDecision)
+    assert isinstance(decision, SqlDecision)
     marked = partial(mark_failed, tables, work.windows, failed, decision.asks)
     faults.attempt(work.contract.subject, "mark", marked)
-    tell_failed(faults, work.contract.subject, work.windows, failed)
+    report_failed(faults, work.contract.subject, work.windows, failed)
     return replace(work, windows=tuple(made.windows))
 
 
-def _looked_at(
+def _checked_work(
     run: _Run,
     contracts: Mapping[str, Workload],
     found: WindowLever,
@@ -428,9 +430,10 @@ def _looked_at(
     contract = contracts[subject]
     work = _work(run, contract, found, waiting[subject])
     schemas = {
-        name: readable(run.tables, run.room.contracts.stream(name)) for name in dict.fromkeys(contract.inputs)
+        name: readable_schema(run.tables, run.room.contracts.stream(name))
+        for name in dict.fromkeys(contract.inputs)
     }
-    found.look_at(work, lambda question: columns_of_answer(run.engine, question, schemas))
+    found.look_at(work, lambda question: answer_schema(run.engine, question, schemas))
     return work
 
 
@@ -465,13 +468,14 @@ def window_work(
         return made
     offers = window_offers(tables, contracts, contract, windows, found.portion_tuples(contract))
     columns = {
-        name: tuple(readable(tables, contracts.stream(name)).names) for name in dict.fromkeys(contract.inputs)
+        name: tuple(readable_schema(tables, contracts.stream(name)).names)
+        for name in dict.fromkeys(contract.inputs)
     }
     return replace(made, portions=offers.portions, losses=offers.losses, columns=columns)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _DraftResults:
     """The results of some windows in drafts, with their ledger lines and records."""
 
     plan: WindowPlan
@@ -501,47 +505,49 @@ class _Results:
             yield found.append_column("window", pa.array([window.window] * found.num_rows, pa.int64()))
 
 
-def _side_by_side(
+def _compute_in_parallel(
     run: _Run, contract: Workload, found: WindowLever, plan: WindowPlan, windows: Sequence[Window]
-) -> _Made:
+) -> _DraftResults:
     """Compute windows that do not depend on one another, all at the same time."""
     table = run.tables.at(found.results_table, contract.subject)
     back = found.looks_back_seconds(contract)
     inputs: dict[int, dict[str, WindowRows]] = {}
-    for some in stretches_of(windows):
-        inputs |= planned_inputs(run.tables, run.room, contract, some, back)
+    for some in window_groups(windows):
+        inputs |= plan_inputs(run.tables, run.room, contract, some, back)
     failed: dict[int, SpillwayError] = {}
-    if isinstance(plan.decision, AskingDecision):
-        table, draft, failed = answered(run.engine, table, plan.decision, windows, inputs)
+    if isinstance(plan.decision, SqlDecision):
+        table, draft, failed = draft_answers(run.engine, table, plan.decision, windows, inputs)
         windows = [window for window in windows if window.window not in failed]
     else:
-        draft = _drafted(run.engine, table, plan.decision, windows, inputs)
+        draft = _draft_results(run.engine, table, plan.decision, windows, inputs)
     counts = {window.window: draft.counts.get(window.window, {}) for window in windows}
     lines = [
         line for one in windows for line in plan.account(one, draft.rows(one.window), counts[one.window])
     ]
     records = [plan.records(one, draft.rows(one.window), counts[one.window]) for one in windows]
-    return _Made(plan, table, windows, [draft], lines, records, failed)
+    return _DraftResults(plan, table, windows, [draft], lines, records, failed)
 
 
-def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]) -> list[Window]:
+def _compute_in_order(
+    run: _Run, contract: Workload, found: WindowLever, windows: Sequence[Window]
+) -> list[Window]:
     """Compute windows one after another; each is planned with the records of the window before it."""
     table = run.tables.at(found.results_table, contract.subject)
     back, columns = found.looks_back_seconds(contract), found.columns(contract)
     done: list[Window] = []
     before: dict[str, list[Mapping[str, Any]]] = {}
-    for stretch in stretches_of(windows):
-        planned = planned_inputs(run.tables, run.room, contract, stretch, back)
-        held = held_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
+    for stretch in window_groups(windows):
+        planned = plan_inputs(run.tables, run.room, contract, stretch, back)
+        held = load_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
         for some, inputs in held:
-            lost = held_losses(run.tables, run.room.contracts, contract, some, inputs, back)
+            lost = window_losses(run.tables, run.room.contracts, contract, some, inputs, back)
             drafts: list[Draft] = []
             lines: list[LedgerRow] = []
             records: list[Mapping[str, Sequence[Mapping[str, Any]]]] = []
             for window in some:
                 work = _work(run, contract, found, [window], before, inputs[window.window], lost)
                 (plan,) = found.plan_windows(run.room, [work])
-                draft = _drafted(run.engine, table, plan.decision, [window], inputs)
+                draft = _draft_results(run.engine, table, plan.decision, [window], inputs)
                 drafts.append(draft)
                 counts = draft.counts.get(window.window, {})
                 rows = draft.rows(window.window)
@@ -550,12 +556,12 @@ def _in_turn(run: _Run, contract: Workload, found: WindowLever, windows: Sequenc
                 for name, own in told.items():
                     before.setdefault(name, []).extend(own)
                 records.append(told)
-            made = _Made(plan, table, some, drafts, lines, records)
+            made = _DraftResults(plan, table, some, drafts, lines, records)
             done += _publish(run, contract, found, made, to_go=len(windows) - len(done) - len(some))
     return done
 
 
-def _drafted(
+def _draft_results(
     engine: Engine,
     table: Table,
     decision: WindowDecision,
@@ -563,15 +569,17 @@ def _drafted(
     inputs: Mapping[int, Inputs],
 ) -> Draft:
     pieces = [
-        Piece({"batch_date": str(window.day)}, window.window, (window, part))
+        FileTask({"batch_date": str(window.day)}, window.window, (window, part))
         for window in windows
         for part in decision.parts(window, inputs[window.window], engine)
     ]
     # a single slice is computed in this process, which takes less time than starting a task
-    return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
+    return table.draft(engine if len(pieces) > 1 else ProcessEngine(), pieces, _Results(decision))
 
 
-def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_go: int = 0) -> list[Window]:
+def _publish(
+    run: _Run, contract: Workload, found: WindowLever, made: _DraftResults, to_go: int = 0
+) -> list[Window]:
     """Publish the claim, the results, the lever's rows, the ledger and the status `done`, in this order.
 
     Each replaces the earlier rows of the same windows. `to_go`: the number of windows that are left, for the message.
@@ -599,7 +607,7 @@ def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_
         with suppress(SpillwayError):
             made.table.delete(batch_date=days, window=numbers)
         raise
-    said = f"{subject}: {so_many(len(done), 'window')} worked out by {found.name}"
+    said = f"{subject}: {format_count(len(done), 'window')} worked out by {found.name}"
     if to_go:
         said += f", up to {max(one.to_time for one in done):%Y-%m-%d %H:%M:%S}; {to_go:,} to go"
     run.say(said)

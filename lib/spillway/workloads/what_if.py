@@ -16,25 +16,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from spillway.contracts import Contracts, plain, read_workload
+from spillway.contracts import Contracts, read_workload, to_plain
 from spillway.contracts.fields import suggest
 from spillway.contracts.workload import Workload
 from spillway.engine.protocol import Engine
 from spillway.errors import UsageError
-from spillway.levers.protocol import Room
-from spillway.levers.windows import DONE, AskingDecision, Window, WindowLever
+from spillway.levers.protocol import CapacityGroup
+from spillway.levers.windows import DONE, SqlDecision, Window, WindowLever
 from spillway.registry import lever
 from spillway.store.tables import Tables
-from spillway.workloads.inputs import planned_inputs, stretches_of
-from spillway.workloads.run import asked_of, window_work
-from spillway.workloads.windows import KnownWindows, gone, refuse_other_length
+from spillway.workloads.inputs import plan_inputs, window_groups
+from spillway.workloads.run import window_results, window_work
+from spillway.workloads.windows import StoredWindows, missing_batches, refuse_other_length
 
 _OURS = frozenset({"row", "sic", "coverage", "window_start", "window_end", "result_step"})
 _BOUNDS = ("__low", "__high", "__estimate", "__no_interval")
 
 
 @dataclass(frozen=True)
-class RoomChanges:
+class RuleChanges:
     """Rules to try; None keeps the present one."""
 
     capacity: float | None = None
@@ -74,11 +74,11 @@ def what_if(
     engine: Engine,
     contracts: Contracts,
     room: str,
-    changes: RoomChanges,
+    changes: RuleChanges,
     dates: tuple[date, date] | None = None,
 ) -> WhatIf:
     """Replay the group's last day, or some dates, under other rules."""
-    replay, members, left_out = _replayed(tables, engine, contracts, room, dates)
+    replay, members, left_out = _group_replay(tables, engine, contracts, room, dates)
     changed = _all_changed(members, changes)
     truth = replay.by({name: _changed(one, None) for name, one in members.items()})
     outcomes = [
@@ -90,7 +90,7 @@ def what_if(
     return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1], left_out)
 
 
-def crowded(
+def replay_crowded(
     tables: Tables,
     engine: Engine,
     contracts: Contracts,
@@ -103,7 +103,7 @@ def crowded(
 
     The load and the relative weights of the queries stay as they are. So does the stored coverage of earlier windows.
     """
-    replay, members, _ = _replayed(tables, engine, contracts, room, dates)
+    replay, members, _ = _group_replay(tables, engine, contracts, room, dates)
     whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
     if whole is None:
         raise UsageError(
@@ -112,28 +112,28 @@ def crowded(
     truth = replay.by({name: _changed(one, None) for name, one in members.items()})
     found = {}
     for many in times:
-        fewer = RoomChanges(capacity=whole / many)
+        fewer = RuleChanges(capacity=whole / many)
         rows = replay.by(_all_changed(members, fewer))
         found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
     return found
 
 
 def _capacity(contract: Workload) -> float | None:
-    (entry,) = plain(contract)["levers"]
+    (entry,) = to_plain(contract)["levers"]
     said = entry["capacity"] or {}
     return said.get("tuples") or said.get("seconds")
 
 
-def _replayed(
+def _group_replay(
     tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
-) -> tuple[RoomReplay, dict[str, Workload], int]:
+) -> tuple[GroupReplay, dict[str, Workload], int]:
     """Return the windows of the group's last day, or of some dates, its queries, and how many cannot be replayed."""
     tables = tables.now()
     members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
     if not members:
         rooms = sorted({one.room or name for name, one in contracts.queries.items()})
         raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
-    known = {name: KnownWindows(tables, one) for name, one in members.items()}
+    known = {name: StoredWindows(tables, one) for name, one in members.items()}
     for name, one in members.items():
         refuse_other_length(known[name], one)
     done = {name: list(one.with_status(DONE).values()) for name, one in known.items()}
@@ -152,7 +152,9 @@ def _replayed(
             f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
             f"{max(days)}"
         )
-    removed = gone(tables, {one for windows in replayed.values() for w in windows for one in w.inputs})
+    removed = missing_batches(
+        tables, {one for windows in replayed.values() for w in windows for one in w.inputs}
+    )
     whole = {name: [w for w in found if not removed & set(w.inputs)] for name, found in replayed.items()}
     left_out = sum(map(len, replayed.values())) - sum(map(len, whole.values()))
     if not any(whole.values()):
@@ -160,12 +162,12 @@ def _replayed(
             f"`dates` must hold windows whose rows are still there, got {first}..{last}: retention has removed rows of "
             f"all {left_out}; name later dates"
         )
-    return RoomReplay(tables, engine, contracts, room, whole), members, left_out
+    return GroupReplay(tables, engine, contracts, room, whole), members, left_out
 
 
-def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[str, Workload]:
+def _all_changed(members: Mapping[str, Workload], changes: RuleChanges) -> dict[str, Workload]:
     """Return the contracts of a group with other rules; the unit and slices of the capacity are those of any member."""
-    said = [plain(one)["levers"][0]["capacity"] for one in members.values()]
+    said = [to_plain(one)["levers"][0]["capacity"] for one in members.values()]
     capacity = next(filter(None, said), {"tuples": None})
     if changes.capacity is not None:
         unit = "seconds" if capacity.get("seconds") else "tuples"
@@ -174,10 +176,10 @@ def _all_changed(members: Mapping[str, Workload], changes: RoomChanges) -> dict[
 
 
 def _changed(
-    contract: Workload, changes: RoomChanges | None, capacity: Mapping[str, Any] | None = None
+    contract: Workload, changes: RuleChanges | None, capacity: Mapping[str, Any] | None = None
 ) -> Workload:
     """Return the contract with other rules; without `changes`, its capacity is unlimited."""
-    said = plain(contract)
+    said = to_plain(contract)
     (entry,) = said["levers"]
     if changes is None:
         entry["capacity"] = None
@@ -197,7 +199,7 @@ AnsweredWindows = dict[int, tuple[pa.Table | None, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class RoomReplay:
+class GroupReplay:
     """Windows that are computed again."""
 
     tables: Tables
@@ -209,7 +211,7 @@ class RoomReplay:
     def by(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
         """Plan all queries together by these contracts, then compute the answers."""
         contracts = replace(self.contracts, queries={**self.contracts.queries, **queries})
-        room = Room(self.room, contracts, self.tables)
+        room = CapacityGroup(self.room, contracts, self.tables)
         mine = {name: queries[name] for name, windows in self.windows.items() if windows}
         found: WindowLever = lever(next(iter(mine.values())).lever_names[0])
         work = [
@@ -217,14 +219,14 @@ class RoomReplay:
         ]
         answers: dict[str, AnsweredWindows] = {}
         for name, plan in zip(mine, found.plan_windows(room, work), strict=True):
-            assert isinstance(plan.decision, AskingDecision)
+            assert isinstance(plan.decision, SqlDecision)
             answers[name] = {}
             this_run: dict[int, dict[str, int]] = {}
-            for some in stretches_of(self.windows[name]):
-                inputs = planned_inputs(self.tables, room, mine[name], some, 0.0)
+            for some in window_groups(self.windows[name]):
+                inputs = plan_inputs(self.tables, room, mine[name], some, 0.0)
                 for window in some:
                     counts: dict[str, int] = {}
-                    rows = asked_of(
+                    rows = window_results(
                         self.engine, plan.decision, window, inputs[window.window], counts, this_run.copy
                     )
                     this_run[window.window] = counts

@@ -5,7 +5,7 @@ in. A window is open until all input streams have sent later rows. If the contra
 until all input streams have rows in it. If the contract says `waits_seconds`, a slow stream does not hold it open for
 longer than that. A batch that is stored with a window is known, so the cost of a search does not grow with the history.
 
-Refuse (`refuse_always`): some joins and queries fail on every run, whatever their inputs send. This is known from the
+Refuse (`refuse_impossible`): some joins and queries fail on every run, whatever their inputs send. This is known from the
 contracts alone: attributes that an input stream does not have, types that the lever cannot work on, streams that cannot
 be divided into windows, a wrong list of levers, or slices larger than the capacity of the group. A window length that
 differs from that of the stored windows is refused when windows are looked for.
@@ -39,9 +39,9 @@ from spillway.contracts import Contracts
 from spillway.contracts.column_names import OWN, bounded_attribute
 from spillway.contracts.fields import join_path, suggest
 from spillway.contracts.workload import Workload
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.engine.statements import NeedsSpark, SqlView
-from spillway.errors import Problem, Refused, SpillwayError
+from spillway.errors import InvalidValue, Problem, SpillwayError
 from spillway.levers.protocol import Say
 from spillway.levers.windows import (
     DONE,
@@ -49,12 +49,12 @@ from spillway.levers.windows import (
     OPEN,
     PLANNED,
     Input,
-    SqlQuestion,
+    SqlQuery,
     Window,
     WindowLever,
     WindowWork,
+    duration_micros,
     micros_of,
-    step_of,
 )
 from spillway.registry import lever
 from spillway.settings import Settings
@@ -62,7 +62,7 @@ from spillway.store.files import row_groups, rows_of_group
 from spillway.store.filters import Between
 from spillway.store.tables import Table, Tables
 from spillway.streams.facts import newest_facts
-from spillway.streams.reading import WEIGHT, readable
+from spillway.streams.reading import WEIGHT, readable_schema
 from spillway.workloads.grid import WindowGrid, window_order
 from spillway.workloads.losses import dropped_cells
 
@@ -70,13 +70,13 @@ _READ_BESIDE = {**dict(zip(OWN[:3], ("integer", "integer", "date"), strict=True)
 """Columns that the rows of an input have in addition to its attributes, with their types."""
 
 
-def refuse_always(contracts: Contracts, contract: Workload) -> None:
+def refuse_impossible(contracts: Contracts, contract: Workload) -> None:
     """Raise if no run can compute the join or query."""
     for problem in _problems_of(contracts, contract):
-        raise Refused(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
+        raise InvalidValue(problem.field, problem.rule, problem.value, problem.remedy, where=contract.subject)
 
 
-def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Problem]:
+def workload_problems(contracts: Contracts, engine: str = "process") -> list[Problem]:
     """Return the problems of joins and queries, file by file; streams with invalid contracts are left out.
 
     `engine`: the engine of the run. For `spark`, a query that only Spark can answer is not a problem.
@@ -91,7 +91,7 @@ def broken_workloads(contracts: Contracts, engine: str = "process") -> list[Prob
     return found
 
 
-def columns_of_answer(engine: Engine, question: SqlQuestion, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+def answer_schema(engine: Engine, question: SqlQuery, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """Return the columns of the answer, given the columns of the inputs; no row is read."""
     views = {
         name: SqlView(pa.schema([schemas[read.stream].field(one) for one in read.columns]), ())
@@ -108,13 +108,13 @@ def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list
     with TemporaryDirectory() as nowhere:
         lake = {"SPILLWAY_HOME": nowhere, "SPILLWAY_LAKE": f"{nowhere}/lake"}
         tables = Tables(Settings.from_environment(lake))
-        schemas = {name: readable(tables, contracts.stream(name)) for name in streams}
+        schemas = {name: readable_schema(tables, contracts.stream(name)) for name in streams}
     work = WindowWork(contract, {}, (), columns={name: tuple(schemas[name].names) for name in streams})
     try:
-        found.look_at(work, lambda question: columns_of_answer(InProcess(), question, schemas))
+        found.look_at(work, lambda question: answer_schema(ProcessEngine(), question, schemas))
     except NeedsSpark as refused:
         return [refused.problem] if engine == "process" else []
-    except Refused as refused:
+    except InvalidValue as refused:
         return [refused.problem]
     return []
 
@@ -138,7 +138,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
         for stream in contract.inputs:
             window_order(contracts, contract, stream)
         read = found.columns(contract)
-    except Refused as refused:
+    except InvalidValue as refused:
         yield refused.problem
         return
     absent = False
@@ -185,7 +185,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
 _ROUNDED = timedelta(microseconds=2)
 
 
-class KnownWindows:
+class StoredWindows:
     """The stored windows of a join or query; a row becomes a `Window` only on request."""
 
     def __init__(self, tables: Tables, contract: Workload) -> None:
@@ -228,10 +228,10 @@ class KnownWindows:
 
 
 @dataclass(frozen=True)
-class WindowsFound:
+class WindowSearchResult:
     """What a search for windows found, by window."""
 
-    known: KnownWindows
+    known: StoredWindows
     came: Mapping[int, set[Input]] = field(default_factory=dict)
     """The batches with rows of the window that are not stored with it yet."""
     closed: Mapping[int, set[Input]] = field(default_factory=dict)
@@ -246,10 +246,10 @@ class WindowsFound:
         return bool(self.closed or self.again or self.known.with_status(PLANNED))
 
 
-def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowsFound:
+def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> WindowSearchResult:
     """Find the batches that the inputs have sent and that were not examined yet, and the windows that they close."""
-    refuse_always(contracts, contract)
-    known, grid = KnownWindows(tables, contract), WindowGrid.of(contract)
+    refuse_impossible(contracts, contract)
+    known, grid = StoredWindows(tables, contract), WindowGrid.of(contract)
     refuse_other_length(known, contract)
     open_ones = known.with_status(OPEN)
     # a lake from before windows were kept open is searched once more from its beginning
@@ -257,7 +257,7 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     sent = {stream: _sent(tables, stream) for stream in dict.fromkeys(contract.inputs)}
     if not all(sent.values()) and contract.window.waits_seconds is None:
         silent = {stream: None for stream, batches in sent.items() if not batches}
-        return WindowsFound(known, held_by=silent if any(sent.values()) else {})
+        return WindowSearchResult(known, held_by=silent if any(sent.values()) else {})
     new = {name: [batch for batch in found if (name, batch) not in seen] for name, found in sent.items()}
     came: dict[int, set[Input]] = {}
     for stream, batches in new.items():
@@ -277,7 +277,7 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
     # the last window of a stream starts at the last cell with rows of the stream
     end = _end(ends.values(), contract)
     if end is None:
-        return WindowsFound(known, came)
+        return WindowSearchResult(known, came)
     wanted = set(contract.inputs) if contract.window.rows_of == "all" else set()
     ahead = grid.cells - 1
     closed = {n: own for n, own in waiting.items() if n + ahead < end and {name for name, _ in own} >= wanted}
@@ -287,7 +287,9 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
         for stream, last in ends.items()
         if last is None or last < fastest
     }
-    return WindowsFound(known, came, closed, _again(known, touched, came, windows_back(contract)), held)
+    return WindowSearchResult(
+        known, came, closed, _late_batches(known, touched, came, windows_back(contract)), held
+    )
 
 
 def _end(ends: Collection[int | None], contract: Workload) -> int | None:
@@ -298,12 +300,12 @@ def _end(ends: Collection[int | None], contract: Workload) -> int | None:
     seconds = contract.window.waits_seconds
     if seconds is None:
         return min(sent) if len(sent) == len(ends) else None
-    ahead = max(sent) - math.ceil(step_of(seconds) / contract.window.step)
+    ahead = max(sent) - math.ceil(duration_micros(seconds) / contract.window.step)
     return max(ahead, min(sent)) if len(sent) == len(ends) else ahead
 
 
-def _again(
-    known: KnownWindows, touched: Mapping[int, Window], came: Mapping[int, set[Input]], back: int
+def _late_batches(
+    known: StoredWindows, touched: Mapping[int, Window], came: Mapping[int, set[Input]], back: int
 ) -> dict[int, set[Input]]:
     """Return, by window that was planned before, late batches for it or for windows that it looks back at."""
     found: dict[int, set[Input]] = {}
@@ -322,12 +324,12 @@ def windows_back(contract: Workload) -> int:
     return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
 
 
-def looked_back_at(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
+def inputs_before(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
     """Return the batches with rows of the `back` windows before a window."""
     return {one for n in range(number - back, number) for one in known.get(n, ())}
 
 
-def gone(tables: Tables, inputs: Iterable[Input]) -> set[Input]:
+def missing_batches(tables: Tables, inputs: Iterable[Input]) -> set[Input]:
     """Return which of these batches have no transmitted rows any more."""
     of: dict[str, set[int]] = {}
     for stream, batch in inputs:
@@ -352,7 +354,7 @@ def _still_there(tables: Tables, stream: str, batches: set[int]) -> set[int]:
     return found
 
 
-def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
+def refuse_other_length(known: StoredWindows, contract: Workload) -> None:
     """Raise if the length of windows has changed: new windows would overlap the stored ones and hold the same rows."""
     last, grid = known.last(), WindowGrid.of(contract)
     if last is None:
@@ -367,7 +369,7 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
         rule = "stay the step of the windows that were computed"
         field, value = "slide_seconds", contract.window.slide_seconds or contract.window.seconds
         now = micros_of(last.from_time) / last.window / 1e6 if last.window else was
-    raise Refused(
+    raise InvalidValue(
         f"window.{field}",
         f"{rule}, {now:g}, because their results are stored already",
         value,
@@ -376,11 +378,11 @@ def refuse_other_length(known: KnownWindows, contract: Workload) -> None:
     )
 
 
-def refused_by_windows(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
+def search_problem(tables: Tables, contracts: Contracts, contract: Workload) -> str | None:
     """Return why no window can be searched for, whatever the inputs send; None if there is no such reason."""
     try:
-        refuse_always(contracts, contract)
-        refuse_other_length(KnownWindows(tables, contract), contract)
+        refuse_impossible(contracts, contract)
+        refuse_other_length(StoredWindows(tables, contract), contract)
     except SpillwayError as problem:
         return str(problem)
     return None
@@ -423,7 +425,7 @@ def pinned_windows(
     if changed:
         save_windows(tables, list(changed.values()))
     for window in changed.values():
-        _tell(window, found, say)
+        _report_incomplete(window, found, say)
     waiting = found.known.with_status(PLANNED) | changed
     planned = (one for one in waiting.values() if one.status == PLANNED)
     return sorted(planned, key=lambda one: one.window)
@@ -453,7 +455,12 @@ class _Pins:
     """Makes the rows of `windows` that follow from a search."""
 
     def __init__(
-        self, tables: Tables, contracts: Contracts, contract: Workload, found: WindowsFound, now: datetime
+        self,
+        tables: Tables,
+        contracts: Contracts,
+        contract: Workload,
+        found: WindowSearchResult,
+        now: datetime,
     ) -> None:
         self._tables, self._contracts, self._contract = tables, contracts, contract
         self._found, self._now = found, now
@@ -481,8 +488,10 @@ class _Pins:
             for name in self._contract.lever_names
             if (facts := newest_facts(self._tables, self._contract.subject, name)) is not None
         }
-        looks = {number: looked_back_at(own, number, back) - inputs for number, inputs in closed.items()}
-        lost = gone(self._tables, {one for number in closed for one in closed[number] | looks[number]})
+        looks = {number: inputs_before(own, number, back) - inputs for number, inputs in closed.items()}
+        lost = missing_batches(
+            self._tables, {one for number in closed for one in closed[number] | looks[number]}
+        )
         for number, inputs in sorted(closed.items()):
             reads = inputs | looks[number]
             yield (known.get(number) or self._begun(number)).becomes(
@@ -499,7 +508,7 @@ class _Pins:
         """Yield the windows for which batches arrived late."""
         again = self._found.again
         known = self._found.known.numbered(again)
-        lost = gone(self._tables, {one for number in again for one in known[number].inputs})
+        lost = missing_batches(self._tables, {one for number in again for one in known[number].inputs})
         for number, inputs in sorted(again.items()):
             window = known[number]
             if window.status == GONE or set(window.inputs) & lost:
@@ -528,7 +537,7 @@ def _merged(*inputs: Collection[Input]) -> tuple[Input, ...]:
     return tuple(sorted({one for some in inputs for one in some}))
 
 
-def _tell(window: Window, found: WindowsFound, say: Say) -> None:
+def _report_incomplete(window: Window, found: WindowSearchResult, say: Say) -> None:
     """Report a window that cannot be computed with all of its rows."""
     late = found.again.get(window.window, set()) & set(window.too_late)
     batches = ", ".join(f"batch {batch} of {stream}" for stream, batch in sorted(late))

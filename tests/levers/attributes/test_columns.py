@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from tests.levers.attributes.synopsis.synopsis_reference import columns
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame, dense_codes
 
 ARROWS = [
@@ -64,27 +64,27 @@ def test_key_codes_of_any_size_are_made_small():
 
 
 def test_a_seq_that_goes_back_is_refused_by_number():
-    with pytest.raises(Refused, match="`seq` must be strictly increasing after 5, got 4"):
+    with pytest.raises(InvalidValue, match="`seq` must be strictly increasing after 5, got 4"):
         Frame(np.array([1, 5, 4]), np.zeros(3, int), {})
 
 
 def test_a_column_of_another_length_is_refused_by_name():
-    with pytest.raises(Refused, match="`temp` must have 2 rows, got 1"):
+    with pytest.raises(InvalidValue, match="`temp` must have 2 rows, got 1"):
         Frame(np.array([1, 2]), np.zeros(2, int), {"temp": Column.real([1.0])})
 
 
 def test_a_key_of_another_length_is_refused():
-    with pytest.raises(Refused, match="`key` must have 2 rows"):
+    with pytest.raises(InvalidValue, match="`key` must have 2 rows"):
         Frame(np.array([1, 2]), np.zeros(1, int), {})
 
 
 def test_a_type_without_a_kind_is_refused():
-    with pytest.raises(Refused, match="`type` must be"):
+    with pytest.raises(InvalidValue, match="`type` must be"):
         Column.from_arrow(pa.array([[1], [2]]))
 
 
 def test_an_unknown_kind_and_unequal_lengths_are_refused():
-    with pytest.raises(Refused, match="`kind` must be one of"):
+    with pytest.raises(InvalidValue, match="`kind` must be one of"):
         Column("money", np.zeros(1), np.ones(1, bool))
-    with pytest.raises(Refused, match="`valid` must have one flag per value"):
+    with pytest.raises(InvalidValue, match="`valid` must have one flag per value"):
         Column("real", np.zeros(2), np.ones(1, bool))

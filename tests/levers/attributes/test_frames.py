@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.frames import as_transmitted, frame_of, joined, recover_frame, shed_frame
-from spillway.levers.attributes.scheme import Run, Runs, Way
+from spillway.levers.attributes.frames import (
+    as_transmitted,
+    frame_of,
+    join_entries,
+    recover_frame,
+    shed_frame,
+)
+from spillway.levers.attributes.scheme import AttributeTreatment, Run, Runs
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 
@@ -67,7 +73,7 @@ def schemes(draw):
         for name in MODELS:
             way = draw(st.sampled_from(["keep", "round", "shed", "shed"]))
             sent = way == "shed" and draw(st.booleans())
-            ways.append(Way(name, way, precision=draw(st.integers(0, 3)), sent=sent))
+            ways.append(AttributeTreatment(name, way, precision=draw(st.integers(0, 3)), sent=sent))
         runs.append(Run(1000 + start, 999 + end, tuple(ways)))
     return Runs(tuple(runs))
 
@@ -88,8 +94,8 @@ def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batche
         for name in MODELS:
             payloads[name, sent] = [part.payload for part in parts if part.attribute == name]
             in_one = [block.payload for block in whole if block.attribute == name]
-            found = joined(payloads[name, sent], MODELS[name].kind, truth)
-            assert found.seq.tolist() == joined(in_one, MODELS[name].kind, truth).seq.tolist()
+            found = join_entries(payloads[name, sent], MODELS[name].kind, truth)
+            assert found.seq.tolist() == join_entries(in_one, MODELS[name].kind, truth).seq.tolist()
     seen = as_transmitted(truth, runs, MODELS)
     received = pa.table(
         {
@@ -126,7 +132,7 @@ def test_a_scheme_of_finer_precision_gives_back_more_closely():
     table, errors = rows(), []
     truth = frame_of(table, ["key"], MODELS)
     for place in range(4):
-        runs = Runs((Run(1000, 999 + ROWS, (Way("x", "shed", precision=place),)),))
+        runs = Runs((Run(1000, 999 + ROWS, (AttributeTreatment("x", "shed", precision=place),)),))
         blocks = shed_frame(table, ["key"], runs, MODELS, 1000)
         hidden = as_transmitted(truth, runs, MODELS).columns["x"]
         received = table.set_column(2, "x", hidden.to_arrow())

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
-from spillway.levers.attributes.option import Option, of_way, options_of, scaled
+from spillway.errors import InvalidValue
+from spillway.levers.attributes.option import Option, of_way, options_of, scale_options
 
 weights = st.floats(0.0, 1e6)
 
@@ -31,7 +31,7 @@ def test_a_wider_column_makes_every_way_dearer_alike(
         Option("a", "keep", kept),
         Option("a", "shed", 0.0, rest, 0.4),
     ]
-    found = scaled(options, width)
+    found = scale_options(options, width)
     assert [option.way for option in found] == ["round", "keep", "shed"]
     assert found[1].wire_bytes_per_tuple == width
     assert found[0].wire_bytes_per_tuple == pytest.approx(rounded * width / kept)
@@ -40,7 +40,7 @@ def test_a_wider_column_makes_every_way_dearer_alike(
 
 
 def test_what_weighed_nothing_in_training_is_kept_at_the_width_it_has_now() -> None:
-    found = scaled([Option("a", "keep", 0.0), Option("a", "shed", 0.0, 0.25)], 4.0)
+    found = scale_options([Option("a", "keep", 0.0), Option("a", "shed", 0.0, 0.25)], 4.0)
     assert [option.bytes_per_tuple for option in found] == [4.0, 0.25]
 
 
@@ -51,19 +51,19 @@ def test_the_option_of_a_way_is_none_where_the_way_is_not_offered() -> None:
 
 
 def test_an_option_that_cannot_be_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`way` must be one of keep, round, shed, got 'drop'"):
+    with pytest.raises(InvalidValue, match="`way` must be one of keep, round, shed, got 'drop'"):
         Option("a", "drop", 1.0)
     with pytest.raises(
-        Refused, match="`synopsis_bytes_per_tuple` must be a finite number of 0 or more, got -1"
+        InvalidValue, match="`synopsis_bytes_per_tuple` must be a finite number of 0 or more, got -1"
     ):
         Option("a", "shed", 0.0, -1)
-    with pytest.raises(Refused, match="`mean_error_pct` must be a finite number of 0 or more, got inf"):
+    with pytest.raises(InvalidValue, match="`mean_error_pct` must be a finite number of 0 or more, got inf"):
         Option("a", "shed", 0.0, 1.0, float("inf"))
 
 
 def test_options_without_the_one_to_keep_cannot_be_scaled() -> None:
-    with pytest.raises(Refused, match=r"`options` must offer to keep the attribute, got \['shed'\]"):
-        scaled([Option("a", "shed", 0.0, 1.0)], 8.0)
+    with pytest.raises(InvalidValue, match=r"`options` must offer to keep the attribute, got \['shed'\]"):
+        scale_options([Option("a", "shed", 0.0, 1.0)], 8.0)
 
 
 def test_of_several_precisions_the_coarsest_speaks_for_its_way() -> None:
@@ -78,5 +78,5 @@ def test_of_several_precisions_the_coarsest_speaks_for_its_way() -> None:
     assert options_of(options, "round") == ()
     assert all(Option.from_dict(one.to_dict()) == one for one in options)
     assert Option.from_dict({"attribute": "a", "way": "keep", "wire_bytes_per_tuple": 1.0}).precision == 0
-    with pytest.raises(Refused, match="`precision` must be a place of 0 or more, got -1"):
+    with pytest.raises(InvalidValue, match="`precision` must be a place of 0 or more, got -1"):
         Option("a", "shed", 0.0, precision=-1)

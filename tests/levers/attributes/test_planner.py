@@ -15,12 +15,19 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.cycle.find import Cycle, Member
-from spillway.levers.attributes.planner import STRETCH, Consequence, Look, Policy, plan_batch, stretches
+from spillway.levers.attributes.planner import (
+    STRETCH,
+    Policy,
+    SchemeDecision,
+    WindowRanking,
+    plan_batch,
+    split_at_frames,
+)
 from spillway.levers.attributes.ranking.rank import rank
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
-from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.attributes.scheme import AttributeTreatment, Run
 
 MEASURES = ("a", "b", "c")
 
@@ -45,13 +52,13 @@ def ring_of(*members: str) -> Cycle:
     return Cycle(("who",), len(made), len(made), {"who": len(made)}, "robust", 1.0, made)
 
 
-def shed_the_first(count: int) -> Callable[[Sequence[str]], Consequence]:
+def shed_the_first(count: int) -> Callable[[Sequence[str]], SchemeDecision]:
     """Sheds so many attributes from the front of a ranking."""
 
-    def decide(ranking: Sequence[str]) -> Consequence:
+    def decide(ranking: Sequence[str]) -> SchemeDecision:
         gone = tuple(ranking[:count])
-        ways = tuple(Way(name, "shed" if name in gone else "keep") for name in MEASURES)
-        return Consequence(ways, 1.0, 0.0, f"shed {', '.join(gone)}")
+        ways = tuple(AttributeTreatment(name, "shed" if name in gone else "keep") for name in MEASURES)
+        return SchemeDecision(ways, 1.0, 0.0, f"shed {', '.join(gone)}")
 
     return decide
 
@@ -142,9 +149,9 @@ def test_a_rule_that_does_not_change_its_mind_hits_no_more_than_the_stream_agree
 
 
 def test_to_round_what_a_window_would_shed_is_no_hit_and_is_mended() -> None:
-    def decide(ranking: Sequence[str]) -> Consequence:
-        ways = tuple(Way(name, "shed" if name == ranking[0] else "round") for name in MEASURES)
-        return Consequence(ways, 1.0, 0.0, "all touched")
+    def decide(ranking: Sequence[str]) -> SchemeDecision:
+        ways = tuple(AttributeTreatment(name, "shed" if name == ranking[0] else "round") for name in MEASURES)
+        return SchemeDecision(ways, 1.0, 0.0, "all touched")
 
     rows = tuples(joined(lively("a", 2), lively("b", 2)))
     runs, _ = plan_batch(rows, 0, 15, 0, None, policy(decide=decide), None)
@@ -154,7 +161,7 @@ def test_to_round_what_a_window_would_shed_is_no_hit_and_is_mended() -> None:
 
 def test_who_watches_is_told_of_every_window_and_changes_nothing() -> None:
     rows = joined(lively("a", 2), lively("b", 2))
-    seen: list[Look] = []
+    seen: list[WindowRanking] = []
     watched = policy(reevaluation=every(2), watch=seen.append)
     runs, state = plan_batch(tuples(rows), 0, 15, 0, None, watched, None)
     assert (runs, state) == plan_batch(tuples(rows), 0, 15, 0, None, replace(watched, watch=None), None)
@@ -194,7 +201,7 @@ def test_identifier_is_not_read_where_no_cycle_tells_where_windows_begin() -> No
 
 
 @pytest.mark.parametrize(
-    "before", [None, {"window": 7, "reevaluation": State(ranking=("a", "b", "c")).to_dict()}]
+    "before", [None, {"window": 7, "reevaluation": ReevaluationState(ranking=("a", "b", "c")).to_dict()}]
 )
 def test_ranking_that_needs_no_data_reads_nothing(before: Mapping[str, Any] | None) -> None:
     rows = tuples(lively("a", 30))
@@ -217,7 +224,7 @@ def test_a_window_in_which_nothing_arrived_is_looked_at_again_with_the_next() ->
     runs, state = plan_batch(rows, 0, 15, 0, 4, policy(), None)
     assert shed_at(runs) == [(0, 3, ("c",)), (4, 15, ("a",))]
     assert [(run.windows, run.evaluations, run.hits) for run in runs] == [(1, 1, 0), (1, 1, 0)]
-    assert State.from_dict(state["reevaluation"]).ranking[0] == "b"
+    assert ReevaluationState.from_dict(state["reevaluation"]).ranking[0] == "b"
     assert state["window"] == 4
 
 
@@ -226,7 +233,7 @@ def test_a_batch_without_a_tuple_keeps_its_scheme_and_its_state() -> None:
     runs, state = plan_batch(rows, 0, 15, 0, None, policy(), None)
     assert shed_at(runs) == [(0, 15, ("c",))]
     assert (runs[0].windows, runs[0].evaluations, runs[0].hits) == (0, 0, -1)
-    assert State.from_dict(state["reevaluation"]).evaluations == 0
+    assert ReevaluationState.from_dict(state["reevaluation"]).evaluations == 0
 
 
 def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
@@ -234,9 +241,11 @@ def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
     nothing = policy(
         attributes=(),
         trained_ranking=(),
-        decide=lambda ranking: Consequence((), 3.0, 1.0, "nothing may be shed"),
+        decide=lambda ranking: SchemeDecision((), 3.0, 1.0, "nothing may be shed"),
     )
-    runs, state = plan_batch(rows, 0, 11, 0, 4, nothing, {"window": 7, "reevaluation": State().to_dict()})
+    runs, state = plan_batch(
+        rows, 0, 11, 0, 4, nothing, {"window": 7, "reevaluation": ReevaluationState().to_dict()}
+    )
     assert [(run.from_seq, run.to_seq, run.ways, run.reason) for run in runs] == [
         (0, 11, (), "nothing may be shed")
     ]
@@ -248,7 +257,7 @@ def test_a_stream_with_nothing_to_shed_is_one_run_and_reads_nothing() -> None:
 def test_attributes_that_training_did_not_know_are_ranked_last_and_those_that_are_gone_forgotten() -> None:
     before = {
         "window": 3,
-        "reevaluation": State(
+        "reevaluation": ReevaluationState(
             {"z": "shed"},
             ("z", "b"),
             {"z": 0.0, "b": 1.0},
@@ -273,8 +282,8 @@ def test_a_run_says_what_the_decision_said_and_what_it_was_made_of() -> None:
 
 
 def test_stretches_follow_the_frames_and_no_endless_one_is_read_at_once() -> None:
-    assert list(stretches(150, 250, 100, 64)) == [(150, 163), (164, 227), (228, 250)]
-    assert list(stretches(7, 2 * STRETCH + 20, 7, None)) == [
+    assert list(split_at_frames(150, 250, 100, 64)) == [(150, 163), (164, 227), (228, 250)]
+    assert list(split_at_frames(7, 2 * STRETCH + 20, 7, None)) == [
         (7, STRETCH + 6),
         (STRETCH + 7, 2 * STRETCH + 6),
         (2 * STRETCH + 7, 2 * STRETCH + 20),
@@ -335,11 +344,13 @@ def by_hand(case: Case) -> list[dict[str, Any]]:
     """Window after window: what is shed of it, was it looked at, would its own data alone have it so."""
     one = case.policy
     seq = case.rows["seq"].to_numpy()
-    state = State(ranking=tuple(name for name, _ in one.trained_ranking), trained=dict(one.trained_ranking))
+    state = ReevaluationState(
+        ranking=tuple(name for name, _ in one.trained_ranking), trained=dict(one.trained_ranking)
+    )
     in_force = one.decide(state.ranking).treatment
     state = replace(state, treatment=in_force)
     lines, number = [], 0
-    for low, high in stretches(case.first, case.last, 0, case.frame_tuples):
+    for low, high in split_at_frames(case.first, case.last, 0, case.frame_tuples):
         inside = case.rows.filter(pa.array((seq >= low) & (seq <= high)))
         window = window_tuples(one.cycle.length, one.tuples_at_least)
         edges = window_edges(

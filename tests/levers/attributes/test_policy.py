@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.levers.attributes.capacity.crossings import UNTRIED, Terms, cross
+from spillway.levers.attributes.capacity.crossings import UNTRIED, Objective, choose_treatments
 from spillway.levers.attributes.cycle.find import declared_cycle
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import (
-    Choosing,
-    choosing,
+    DecisionInputs,
     decide,
     decide_stages,
+    decision_inputs,
     own_settings,
     policy_of,
-    prefixes,
+    prefix_alternatives,
     smoothing_of,
     tuples_in_window,
 )
@@ -32,8 +32,8 @@ from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.protocol import Load, Offer, Part
-from spillway.streams.capacity import divided
+from spillway.levers.protocol import CapacityShare, Load, Offer
+from spillway.streams.capacity import divide_channel
 
 NAMES = ("a", "b", "c")
 
@@ -80,10 +80,12 @@ costs_of_all = st.fixed_dictionaries(
 )
 
 
-def choosing_of(costs: Mapping[str, Sequence[float]], **settings: Any) -> Choosing:
+def choosing_of(costs: Mapping[str, Sequence[float]], **settings: Any) -> DecisionInputs:
     """What a decision rests on: these options, all of one priority."""
     stated = AttributeSettings(**{"rank_by": "stddev", **settings})
-    return Choosing(stated, options(costs), load(costs), Terms("error", stated.synopsis, stated.ways))
+    return DecisionInputs(
+        stated, options(costs), load(costs), Objective("error", stated.synopsis, stated.ways)
+    )
 
 
 @given(costs_of_all, st.integers(1, 140), st.permutations(NAMES))
@@ -163,8 +165,10 @@ def test_the_scheme_says_which_precision_was_chosen(
             *(Option("a", "shed", 0.0, 13.0 - 8 * at, 0.1 + at, precision=at) for at in range(2)),
         ]
     }
-    terms = Terms(synopsis="send", ways=ways)
-    rests_on = Choosing(own_settings(contract()), offered, Load({"key": 8.0, "a": 240.0}, 1000.0), terms)
+    terms = Objective(synopsis="send", ways=ways)
+    rests_on = DecisionInputs(
+        own_settings(contract()), offered, Load({"key": 8.0, "a": 240.0}, 1000.0), terms
+    )
     found = decide(rests_on, 8.0 + 8.0 * room_bytes, ["a"])
     assert [(one.way, one.precision) for one in found.ways] == [(way, place)]
     assert (found.shortfall_kbps > 0) == (ways == ("keep",))
@@ -208,7 +212,7 @@ def test_equation_3_9_counts_exactly_from_the_channel_to_the_shed_attributes() -
         "y": Load({"seq": 2.0, "key": 4.0, "at": 4.0, **dict.fromkeys(names, 4.0)}, 1000.0),
     }
     assert {stream: load.rate_kbps for stream, load in loads.items()} == {"x": 64.0, "y": 26.0}
-    shares = divided(channel, {stream: Offer(load.rate_kbps, load) for stream, load in loads.items()})
+    shares = divide_channel(channel, {stream: Offer(load.rate_kbps, load) for stream, load in loads.items()})
     settings = AttributeSettings(plan="prefix", fit="count")
     for stream, load in loads.items():
         ways = {
@@ -216,7 +220,7 @@ def test_equation_3_9_counts_exactly_from_the_channel_to_the_shed_attributes() -
             for name in names
         }
         stored = struct.unpack("<d", struct.pack("<d", shares[stream]))[0]
-        found = decide_stages(Choosing(settings, ways, load), Part(stored), names)
+        found = decide_stages(DecisionInputs(settings, ways, load), CapacityShare(stored), names)
         assert found.scheme == ("a", "b"), stream
 
 
@@ -225,8 +229,8 @@ def test_second_stage_counts_the_attributes_that_enter_the_trunk() -> None:
     names = tuple("abcd")
     load = Load({"key": 8.0, "at": 8.0, **dict.fromkeys(names, 8.0)}, 1000.0)
     ways = {name: [Option(name, way, 1.0, 1.0) for way in ("keep", "shed")] for name in names}
-    rests_on = Choosing(AttributeSettings(plan="prefix", fit="count"), ways, load)
-    found = decide_stages(rests_on, Part(32.0, 24.0), names)
+    rests_on = DecisionInputs(AttributeSettings(plan="prefix", fit="count"), ways, load)
+    found = decide_stages(rests_on, CapacityShare(32.0, 24.0), names)
     assert {way.attribute: way.stage for way in found.ways if way.way == "shed"} == {"a": 1, "b": 1, "c": 2}
 
 
@@ -235,7 +239,7 @@ def test_the_channel_is_offered_every_prefix_that_the_text_may_shed(
     costs: dict[str, tuple[float, float, float]], ranking: list[str], capacity_bytes: int
 ) -> None:
     rests_on = choosing_of(costs, plan="prefix")
-    offered = prefixes(rests_on, ranking)
+    offered = prefix_alternatives(rests_on, ranking)
     assert len(offered) == 4
     found = decide(rests_on, capacity_bytes * 8.0, ranking)
     at = len(found.scheme)
@@ -245,7 +249,7 @@ def test_the_channel_is_offered_every_prefix_that_the_text_may_shed(
 
 
 def test_a_stream_without_measures_says_what_is_too_much() -> None:
-    nothing = decide(Choosing(AttributeSettings(), {}, Load({"key": 8.0}, 1000.0)), 6.0, ())
+    nothing = decide(DecisionInputs(AttributeSettings(), {}, Load({"key": 8.0}, 1000.0)), 6.0, ())
     assert (nothing.ways, nothing.shortfall_kbps) == ((), 2.0)
     assert nothing.reason.endswith("2 kbps too much remain, nothing more may be shed")
 
@@ -254,7 +258,7 @@ def test_a_stream_without_measures_says_what_is_too_much() -> None:
 def test_both_stages_are_planned_and_what_the_own_channel_left_alone_is_the_trunks(
     costs: dict[str, tuple[float, float, float]], own: int, trunk: int, plan: str
 ) -> None:
-    part, rests_on = Part(own * 8.0, trunk * 8.0), choosing_of(costs, plan=plan)
+    part, rests_on = CapacityShare(own * 8.0, trunk * 8.0), choosing_of(costs, plan=plan)
     first = decide(rests_on, part.own_kbps, NAMES)
     both = decide_stages(rests_on, part, NAMES)
     was, now = ({way.attribute: way for way in found.ways} for found in (first, both))
@@ -272,7 +276,7 @@ def test_both_stages_are_planned_and_what_the_own_channel_left_alone_is_the_trun
 
 def test_the_trunks_part_of_the_reason_is_named() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    assert "; trunk: " in decide_stages(choosing_of(costs), Part(140.0, 60.0), NAMES).reason
+    assert "; trunk: " in decide_stages(choosing_of(costs), CapacityShare(140.0, 60.0), NAMES).reason
 
 
 CHANNEL = read_channel("up", {"capacity": "100 kbps"})
@@ -282,13 +286,14 @@ def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     paid = {"a": {"shed": 6.0, "shed/0": 6.0}, "b": {"round": 0.5, "round/0": 0.5, "shed": 2.0}}
     plain, after = (
-        choosing(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured for known in (None, paid)
+        decision_inputs(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured
+        for known in (None, paid)
     )
     assert [one.bytes_per_tuple for one in plain["a"]] == [10.0, 4.0, 2.0]
     # what was not tried in this precision goes by its way, and is expected to take a little more
     assert [one.bytes_per_tuple for one in after["a"]] == pytest.approx([10.0, 4.0 * UNTRIED, 12.0])
     assert [one.bytes_per_tuple for one in after["b"]] == pytest.approx([10.0, 4.5, 24.0 * UNTRIED])
-    policy = policy_of(contract(), CHANNEL, learned(), load(costs), Part(160.0), paid=paid)
+    policy = policy_of(contract(), CHANNEL, learned(), load(costs), CapacityShare(160.0), paid=paid)
     assert "shed" not in {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"}
 
 
@@ -299,7 +304,7 @@ def test_column_that_takes_at_most_its_synopsis_is_kept_exact(minimize: str, kep
     channel = replace(CHANNEL, minimize=minimize)
     found = load({"a": (kept, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     for capacity_kbps in (200.0, 100.0, 60.0, 30.0, 10.0, 1.0):
-        policy = policy_of(contract(), channel, learned(), found, Part(capacity_kbps))
+        policy = policy_of(contract(), channel, learned(), found, CapacityShare(capacity_kbps))
         assert {way.way for way in policy.decide(NAMES).ways if way.attribute == "a"} == {"keep"}
 
 
@@ -308,20 +313,20 @@ def test_options_that_still_pay_are_scaled_to_the_batch(minimize: str) -> None:
     """At 3 bytes the column takes less than rounding did in training, so that only the synopsis of 2 bytes is left."""
     channel = replace(CHANNEL, minimize=minimize)
     found = load({"a": (3.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
-    offered = choosing(contract(), channel, learned(), found, NAMES).offered["a"]
+    offered = decision_inputs(contract(), channel, learned(), found, NAMES).offered["a"]
     assert [(one.way, one.bytes_per_tuple) for one in offered] == [
         ("keep", 3.0),
         ("shed", pytest.approx(0.6)),
     ]
     wide = load({"a": (30.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
-    offered = choosing(contract(), channel, learned(), wide, NAMES).offered["a"]
+    offered = decision_inputs(contract(), channel, learned(), wide, NAMES).offered["a"]
     assert [one.bytes_per_tuple for one in offered] == pytest.approx([30.0, 12.0, 6.0])
 
 
 def test_option_that_was_measured_smaller_than_in_training_is_offered() -> None:
     narrow = load({"a": (2.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     paid = {"a": {"shed": 0.5, "shed/0": 0.5}}
-    offered = choosing(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered["a"]
+    offered = decision_inputs(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered["a"]
     assert [(one.way, one.bytes_per_tuple) for one in offered] == [
         ("keep", 2.0),
         ("shed", pytest.approx(0.2)),
@@ -331,7 +336,7 @@ def test_option_that_was_measured_smaller_than_in_training_is_offered() -> None:
 def test_prefix_rule_sheds_its_prefix_also_if_the_synopsis_is_larger() -> None:
     """`plan: prefix` is the thesis's rule; its synopses stay at the source."""
     found = load({"a": (0.4, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
-    policy = policy_of(contract(plan="prefix"), CHANNEL, learned(), found, Part(138.0))
+    policy = policy_of(contract(plan="prefix"), CHANNEL, learned(), found, CapacityShare(138.0))
     assert "a" in policy.decide(("a", "b", "c")).scheme
 
 
@@ -353,7 +358,7 @@ def test_dominated_option_is_never_chosen(
             if at % 2
             else Option("a", "shed", 0.0, size, error, precision=at)
         )
-    found = cross({"a": every}, {"a": 1.0}, room, Terms(minimize, synopsis)).ways["a"]
+    found = choose_treatments({"a": every}, {"a": 1.0}, room, Objective(minimize, synopsis)).ways["a"]
     if found.option.way == "shed" and not found.sent:
         assert found.option.synopsis_bytes_per_tuple < kept
         return
@@ -368,22 +373,22 @@ def test_priority_class_and_contract_weigh_together() -> None:
     stated = replace(contract(), priority=2.0)
     dear = tuple(replace(a, priority=3.0) if a.name == "b" else a for a in stated.attributes)
     known = replace(learned(), category={"criticality": "low"})
-    found = choosing(replace(stated, attributes=dear), CHANNEL, known, load(costs), NAMES)
+    found = decision_inputs(replace(stated, attributes=dear), CHANNEL, known, load(costs), NAMES)
     low = 20.33 / 13.5
     assert found.priorities == pytest.approx({"a": 2 * low, "b": 6 * low, "c": 2 * low})
 
 
-def learned() -> Learned:
+def learned() -> TrainedFacts:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     cycle = declared_cycle({"key": ["x", "y"] * 4, "at": list(range(8))}, list(range(8)), ["key"], order="at")
     models = {name: AttributeModel(name, "real", error_pct=2.0) for name in NAMES}
     ranking = {"b": 0.1, "c": 0.5, "a": 0.9}
-    return Learned(1, cycle, models, {n: tuple(o) for n, o in options(costs).items()}, {}, ranking)
+    return TrainedFacts(1, cycle, models, {n: tuple(o) for n, o in options(costs).items()}, {}, ranking)
 
 
 def test_an_observed_stream_keeps_everything_and_says_what_would_go() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
-    policy = policy_of(contract(mode="observe"), CHANNEL, learned(), load(costs), Part(100.0))
+    policy = policy_of(contract(mode="observe"), CHANNEL, learned(), load(costs), CapacityShare(100.0))
     found = policy.decide(NAMES)
     assert found.scheme == ()
     assert found.reason.startswith("observed only: 216 kbps into 100")
@@ -394,7 +399,7 @@ def test_an_observed_stream_keeps_everything_and_says_what_would_go() -> None:
 def test_the_planner_aims_at_the_share_it_is_told() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     full, half = (
-        policy_of(contract(plan="prefix"), CHANNEL, learned(), load(costs), Part(180.0), aim)
+        policy_of(contract(plan="prefix"), CHANNEL, learned(), load(costs), CapacityShare(180.0), aim)
         for aim in (1.0, 0.5)
     )
     assert full.decide(NAMES).planned_kbps > 90.0
@@ -418,7 +423,7 @@ def test_an_attribute_that_the_contract_protects_since_training_is_not_planned_w
     kept = [a for a in stated.attributes if a.name != "c"]
     without = replace(stated, attributes=tuple(kept))
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0)}
-    policy = policy_of(without, CHANNEL, learned(), load(costs), Part(10.0))
+    policy = policy_of(without, CHANNEL, learned(), load(costs), CapacityShare(10.0))
     assert policy.attributes == ("a", "b")
     assert [name for name, _ in policy.trained_ranking] == ranking
 

@@ -7,39 +7,59 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spillway.levers.attributes.scheme import Run, Runs, Way, run_from_row, run_to_row, scheme_number
+from spillway.levers.attributes.scheme import (
+    AttributeTreatment,
+    Run,
+    Runs,
+    run_from_row,
+    run_to_row,
+    scheme_number,
+)
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import arrow_rows
 
 
 def test_the_precision_is_part_of_a_schemes_number_where_it_says_something():
-    shed = [scheme_number([Way("a", "shed", precision=place)]) for place in range(3)]
-    assert len({*shed, scheme_number([Way("a", "round", precision=1)])}) == 4
-    assert scheme_number([Way("a", "keep", precision=2)]) == 0
+    shed = [scheme_number([AttributeTreatment("a", "shed", precision=place)]) for place in range(3)]
+    assert len({*shed, scheme_number([AttributeTreatment("a", "round", precision=1)])}) == 4
+    assert scheme_number([AttributeTreatment("a", "keep", precision=2)]) == 0
 
 
 def test_a_run_comes_back_from_its_row_with_the_precision_of_every_way():
     run = Run(
-        5, 9, (Way("a", "shed", 2, "last", "because", 3), Way("b", "round", precision=1), Way("c")), hits=2
+        5,
+        9,
+        (
+            AttributeTreatment("a", "shed", 2, "last", "because", 3),
+            AttributeTreatment("b", "round", precision=1),
+            AttributeTreatment("c"),
+        ),
+        hits=2,
     )
     assert run_from_row(as_stored(run_to_row(run))) == run
 
 
 def test_rows_of_before_precisions_are_of_the_first():
     row = as_stored(
-        run_to_row(Run(5, 9, (Way("a", "shed", predictor="last", reason="because", precision=3),)))
+        run_to_row(
+            Run(5, 9, (AttributeTreatment("a", "shed", predictor="last", reason="because", precision=3),))
+        )
     )
     (old,) = row["attributes"]
     for kept in ({**old, "precision": None}, {name: old[name] for name in old if name != "precision"}):
         (way,) = run_from_row({**row, "attributes": [kept]}).ways
-        assert way == Way("a", "shed", predictor="last", reason="because")
+        assert way == AttributeTreatment("a", "shed", predictor="last", reason="because")
 
 
 def test_rows_have_the_precision_of_their_own_run_and_way():
     runs = Runs(
         (
-            Run(0, 4, (Way("a", "shed", precision=2), Way("b", "round", precision=1))),
-            Run(5, 9, (Way("a", "round", precision=1), Way("b", "shed"))),
+            Run(
+                0,
+                4,
+                (AttributeTreatment("a", "shed", precision=2), AttributeTreatment("b", "round", precision=1)),
+            ),
+            Run(5, 9, (AttributeTreatment("a", "round", precision=1), AttributeTreatment("b", "shed"))),
         )
     )
     seq = np.array([0, 4, 5, 9])

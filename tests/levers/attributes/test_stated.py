@@ -9,7 +9,7 @@ import pytest
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.policy import admitted, bound_now
+from spillway.levers.attributes.policy import admissible_options, bound_now
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Rounding
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
@@ -98,13 +98,16 @@ MODEL = AttributeModel(
 def test_only_precisions_within_the_bound_may_be_planned_with(
     bound: ErrorBound, left: list[tuple[str, int]]
 ) -> None:
-    found = admitted(OPTIONS, MODEL, bound, ("keep", "round", "shed"))
+    found = admissible_options(OPTIONS, MODEL, bound, ("keep", "round", "shed"))
     assert [(one.way, one.precision) for one in found] == left
 
 
 def test_ways_that_the_contract_no_longer_allows_are_not_offered() -> None:
-    assert {one.way for one in admitted(OPTIONS, MODEL, MODEL.bound, ("keep", "round"))} == {"keep", "round"}
-    assert {one.way for one in admitted(OPTIONS, MODEL, MODEL.bound, ("keep",))} == {"keep"}
+    assert {one.way for one in admissible_options(OPTIONS, MODEL, MODEL.bound, ("keep", "round"))} == {
+        "keep",
+        "round",
+    }
+    assert {one.way for one in admissible_options(OPTIONS, MODEL, MODEL.bound, ("keep",))} == {"keep"}
     plain = AttributeModel("a", "real", 8.0)
-    (kept, rounded) = admitted(OPTIONS[:2], plain, ErrorBound(0.0), ("keep", "round"))
+    (kept, rounded) = admissible_options(OPTIONS[:2], plain, ErrorBound(0.0), ("keep", "round"))
     assert (kept.way, rounded.way) == ("keep", "round")  # a rounding that saves nothing is exact

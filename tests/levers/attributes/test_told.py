@@ -11,8 +11,8 @@ import pytest
 from tests.show.report.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
 
 from spillway.contracts import StreamContract, load_contracts
-from spillway.levers.attributes.explain import pictures, told
-from spillway.levers.protocol import Picture, Told
+from spillway.levers.attributes.explain import draw_charts, explain_attribute
+from spillway.levers.protocol import LeverExplanation, Picture
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.facts import newest_facts
@@ -27,16 +27,16 @@ def fields_of(settings: Settings) -> StreamContract:
     return load_contracts(settings.schemas).streams["fields"]
 
 
-def told_of(settings: Settings, attribute: str) -> Told:
+def told_of(settings: Settings, attribute: str) -> LeverExplanation:
     tables = Tables(settings)
     facts = newest_facts(tables, "fields", "attributes")
-    return told(fields_of(settings), attribute, facts, tables)
+    return explain_attribute(fields_of(settings), attribute, facts, tables)
 
 
 def shown_of(settings: Settings) -> dict[str, Picture]:
     tables = Tables(settings)
     facts = newest_facts(tables, "fields", "attributes")
-    return {picture.title: picture for picture in pictures(fields_of(settings), facts, tables)}
+    return {picture.title: picture for picture in draw_charts(fields_of(settings), facts, tables)}
 
 
 def line(picture: Picture, name: str) -> list[tuple[float, float]]:
@@ -78,7 +78,7 @@ def test_a_role_needs_no_further_reason_and_no_way_back(lake: Settings) -> None:
 
 def test_without_a_scheme_it_waits(lake: Settings) -> None:
     contract = load_contracts(lake.schemas).streams["meadows"]
-    waits = told(contract, "temp", None, Tables(lake))
+    waits = explain_attribute(contract, "temp", None, Tables(lake))
 
     assert (waits.way, waits.numbers) == ("not planned yet", {})
     assert waits.because == "no scheme yet: the stream waits to be taken in, trained and shed"
@@ -170,4 +170,4 @@ def test_what_the_owner_overruled_is_named(lake: Settings, change: dict[str, Any
         (entry,) = contract.levers
         contract = replace(contract, levers=(replace(entry, settings=replace(entry.settings, **change)),))
 
-    assert said in told(contract, "temp", None, Tables(lake)).because
+    assert said in explain_attribute(contract, "temp", None, Tables(lake)).because

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
 from spillway.levers.attributes.cycle.find import declared_cycle
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Rounding
-from spillway.levers.protocol import Fact, Facts, Load, Offer, Part
+from spillway.levers.protocol import CapacityShare, Fact, Facts, Load, Offer
 
 NAMES = ("a", "b", "c")
 ALLOWED = (("keep",), ("keep", "round"), ("keep", "shed"), ("keep", "round", "shed"))
@@ -51,7 +51,7 @@ def options() -> dict[str, tuple[Option, ...]]:
     }
 
 
-def learned() -> Learned:
+def learned() -> TrainedFacts:
     cycle = declared_cycle({"key": ["x", "y"] * 4, "at": list(range(8))}, list(range(8)), ["key"], order="at")
     models = {
         name: AttributeModel(
@@ -63,7 +63,7 @@ def learned() -> Learned:
         )
         for name in NAMES
     }
-    return Learned(1, cycle, models, options(), {}, dict.fromkeys(NAMES, 1.0))
+    return TrainedFacts(1, cycle, models, options(), {}, dict.fromkeys(NAMES, 1.0))
 
 
 def contract(attributes: dict[str, Any] | None = None, **lever: Any) -> StreamContract:
@@ -88,7 +88,7 @@ def contract(attributes: dict[str, Any] | None = None, **lever: Any) -> StreamCo
 def test_no_other_way_is_taken_at_any_capacity_at_either_stage(
     ways: tuple[str, ...], form: dict[str, str], own: float, trunk: float | None, ranking: list[str]
 ) -> None:
-    part = Part(own * RATE_KBPS, None if trunk is None else trunk * RATE_KBPS)
+    part = CapacityShare(own * RATE_KBPS, None if trunk is None else trunk * RATE_KBPS)
     found = policy_of(contract(ways=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(ranking)
     assert {way.way for way in found.ways} <= set(ways)
     assert [way.attribute for way in found.ways] == list(NAMES)
@@ -112,7 +112,7 @@ def test_no_other_way_is_taken_at_any_capacity_at_either_stage(
 def test_what_is_allowed_is_used_and_what_is_too_much_is_said(
     form: dict[str, str], ways: tuple[str, ...], capacity: float, taken: set[str]
 ) -> None:
-    part = Part(capacity * RATE_KBPS)
+    part = CapacityShare(capacity * RATE_KBPS)
     found = policy_of(contract(ways=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(NAMES)
     assert {way.way for way in found.ways} - {"keep"} >= taken
     if not taken:
@@ -145,7 +145,7 @@ def test_a_shared_channel_is_offered_no_ways_that_the_contract_forbids(ways: tup
 
 @pytest.mark.parametrize("ways", [["keep", "shed"], ["keep", "round", "shed"], ["keep", "round"]])
 def test_a_contract_tightened_after_training_is_planned_within(ways: list[str]) -> None:
-    part = Part(0.2 * RATE_KBPS)
+    part = CapacityShare(0.2 * RATE_KBPS)
     tight = contract({"a": {"error_pct": 1.5}, "b": {"error_pct": 0.5}}, ways=ways)
     found = policy_of(tight, CHANNEL, learned(), LOAD, part).decide(NAMES)
     by_name = {way.attribute: way for way in found.ways}

@@ -14,19 +14,19 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import (
+    CapacityGroup,
     Decision,
-    Drafted,
     Fact,
     Facts,
-    FramePart,
-    Lesson,
+    FrameSlice,
     Lever,
     Load,
-    Measured,
+    MeasuredDraft,
     Offer,
     Plan,
-    Room,
     Rows,
+    SliceCertificate,
+    TrainingInput,
     Views,
     Work,
 )
@@ -75,7 +75,7 @@ class Failing(Decision):
         reach("give back", self.at)
         return after
 
-    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+    def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
         reach("certify", self.at)
         return []
 
@@ -100,7 +100,7 @@ class FailingPlan(Plan):
         reach("publish", self.at)
         return {}
 
-    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+    def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         reach("account", self.at)
         batch = drafted.batch
         place = ("stream", batch.stream, batch.batch, batch.batch_date, "failing", drafted.ordinal)
@@ -116,7 +116,7 @@ class FailingLever(Lever):
     name = "failing"
     needs_training = True
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
+    def train(self, lesson: TrainingInput) -> list[Fact] | None:
         reach("train", crashes_at(lesson.contract))
         return [Fact("nothing", "", 0)]
 
@@ -131,7 +131,7 @@ class FailingLever(Lever):
         reach("offer", crashes_at(contract))
         return offer
 
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         return [FailingPlan(one) for one in work]
 
     def decided(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.fields import Choice, Maybe, Number, rule
+from spillway.contracts.fields import Choice, Number, OptionalValue, rule
 
 STEPS = ("nowhere", "train", "offer", "plan", "draft", "account", "publish", "give back", "certify")
 
@@ -14,7 +14,9 @@ class FailingSettings:
     """At which step."""
 
     at: str = rule(Choice(STEPS), "the step that crashes", "nowhere")
-    batch: int | None = rule(Maybe(Number(whole=True)), "plan: the batch that crashes; null: every one", None)
+    batch: int | None = rule(
+        OptionalValue(Number(whole=True)), "plan: the batch that crashes; null: every one", None
+    )
 
 
 SETTINGS = FailingSettings

@@ -15,14 +15,14 @@ from tests.pipeline.streams import World
 
 from evidence.joins.driver import overlap, run_join
 from spillway.cli import main
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.levers.joins.advice import advised
+from spillway.levers.joins.advice import estimate_join
 from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.settings import Budget
 from spillway.pipeline.run import sketch_channel
 from spillway.sketches.answers import Answer
-from spillway.workloads.join_advice import JoinAsked, advise
+from spillway.workloads.join_advice import JoinRequest, advise
 
 EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
 OVERLAP = {name: value for name, value in JOIN["levers"][0].items() if name != "lever"}
@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         {"kind": "pair_count", "attributes": ["site", "urgency"], "at_least": 1},
     ]
     stream = {**STREAM, "sketches": kept}
-    world = begun(tmp_path_factory.mktemp("lake"), InProcess(), stream=stream)
+    world = begun(tmp_path_factory.mktemp("lake"), ProcessEngine(), stream=stream)
     sketch_channel(world.tables, world.engine, world.contracts, "narrow")
     run(world)
     return world
@@ -54,7 +54,7 @@ def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def said(world: World, settings: dict[str, Any], **options: Any) -> dict[str, Answer]:
-    asked = JoinAsked("east", "west", settings)
+    asked = JoinRequest("east", "west", settings)
     found = advise(world.tables.now(), world.contracts, asked, **options)
     return dict(found.said)
 
@@ -83,7 +83,7 @@ def test_the_size_and_the_comparisons_are_those_of_the_join(world: World) -> Non
 
 def test_of_the_same_rows_the_same_is_said(world: World, tmp_path: Path) -> None:
     """In a lake of its own, of the same deliveries: all but what is measured in time."""
-    other = begun(tmp_path, InProcess())
+    other = begun(tmp_path, ProcessEngine())
     for index in (True, False):
         first, second = (
             {
@@ -127,7 +127,7 @@ def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
     assert found["rows of east with high"].estimate == counts[0]["high"]
     # a window that holds everything: counting sees the whole join, and so does the sketch
     assert found["pairs"].estimate == size
-    asked = JoinAsked("east", "east", settings)
+    asked = JoinRequest("east", "east", settings)
     with_itself = dict(advise(world.tables.now(), world.contracts, asked).said)
     own = sum(counts[0][kind] * (counts[0][kind] - 1) for kind in ("high", "low"))
     whole = with_itself["pairs of the whole join, without windows"]
@@ -153,7 +153,7 @@ def test_of_rows_alike_in_several_attributes_a_pair_count_is_asked_for_all_rows(
         assert answer.low <= alike(EAST, WEST, least) <= answer.high, "nulls agree in a sketch"
         assert answer.estimate == pytest.approx(alike(EAST, WEST, least), rel=0.1)
         assert "nulls agree here, and are no items of a join" in str(answer.note)
-        asked = JoinAsked("east", "east", {**settings, "threshold": least})
+        asked = JoinRequest("east", "east", {**settings, "threshold": least})
         own = dict(advise(world.tables.now(), world.contracts, asked).said)[whole]
         meets = alike(EAST, EAST, least) - len(EAST)
         assert own.low <= meets <= own.high, "either row of a pair is the left one, and none its own partner"
@@ -212,7 +212,7 @@ def test_what_cannot_be_asked_is_refused_by_name(
 
 def test_a_stream_without_rows_or_contract_is_refused_by_name(tmp_path: Path) -> None:
     world = World.begin(
-        InProcess(),
+        ProcessEngine(),
         tmp_path,
         STREAM,
         {**STREAM, "stream": "west", "source": {"path": "west", "format": "json"}},
@@ -222,7 +222,7 @@ def test_a_stream_without_rows_or_contract_is_refused_by_name(tmp_path: Path) ->
     with pytest.raises(SpillwayError, match="have a contract, got 'east'; draft one: spillway contracts new"):
         replace(world.contracts, streams={}).stream("east")
     with pytest.raises(SpillwayError, match="`stream` must have a contract, got 'eats'"):
-        advise(world.tables.now(), world.contracts, JoinAsked("eats", "west", OVERLAP))
+        advise(world.tables.now(), world.contracts, JoinRequest("eats", "west", OVERLAP))
 
 
 def test_the_command_line_prints_and_tells_programs(here: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -252,7 +252,7 @@ def test_the_command_line_prints_and_tells_programs(here: World, capsys: pytest.
 def test_a_stream_with_itself_has_no_pair_of_a_row_and_itself(world: World) -> None:
     # `at` is another in every row: none has a partner, whatever the budget
     side = {"attribute": "at", "lasts_seconds": 1e6}
-    asked = JoinAsked("east", "east", {"left": side, "right": side, "basic_window_seconds": 1000})
+    asked = JoinRequest("east", "east", {"left": side, "right": side, "basic_window_seconds": 1000})
     found = dict(advise(world.tables.now(), world.contracts, asked).said)
     assert found["pairs"].estimate == 0
     assert not [about for about in found if "% of" in about or "equally frequent" in about]
@@ -269,7 +269,7 @@ def test_with_an_index_as_much_is_told_to_be_missed_as_the_join_misses_that_know
         for mine, lag in zip(at, (0.0, 4.7), strict=True)
     )
     join = overlap(5, True, 2, 0.5)
-    said = {one.about: one.answer for one in advised(left, right, join, False)}
+    said = {one.about: one.answer for one in estimate_join(left, right, join, False)}
     whole = run_join(left, right, join, 0, 60, adapts=60.0)
     knows = Memory.from_row(whole.outcomes[0].row)
     for pct in (50, 20, 10):

@@ -11,28 +11,28 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import equality, join_settings, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import decision as deciding
-from spillway.levers.joins.budget import Allotment, allotted
-from spillway.levers.joins.controllers import TypePairs, types_match
+from spillway.levers.joins.budget import Allocation, allocate_budget
+from spillway.levers.joins.controllers import TypePairs, relative_match_rates
 from spillway.levers.joins.decision import JoinDecision, SideBounds
-from spillway.levers.joins.estimates import missed_of
+from spillway.levers.joins.directions import SideRows
+from spillway.levers.joins.estimates import estimate_missed_pairs
 from spillway.levers.joins.exploration import LearnedSide, Memory
+from spillway.levers.joins.join_window import JoinWindow
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import Budget, JoinSettings
-from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.windows import Given
 
 ROWS, SECONDS = 400, 400.0
 SIDES = [operand([Row(at + half, {1: 1.0}) for at in range(ROWS)]) for half in (0.0, 0.5)]
 """A row a second, so that a window of four seconds holds four of the other side."""
 
 
-def allot(budget: float, window: float = 4, **memory: Any) -> Allotment:
+def allot(budget: float, window: float = 4, **memory: Any) -> Allocation:
     join = equality(window, False, budget={"comparisons_per_second": budget / SECONDS})
-    left, right = (Given(rows, 0, ROWS) for rows in SIDES)
-    return allotted(left, right, join, Memory(**memory), (1.0,), SECONDS)
+    left, right = (SideRows(rows, 0, ROWS) for rows in SIDES)
+    return allocate_budget(left, right, join, Memory(**memory), (1.0,), SECONDS)
 
 
 def known(window: int) -> LearnedSide:
@@ -41,7 +41,7 @@ def known(window: int) -> LearnedSide:
     return LearnedSide(basic, 10 * basic, float(basic.sum()))
 
 
-def planned(found: Allotment) -> float:
+def planned(found: Allocation) -> float:
     return float(sum(one.steps_by_row().sum() for one in found.facing))
 
 
@@ -71,7 +71,7 @@ def test_every_row_travels_once_with_its_own_bound_and_those_of_what_it_can_reac
     bounds = SideBounds(np.arange(ROWS) / ROWS, 1.0 + np.arange(ROWS) / ROWS)
     found = allot(1600.0)
     decision = JoinDecision(found, 0, 0.0, (1.0,), False, bounds, 2 * ROWS)
-    parts = [one for some in decision.parts(None, {}, InProcess(cores)) for one in some]  # type: ignore[arg-type]
+    parts = [one for some in decision.parts(None, {}, ProcessEngine(cores)) for one in some]  # type: ignore[arg-type]
     assert (len(parts) > 2) == (cores > 1)
     seqs: dict[bool, list[int]] = {True: [], False: []}
     for part in parts:
@@ -118,10 +118,10 @@ def test_sums_of_weights_stand_for_the_full_join_whatever_is_compared(predicate:
 
 def weights(join: JoinSettings, left: Operand, right: Operand, memory: Memory) -> tuple[float, int]:
     """What the weights of the pairs found add up to, and the steps that took."""
-    turn = JoinTurn(join, memory, Given(left, 0, left.rows), Given(right, 0, right.rows), 12.0)
+    turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 12.0)
     counts: dict[str, int] = {}
     decision, total = turn.decision, 0.0
-    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         for table in decision.results(None, part, counts):  # type: ignore[arg-type]
             total += float(np.sum(table["weight"].to_numpy()))
     return total, turn.came_to(counts)["steps"]
@@ -131,10 +131,10 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     """Of two rows a second, each of four pairs, one in eight is fetched: the first windows of a followed rate."""
     join = equality(4, False, budget={"comparisons_per_second": 1.0}, adapt={"rate": "followed"}, sets={})
     pairs = replace(join, predicate="subset")
-    turn = JoinTurn(pairs, Memory(), *(Given(rows, 0, ROWS) for rows in SIDES), SECONDS)
+    turn = JoinWindow(pairs, Memory(), *(SideRows(rows, 0, ROWS) for rows in SIDES), SECONDS)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     said = turn.came_to(counts)
     assert said["r"] == 1
@@ -146,7 +146,7 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     assert said["missed_low"] <= missed <= said["missed_high"] < 2 * missed
     # where none falls out everything is compared, and nothing is drawn
     roomy = replace(pairs, budget=Budget(comparisons_per_second=1000.0))
-    whole = allotted(*(Given(rows, 0, ROWS) for rows in SIDES), roomy, Memory(), (1.0,), SECONDS)
+    whole = allocate_budget(*(SideRows(rows, 0, ROWS) for rows in SIDES), roomy, Memory(), (1.0,), SECONDS)
     assert all(one.everything and not one.drawn.many for one in whole.facing)
 
 
@@ -173,17 +173,17 @@ def sets_join(index: bool, budget: float | None, **more: Any) -> JoinSettings:
     return join_settings(left=side, right=side, index=index, basic_window_seconds=2, **stated)
 
 
-def turn_of(join: JoinSettings, memory: Memory = Memory()) -> tuple[JoinTurn, dict[str, Any]]:  # noqa: B008
+def turn_of(join: JoinSettings, memory: Memory = Memory()) -> tuple[JoinWindow, dict[str, Any]]:  # noqa: B008
     """The turn of one window of 40 seconds, and what it came to."""
     left, right = sets_alike()
     if not join.types:
         left, right = (replace(one, kinds=np.zeros_like(one.kinds)) for one in (left, right))
     if not join.sets:
         left, right = (replace(one, sets=firsts(one.sets)) for one in (left, right))
-    turn = JoinTurn(join, memory, Given(left, 0, left.rows), Given(right, 0, right.rows), 40.0)
+    turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 40.0)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     return turn, turn.came_to(counts)
 
@@ -271,8 +271,8 @@ def test_what_is_learned_is_how_many_comparisons_are_a_pair(index: bool) -> None
 
 def test_shares_say_what_is_selected_and_drawn() -> None:
     left, right = sets_alike()
-    one = allotted(
-        Given(left, 0, 400), Given(right, 0, 400), sets_join(False, None), Memory(), (1.0,), 40.0
+    one = allocate_budget(
+        SideRows(left, 0, 400), SideRows(right, 0, 400), sets_join(False, None), Memory(), (1.0,), 40.0
     ).facing[0]
     assert one.compared_shares() == [1.0]
     none = replace(one, how=replace(one.how, take=np.zeros(400, np.int64)))
@@ -316,9 +316,11 @@ def test_what_is_drawn_and_selected_is_one_comparison_of_sic() -> None:
     )  # fmt: skip
     basic = np.full(11, 1e6)
     known = LearnedSide(1e-5 * basic, basic, 10.0)
-    turn = JoinTurn(join, Memory(left=known, right=known), Given(left, 50, 150), Given(right, 50, 150), 100.0)
+    turn = JoinWindow(
+        join, Memory(left=known, right=known), SideRows(left, 50, 150), SideRows(right, 50, 150), 100.0
+    )
     counts: dict[str, int] = {}
-    for part in turn.decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in turn.decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(turn.decision.results(None, part, counts))  # type: ignore[arg-type]
     row = turn.came_to(counts)
     made = sum(int(one.made_rows.sum()) + one.drawn.many for one in turn.allotment.facing)
@@ -331,7 +333,7 @@ def test_no_more_is_missed_than_was_left_out_however_little_was_drawn(
 ) -> None:
     monkeypatch.setattr(allotting, "MOST_DRAWN", 1.0)
     turn, row = turn_of(sets_join(False, 9000.0))
-    assert missed_of(0, turn.allotment.chance).high > 2 * row["possible"], (
+    assert estimate_missed_pairs(0, turn.allotment.chance).high > 2 * row["possible"], (
         "what one comparison or two can tell"
     )
     assert row["missed_high"] == row["possible"] - row["compared"]
@@ -378,7 +380,7 @@ def test_rows_of_a_type_that_matches_more_make_more_comparisons_of_an_average_on
     turn, row = turn_of(sets_join(False, 15_000.0, **side), Memory(left=known, right=known))
     assert not row["moved"]
     for name, one in zip(("left", "right"), turn.allotment.facing, strict=True):
-        made = one.made_volumes @ types_match(types)
+        made = one.made_volumes @ relative_match_rates(types)
         assert made != pytest.approx(one.made_volumes.sum(axis=1), rel=0.01)
         assert row[f"{name}_learned"]["comparisons"] == pytest.approx(
             (0.9 * known.comparisons + made).tolist()

@@ -10,13 +10,13 @@ import pytest
 from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
-from spillway.levers.joins.advice import Advised, _look, _selected, advised
-from spillway.levers.joins.budget import allotted, taken_rows
+from spillway.levers.joins.advice import JoinFigure, _sample_direction, _selected, estimate_join
+from spillway.levers.joins.budget import allocate_budget, selected_row_counts
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.matching import OVERLAP, nothing_drawn, probe
 from spillway.levers.joins.operands import Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Given
 
 
 def settings(**more: Any) -> JoinSettings:
@@ -40,7 +40,7 @@ def streams(lag: float | None, rows: int = 600) -> tuple[Operand, Operand]:
 
 
 def missed(left: Operand, right: Operand, pct: int) -> Any:
-    found: list[Advised] = list(advised(left, right, settings(), with_itself=False))
+    found: list[JoinFigure] = list(estimate_join(left, right, settings(), with_itself=False))
     return next(one.answer for one in found if one.about == f"% of pairs missed with {pct} % of the steps")
 
 
@@ -60,13 +60,15 @@ def test_where_pairs_lie_anywhere_nothing_is_better_than_chance(pct: int) -> Non
 def test_what_is_told_to_be_selected_is_what_the_join_selects() -> None:
     left, right = streams(lag=None, rows=200)
     join = settings()
-    facing = allotted(Given(left, 0, 200), Given(right, 0, 200), join, Memory(), (1.0,), 1.0).facing
+    facing = allocate_budget(
+        SideRows(left, 0, 200), SideRows(right, 0, 200), join, Memory(), (1.0,), 1.0
+    ).facing
     order = np.array([3, 7, 1, 0, 2, 4, 5, 6, 8, 9, 10])
     for side, one in enumerate(facing):
-        looked = _look(one, side, 1.0, join, with_itself=False)
+        looked = _sample_direction(one, side, 1.0, join, with_itself=False)
         told = _selected(looked, 0.37, order, join)
         ordered = replace(one, how=replace(one.how, order=order))
-        take = taken_rows(ordered, np.array([0.37]), join)
+        take = selected_row_counts(ordered, np.array([0.37]), join)
         mine = probe(
             one.probes, one.window, replace(ordered.how, take=take), OVERLAP, 2.0, None, one.probe_is_left,
             drawn=nothing_drawn(200),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.levers.joins.streams import Row, operand
 from tests.levers.joins.test_probe import lasts, probing
 
-from spillway.levers.joins.estimates import chained, chains_of
+from spillway.levers.joins.estimates import chains_of, find_chained_pairs
 from spillway.levers.joins.matching import EQUALITY, Looking, index_for, probe
 
 values = st.lists(
@@ -44,7 +44,9 @@ def test_whole_rows_have_the_pairs_that_an_index_finds(
     who = chance.random(len(take)) < 0.8
     how = replace(how, take=take, looking=Looking(np.full(n, 0.5), who, True, seed))
     listed = probe(p, o, how, EQUALITY, 0.0, index_for(p.sets, o.sets), is_left, with_itself)
-    found = chained(p, o, how, chains_of(p.sets, o.sets, (how.low, how.high)), listed.compared, with_itself)
+    found = find_chained_pairs(
+        p, o, how, chains_of(p.sets, o.sets, (how.low, how.high)), listed.compared, with_itself
+    )
     assert found.steps == listed.steps
     assert found.drawn == 0
     for name in ("compared", "inside", "everything", "by_lag"):
@@ -65,7 +67,7 @@ def test_a_task_that_has_a_stretch_of_the_window_finds_what_it_would_with_all_of
     how, _ = probing(mine, other, w, True, basic)
     p, o = operand(mine), operand(other)
     chains = chains_of(p.sets, o.sets, (how.low, how.high))
-    whole = chained(p, o, how, chains, how.take)
+    whole = find_chained_pairs(p, o, how, chains, how.take)
     found = []
     for low, high in ((0, min(cut, len(mine))), (min(cut, len(mine)), len(mine))):
         if low == high:
@@ -76,7 +78,9 @@ def test_a_task_that_has_a_stretch_of_the_window_finds_what_it_would_with_all_of
             how, low=how.low[span] - begin, high=how.high[span] - begin, slots=how.slots[span], take=how.take[span],
             starts=np.clip(how.starts - begin, 0, end - begin),
         )  # fmt: skip
-        one = chained(p.cut(low, high), o.cut(begin, end), part, chains.cut(span, begin, end), part.take)
+        one = find_chained_pairs(
+            p.cut(low, high), o.cut(begin, end), part, chains.cut(span, begin, end), part.take
+        )
         found += list(zip(one.probe + low, one.row + begin, one.behind, strict=True))
     assert found == list(zip(whole.probe, whole.row, whole.behind, strict=True))
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.joins.streams import Row, operand
 
+from spillway.levers.joins.directions import list_ranges
 from spillway.levers.joins.matching import Drawn, drawn_comparisons, drawn_entries, index_for, nothing_drawn
 from spillway.levers.joins.operands import Operand
-from spillway.levers.joins.windows import list_stretches
 
 LOW, HIGH = np.array([0, 3, 5, 5]), np.array([40, 33, 5, 45])
 SEQ = np.array([11, 12, 13, 14])
@@ -28,7 +28,7 @@ def entries(
     mine: Operand, other: Operand, low: np.ndarray, high: np.ndarray, chance: float, seed: int
 ) -> Drawn:
     index = index_for(mine.sets, other.sets)
-    stretches = list_stretches(mine.sets.first, mine.sets.items, low, high, index.first, index.rows)
+    stretches = list_ranges(mine.sets.first, mine.sets.items, low, high, index.first, index.rows)
     return drawn_entries(mine.sets, other.sets, index.rows, stretches, mine.seq, chance, seed)
 
 

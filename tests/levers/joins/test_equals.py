@@ -11,12 +11,12 @@ from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
 from evidence.joins.driver import equality, everything, join_settings, run_join
 from evidence.joins.honesty import unsteady
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.estimates import equal_pairs
 from spillway.levers.joins.exploration import Memory
+from spillway.levers.joins.join_window import JoinWindow
 from spillway.levers.joins.matching import reach_of
-from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.windows import Given
 
 rows = st.lists(
     st.builds(
@@ -58,12 +58,12 @@ def test_a_row_that_would_be_its_own_pair_is_not_counted() -> None:
 @pytest.mark.parametrize("index", [True, False])
 def test_of_a_stream_joined_with_itself_no_row_misses_itself(index: bool) -> None:
     stream = operand([Row(k / 10, {k % 7: 1.0}) for k in range(300)])
-    side, said = Given(stream, 0, stream.rows), []
+    side, said = SideRows(stream, 0, stream.rows), []
     for budget in (None, {"comparisons_per_second": 30.0}):
-        turn = JoinTurn(equality(5, index, budget=budget), Memory(), side, side, 30.0, with_itself=True)
+        turn = JoinWindow(equality(5, index, budget=budget), Memory(), side, side, 30.0, with_itself=True)
         counts: dict[str, int] = {}
         decision = turn.decision
-        for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+        for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
             list(decision.results(None, part, counts))  # type: ignore[arg-type]
         said.append(turn.came_to(counts))
     assert said[0]["missed"] == 0
@@ -72,12 +72,12 @@ def test_of_a_stream_joined_with_itself_no_row_misses_itself(index: bool) -> Non
 
 def test_counting_what_was_missed_is_paid_from_the_share_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = operand([Row(k / 10, {k % 7: 1.0}) for k in range(300)])
-    side = Given(stream, 0, stream.rows)
+    side = SideRows(stream, 0, stream.rows)
     owed = []
     for seconds in (0.0, 2.0):
-        monkeypatch.setattr(JoinTurn, "_equals", (10_000, seconds))
+        monkeypatch.setattr(JoinWindow, "_equals", (10_000, seconds))
         memory = Memory(core_seconds=1.0, core_steps=1e3)  # a slow core: not everything can be compared
-        turn = JoinTurn(equality(5, False, budget={"core_pct": 1.0}), memory, side, side, 30.0)
+        turn = JoinWindow(equality(5, False, budget={"core_pct": 1.0}), memory, side, side, 30.0)
         owed.append(turn.came_to({"steps.0": 300, "nanoseconds": 1_000_000})["debt_steps"])
     assert owed[1] - owed[0] > 0.9 * (2.0 - 0.3) * 800 / 0.501, "a hundredth of 30 s was there to spend"
 

@@ -12,14 +12,14 @@ from tests.levers.joins.streams import Row, full_join, operand
 
 from evidence.joins.driver import overlap
 from spillway.contracts import read_workload
-from spillway.engine import InProcess
-from spillway.errors import Refused
-from spillway.levers.joins import windows
+from spillway.engine import ProcessEngine
+from spillway.errors import InvalidValue
+from spillway.levers.joins import directions
+from spillway.levers.joins.directions import SideRows, build_direction
 from spillway.levers.joins.exploration import LearnedSide, Memory
+from spillway.levers.joins.join_window import JoinWindow
 from spillway.levers.joins.matching import basic_windows
 from spillway.levers.joins.settings import Budget, JoinSettings
-from spillway.levers.joins.turn import JoinTurn
-from spillway.levers.joins.windows import Given, facing_of
 
 
 def equality(lasts: float, basic: float, **more: object) -> JoinSettings:
@@ -33,12 +33,12 @@ def equality(lasts: float, basic: float, **more: object) -> JoinSettings:
 def pairs_of(left: list[Row], right: list[Row], settings: JoinSettings) -> set[tuple[int, int]]:
     """The pairs of everything that is there, as a turn finds them."""
     sides = [operand(rows) for rows in (left, right)]
-    turn = JoinTurn(settings, Memory(), *(Given(one, 0, one.rows) for one in sides), 5.0)
+    turn = JoinWindow(settings, Memory(), *(SideRows(one, 0, one.rows) for one in sides), 5.0)
     counts: dict[str, int] = {}
     window, decision = None, turn.decision
     tables = [
         table
-        for part in decision.parts(window, {}, InProcess())  # type: ignore[arg-type]
+        for part in decision.parts(window, {}, ProcessEngine())  # type: ignore[arg-type]
         for table in decision.results(window, part, counts)  # type: ignore[arg-type]
     ]
     turn.came_to(counts)
@@ -84,9 +84,9 @@ def test_more_basic_windows_than_there_is_room_for_are_refused_by_name(
     monkeypatch.setattr(windows, "MOST_SLOTS", 10)
     monkeypatch.setattr(windows, "MOST_SLOTS_APART", 20)
     rows = operand([Row(100.0 * k, {1: 1.0}) for k in range(9)])
-    given_ = Given(rows, 0, rows.rows)
-    with pytest.raises(Refused, match="basic_window_seconds"):
-        facing_of(given_, given_, equality(2.0, 1.0), LearnedSide(), (1.0,), probe_is_left=True)
+    given_ = SideRows(rows, 0, rows.rows)
+    with pytest.raises(InvalidValue, match="basic_window_seconds"):
+        build_direction(given_, given_, equality(2.0, 1.0), LearnedSide(), (1.0,), probe_is_left=True)
 
 
 def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_compared() -> None:
@@ -98,19 +98,19 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
         ]
         for _ in range(2)
     ]
-    left, right = (Given(operand(one), 100, 300) for one in rows)
+    left, right = (SideRows(operand(one), 100, 300) for one in rows)
     settings = equality(20.0, 2.0)
-    one = facing_of(left, right, settings, LearnedSide(), (1.0,), probe_is_left=True)
-    whole = JoinTurn(settings, Memory(), left, right, 5.0)
+    one = build_direction(left, right, settings, LearnedSide(), (1.0,), probe_is_left=True)
+    whole = JoinWindow(settings, Memory(), left, right, 5.0)
     counts: dict[str, int] = {}
     decision = whole.decision
-    for part in decision.parts(None, {}, InProcess()):  # type: ignore[arg-type]
+    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     assert counts["steps.1"] == pytest.approx(one.whole_steps)
     tight = replace(
         settings, budget=Budget(comparisons_per_second=0.3 * (counts["steps.0"] + counts["steps.1"]) / 5)
     )
-    turn = JoinTurn(tight, Memory(), left, right, 5.0)
+    turn = JoinWindow(tight, Memory(), left, right, 5.0)
     for side in turn.allotment.facing:
         assert side.whole_rows, "no basic window is picked out, nothing known or not"
         assert 0 < side.probing.mean() < 1
@@ -126,12 +126,12 @@ def test_a_peak_that_costs_more_entries_because_more_is_alike_there_still_comes_
     before = [states[k // 20] for k in range(400)]
     left = [Row(k / 20, dict.fromkeys(items, 1.0)) for k, items in enumerate(before)]
     right = [Row(k / 20 + 10.5, dict.fromkeys(items, 1.0)) for k, items in enumerate(before)]
-    given_ = Given(operand(right), 100, 200), Given(operand(left), 0, 400)
+    given_ = SideRows(operand(right), 100, 200), SideRows(operand(left), 0, 400)
     settings = equality(15.0, 1.0, predicate="overlap", threshold=3, sets={})
     matches = np.zeros(16)
     matches[10:12] = 6.0
     learned = LearnedSide(matches, np.full(16, 500.0), squares=12.0)
-    one = facing_of(*given_, settings, learned, (1.0,), probe_is_left=False)
+    one = build_direction(*given_, settings, learned, (1.0,), probe_is_left=False)
     assert set(one.how.order[:4].tolist()) & {10, 11}
     assert 5 < one.how.order[0] < 16, "not those that cost least because nothing is alike there"
 
@@ -140,12 +140,12 @@ def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() ->
     # rows of a second have what those of the same second of the other side have: entries, and pairs, lie at no lag
     rows = [[Row(k / 20 + half, dict.fromkeys([3 * (k // 20) + i for i in range(3)], 1.0)) for k in range(400)]
             for half in (0.0, 0.02)]  # fmt: skip
-    given_ = Given(operand(rows[0]), 200, 400), Given(operand(rows[1]), 0, 400)
+    given_ = SideRows(operand(rows[0]), 200, 400), SideRows(operand(rows[1]), 0, 400)
     settings = equality(10.0, 1.0, predicate="overlap", threshold=2, sets={})
     matches = np.zeros(11)
     matches[0] = 40.0
     learned = LearnedSide(matches, np.full(11, 100.0), squares=40.0)
-    one = facing_of(*given_, settings, learned, (1.0,), probe_is_left=True)
+    one = build_direction(*given_, settings, learned, (1.0,), probe_is_left=True)
     assert one.how.order[0] == 0
     # the curve alone is smoothed over its neighbours; so are entries, and by the step they are told apart again
     assert one.curve[0] > 20 * one.curve[2]
@@ -155,17 +155,17 @@ def test_what_lies_beside_a_peak_is_expected_to_yield_as_little_as_it_takes() ->
 def test_where_much_is_known_pairs_a_step_are_those_of_each_basic_window_alone() -> None:
     curve, costs = np.array([0.1, 0.4, 0.2, 0.1, 0.1]), np.array([1.0, 8.0, 2.0, 1.0, 1.0])
     known = LearnedSide(curve * 1e6, np.full(5, 1e6), 1.8e6)
-    assert windows.per_step(curve, costs, known) == pytest.approx(curve / costs)
+    assert directions.pairs_per_step(curve, costs, known) == pytest.approx(curve / costs)
     # and where little is, entries are smoothed as pairs are, however few comparisons are remembered
     little = LearnedSide(curve * 5, np.full(5, 5.0), 9.0)
-    smooth = windows.per_step(curve, costs, little)
+    smooth = directions.pairs_per_step(curve, costs, little)
     assert abs(curve / smooth - costs.mean()).max() < 0.8
 
 
 def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(1)
     asked: list[int] = []
-    costed = windows._entries_of
+    costed = directions._entries_of
     monkeypatch.setattr(
         windows, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
     )
@@ -176,7 +176,9 @@ def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: 
         ]
         side = operand(rows)
         join = overlap(2, True, threshold=2, basic=0.5)
-        found = facing_of(Given(side, 0, 600), Given(side, 0, 600), join, LearnedSide(), (1.0,), True)
+        found = build_direction(
+            SideRows(side, 0, 600), SideRows(side, 0, 600), join, LearnedSide(), (1.0,), True
+        )
         made = found.volumes.sum(axis=1)
         read = found.costs - found.looked_up
         # what is expected to be read of all basic windows is what lists hold, whoever said how it is spread
@@ -192,7 +194,7 @@ def test_what_is_added_in_order_is_what_the_stretches_picked_are_looked_up_for(
 ) -> None:
     """Entries of each, and look-ups for each stretch; less is saved where a gap is closed that has no entries."""
     costs, looked_up = np.full(6, 7.0), np.full(6, 2.0)
-    added = windows.costs_in_order(costs, looked_up, np.array(order))
+    added = directions.costs_in_order(costs, looked_up, np.array(order))
     mine = sorted(order[:picked])
     stretches = sum(1 for at in mine if at - 1 not in mine)
     assert sum(added[at] for at in mine) == pytest.approx(5.0 * picked + 2.0 * stretches)
@@ -205,7 +207,7 @@ def test_a_neighbour_that_has_no_row_saves_no_look_up(
     """A run of neighbours is looked up once by each row that has anything in it."""
     held = np.array(shares)
     # comparisons are as many as rows that have one there: a look-up each, and entries enough to stay above nothing
-    added = windows.costs_in_order(np.full(7, 1e3), np.ones(7), np.array(order), held) - 999.0
+    added = directions.costs_in_order(np.full(7, 1e3), np.ones(7), np.array(order), held) - 999.0
     mine = set(order[:picked])
     expected, run = 0.0, 1.0
     for at in range(8):

@@ -21,14 +21,14 @@ from tests.levers.joins.lake import (
 from tests.levers.joins.streams import full_join
 from tests.pipeline.streams import World, json_lines
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.ledger import difference
+from spillway.ledger import total_imbalance
 from spillway.levers.joins.lever import LEVER
 from spillway.report.status import status
 from spillway.workloads import run as workloads
-from spillway.workloads.inputs import stretches_of
-from spillway.workloads.windows import broken_workloads
+from spillway.workloads.inputs import window_groups
+from spillway.workloads.windows import workload_problems
 
 BUDGET = {"budget": {"comparisons_per_second": 60}}
 EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
@@ -36,7 +36,7 @@ EAST, WEST = alarms(0, 250, 0), alarms(0, 250, 1)
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return begun(tmp_path_factory.mktemp("lake"), InProcess())
+    return begun(tmp_path_factory.mktemp("lake"), ProcessEngine())
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_without_a_budget_it_is_the_full_join(world: World) -> None:
 
 
 def test_of_many_windows_it_is_said_how_far_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workloads, "stretches_of", partial(stretches_of, together=2))
+    monkeypatch.setattr(workloads, "window_groups", partial(window_groups, together=2))
     run(world)
     assert [said for said in world.said if "worked out by" in said] == [
         "alike: 2 windows worked out by joins, up to 2026-01-01 00:00:20; 2 to go",
@@ -132,7 +132,7 @@ def test_what_was_not_compared_is_in_the_ledger_and_it_balances(shed: World) -> 
         for count in ("offered", "kept", "shed", "lost"):
             parts = sum(row[count] for row in mine if row["dimension_kind"] == "reason")
             assert parts == sum(row[count] for row in mine if row["dimension_kind"] == "total"), count
-    assert difference(shed.rows("ledger")) == 0
+    assert total_imbalance(shed.rows("ledger")) == 0
     assert not status(shed.tables.now()).wrong
 
 
@@ -168,7 +168,7 @@ def test_a_death_anywhere_ends_in_the_same_tables(
 
 
 def test_window_by_window_is_as_all_at_once(shed: World, tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, *_streams(), capacity="9 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, *_streams(), capacity="9 Mbps")
     contract_becomes(world, JOIN, **BUDGET)
     for number, (first, last) in enumerate(((0, 110), (110, 150), (150, 250))):
         for name, rows in (("east", EAST), ("west", WEST)):
@@ -192,7 +192,7 @@ def test_any_number_of_parts_finds_the_same(
     from spillway.levers.joins import decision
 
     monkeypatch.setattr(decision, "STEPS_A_PART", 10)
-    world.engine = InProcess(cores=7)
+    world.engine = ProcessEngine(cores=7)
     contract_becomes(world, JOIN, **BUDGET)
     run(world)
     assert len(world.at("joined", "alike").files()) > len(shed.at("joined", "alike").files())
@@ -305,7 +305,7 @@ def test_a_join_by_an_attribute_that_may_be_inexact_is_refused_by_name(world: Wo
         SpillwayError, match=r"alike: `level` must be exact, .* got 'east.level'; write role: prot"
     ):
         run(world)
-    (problem,) = {one.field for one in broken_workloads(world.contracts)}
+    (problem,) = {one.field for one in workload_problems(world.contracts)}
     assert problem == "level"
     kept = {**lossy, "levers": [{"lever": "attributes", "ways": ["keep"]}]}
     world.contract_becomes(kept, {**kept, "stream": "west", "source": {"path": "west", "format": "json"}})
@@ -319,7 +319,7 @@ def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_pat
         **STREAM,
         "levers": [{"lever": "attributes", "training": {"tuples": 100}, "ways": ["keep", "shed"]}],
     }
-    world = begun(tmp_path, InProcess(), stream=stream)
+    world = begun(tmp_path, ProcessEngine(), stream=stream)
     west = {"stream": "west", "source": {"path": "west", "format": "json"}}
     world.train("east", "west")
     world.contract_becomes(stream, {**stream, **west}, capacity="1500 bps")
@@ -429,10 +429,10 @@ def test_the_suite_holds_of_what_a_run_leaves_and_catches_what_it_would_not(
     from spillway.checks import failures, run_suites
 
     rows = shed.at("join_windows").rows()
-    outcomes = run_suites(InProcess(), {"join_windows": rows}, {}, shed.settings)
+    outcomes = run_suites(ProcessEngine(), {"join_windows": rows}, {}, shed.settings)
     assert len(outcomes) >= 5
     assert not failures(outcomes)
     wrong = rows.set_column(rows.schema.get_field_index("compared"), "compared", rows["possible"])
     wrong = wrong.set_column(rows.schema.get_field_index("possible"), "possible", rows["compared"])
-    told = failures(run_suites(InProcess(), {"join_windows": wrong}, {}, shed.settings))
+    told = failures(run_suites(ProcessEngine(), {"join_windows": wrong}, {}, shed.settings))
     assert any("compared" in one.sentence for one in told)

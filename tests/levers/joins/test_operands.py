@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.levers.joins.operands import ItemSets, Words, encoded, encoded_values
+from spillway.levers.joins.operands import ItemSets, SetFormat, encode_sets, encode_values
 
 rows = st.lists(
     st.tuples(
@@ -29,7 +29,7 @@ def test_rows_have_in_common_what_they_are_alike_in(
     columns = [
         [pa.array([row[k] for row in side], types[k]) for k in range(len(types))] for side in (left, right)
     ]
-    mine, other = encoded_values(*columns)
+    mine, other = encode_values(*columns)
     for one, row in zip(sets_of(mine), left, strict=True):
         for two, partner in zip(sets_of(other), right, strict=True):
             alike = sum(a == b and a is not None for a, b in zip(row, partner, strict=True))
@@ -60,7 +60,7 @@ def test_texts_are_sets_of_their_words_with_weights_added_up(
     left: list[list[str] | None], right: list[list[str] | None], weight: str | None
 ) -> None:
     texts = [[None if row is None else " ".join(row) for row in side] for side in (left, right)]
-    mine = encoded(*(pa.array(side, pa.string()) for side in texts), Words(" ", weight))
+    mine = encode_sets(*(pa.array(side, pa.string()) for side in texts), SetFormat(" ", weight))
     names = sorted({name for side in (left, right) for row in side for name in as_written(row, weight)})
     for found, side in zip(mine, (left, right), strict=True):
         assert len(found.first) == len(side) + 1
@@ -73,5 +73,5 @@ def test_texts_are_sets_of_their_words_with_weights_added_up(
 
 def test_a_whole_number_that_no_double_is_joins_as_the_nearest_one() -> None:
     whole, broken = pa.array([2**53 + 1, 7]), pa.array([float(2**53), 7.0])
-    left, right = encoded(whole, broken, Words())
+    left, right = encode_sets(whole, broken, SetFormat())
     assert left.items.tolist() == right.items.tolist()

@@ -10,17 +10,17 @@ import pytest
 from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import decision as deciding
-from spillway.levers.joins.budget import DRAWN_ENTRY, MOST_LOOKED, Allotment, allotted
+from spillway.levers.joins.budget import DRAWN_ENTRY, MOST_LOOKED, Allocation, allocate_budget
 from spillway.levers.joins.controllers import Side
-from spillway.levers.joins.decision import JoinDecision, SideBounds, weights_of
+from spillway.levers.joins.decision import JoinDecision, SideBounds, pair_weights
+from spillway.levers.joins.directions import Direction, SideRows, build_direction, costs_in_order
 from spillway.levers.joins.exploration import LearnedSide, Memory
 from spillway.levers.joins.matching import PREDICATES, SELECTED, FoundPairs, index_for, probe
 from spillway.levers.joins.operands import Array, ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
 
 NOTHING = LearnedSide()
 
@@ -48,14 +48,14 @@ def join(index: bool, **more: Any) -> JoinSettings:
 
 
 def bases(settings: JoinSettings, learned: tuple[LearnedSide, LearnedSide] = (NOTHING, NOTHING)) -> Any:
-    left, right = (Given(rows, 0, rows.rows) for rows in (LEFT, RIGHT))
+    left, right = (SideRows(rows, 0, rows.rows) for rows in (LEFT, RIGHT))
     return (
-        facing_of(right, left, settings, learned[0], (1.0,), probe_is_left=False),
-        facing_of(left, right, settings, learned[1], (1.0,), probe_is_left=True),
+        build_direction(right, left, settings, learned[0], (1.0,), probe_is_left=False),
+        build_direction(left, right, settings, learned[1], (1.0,), probe_is_left=True),
     )
 
 
-def volumes_of(base: tuple[Facing, Facing]) -> Array:
+def volumes_of(base: tuple[Direction, Direction]) -> Array:
     return np.concatenate([one.volumes.sum(axis=1) for one in base])
 
 
@@ -145,10 +145,12 @@ def test_by_an_index_whole_rows_are_compared_where_no_basic_window_is_better_tha
         assert picks == (chosen[0].how.looking.chances[0] < 0.1)
 
 
-def shared_out(settings: JoinSettings, chance: float, spends: float) -> tuple[tuple[Facing, Facing], Any]:
+def shared_out(
+    settings: JoinSettings, chance: float, spends: float
+) -> tuple[tuple[Direction, Direction], Any]:
     base = bases(settings, KNOWN)
-    looking = allotting._looking(base, [np.full(len(one.costs), chance) for one in base], settings)
-    return base, allotting._shared_out(looking, settings, KNOWN, spends, (1.0,))[0]
+    looking = allotting._add_looks(base, [np.full(len(one.costs), chance) for one in base], settings)
+    return base, allotting._select_comparisons(looking, settings, KNOWN, spends, (1.0,))[0]
 
 
 @pytest.mark.parametrize("index", [False, True])
@@ -174,7 +176,7 @@ def test_whether_picking_pays_is_asked_of_what_is_left_beside_looks(
         asked.append((budget, whole_steps))
         return True
 
-    monkeypatch.setattr(allotting, "picking_pays", pays)
+    monkeypatch.setattr(allotting, "is_selection_worthwhile", pays)
     settings = join(index)
     base, _ = shared_out(settings, 0.25, 20_000.0)
     whole = sum(one.whole_steps for one in base)
@@ -182,7 +184,7 @@ def test_whether_picking_pays_is_asked_of_what_is_left_beside_looks(
     assert asked == [(pytest.approx(left), pytest.approx(whole))]
 
 
-def side_of(one: Facing, settings: JoinSettings, unseen: Array) -> Side:
+def side_of(one: Direction, settings: JoinSettings, unseen: Array) -> Side:
     return allotting._side(one, NOTHING, settings, (1.0,), unseen)
 
 
@@ -211,7 +213,7 @@ def test_basic_windows_are_taken_whole_by_an_index_and_partly_without_and_both_a
         settings = join(index, adapt={"correlation": correlation})
         for one in bases(settings, KNOWN):
             how, share = one.how, np.array([0.37])
-            take = allotting.taken_rows(one, share, settings)
+            take = allotting.selected_row_counts(one, share, settings)
             there = how.high - how.low
             assert take.sum() == pytest.approx(0.37 * there.sum(), rel=0.06)
             part = replace(one, how=replace(how, take=take))
@@ -237,7 +239,7 @@ def test_rows_of_either_side_take_by_draws_of_their_own() -> None:
     settings = join(False)
     left = bases(settings, KNOWN)[0]
     same = [replace(left, probe_is_left=flag) for flag in (False, True)]
-    found = [allotting.taken_rows(one, np.array([0.37]), settings) for one in same]
+    found = [allotting.selected_row_counts(one, np.array([0.37]), settings) for one in same]
     assert (found[0] != found[1]).any(), "of a stream that is joined with itself both sides have the same seq"
 
 
@@ -251,8 +253,8 @@ def test_what_is_known_is_what_both_windows_tell_and_nothing_where_either_is_cut
 
 def test_rows_that_fell_out_of_the_buffer_look_at_nothing() -> None:
     settings = join(False, adapt={"rate": "followed"}, budget={"comparisons_per_second": 300})
-    given = [Given(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
-    found = allotted(*given, settings, Memory(r=0.5), (1.0,), 40.0)
+    given = [SideRows(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
+    found = allocate_budget(*given, settings, Memory(r=0.5), (1.0,), 40.0)
     for one in found.facing:
         assert 0 < one.fetched.mean() < 1
         assert (one.how.looking.who == one.fetched).all()
@@ -274,8 +276,8 @@ def test_each_pair_weighs_one_over_the_chance_it_had() -> None:
     pairs = found([SELECTED, 0, 1, 2, SELECTED, 0, 2], [0, 0, 0, 0, 1, 1, 1])
     some = replace(one, how=replace(one.how, looking=replace(one.how.looking, who=who)))
     looked = [1.0, 1 / 0.55, 1 / 0.325, 10.0]
-    assert weights_of(some, pairs) == pytest.approx([*looked, 1.0, 10.0, 10.0])
-    assert weights_of(one, pairs) == pytest.approx([*looked, 1.0, 1 / 0.55, 10.0])
+    assert pair_weights(some, pairs) == pytest.approx([*looked, 1.0, 10.0, 10.0])
+    assert pair_weights(one, pairs) == pytest.approx([*looked, 1.0, 1 / 0.55, 10.0])
     # and so many comparisons are expected to be made of a basic window
     made = one.made_volumes.sum(axis=1) / one.volumes.sum(axis=1)
     assert made[2:] == pytest.approx(np.full(4, 0.1))
@@ -283,7 +285,7 @@ def test_each_pair_weighs_one_over_the_chance_it_had() -> None:
 
 
 def worked_out(
-    settings: JoinSettings, sides: tuple[Operand, Operand], worth: tuple[float, ...], found: Allotment
+    settings: JoinSettings, sides: tuple[Operand, Operand], worth: tuple[float, ...], found: Allocation
 ) -> Any:
     """By direction: who faces whom, and the shares (sic) of the pairs that are found."""
     rows = sum(one.rows for one in sides)
@@ -291,13 +293,13 @@ def worked_out(
         found, PREDICATES[settings.predicate], settings.threshold or 0.0, worth, False, SideBounds(), rows
     )
     shares = []
-    for (part,) in [(one,) for some in decision.parts(None, {}, InProcess()) for one in some]:  # type: ignore[arg-type]
+    for (part,) in [(one,) for some in decision.parts(None, {}, ProcessEngine()) for one in some]:  # type: ignore[arg-type]
         tables = list(decision.results(None, (part,), {}))  # type: ignore[arg-type]
         shares.append(np.concatenate([one["sic"].to_numpy() for one in tables]))
     return list(zip(found.facing, shares, strict=True))
 
 
-def found_by_probing(one: Facing, settings: JoinSettings) -> FoundPairs:
+def found_by_probing(one: Direction, settings: JoinSettings) -> FoundPairs:
     index = index_for(one.probes.sets, one.window.sets) if settings.index else None
     predicate = PREDICATES[settings.predicate]
     threshold = settings.threshold or 0.0
@@ -308,8 +310,8 @@ def found_by_probing(one: Facing, settings: JoinSettings) -> FoundPairs:
 
 def test_shares_of_the_source_add_up_to_what_rows_that_have_pairs_were_compared_with() -> None:
     settings = join(False, budget={"comparisons_per_second": 400})
-    given = [Given(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
-    allotment = allotted(*given, settings, Memory(left=KNOWN[0], right=KNOWN[1]), (1.0,), 40.0)
+    given = [SideRows(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
+    allotment = allocate_budget(*given, settings, Memory(left=KNOWN[0], right=KNOWN[1]), (1.0,), 40.0)
     for one, shares in worked_out(settings, (LEFT, RIGHT), (1.0,), allotment):
         found = found_by_probing(one, settings)
         assert (found.inside < found.everything).any(), "chance found some of the pairs"
@@ -323,8 +325,8 @@ def test_shares_of_the_source_add_up_to_what_rows_that_have_pairs_were_compared_
 def test_who_looks_travels_with_the_rows_that_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rows that fell out of the buffer none looks, in whichever task it is."""
     settings = join(False, adapt={"rate": "followed"}, budget={"comparisons_per_second": 300})
-    given = [Given(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
-    found = allotted(*given, settings, Memory(r=0.5), (1.0,), 40.0)
+    given = [SideRows(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
+    found = allocate_budget(*given, settings, Memory(r=0.5), (1.0,), 40.0)
     decision = JoinDecision(
         found, PREDICATES["overlap"], 2.0, (1.0,), False, SideBounds(), LEFT.rows + RIGHT.rows
     )
@@ -332,7 +334,7 @@ def test_who_looks_travels_with_the_rows_that_do(monkeypatch: pytest.MonkeyPatch
     said = []
     for cores in (1, 3):
         counts: dict[str, int] = {}
-        parts = decision.parts(None, {}, InProcess(cores))  # type: ignore[arg-type]
+        parts = decision.parts(None, {}, ProcessEngine(cores))  # type: ignore[arg-type]
         assert len(parts) >= cores
         for part in parts:
             list(decision.results(None, part, counts))  # type: ignore[arg-type]
@@ -357,8 +359,8 @@ def test_where_types_pick_basic_windows_out_no_whole_window_is_searched_along_ch
         for name, lasts in (("left", 10), ("right", 6))
     }
     settings = join(True, **stated)
-    found = allotted(
-        *(Given(one, 0, one.rows) for one in (left, right)), settings, Memory(), (1.0, 0.5), 40.0
+    found = allocate_budget(
+        *(SideRows(one, 0, one.rows) for one in (left, right)), settings, Memory(), (1.0, 0.5), 40.0
     )
     half = [
         replace(

@@ -11,13 +11,13 @@ from tests.pipeline.streams import World
 from tests.whole_reads import whole_reads
 
 from spillway.cli import main
-from spillway.cli.output import say_table
+from spillway.cli.output import print_table
 from spillway.contracts.loader import read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ContractError, SpillwayError
 from spillway.levers.joins import explain as telling
-from spillway.levers.joins.estimates import Missed, missed_together
-from spillway.levers.joins.explain import missed_in, pictures_of_join, told_of_missed
+from spillway.levers.joins.estimates import MissedPairs, estimate_total_missed_pairs
+from spillway.levers.joins.explain import join_pictures, missed_pairs_sentence, total_missed_pairs
 from spillway.levers.joins.lever import LEVER
 from spillway.report.explain import explain, explain_workload
 from spillway.report.page import build_report
@@ -27,7 +27,7 @@ BUDGET = {"budget": {"comparisons_per_second": 60}}
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = begun(tmp_path_factory.mktemp("lake"), InProcess())
+    world = begun(tmp_path_factory.mktemp("lake"), ProcessEngine())
     contract_becomes(world, {**JOIN, "description": "Alarms that are about the same."}, **BUDGET)
     run(world)
     return world
@@ -52,7 +52,7 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     assert f"60 steps (entries of the index read and lists looked up) a second, {each}" in part.told.because
     assert numbers["comparisons made"] == sum(row["compared"] for row in rows)
     assert numbers["pairs found"] == len(world.rows("joined", "alike"))
-    missed = missed_in(rows)
+    missed = total_missed_pairs(rows)
     assert missed.low <= missed.estimate <= missed.high
     assert numbers["pairs missed, estimated"] == round(missed.estimate)
     assert any("raise the budget" in remedy for remedy in part.told.remedies)
@@ -65,7 +65,7 @@ def test_windows_of_an_older_version_are_not_said_to_miss_no_lost_row(
     """Their sic and their pairs missed are of the rows that came: sifters may have dropped two thirds."""
     rows = [dict(row) for row in world.rows("join_windows")]
     contract, tables = world.contracts.joins["alike"], world.tables.now()
-    now = telling.told_of_join(contract, tables)
+    now = telling.explain_join(contract, tables)
     assert now is not None
     assert "older Spillway" not in now.way
     for row in rows[1:]:
@@ -73,7 +73,7 @@ def test_windows_of_an_older_version_are_not_said_to_miss_no_lost_row(
             ("missed_here", "left_produced", "right_produced", "unweighted_rows", "inexact_rows")
         )
     monkeypatch.setattr(telling, "_windows", lambda *_: rows)
-    told = telling.told_of_join(contract, tables)
+    told = telling.explain_join(contract, tables)
     assert told is not None
     assert f"{len(rows) - 1:,} of these windows are of an older Spillway" in told.way
 
@@ -89,7 +89,7 @@ def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path
     assert told is not None
     missed = sum(row["missed"] for row in other.rows("join_windows") if row["subject"] == "levels")
     assert f" pairs, {missed:,.0f} are missed, by count" in told.way
-    pairs = next(iter(pictures_of_join(other.contracts.joins["levels"], other.tables.now())))
+    pairs = next(iter(join_pictures(other.contracts.joins["levels"], other.tables.now())))
     assert f" found; {missed:,.0f} are missed, by count." in pairs.note
 
 
@@ -117,7 +117,7 @@ def test_shares_are_written_in_decimals_however_small(world: World, tmp_path: Pa
 
 
 def test_the_table_of_advice_writes_small_shares_in_decimals(capsys: pytest.CaptureFixture[str]) -> None:
-    say_table("", ["", "#estimate"], [("core_pct that it takes", 6.7e-07)])
+    print_table("", ["", "#estimate"], [("core_pct that it takes", 6.7e-07)])
     assert "0.00000067" in capsys.readouterr().out
 
 
@@ -176,21 +176,25 @@ def test_what_windows_missed_is_told_from_their_samples_together() -> None:
     sampled = [
         row(found, 0.01, missed=198.0 * found, missed_low=0.0, missed_high=8000.0) for found in (0, 4, 2)
     ]
-    one, other = (vars(told) for told in (missed_in(sampled), missed_together([(12, 0.01)])))
+    one, other = (
+        vars(told) for told in (total_missed_pairs(sampled), estimate_total_missed_pairs([(12, 0.01)]))
+    )
     assert one == pytest.approx(other)
     counted = row(0, 0.0, missed=70.0, missed_low=70.0, missed_high=70.0)
-    assert missed_in([counted]) == Missed(70.0, 70.0, 70.0)
-    both = missed_in([*sampled, counted])
-    assert both.high - both.low == pytest.approx(missed_in(sampled).high - missed_in(sampled).low)
-    assert both.estimate == missed_in(sampled).estimate + 70
+    assert total_missed_pairs([counted]) == MissedPairs(70.0, 70.0, 70.0)
+    both = total_missed_pairs([*sampled, counted])
+    assert both.high - both.low == pytest.approx(
+        total_missed_pairs(sampled).high - total_missed_pairs(sampled).low
+    )
+    assert both.estimate == total_missed_pairs(sampled).estimate + 70
     rows_sampled = {f"{side}_learned": {"sample": [1.0] * 7} for side in ("left", "right")}
     older = [
         {**row(0, 0.0, missed=3.0, missed_low=1.0, missed_high=9.0), **rows_sampled},
         {**row(0, 0.0, missed=0.0, missed_low=0.0, missed_high=8.0), **rows_sampled},
     ]
-    assert missed_in(older) == Missed(3.0, 1.0, 13.0)
+    assert total_missed_pairs(older) == MissedPairs(3.0, 1.0, 13.0)
     # no more is missed than was not compared
-    assert missed_in([row(1, 1e-6, missed=1.0, missed_low=0.0, missed_high=8000.0)]).high == 8000
+    assert total_missed_pairs([row(1, 1e-6, missed=1.0, missed_low=0.0, missed_high=8000.0)]).high == 8000
 
 
 def test_windows_in_which_nothing_was_compared_are_said_where_what_was_missed_is_estimated() -> None:
@@ -201,7 +205,7 @@ def test_windows_in_which_nothing_was_compared_are_said_where_what_was_missed_is
             "missed": missed, "missed_low": 0.0, "missed_high": 8000.0,
         }  # fmt: skip
 
-    assert "nothing was compared" not in told_of_missed([row(1000, 216.0)])
-    assert "; in 2 of 3 windows nothing was compared" in told_of_missed(
+    assert "nothing was compared" not in missed_pairs_sentence([row(1000, 216.0)])
+    assert "; in 2 of 3 windows nothing was compared" in missed_pairs_sentence(
         [row(1000, 216.0), row(0, 0.0), row(0, 0.0)]
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Room
+from spillway.levers.protocol import CapacityGroup
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, WindowLever, WindowPlan, WindowWork
 
 
@@ -68,7 +68,7 @@ class MeetLever(WindowLever):
     name = "meet"
     results_table = "meet_results"
 
-    def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
+    def plan_windows(self, room: CapacityGroup, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         return [MeetPlan(one) for one in work]
 
 

@@ -9,10 +9,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from spillway.levers.quality.admission import Batches, Entitlements, chosen, own_room
+from spillway.levers.quality.admission import Batches, Entitlements, admit_by_policy, own_capacity
 from spillway.levers.quality.overload import RoomHistory
 from spillway.levers.quality.random_order import _mixed, _seed
-from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _overloaded, _taken, beginnings
+from spillway.levers.quality.room_plan import (
+    RoomRules,
+    _is_overloaded,
+    _load_of_other_queries,
+    _used_capacity,
+    starting_coverages,
+)
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork
 
 Place = tuple[str, int, Portion]
@@ -169,9 +175,9 @@ def _kept(
     everything = np.ones(len(place), np.bool_)
     if rules.room is None or not len(place):
         return everything
-    if not _overloaded(rules, history, number, batches.costs_of(everything)):
+    if not _is_overloaded(rules, history, number, batches.costs_of(everything)):
         return everything
-    begin = beginnings(rules, history, number)
+    begin = starting_coverages(rules, history, number)
     settings = [rules.queries[name] for name in names]
     to = Entitlements(
         np.array([rules.weights[name] for name in names]),
@@ -194,12 +200,12 @@ def _kept(
                 batches.at(mine).tie,
                 batches.at(mine).turn,
             )
-            again[mine] = chosen(rules.policy, own, to, float(tuples), must[mine])
-    left = rules.room - _taken(rules, history, number) - batches.costs_of(again)
+            again[mine] = admit_by_policy(rules.policy, own, to, float(tuples), must[mine])
+    left = rules.room - _used_capacity(rules, history, number) - batches.costs_of(again)
     if left <= 0:
         return again
     now = {name: len({w for n, w, _ in place if n == name}) for name in names}
-    others = _elsewhere(rules, history, number, names, now, begin)
+    others = _load_of_other_queries(rules, history, number, names, now, begin)
     rest = np.flatnonzero(~again)
     group, fixed = batches.groups
     paid = np.isin(np.arange(len(fixed)), group[again])
@@ -209,7 +215,7 @@ def _kept(
         some.query, some.sic, some.cost, some.tie, some.turn, some.group, np.where(paid, 0.0, fixed)
     )
     to = Entitlements(to.weight, reached, to.priority, to.floor, to.waited, to.starve_rounds)
-    room = own_room(some, to, others, left)
+    room = own_capacity(some, to, others, left)
     if room > 0:
-        again[rest] = chosen(rules.policy, some, to, room, must[rest])
+        again[rest] = admit_by_policy(rules.policy, some, to, room, must[rest])
     return again

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.quality.admission import (
     Batches,
-    Elsewhere,
     Entitlements,
+    OtherQueries,
+    admit_by_policy,
     admit_fairly,
-    batches_short,
-    chosen,
-    fill_level,
-    own_room,
-    remembered,
+    batches_below_optimum,
+    max_min_level,
+    own_capacity,
+    starting_coverage,
 )
 from spillway.levers.quality.settings import POLICIES
 
@@ -85,10 +85,10 @@ def test_it_never_passes_the_room_and_ends_within_one_batch_of_the_optimum(
     slack = float((batches.sic / to.weight[batches.query]).max())
     fits_all = batches.cost.max() <= room / len(to.weight)
     if fits_all and (batches.cost == batches.cost[0]).all():
-        assert batches_short(batches, to, room, admitted) <= 1 + 1e-9
+        assert batches_below_optimum(batches, to, room, admitted) <= 1 + 1e-9
         assert (
             not open_.any()
-            or ((have / to.weight)[open_] >= fill_level(batches, to, room).level - slack - 1e-9).all()
+            or ((have / to.weight)[open_] >= max_min_level(batches, to, room).level - slack - 1e-9).all()
         )
 
 
@@ -198,7 +198,7 @@ def test_a_policy_takes_what_fits_in_its_order_and_what_must_be_kept_before(
         for one in sorted(range(len(batches)), key=lambda one, key=key: (not must[one], key(one))):
             if batches.cost[one] <= left:
                 admitted[one], left = True, left - batches.cost[one]
-        assert chosen(policy, batches, to, room, must).tolist() == admitted.tolist()
+        assert admit_by_policy(policy, batches, to, room, must).tolist() == admitted.tolist()
 
 
 def test_of_those_who_have_waited_too_long_the_longest_comes_first() -> None:
@@ -230,7 +230,7 @@ def test_some_of_the_batches_keep_their_order_among_equals() -> None:
 
 def test_at_the_optimum_nobody_loses_what_he_has_reached_elsewhere() -> None:
     two = four_each(2)
-    filled = fill_level(two, Entitlements.equal(2, np.array([0.9, 0.0])), 2.0)
+    filled = max_min_level(two, Entitlements.equal(2, np.array([0.9, 0.0])), 2.0)
     assert filled.sic.tolist() == pytest.approx([0.9, 0.5])
 
 
@@ -244,7 +244,7 @@ def test_large_loads_end_within_one_batch_of_the_optimum() -> None:
         to = replace(Entitlements.equal(100), weight=weights)
         for share in (0.05, 0.3, 0.8):
             room = share * float(size.sum())
-            assert batches_short(batches, to, room, admit_fairly(batches, to, room)) <= 1
+            assert batches_below_optimum(batches, to, room, admit_fairly(batches, to, room)) <= 1
 
 
 def four_each(queries: int) -> Batches:
@@ -307,34 +307,34 @@ def test_policies_keep_to_the_room_and_give_the_same_again(policy: str) -> None:
     query = chance.integers(0, 9, 300)
     size = chance.integers(1, 9, 300).astype(np.float64)
     batches = Batches(query, size / size.sum(), size, chance.permutation(300))
-    first = chosen(policy, batches, Entitlements.equal(9), 400.0)
+    first = admit_by_policy(policy, batches, Entitlements.equal(9), 400.0)
     assert size[first].sum() <= 400.0
     assert (size[~first] > 400.0 - size[first].sum()).all()
-    assert (first == chosen(policy, batches, Entitlements.equal(9), 400.0)).all()
+    assert (first == admit_by_policy(policy, batches, Entitlements.equal(9), 400.0)).all()
 
 
 def test_no_capacity_no_weight_and_no_such_policy_are_refused_by_name() -> None:
     two = four_each(2)
-    with pytest.raises(Refused, match="`capacity` must be above 0, got 0"):
+    with pytest.raises(InvalidValue, match="`capacity` must be above 0, got 0"):
         admit_fairly(two, Entitlements.equal(2), 0.0)
-    with pytest.raises(Refused, match=r"`weight` must be above 0, got 0\.0"):
+    with pytest.raises(InvalidValue, match=r"`weight` must be above 0, got 0\.0"):
         replace(Entitlements.equal(2), weight=np.array([1.0, 0.0]))
-    with pytest.raises(Refused, match="`policy` must be one of fair"):
-        chosen("lottery", two, Entitlements.equal(2), 1.0)
+    with pytest.raises(InvalidValue, match="`policy` must be one of fair"):
+        admit_by_policy("lottery", two, Entitlements.equal(2), 1.0)
 
 
 def test_who_is_new_is_owed_nothing_from_before() -> None:
-    assert remembered({"a": [0.4, 0.4]}, ["a", "b"]).tolist() == [0.8, 0.8]
-    assert remembered({}, ["a", "b"]).tolist() == [0.0, 0.0]
+    assert starting_coverage({"a": [0.4, 0.4]}, ["a", "b"]).tolist() == [0.8, 0.8]
+    assert starting_coverage({}, ["a", "b"]).tolist() == [0.0, 0.0]
     # half of what another reached, where the other is entitled to twice as much
-    assert remembered({"a": [0.5]}, ["a", "b"], np.array([2.0, 1.0])).tolist() == [0.5, 0.25]
+    assert starting_coverage({"a": [0.5]}, ["a", "b"], np.array([2.0, 1.0])).tolist() == [0.5, 0.25]
 
 
 def test_what_others_have_reached_already_takes_nothing_of_the_room() -> None:
     mine = Batches(np.zeros(40, np.int64), np.full(40, 0.025), np.ones(40))
-    others = Elsewhere(np.array([0.5]), np.ones(1), np.array([0.5]), np.array([40.0]))
+    others = OtherQueries(np.array([0.5]), np.ones(1), np.array([0.5]), np.array([40.0]))
     # all at 2/3: mine take 2/3 of 40, the others 1/6 at 80 a whole
-    assert own_room(mine, Entitlements.equal(1), others, 40.0) == pytest.approx(80 / 3)
+    assert own_capacity(mine, Entitlements.equal(1), others, 40.0) == pytest.approx(80 / 3)
 
 
 def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
@@ -350,13 +350,13 @@ def test_two_jobs_that_share_a_room_fill_it_at_one_level() -> None:
             cost = np.concatenate([np.full(100, loads_[name] / 100) for name in job])
             batches = Batches(mine, np.full(len(mine), 0.01), cost)
             others = [name for name in loads_ if name not in job and name in last]
-            elsewhere = Elsewhere(
+            elsewhere = OtherQueries(
                 np.zeros(len(others)),
                 np.ones(len(others)),
                 np.ones(len(others)),
                 np.array([loads_[name] for name in others]),
             )
-            room = min(own_room(batches, Entitlements.equal(len(job)), elsewhere, 800.0), 800.0 - taken)
+            room = min(own_capacity(batches, Entitlements.equal(len(job)), elsewhere, 800.0), 800.0 - taken)
             admitted = (
                 admit_fairly(batches, Entitlements.equal(len(job)), room)
                 if room > 0
@@ -381,9 +381,9 @@ def test_who_is_planned_again_when_others_have_been_worked_out_gets_the_same_aga
         to, floor=np.where(np.arange(len(to.weight)) % 2, 0.3, 0.0), priority=np.arange(len(to.weight)) // 3
     )
     room = float(np.floor(room)) + 1
-    kept = chosen(policy, batches, to, room)
+    kept = admit_by_policy(policy, batches, to, room)
     through = (done >> batches.query) & 1 == 1
     left = room - float(batches.cost[kept & through].sum())
     waiting = Batches(batches.query[~through], batches.sic[~through], batches.cost[~through])
-    again = chosen(policy, waiting, to, left) if left > 0 else np.zeros(len(waiting), np.bool_)
+    again = admit_by_policy(policy, waiting, to, left) if left > 0 else np.zeros(len(waiting), np.bool_)
     assert again.tolist() == kept[~through].tolist()

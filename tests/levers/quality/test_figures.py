@@ -15,7 +15,7 @@ from evidence.attributes.lake import ENGINE, Lake
 from evidence.quality.sifted_streams import BEGIN
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.errors import SpillwayError
-from spillway.pipeline.run import bring_through
+from spillway.pipeline.run import run_channel
 from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]
@@ -61,7 +61,7 @@ def lake_of(name: str, forgetting: list[Lake], sources: Mapping[str, Sequence[in
     lake = Lake.landed(
         f"figures-{name}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     )
-    bring_through(lake.tables, ENGINE, lake.contracts, "wide", "e")
+    run_channel(lake.tables, ENGINE, lake.contracts, "wide", "e")
     forgetting.append(lake)
     return lake
 

@@ -21,13 +21,19 @@ from tests.levers.quality.worlds import (
 from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
 from evidence.quality.noted import noted_groups
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.ledger import difference
-from spillway.levers.quality.checks import examined_answer
+from spillway.ledger import total_imbalance
+from spillway.levers.quality.checks import check_answer
 from spillway.levers.quality.intervals import BEYOND, CHOSEN, UNEVEN_SIZES
 from spillway.levers.quality.overload import RoomHistory
-from spillway.levers.quality.room_plan import RoomRules, _elsewhere, _taken, _weights, beginnings
+from spillway.levers.quality.room_plan import (
+    RoomRules,
+    _load_of_other_queries,
+    _used_capacity,
+    _weights,
+    starting_coverages,
+)
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.quality.sources import NumbersBefore
 from spillway.levers.windows import Portion
@@ -37,7 +43,7 @@ from spillway.store.files import row_groups
 from spillway.store.upkeep import compact
 from spillway.workloads.losses import window_portions
 from spillway.workloads.run import MOST_TOO_LONG
-from spillway.workloads.windows import KnownWindows
+from spillway.workloads.windows import StoredWindows
 
 ENDLESS = (
     "SELECT count(*) AS n FROM sites a, sites b, sites c, sites d, sites e, sites f "
@@ -65,7 +71,7 @@ def test_whatever_the_sql_every_row_says_what_it_rests_on(tmp_path: Path) -> Non
             assert sum(row["sic"] for row in mine) == pytest.approx(1.0)
             assert [row["row"] for row in mine] == list(range(1, len(mine) + 1))
     assert {row["sic"] for row in world.rows("coverage")} == {1.0}
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
 
 
 def test_a_small_room_is_shared_fairly_and_never_passed(tmp_path: Path) -> None:
@@ -81,19 +87,19 @@ def test_a_small_room_is_shared_fairly_and_never_passed(tmp_path: Path) -> None:
     ledger = [row for row in world.rows("ledger") if row["scope"] == "query" and row["unit"] == "batches"]
     assert sum(row["offered"] for row in ledger) == 24
     assert sum(row["kept"] for row in ledger) == 10
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
 
 
 def test_files_of_what_is_shed_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = begun(tmp_path, query("means", MEAN, capacity={"tuples": 120}))
     opened: set[str] = set()
-    real = store_files.reading
+    real = store_files.open_for_reading
 
     def noting(path: str) -> Any:
         opened.add(path)
         return real(path)
 
-    monkeypatch.setattr(store_files, "reading", noting)
+    monkeypatch.setattr(store_files, "open_for_reading", noting)
     run(world)
     kept = world.rows("coverage")
     assert sum(row["portions_kept"] for row in kept) == 4
@@ -108,14 +114,14 @@ def test_spark_never_reads_a_file_that_is_left_out_for_it_may_be_gone(
     small = query("means", MEAN, capacity={"tuples": 120})
     here, there = begun(tmp_path / "here", small), begun(tmp_path / "there", small)
     opened: set[str] = set()
-    real = store_files.reading
+    real = store_files.open_for_reading
 
     def noting(path: str) -> Any:
         opened.add(path)
         return real(path)
 
     with monkeypatch.context() as noted:
-        noted.setattr(store_files, "reading", noting)
+        noted.setattr(store_files, "open_for_reading", noting)
         run(here)
     read = {file.low("batch") for file in here.at("transmitted", "sites").files() if file.path in opened}
     gone = [file for file in there.at("transmitted", "sites").files() if file.low("batch") not in read]
@@ -165,7 +171,7 @@ def test_none_found_in_some_portions_is_no_proof_of_none(tmp_path: Path) -> None
 def _reasons_are_said(world: World, *names: str) -> None:
     """An estimate without an interval says why; of a window that was read whole not that portions were left out."""
     for of in (row for row in coverage(world).values() if row["subject"] in names):
-        said = examined_answer(world.at("results", of["subject"]).rows(window=of["window"]))
+        said = check_answer(world.at("results", of["subject"]).rows(window=of["window"]))
         assert said["withheld_unsaid"] == 0
         if of["portions_kept"] == of["portions_offered"]:
             assert said["withheld_of_few"] + said["withheld_of_some"] == 0
@@ -507,7 +513,7 @@ def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_tol
     told = [row["reason"] for row in world.rows("ledger") if row["subject"] == "numbers" and row["shed"]]
     assert told
     assert all("others were given all of its slice" in reason for reason in told)
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
 
 
 def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: Path) -> None:
@@ -618,8 +624,8 @@ def test_a_run_waits_for_a_few_windows_of_a_query_without_end(
 ) -> None:
     """Each takes its time, and all that is asked besides waits for it; the next run waits for one, and says so."""
     asked: list[str] = []
-    ask = InProcess.ask
-    monkeypatch.setattr(InProcess, "ask", lambda *told: asked.append(told[2][-1][1]) or ask(*told))
+    ask = ProcessEngine.ask
+    monkeypatch.setattr(ProcessEngine, "ask", lambda *told: asked.append(told[2][-1][1]) or ask(*told))
     short = {"window": {"seconds": 600}, "bounds": False}
     world = begun(tmp_path, query("endless", ENDLESS, most_seconds=0.05, **short), files=8)
     with pytest.raises(SpillwayError, match="endless") as told:
@@ -666,10 +672,10 @@ def test_where_a_query_begins_does_not_depend_on_who_else_is_planned_now() -> No
     for number, (first, second) in enumerate([(1.0, 0.2), (1.0, 0.4)]):
         history.add("a", number, first, 100.0, 100.0)
         history.add("b", number, second, 100.0, 20.0)
-    before = beginnings(rules, history, 2)
+    before = starting_coverages(rules, history, 2)
     assert before == pytest.approx({"a": 2.0, "b": 0.6, "c": 1.3})
     history.add("a", 2, 1.0, 100.0, 100.0)
-    assert beginnings(rules, history, 2) == before
+    assert starting_coverages(rules, history, 2) == before
 
 
 def test_what_a_query_had_before_is_told_by_slices_that_it_was_in() -> None:
@@ -706,9 +712,9 @@ def test_what_queries_are_likely_to_ask_for_yet_is_left_to_them_and_not_to_those
         for _ in range(windows):
             history.add(name, 0, 1.0, 100.0, 100.0)
     history.add("b", 1, 1.0, 100.0, 100.0)
-    found = _elsewhere(rules, history, 1, ["a"], {"a": 1}, beginnings(rules, history, 1))
+    found = _load_of_other_queries(rules, history, 1, ["a"], {"a": 1}, starting_coverages(rules, history, 1))
     assert (found.sic.tolist(), found.cost.tolist()) == ([0.75, 0.5], [300.0, 100.0])
-    assert _taken(rules, history, 1) == 100.0
+    assert _used_capacity(rules, history, 1) == 100.0
 
 
 def test_a_slice_begins_where_its_windows_do() -> None:
@@ -729,7 +735,7 @@ def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     assert run(world) > 5
     assert arrived == sum(row["arrived"] for row in world.rows("coverage"))
     contract = world.contracts.queries["means"]
-    windows = list(KnownWindows(world.tables.now(), contract).with_status("done").values())
+    windows = list(StoredWindows(world.tables.now(), contract).with_status("done").values())
     found = window_portions(world.tables.now(), world.contracts, contract, windows, 12)
     assert sum(one.tuples for some in found.values() for one in some) == sum(
         row["arrived"] for row in world.rows("coverage")

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
-from spillway.levers.quality.checks import examined_answer
+from spillway.errors import InvalidValue
+from spillway.levers.quality.checks import check_answer
 from spillway.levers.quality.coverage import (
     OperatorNode,
     SequenceFates,
     SourceNode,
     SourceTally,
     WindowTally,
-    fates_of,
     propagate,
+    sequence_fates,
 )
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
@@ -80,7 +80,7 @@ def test_what_left_the_sources_reaches_the_results(
 
 def test_steps_that_wait_for_one_another_are_refused_by_name() -> None:
     loop = [OperatorNode("a", ("b1",), {"a1": 1}), OperatorNode("b", ("a1",), {"b1": 1})]
-    with pytest.raises(Refused, match=r"`operators` must not read one another in a circle, got 'a, b'"):
+    with pytest.raises(InvalidValue, match=r"`operators` must not read one another in a circle, got 'a, b'"):
         propagate([SourceNode("S", "s", 1)], loop)
 
 
@@ -90,21 +90,21 @@ def test_a_window_in_which_nothing_was_produced_is_whole() -> None:
 
 
 def test_lost_late_and_never_produced_are_three_things() -> None:
-    silent = fates_of(np.array([10, 11, 12]), before=9)
+    silent = sequence_fates(np.array([10, 11, 12]), before=9)
     assert silent == SequenceFates(produced=3, arrived=3)
-    gap = fates_of(np.array([10, 13]), before=9, late=np.array([11]))
+    gap = sequence_fates(np.array([10, 13]), before=9, late=np.array([11]))
     assert gap == SequenceFates(produced=4, arrived=2, late=1, lost=1)
 
 
 def test_a_gap_at_the_edge_counts_for_the_window_that_ends_it() -> None:
-    assert fates_of(np.array([5, 6]), before=3).lost == 1
-    assert fates_of(np.array([5, 6])).lost == 0
+    assert sequence_fates(np.array([5, 6]), before=3).lost == 1
+    assert sequence_fates(np.array([5, 6])).lost == 0
 
 
 def test_disorder_is_no_gap_a_restart_is_no_gap_and_a_repeat_counts_once() -> None:
-    assert fates_of(np.array([3, 1, 2, 4]), before=0).lost == 0
-    assert fates_of(np.array([1001, 1002, 1, 2, 3]), before=1000).lost == 0
-    assert fates_of(np.array([1, 2, 2, 3]), before=0) == SequenceFates(3, 3)
+    assert sequence_fates(np.array([3, 1, 2, 4]), before=0).lost == 0
+    assert sequence_fates(np.array([1001, 1002, 1, 2, 3]), before=1000).lost == 0
+    assert sequence_fates(np.array([1, 2, 2, 3]), before=0) == SequenceFates(3, 3)
 
 
 @given(st.integers(1, 60), st.sets(st.integers(0, 59)), st.sets(st.integers(0, 59)))
@@ -114,7 +114,7 @@ def test_what_was_produced_is_what_arrived_came_late_or_was_lost(
 ) -> None:
     numbers = [n for n in range(count) if n not in gone]
     came_late = sorted(late & gone & set(range(max(numbers, default=0))))
-    found = fates_of(np.array(numbers, np.int64), before=-1, late=np.array(came_late, np.int64))
+    found = sequence_fates(np.array(numbers, np.int64), before=-1, late=np.array(came_late, np.int64))
     assert found.produced == found.arrived + found.late + found.lost
     assert (found.arrived, found.late) == (len(numbers), len(came_late))
     assert found.produced == (max(numbers) + 1 if numbers else 0)
@@ -125,6 +125,6 @@ def test_window_answered_before_its_query_had_an_estimate_lacks_no_reason() -> N
     shares = {"row": [1, 2], "sic": [0.25, 0.25], "coverage": [0.5, 0.5], "n": [3, 4]}
     nothing = {f"n__{part}": pa.nulls(2, pa.float64()) for part in ("estimate", "low", "high")}
     reasons = {"n__no_interval": pa.nulls(2, pa.string())}
-    assert examined_answer(pa.table({**shares, **nothing, **reasons}))["withheld_unsaid"] == 0
+    assert check_answer(pa.table({**shares, **nothing, **reasons}))["withheld_unsaid"] == 0
     half = {**nothing, "n__estimate": pa.array([5.0, 6.0])}
-    assert examined_answer(pa.table({**shares, **half, **reasons}))["withheld_unsaid"] == 2
+    assert check_answer(pa.table({**shares, **half, **reasons}))["withheld_unsaid"] == 2

@@ -10,14 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.loss_curve import tipping_point, trade_off
-from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, spread_of
-from spillway.levers.quality.federation import Deployment, Setting, simulate
-from spillway.levers.quality.intervals import BEYOND, FEW_READ, Clusters, PartlyRead, Reach, are_even
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, coverage_spread
+from spillway.levers.quality.federation import Deployment, Testbed, simulate
+from spillway.levers.quality.intervals import (
+    BEYOND,
+    FEW_READ,
+    Clusters,
+    ValueRange,
+    WindowSample,
+    have_even_sizes,
+)
 from spillway.levers.quality.overload import Overload, TupleCost
-from spillway.levers.quality.random_order import Offer, chance_order, drawn_by_chance
-from spillway.levers.quality.scaled_answer import PART, answer_of_parts
+from spillway.levers.quality.random_order import PortionColumns, chance_order, is_chosen_by_chance
+from spillway.levers.quality.scaled_answer import PART, merge_partial_aggregates
 from spillway.levers.quality.sql_text import plain_aggregate
 from spillway.levers.windows import PORTION, Portion
 
@@ -46,7 +53,7 @@ def test_the_mean_of_the_last_measurements_is_what_counts() -> None:
 def test_before_anything_was_measured_nothing_is_discarded() -> None:
     assert TupleCost().discards(10**9, 0.25) == 0
     assert TupleCost().after(1.0, 0) == TupleCost()
-    with pytest.raises(Refused, match="`interval_seconds` must be above 0"):
+    with pytest.raises(InvalidValue, match="`interval_seconds` must be above 0"):
         TupleCost().keeps(0)
 
 
@@ -71,8 +78,8 @@ def test_the_cost_axis_of_figure_6_11() -> None:
 
 def test_more_queries_pay_until_quality_falls_faster_than_cost() -> None:
     assert tipping_point({180: 0.8, 360: 0.5, 720: 0.15}) == 360
-    assert spread_of(np.zeros(3)).jain == 1.0
-    assert spread_of(np.zeros(0)).mean == 1.0
+    assert coverage_spread(np.zeros(3)).jain == 1.0
+    assert coverage_spread(np.zeros(0)).mean == 1.0
 
 
 def test_intervals_hold_what_they_promise() -> None:
@@ -85,8 +92,10 @@ def test_intervals_hold_what_they_promise() -> None:
     for _ in range(400):
         order = chance.permutation(40)
         read, left = order[:12], tuples[order[12:]]
-        count = PartlyRead(Clusters(tuples[read], hits[read], tuples[read]), left, assume_alike=True).total()
-        both = PartlyRead(Clusters(tuples[read], values[read], hits[read]), left, assume_alike=True)
+        count = WindowSample(
+            Clusters(tuples[read], hits[read], tuples[read]), left, assume_alike=True
+        ).total()
+        both = WindowSample(Clusters(tuples[read], values[read], hits[read]), left, assume_alike=True)
         truths = (hits.sum(), values.sum(), values.sum() / hits.sum())
         for (_, own), made, truth in zip(
             held.items(), (count, both.total(), both.mean()), truths, strict=True
@@ -101,15 +110,15 @@ def test_intervals_hold_what_they_promise() -> None:
 def test_there_is_no_interval_where_none_is_honest() -> None:
     for count, alike, why in ((2, True, FEW_READ), (4, True, FEW_READ), (9, False, BEYOND)):
         read = Clusters(np.ones(count), np.arange(count) + 1.0, np.ones(count))
-        sample = PartlyRead(read, np.ones(5), assume_alike=alike)
+        sample = WindowSample(read, np.ones(5), assume_alike=alike)
         for made in (sample.total(), sample.mean()):
             assert made is not None
             assert (made.low, made.high) == (None, None)
         assert sample.why == why
     nothing = Clusters(np.zeros(0), np.zeros(0), np.zeros(0))
-    assert PartlyRead(nothing, np.ones(5)).total() is None
-    assert PartlyRead(nothing, np.ones(5)).mean() is None
-    whole = PartlyRead(Clusters(np.ones(2), np.ones(2), np.ones(2)), np.zeros(0)).total()
+    assert WindowSample(nothing, np.ones(5)).total() is None
+    assert WindowSample(nothing, np.ones(5)).mean() is None
+    whole = WindowSample(Clusters(np.ones(2), np.ones(2), np.ones(2)), np.zeros(0)).total()
     assert whole is not None
     assert (whole.low, whole.value, whole.high) == (2.0, 2.0, 2.0)
 
@@ -118,7 +127,7 @@ def test_all_values_that_are_no_number_are_one_group() -> None:
     of = plain_aggregate("SELECT k, count(*) AS n FROM t GROUP BY k")
     assert of is not None
     parts = pa.table({PORTION: [0, 1, 0], "k": [math.nan, math.nan, 1.0], PART + "n0": [2, 3, 4]})
-    answer = answer_of_parts(of, parts)
+    answer = merge_partial_aggregates(of, parts)
     assert answer["n"].to_pylist() == [4, 5]
     assert math.isnan(answer["k"][1].as_py())
 
@@ -149,7 +158,7 @@ def test_intervals_hold_whatever_the_values_where_it_is_known_how_far_they_may_l
         chance.shuffle(rows)
         sums, size = rows.sum(axis=1), float(rows.shape[1])
         own = Clusters(np.full(read, size), sums[:read], np.full(read, size))
-        sample = PartlyRead(own, np.full(20 - read, size), reach=reach)
+        sample = WindowSample(own, np.full(20 - read, size), reach=reach)
         for made, truth in ((sample.total(), float(sums.sum())), (sample.mean(), float(rows.mean()))):
             assert made is not None
             assert made.low is not None
@@ -158,14 +167,14 @@ def test_intervals_hold_whatever_the_values_where_it_is_known_how_far_they_may_l
     assert np.mean(held) >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / 400)
 
 
-def lumpy(kind: str, chance: np.random.Generator) -> tuple[np.ndarray, Reach]:
+def lumpy(kind: str, chance: np.random.Generator) -> tuple[np.ndarray, ValueRange]:
     """Rows of 20 portions, of which a few make the sum; and between what each row lies."""
     if kind == "heavy tails":
-        return np.minimum(20 * chance.pareto(1.1, (20, 40)), 1e5), Reach(0.0, 1e5)
+        return np.minimum(20 * chance.pareto(1.1, (20, 40)), 1e5), ValueRange(0.0, 1e5)
     if kind.endswith("portion") or kind == "two portions":
         often = np.ones(20)
         often[: 1 + (kind == "two portions")] = 5.0
-        return chance.normal(50, 15, (20, 40)).clip(0, 150) * often[:, None], Reach(0.0, 750.0)
+        return chance.normal(50, 15, (20, 40)).clip(0, 150) * often[:, None], ValueRange(0.0, 750.0)
     share = {
         "three full portions": (0.0, 3, 1.0),
         "a burst": (0.05, 2, 0.9),
@@ -174,28 +183,28 @@ def lumpy(kind: str, chance: np.random.Generator) -> tuple[np.ndarray, Reach]:
     usual, few, other = share[kind]
     each = np.full((20, 1), usual)
     each[:few] = other
-    return (chance.random((20, 40)) < each).astype(np.float64), Reach(0.0, 1.0)
+    return (chance.random((20, 40)) < each).astype(np.float64), ValueRange(0.0, 1.0)
 
 
 def test_in_a_federation_the_fair_policy_is_fairer_than_chance() -> None:
     chance = np.random.default_rng(5)
     query = np.repeat(np.arange(60), 3)
     node = np.concatenate([chance.choice(4, 3, replace=False, p=[0.1, 0.2, 0.3, 0.4]) for _ in range(60)])
-    to, setting = Deployment(node, query, 4), Setting(room=800.0, seconds=25.0)
+    to, setting = Deployment(node, query, 4), Testbed(room=800.0, seconds=25.0)
     fair, random = (simulate(to, setting, policy, seed=1) for policy in ("fair", "random"))
     assert max(fair.most_worked_on, random.most_worked_on) <= 800.0
-    assert spread_of(fair.sic).jain > spread_of(random.sic).jain
-    assert spread_of(fair.sic).std < spread_of(random.sic).std / 2
-    assert spread_of(fair.sic).mean > spread_of(random.sic).mean
+    assert coverage_spread(fair.sic).jain > coverage_spread(random.sic).jain
+    assert coverage_spread(fair.sic).std < coverage_spread(random.sic).std / 2
+    assert coverage_spread(fair.sic).mean > coverage_spread(random.sic).mean
 
 
 def test_what_other_nodes_have_begun_is_finished_and_that_is_what_fairness_costs_without() -> None:
     chance = np.random.default_rng(5)
     query = np.repeat(np.arange(60), 3)
     node = np.concatenate([chance.choice(4, 3, replace=False, p=[0.1, 0.2, 0.3, 0.4]) for _ in range(60)])
-    to, setting = Deployment(node, query, 4), Setting(room=800.0, seconds=25.0)
+    to, setting = Deployment(node, query, 4), Testbed(room=800.0, seconds=25.0)
     ours, text, lucky = (
-        spread_of(simulate(to, setting, policy, 1, finishing).sic)
+        coverage_spread(simulate(to, setting, policy, 1, finishing).sic)
         for policy, finishing in (("fair", True), ("fair", False), ("random", True))
     )
     assert ours.mean > 1.05 * text.mean, "the text throws away what was worked on elsewhere"
@@ -207,7 +216,7 @@ def test_what_other_nodes_have_begun_is_finished_and_that_is_what_fairness_costs
 def drawn_places(batches: Batches, kept: list[int]) -> tuple[int, ...]:
     """Places in `kept` that chance alone chose, of one window."""
     mask = np.isin(np.arange(len(batches)), kept)
-    found = drawn_by_chance(batches, np.zeros(len(batches), np.int64), mask)
+    found = is_chosen_by_chance(batches, np.zeros(len(batches), np.int64), mask)
     return tuple(np.flatnonzero(found[mask]).tolist())
 
 
@@ -227,13 +236,14 @@ def test_chance_falls_alike_whichever_queries_are_planned_together() -> None:
         for window in (4, 5)
         for batch in range(6)
     ]
-    every = chance_order("desk", 7, Offer.of(place))
+    every = chance_order("desk", 7, PortionColumns.of(place))
     assert sorted(every) == list(range(len(place)))
     alone = [at for at, (name, _, _) in enumerate(place) if name == "b"]
     assert (
-        np.argsort(every[alone]) == np.argsort(chance_order("desk", 7, Offer.of([place[at] for at in alone])))
+        np.argsort(every[alone])
+        == np.argsort(chance_order("desk", 7, PortionColumns.of([place[at] for at in alone])))
     ).all()
-    assert (np.argsort(every) != np.argsort(chance_order("desk", 8, Offer.of(place)))).any()
+    assert (np.argsort(every) != np.argsort(chance_order("desk", 8, PortionColumns.of(place)))).any()
 
 
 def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much() -> None:
@@ -242,18 +252,18 @@ def test_intervals_hold_where_sizes_differ_a_little_and_are_refused_where_much()
     held = []
     for _ in range(600):
         sizes = np.round(100 * chance.uniform(0.67, 1.4, 20))
-        assert are_even(sizes)
+        assert have_even_sizes(sizes)
         values = sizes * (50 + 10 * sizes / sizes.mean() + chance.normal(0, 5, 20))
         whose, cost = np.repeat(np.arange(3), 20), np.tile(sizes, 3)
         batches = Batches(whose, cost / sizes.sum(), cost, chance.permutation(60))
         kept = np.flatnonzero(admit_fairly(batches, Entitlements.equal(3), 1.5 * sizes.sum())[:20])
         drawn = np.array(drawn_places(batches.at(np.arange(20)), kept.tolist()))
         read = Clusters(sizes[kept], values[kept], sizes[kept])
-        found = PartlyRead(read, np.delete(sizes, kept), drawn, assume_alike=True).mean()
+        found = WindowSample(read, np.delete(sizes, kept), drawn, assume_alike=True).mean()
         assert found
         held.append(found.low <= values.sum() / sizes.sum() <= found.high)
     assert np.mean(held) >= 0.915
-    assert not are_even(np.array([20.0] * 8 + [200.0] * 2))
+    assert not have_even_sizes(np.array([20.0] * 8 + [200.0] * 2))
 
 
 def test_what_chance_alone_chose_is_counted_in_the_order_of_turns() -> None:

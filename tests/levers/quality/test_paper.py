@@ -16,9 +16,9 @@ from tests.levers.quality.test_room_plan import BEGIN, window_at
 from tests.levers.quality.worlds import query
 
 from spillway.contracts import read_workload
-from spillway.errors import Refused
-from spillway.levers.protocol import Room
-from spillway.levers.quality.admission import Batches, Entitlements, chosen
+from spillway.errors import InvalidValue
+from spillway.levers.protocol import CapacityGroup
+from spillway.levers.quality.admission import Batches, Entitlements, admit_by_policy
 from spillway.levers.quality.overload import RoomHistory, TupleCost, history_of
 from spillway.levers.quality.room_plan import RoomRules, plan_room, room_rules
 from spillway.levers.windows import Portion, WindowWork
@@ -63,7 +63,7 @@ def test_algorithm_1_is_the_papers(load: tuple[list[tuple[int, Fraction, int]], 
     buffer, reached, keep = load
     query_, sic, tuples = (np.array([float(one[at]) for one in buffer]) for at in range(3))
     to = Entitlements.equal(len(reached), np.array([float(one) for one in reached]))
-    found = chosen("algorithm_1", Batches(query_.astype(np.int64), sic, tuples), to, float(keep))
+    found = admit_by_policy("algorithm_1", Batches(query_.astype(np.int64), sic, tuples), to, float(keep))
     assert set(np.flatnonzero(found).tolist()) == algorithm_1_by_the_line(buffer, reached, keep)
 
 
@@ -82,14 +82,14 @@ def test_last_batch_may_pass_the_capacity_by_the_papers_rule_alone(
 ) -> None:
     batches = Batches(np.repeat([0, 1], 4), np.full(8, 0.25), np.array(sizes, np.float64))
     for policy, level in (("fair", fair), ("algorithm_1", paper)):
-        kept = chosen(policy, batches, Entitlements.equal(2), keep)
+        kept = admit_by_policy(policy, batches, Entitlements.equal(2), keep)
         assert np.bincount(batches.query[kept], batches.sic[kept], 2).tolist() == level
 
 
 def group(*contracts: Any) -> RoomRules:
     queries = {one.subject: one for one in contracts}
     room = SimpleNamespace(name="desk", contracts=SimpleNamespace(queries=queries), failed=frozenset())
-    found: Room = room  # type: ignore[assignment]
+    found: CapacityGroup = room  # type: ignore[assignment]
     return room_rules(found)
 
 
@@ -102,7 +102,7 @@ def test_preset_selects_what_the_paper_describes_and_explicit_settings_override_
     assert (own.policy, own.cost_model, own.queries["q"].starve_slices) == ("fair", "mean", 3)
     plain = group(read_workload(query("q", "SELECT 1")))
     assert (plain.policy, plain.cost_model, plain.queries["q"].starve_slices) == ("fair", "affine", 8)
-    with pytest.raises(Refused, match="be one for all queries of a room"):
+    with pytest.raises(InvalidValue, match="be one for all queries of a room"):
         group(paper, read_workload(query("other", "SELECT 1")))
 
 

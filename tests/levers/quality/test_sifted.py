@@ -23,9 +23,16 @@ from evidence.quality.sifted_streams import (
     sifted_lake,
     truth_of,
 )
-from spillway.levers.quality.checks import examined_answer
-from spillway.levers.quality.intervals import DROPPED, Clusters, Estimate, PartlyRead, Reach, SampledRows
-from spillway.levers.sifters.filter import sifted
+from spillway.levers.quality.checks import check_answer
+from spillway.levers.quality.intervals import (
+    DROPPED,
+    Clusters,
+    Estimate,
+    SampledRows,
+    ValueRange,
+    WindowSample,
+)
+from spillway.levers.sifters.filter import sift_rows
 from spillway.workloads.run import run_workloads
 
 Row = dict[str, Any]
@@ -101,7 +108,7 @@ def test_rows_of_a_region_that_is_dropped_whole_are_counted_and_their_values_nee
     truth = sum(row["level"] for row in [*rows_at(300, 600, 0.0), *rows_at(300, 310, 0.0)])
     assert dropped["s__low"] <= truth <= dropped["s__high"] <= dropped["s"] + 310 * 100.0
     assert dropped["m__low"] <= truth / 310 <= dropped["m__high"]
-    examined = examined_answer(made.lake.tables.at("results", "counted").rows(window=dropped["window"]))
+    examined = check_answer(made.lake.tables.at("results", "counted").rows(window=dropped["window"]))
     assert (examined["withheld_unsaid"], examined["withheld_of_few"], examined["withheld_of_some"]) == (
         0,
         0,
@@ -279,7 +286,7 @@ def test_row_sampling_by_a_sifter_is_covered_by_the_kernel_interval() -> None:
     for domain in (chance.random(rows) < 0.5, chance.random(rows) < 0.02):
         held = np.zeros(3)
         for seed in range(400):
-            kept, _ = sifted(np.arange(rows), regions, thresholds, 0.0, seed)
+            kept, _ = sift_rows(np.arange(rows), regions, thresholds, 0.0, seed)
             mine = kept & domain
             w, y = weights[regions[mine]], value[mine]
             found = _estimates(w, y, int((~kept).sum()), 100.0)
@@ -298,9 +305,9 @@ def _estimates(w: np.ndarray, y: np.ndarray, dropped: int, largest: float) -> li
     count = float(len(w))
     found = []
     for total, squares, cross, reach, mean in (
-        (np.ones(len(w)), (w * (w - 1)).sum(), (w * (w - 1)).sum(), Reach(0.0, 1.0), False),
-        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), Reach(0.0, 100.0), False),
-        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), Reach(0.0, 100.0), True),
+        (np.ones(len(w)), (w * (w - 1)).sum(), (w * (w - 1)).sum(), ValueRange(0.0, 1.0), False),
+        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), ValueRange(0.0, 100.0), False),
+        (y, (w * (w - 1) * y**2).sum(), (w * (w - 1) * y).sum(), ValueRange(0.0, 100.0), True),
     ):
         one = np.ones(1)
         seen = Clusters(one * count, one * total.sum(), one * count)
@@ -308,6 +315,6 @@ def _estimates(w: np.ndarray, y: np.ndarray, dropped: int, largest: float) -> li
             seen, float(squares), float(cross), float((w * (w - 1)).sum()), dropped, dropped, 0, 0, largest
         )
         read = Clusters(one * w.sum(), one * (w * total).sum(), one * w.sum())
-        sample = PartlyRead(read, np.zeros(0), None, reach, False, rows)
+        sample = WindowSample(read, np.zeros(0), None, reach, False, rows)
         found.append(sample.mean() if mean else sample.total())
     return found

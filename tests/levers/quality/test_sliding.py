@@ -15,7 +15,7 @@ from spillway.contracts import read_workload
 from spillway.contracts.workload import Workload
 from spillway.errors import SpillwayError
 from spillway.workloads.run import run_workloads
-from spillway.workloads.windows import broken_workloads
+from spillway.workloads.windows import workload_problems
 
 Row = dict[str, Any]
 
@@ -145,5 +145,5 @@ def test_another_slide_or_a_join_that_slides_is_refused(forgetting: list[SiftedL
          "levers": [{"lever": "joins", "left": {"attribute": "site", "lasts_seconds": 60},
                      "right": {"attribute": "site", "lasts_seconds": 60}, "predicate": "equality"}]}
     )  # fmt: skip
-    problems = broken_workloads(replace(made.lake.contracts, joins={"pairs": join}))
+    problems = workload_problems(replace(made.lake.contracts, joins={"pairs": join}))
     assert [one.field for one in problems] == ["window.slide_seconds"]

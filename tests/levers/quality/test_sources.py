@@ -15,9 +15,9 @@ from evidence.quality.sifted_streams import BEGIN, SiftedLake, asked, deliver_ro
 from spillway.contracts import read_workload
 from spillway.engine.statements import SqlView, columns_by_duckdb
 from spillway.errors import SpillwayError
-from spillway.levers.quality.scaled_answer import parts_asked
+from spillway.levers.quality.scaled_answer import partial_aggregates_sql
 from spillway.levers.quality.settings import QualitySettings, SourceRule
-from spillway.levers.quality.sources import source_query
+from spillway.levers.quality.sources import source_counts_sql
 from spillway.levers.quality.sql_text import plain_aggregate
 from spillway.levers.windows import PORTION
 from spillway.workloads.run import run_workloads
@@ -61,7 +61,7 @@ def coverage_of(made: SiftedLake, name: str, sql: str = COUNT, **more: Any) -> l
 @pytest.mark.parametrize("name", ["user", "group", "order", "current_date"])
 def test_sources_are_told_apart_by_an_attribute_that_is_a_word_of_sql(name: str) -> None:
     schema = pa.schema([(name, pa.string()), ("weight", pa.float64()), (PORTION, pa.int64())])
-    statement = source_query("polls", SourceRule(by=name), [name, "weight"])
+    statement = source_counts_sql("polls", SourceRule(by=name), [name, "weight"])
     found = columns_by_duckdb({"polls": SqlView(schema, [])}, [("counted", statement)])
     assert found.names == [PORTION, "source", "tuples", "weights"]
 
@@ -72,7 +72,7 @@ def test_parts_are_asked_of_names_that_are_words_of_sql() -> None:
     schema = pa.schema(
         [("group", pa.string()), ("order", pa.float64()), ("weight", pa.float64()), (PORTION, pa.int64())]
     )
-    statement = parts_asked(of, frozenset(), weighted=True)
+    statement = partial_aggregates_sql(of, frozenset(), weighted=True)
     found = columns_by_duckdb({"table": SqlView(schema, [])}, [("parts", statement)])
     assert found.names[:2] == [PORTION, "group"]
 

@@ -11,7 +11,7 @@ from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, 
 from spillway.contracts import read_workload
 from spillway.errors import SpillwayError
 from spillway.levers.quality.explain import excessive_fixed_cost, oversized_portion
-from spillway.workloads.windows import broken_workloads
+from spillway.workloads.windows import workload_problems
 
 
 def window(
@@ -72,13 +72,13 @@ def test_fixed_cost_above_the_capacity_is_the_cause(capacity: float, is_cause: b
 def test_portions_larger_than_the_capacity_are_refused_by_check_and_by_a_run(tmp_path: Path) -> None:
     """Whoever of the room states the capacity (review 5.4: 12 of 12 windows got nothing, and check found nothing)."""
     world = begun(tmp_path, query("means", MEAN, portion_tuples=60), query("warm", COUNT, portion_tuples=40))
-    assert broken_workloads(world.contracts) == []
+    assert workload_problems(world.contracts) == []
     put_queries(
         world,
         query("means", MEAN, portion_tuples=60),
         query("warm", COUNT, portion_tuples=40, capacity={"tuples": 50}),
     )
-    (problem,) = broken_workloads(world.contracts)
+    (problem,) = workload_problems(world.contracts)
     assert (problem.where, problem.field, problem.value) == (
         "queries/means.yaml",
         "levers[0].portion_tuples",

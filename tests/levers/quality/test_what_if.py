@@ -17,10 +17,10 @@ from spillway.clock import utc_now
 from spillway.errors import SpillwayError, UsageError
 from spillway.levers.quality import explain as telling
 from spillway.levers.quality.lever import LEVER
-from spillway.report.alerts import noticed_alerts, tell_hooks
+from spillway.report.alerts import recorded_alerts, send_alerts
 from spillway.report.explain import explain_workload
 from spillway.report.page import build_report
-from spillway.workloads.what_if import RoomChanges, answer_error, crowded, what_if
+from spillway.workloads.what_if import RuleChanges, answer_error, replay_crowded, what_if
 
 SMALL = {"capacity": {"tuples": 300}}
 
@@ -29,7 +29,7 @@ def test_other_rules_are_compared_and_nothing_is_written(tmp_path: Path) -> None
     world = begun(tmp_path, query("means", MEAN, **SMALL), query("warm", COUNT, bounds=False))
     run(world)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "lake").rglob("*") if path.is_file()}
-    found = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=480))
+    found = what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=480))
     assert (found.first, found.windows, found.offered) == (date(2026, 1, 1), 4, 960)
     assert {name: one.coverage for name, one in found.as_would_be.items()} == {"means": 1.0, "warm": 1.0}
     assert all(one.error_pct == 0 for one in found.as_would_be.values())
@@ -50,7 +50,7 @@ def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
     count = query("warm", COUNT, bounds=False, portion_tuples=12, starve_slices=0, capacity={"tuples": 480})
     world = begun(tmp_path, count)
     run(world)
-    found = crowded(world.tables, world.engine, world.contracts, "desk", (1, 2, 4, 8))
+    found = replay_crowded(world.tables, world.engine, world.contracts, "desk", (1, 2, 4, 8))
     covered = [found[times]["warm"].coverage for times in (1, 2, 4, 8)]
     assert covered == pytest.approx([1.0, 1.0, 0.5, 0.25], abs=0.02), "room for twice its load is left"
     errors = [found[times]["warm"].error_pct for times in (1, 2, 4, 8)]
@@ -80,9 +80,9 @@ def test_a_capacity_is_in_the_unit_of_the_room_whoever_names_it(tmp_path: Path) 
     room = {"capacity": {"seconds": 500, "per_seconds": 4800}}
     world = begun(tmp_path, query("means", MEAN), query("warm", COUNT, **room))
     run(world)
-    much = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=400))
+    much = what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=400))
     assert {one.coverage for one in much.as_would_be.values()} == {1.0}, "400 seconds; as tuples too few"
-    little = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=1e-9))
+    little = what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=1e-9))
     tuples = sorted(one.tuples for one in little.as_would_be.values())
     assert tuples == [0, 60], "a portion of one query is tried, whatever it is estimated to cost"
 
@@ -93,11 +93,11 @@ def test_policies_and_weights_can_be_tried(tmp_path: Path) -> None:
         tmp_path, query("means", MEAN, portion_tuples=6, **SMALL), query("warm", COUNT, portion_tuples=6)
     )
     run(world)
-    changes = RoomChanges(policy="priority")
+    changes = RuleChanges(policy="priority")
     strict = what_if(world.tables, world.engine, world.contracts, "desk", changes)
     assert strict.as_would_be["means"].coverage == 1.0
     assert strict.as_would_be["warm"].coverage == pytest.approx(0.25, abs=0.03)
-    weighed = what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(weights={"warm": 3.0}))
+    weighed = what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(weights={"warm": 3.0}))
     assert weighed.as_would_be["warm"].coverage > 2 * weighed.as_would_be["means"].coverage
 
 
@@ -113,19 +113,19 @@ def test_an_answer_of_all_that_a_sifter_left_is_no_error() -> None:
 def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN, **SMALL))
     with pytest.raises(UsageError, match="`room` must have windows that were worked out"):
-        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
+        what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges())
     with pytest.raises(
         UsageError, match="`room` must be one that queries share, got 'dekk'; did you mean desk"
     ):
-        what_if(world.tables, world.engine, world.contracts, "dekk", RoomChanges())
+        what_if(world.tables, world.engine, world.contracts, "dekk", RuleChanges())
     run(world)
     with pytest.raises(
         SpillwayError, match=r"`levers\[0\]\.capacity\.tuples` must be a number above 0, got 0"
     ):
-        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(capacity=0))
+        what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=0))
     day = date(2020, 1, 1)
     with pytest.raises(UsageError, match="`dates` must hold windows"):
-        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges(), (day, day))
+        what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(), (day, day))
 
 
 def test_windows_of_another_length_are_refused_as_a_run_refuses_them(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_windows_of_another_length_are_refused_as_a_run_refuses_them(tmp_path: P
     run(world)
     put_queries(world, query("means", MEAN, window={"seconds": 1200}, **SMALL))
     with pytest.raises(SpillwayError, match=r"`window\.seconds` must stay the length of the windows"):
-        what_if(world.tables, world.engine, world.contracts, "desk", RoomChanges())
+        what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges())
 
 
 @pytest.mark.long
@@ -165,9 +165,9 @@ def test_a_query_below_its_floor_fails_its_expectation_and_somebody_is_told(
         ("coverage", "no_query_falls_below_its_floor", "means")
     }
     since = world.batches("sites")[0].created_at
-    assert "means" in {alert.stream for alert in noticed_alerts(world.tables.now(), since)}
+    assert "means" in {alert.stream for alert in recorded_alerts(world.tables.now(), since)}
     told: list[str] = []
-    count = tell_hooks(
+    count = send_alerts(
         world.tables,
         world.contracts,
         utc_now(),

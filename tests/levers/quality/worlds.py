@@ -10,7 +10,7 @@ import yaml
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.contracts import load_contracts
-from spillway.engine import Engine, InProcess
+from spillway.engine import Engine, ProcessEngine
 from spillway.workloads.run import run_workloads
 
 PLAIN: dict[str, Any] = {**SITES, "levers": []}
@@ -54,7 +54,7 @@ def begun(
 ) -> World:
     """Each file of the stream is a batch of its own; the last one closes the windows before it."""
     streams = [stream, OTHERS] if both else [stream]
-    world = World.begin(engine or InProcess(), folder, *streams, capacity="9000 kbps")
+    world = World.begin(engine or ProcessEngine(), folder, *streams, capacity="9000 kbps")
     put_queries(world, *queries)
     for number in range(files + 1):
         for one in streams:

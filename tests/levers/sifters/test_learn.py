@@ -12,11 +12,11 @@ from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, contract_of, learne
 from tests.pipeline.streams import World, json_lines
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.engine import InProcess
-from spillway.levers.sifters.configure import configured_for
+from spillway.engine import ProcessEngine
+from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.filter import SifterFilter
-from spillway.levers.sifters.learn import digest_of, frequencies_in
-from spillway.levers.sifters.wanted import Wanted
+from spillway.levers.sifters.learn import count_rows_by_region, filter_digest
+from spillway.levers.sifters.parsed_queries import ParsedQueries
 
 
 def made(count: int, latency: Any, severity: Any = "WARN", host: Any = "web-1") -> pa.Table:
@@ -52,10 +52,10 @@ def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, 
     found = learned(contract_of(unasked=unasked), ODD[name])
     assert found.frequencies.sum() == pytest.approx(1.0)
     for rows in (ODD[name], rows_like(9, 3000), made(3000, None, None, None)):
-        counts = frequencies_in(found, rows)
+        counts = count_rows_by_region(found, rows)
         worth = found.worth(counts if counts.sum() else None)
         must = 1.0 - counts.sum() / rows.num_rows
-        outcome = configured_for(worth, 0.5, must, 1.0, found.base.share)
+        outcome = configure_filter(worth, 0.5, must, 1.0, found.base.share)
         assert ((outcome.thresholds >= 0) & (outcome.thresholds <= 0.98)).all()
         assert outcome.kept == pytest.approx(max(0.5, must), abs=1e-9)
         of = SifterFilter.from_bytes(found.base.with_thresholds(outcome.thresholds).to_bytes())
@@ -74,7 +74,7 @@ def test_queries_where_no_row_of_the_sample_lies_have_theirs_when_they_come(
 ) -> None:
     queries = [*SIFTERS["queries"], {"where": "latency > 1e12", "weight": 9.0}, {"where": "latency < -1e12"}]
     found = learned(contract_of(queries=queries, unasked=unasked, **settings), sample)
-    outcome = configured_for(found.worth(), 0.5, 0.0, 1.0, found.base.share)
+    outcome = configure_filter(found.worth(), 0.5, 0.0, 1.0, found.base.share)
     of = found.base.with_thresholds(outcome.thresholds)
     lost = [outcome.thresholds[of.regions_of(made(1, latency, "INFO"))[0]] for latency in (2e12, -2e12)]
     assert lost == [0.0, 0.0] if unasked == "first" else max(lost) <= outcome.thresholds.max()
@@ -84,7 +84,7 @@ def test_what_queries_must_have_beats_fairness_and_the_least_that_can_be_is_said
     """No two regions may differ (0), one query must have 0.9 of its rows, 60 of 100 rows may go on."""
     queries = [{**SIFTERS["queries"][2], "at_least": 0.9}, {"where": "latency < 1e9 or latency is null"}]
     lever = {**SIFTERS, "queries": queries, "fairness": 0.1, "rows_per_second": 60.0}
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
     world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 600)))
     world.shed()
     world.train("logs")
@@ -123,7 +123,7 @@ def test_whatever_of_the_contract_shapes_a_filter_makes_another(change: dict[str
 
     def digest(of: StreamContract) -> str:
         settings = of.lever_settings("sifters")
-        return digest_of(settings, Wanted.of(settings, of))
+        return filter_digest(settings, ParsedQueries.of(settings, of))
 
     assert digest(contract_of(**base)) == digest(contract_of(**base))
     assert digest(contract_of(**base)) != digest(contract_of(**base | change))
@@ -140,13 +140,13 @@ def test_a_condition_that_means_other_rows_makes_another_filter() -> None:
     def digest(**changes: Any) -> str:
         contract = read_stream({**LOGS, "levers": [{**SIFTERS, **of}], **changes})
         settings = contract.lever_settings("sifters")
-        return digest_of(settings, Wanted.of(settings, contract))
+        return filter_digest(settings, ParsedQueries.of(settings, contract))
 
     assert digest() == digest(timezone="UTC") != digest(timezone="Asia/Kolkata")
 
 
 def test_a_stream_without_rows_learns_nothing_and_says_so(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="8 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="8 kbps")
     world.train("logs")
     assert world.said == ["logs: nothing to train on yet, no tuple has been taken in"]
     assert not [row for row in world.rows("models") if row["lever"] == "sifters"]

@@ -12,18 +12,18 @@ from tests.pipeline.streams import World, attribute, json_lines
 from tests.whole_reads import whole_reads
 
 from spillway.contracts import read_stream
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.errors import ContractError
-from spillway.ledger import difference
+from spillway.ledger import total_imbalance
 from spillway.levers.sifters import record
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.lever import LEVER
 from spillway.report.explain import explain
 from spillway.report.overview import overview, overview_lines, proof_lines
 from spillway.report.page import build_report
-from spillway.report.trades import ROWS, trade_lines, trade_pictures, traded
+from spillway.report.trades import ROWS, load_trade_off, trade_off_lines, trade_off_pictures
 from spillway.store.batches import load_batches
-from spillway.streams.reading import Question
+from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up, recover_batches
 
 
@@ -32,7 +32,7 @@ def shed_world(
 ) -> World:
     """As `logged`, but not validated: two batches shed in this process."""
     levers = more.pop("levers", [SIFTERS if lever is None else lever])
-    world = World.begin(InProcess(), folder, {**LOGS, "levers": levers, **more}, capacity=capacity)
+    world = World.begin(ProcessEngine(), folder, {**LOGS, "levers": levers, **more}, capacity=capacity)
     world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 2500)))
     world.shed()
     world.train("logs")
@@ -44,7 +44,7 @@ def shed_world(
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return logged(InProcess(), tmp_path_factory.mktemp("logs"))
+    return logged(ProcessEngine(), tmp_path_factory.mktemp("logs"))
 
 
 def ledger(world: World, **where: Any) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def ledger(world: World, **where: Any) -> list[dict[str, Any]]:
 
 def test_what_is_sent_fits_and_every_expectation_holds(world: World) -> None:
     assert all(row["success"] for row in world.rows("validations"))
-    assert difference(world.rows("ledger")) == 0
+    assert total_imbalance(world.rows("ledger")) == 0
     for batch in world.batches("logs"):
         (sent,) = ledger(world, stage="sent", unit="rows", batch=batch.batch)
         kbps = sent["bytes_kept"] * 8 / 1000 / (batch.seconds_covered or 1)
@@ -146,7 +146,7 @@ def test_a_filter_stays_while_it_does_and_says_why_it_is_left(tmp_path: Path) ->
 def test_a_filter_is_left_that_keeps_much_less_than_there_is_room_for(tmp_path: Path) -> None:
     """Where more must be kept than fits, all else goes; the next batch has room for rows that are asked for."""
     lever = {**SIFTERS, "rows_per_second": 30.0, "queries": [{"where": "latency >= 0"}]}
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
     errors = [{**row, "severity": "ERROR"} if i % 5 < 2 else row for i, row in enumerate(logs(0, 1000))]
     world.deliver("logs/2020-01-01/a.json", json_lines(errors))
     world.shed()
@@ -175,7 +175,7 @@ def uneven_logs(first: int, count: int, seed: int) -> list[dict[str, Any]]:
 
 def test_no_more_rows_go_on_than_the_server_takes_in(tmp_path: Path) -> None:
     """Whatever some of the rows said of all: streams, limits and filters drawn by seeds, in use or built anew."""
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [SIFTERS]}, capacity="1 Mbps")
     first = 0
     for turn, rows_per_second in enumerate((61.3, 61.3, 33.37, 80.01, 61.3, 47.9)):
         count = 4500 + 700 * turn
@@ -225,7 +225,7 @@ def test_what_lies_aside_comes_back_and_counts_as_recoverable(tmp_path: Path) ->
     sent = set(world.frame("transmitted", "logs")["seq"])
     gone = next(seq for seq in range(2500) if seq not in sent)
     contract = world.contracts.streams["logs"]
-    found = look_up(world.tables, contract, Question.parse(contract, seq=gone))
+    found = look_up(world.tables, contract, StreamQuery.parse(contract, seq=gone))
     assert found.rows["host"].to_pylist() == [f"web-{gone % 4}"]
     assert found.rows["severity"].to_pylist() == [logs(gone, 1)[0]["severity"]]
     assert found.synopsis_bytes_read > 0
@@ -241,7 +241,7 @@ def test_what_became_of_a_batchs_rows_outlives_what_its_contract_said(tmp_path: 
         {"levers": [lever]},
         {"levers": [], "attributes": [*LOGS["attributes"], attribute("zone", "string")]},
     ]
-    world = World.begin(InProcess(), tmp_path, {**LOGS, **said[0]}, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, **said[0]}, capacity="1 Mbps")
     for number, changes in enumerate(said):
         world.contract_becomes({**LOGS, **changes}, capacity="1 Mbps")
         world.deliver(f"logs/2020-01-01/{number}.json", json_lines(logs(400 * number, 400)))
@@ -354,16 +354,16 @@ def test_screens_say_that_rows_went_and_of_what_a_loss_is(world: World) -> None:
     said = " ".join(overview_lines(found))
     assert "nothing is lost" not in said
     assert f"{channel.rows_shed:,} whole rows were not sent" in said
-    told = traded(now, world.contracts, channel.channel)
+    told = load_trade_off(now, world.contracts, channel.channel)
     assert told is not None
     assert told.loss_of == ROWS
-    assert "Loss: of what queries ask for" in " ".join(trade_lines(told))
-    assert {one.data["y"] for one in trade_pictures(told)} == {"loss of what queries ask for, %"}
+    assert "Loss: of what queries ask for" in " ".join(trade_off_lines(told))
+    assert {one.data["y"] for one in trade_off_pictures(told)} == {"loss of what queries ask for, %"}
 
 
 def test_rows_that_are_read_say_how_many_they_stand_for(world: World) -> None:
     contract = world.contracts.streams["logs"]
-    found = look_up(world.tables, contract, Question.parse(contract, "latency", from_seq=0, to_seq=2499))
+    found = look_up(world.tables, contract, StreamQuery.parse(contract, "latency", from_seq=0, to_seq=2499))
     sent = world.frame("transmitted", "logs").query("batch == 1").set_index("seq")
     rows = found.rows.to_pandas().set_index("seq")
     assert rows["weight"].max() > 1.0

@@ -11,9 +11,9 @@ from tests.pipeline.streams import write_contracts
 
 from spillway.cli.contracts import read_query_log
 from spillway.contracts import read_stream
-from spillway.errors import Refused, UsageError
+from spillway.errors import InvalidValue, UsageError
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.mine import entry_from, mine_queries
+from spillway.levers.sifters.mine import build_entry, mine_queries
 
 DIMENSIONS = {
     "latency": Dimension("latency", "double"),
@@ -202,7 +202,7 @@ def test_the_folders_of_models_are_those_that_a_project_names(tmp_path: Path) ->
 
 def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
     contract = read_stream(LOGS)
-    found = entry_from(
+    found = build_entry(
         contract, [("select * from logs where severity >= 'WARN' and size > 3", 4.0), ("selec", 1.0)]
     )
     assert found.entry["queries"] == [{"where": "severity >= 'WARN'", "weight": 4.0}]
@@ -210,8 +210,8 @@ def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
     assert any("size > 3" in note for note in found.notes)
     levers = [{**SIFTERS, **found.entry}]
     assert write_contracts(tmp_path, [{**LOGS, "levers": levers}]).streams["logs"].lever_names == ("sifters",)
-    with pytest.raises(Refused, match="hold a SELECT that reads logs"):
-        entry_from(contract, [("select 1 from other", 1.0)])
+    with pytest.raises(InvalidValue, match="hold a SELECT that reads logs"):
+        build_entry(contract, [("select 1 from other", 1.0)])
 
 
 def test_logs_come_as_files_of_sql_and_as_tables(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_log_may_be_a_delta_table_of_which_the_columns_of_use_are_read(tmp_pat
     with pytest.raises(UsageError, match=r"must have a column query.*got who in"):
         read_query_log(str(tmp_path / "none"))
     (tmp_path / "broken" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(Refused, match="be one that delta-rs reads"):
+    with pytest.raises(InvalidValue, match="be one that delta-rs reads"):
         read_query_log(str(tmp_path / "broken"))
     assert (tmp_path / "broken" / "_delta_log").is_dir()  # it is not ours to put aside
 
@@ -263,5 +263,7 @@ def test_the_command_prints_yaml(
 def test_a_log_of_which_every_query_wants_all_rows_makes_no_entry() -> None:
     """Its condition would be `true` alone, which no contract takes."""
     log = [("select count(*) from logs", 5.0), ("select * from logs where upper(host) = 'X'", 1.0)]
-    with pytest.raises(Refused, match=r"want all rows once UPPER\(host\) = 'X' is left out.*a random sample"):
-        entry_from(read_stream(LOGS), log)
+    with pytest.raises(
+        InvalidValue, match=r"want all rows once UPPER\(host\) = 'X' is left out.*a random sample"
+    ):
+        build_entry(read_stream(LOGS), log)

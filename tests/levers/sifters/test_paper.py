@@ -10,12 +10,12 @@ from tests.levers.sifters.logs import LOGS, SIFTERS, learned, logs, rows_like
 from tests.pipeline.streams import World, json_lines
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.contracts.fields import plain
-from spillway.engine import InProcess
+from spillway.contracts.fields import to_plain
+from spillway.engine import ProcessEngine
 from spillway.levers.sifters import predicates, wanted
-from spillway.levers.sifters.choose import partitioned
-from spillway.levers.sifters.configure import configured_for
-from spillway.levers.sifters.consolidate import consolidated
+from spillway.levers.sifters.choose import partition_space
+from spillway.levers.sifters.configure import configure_filter
+from spillway.levers.sifters.consolidate import consolidate_queries
 from spillway.levers.sifters.settings import SifterSample, SifterSettings
 
 OWN = ("regions", "sample")
@@ -48,7 +48,7 @@ def test_explicit_settings_override_the_preset_one_by_one() -> None:
     assert (found.fairness, found.partition) == (0.7, "query_data")
     assert found.sample == SifterSample(rows=1000, marked_pct=0.0)
     contract = contract_with(method="paper", fairness=0.7)
-    assert read_stream(plain(contract)) == contract
+    assert read_stream(to_plain(contract)) == contract
 
 
 def test_default_marks_no_row() -> None:
@@ -65,16 +65,16 @@ def test_papers_rules_decide_regions_and_thresholds() -> None:
     assert found.sample_rows == 1000
     assert not found.base.tells_unasked, "rows that no query asks for are dropped by the region they lie in"
     # QDPart (V-B, eq. 11)
-    expected = partitioned("query_data", tree.space, found.points, asked, 16)
+    expected = partition_space("query_data", tree.space, found.points, asked, 16)
     assert (tree.cuts.tolist(), tree.axes.tolist()) == (expected.cuts.tolist(), expected.axes.tolist())
     # eq. 5: rows lie evenly in a region, whatever the sample says
     worth = found.worth()
-    evenly = consolidated(tree, found.frequencies, asked)
-    blended = consolidated(tree, found.frequencies, asked, found.points)
+    evenly = consolidate_queries(tree, found.frequencies, asked)
+    blended = consolidate_queries(tree, found.frequencies, asked, found.points)
     assert worth.worths.tolist() == evenly.worths.tolist()
     assert not np.allclose(evenly.worths, blended.worths)
     # fairness 0.5 (eq. 10) and a share of 1 % that no filter drops
-    outcome = configured_for(worth, 0.3, 0.0, 0.5, found.base.share)
+    outcome = configure_filter(worth, 0.3, 0.0, 0.5, found.base.share)
     touched = outcome.thresholds[worth.touched]
     assert touched.max() - touched.min() <= 0.5 + 1e-9
     assert outcome.thresholds.max() <= 0.99
@@ -82,7 +82,7 @@ def test_papers_rules_decide_regions_and_thresholds() -> None:
 
 def test_default_blends_the_sample_into_equation_5() -> None:
     found = learned(contract_with(keep=[], unasked="by_region"), rows_like(3, 5000))
-    blended = consolidated(found.base.tree, found.frequencies, found.asked, found.points)
+    blended = consolidate_queries(found.base.tree, found.frequencies, found.asked, found.points)
     assert found.worth().worths.tolist() == blended.worths.tolist()
 
 
@@ -102,13 +102,13 @@ def test_each_query_is_parsed_once_per_process(tmp_path: Path, count: int) -> No
     lever = {**SIFTERS, "queries": [{"where": text} for text in texts], "rows_per_second": 50.0}
     stream = {**LOGS, "levers": [lever]}
     predicates._condition.cache_clear()
-    wanted._parsed.cache_clear()
+    wanted._parse_queries.cache_clear()
     assert read_stream(stream) == read_stream(stream)
-    world = World.begin(InProcess(), tmp_path, stream, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, stream, capacity="1 Mbps")
     for number in range(3):
         world.deliver(f"logs/2020-01-0{number + 1}/a.json", json_lines(logs(600 * number, 600)))
         world.shed()
         world.train("logs")
     assert len(world.rows("sifters")) >= 2
     assert predicates._condition.cache_info().misses == count + len(SIFTERS["keep"])
-    assert wanted._parsed.cache_info().misses == 1
+    assert wanted._parse_queries.cache_info().misses == 1

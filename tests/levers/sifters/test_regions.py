@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.choose import (
     PARTITIONERS,
-    Known,
+    SharedResults,
     _at_ranks,
-    built,
+    build_regions,
     demand_of,
-    frequencies_of,
-    partitioned,
-    partitioned_and_placed,
+    partition_and_place,
+    partition_space,
+    region_frequencies,
 )
 from spillway.levers.sifters.consolidate import (
     PRIOR_ROWS,
-    Asked,
-    consolidated,
+    QueryBoxes,
+    consolidate_queries,
     counts_within,
     hits_of,
     sums_within,
 )
-from spillway.levers.sifters.partitioners import flexible, orders_of
+from spillway.levers.sifters.partitioners import flexible_partition, sort_orders
 from spillway.levers.sifters.regions import RegionTree
 
 
@@ -35,8 +35,8 @@ def boxes(rng: np.random.Generator, count: int, dimensions: int) -> np.ndarray:
     return np.stack([low, low + rng.random((count, dimensions)) * 0.1], axis=2)
 
 
-def asked(rng: np.random.Generator, count: int, dimensions: int) -> Asked:
-    return Asked(boxes(rng, count, dimensions), np.arange(count), rng.random(count) + 0.1)
+def asked(rng: np.random.Generator, count: int, dimensions: int) -> QueryBoxes:
+    return QueryBoxes(boxes(rng, count, dimensions), np.arange(count), rng.random(count) + 0.1)
 
 
 @pytest.mark.parametrize("scheme", PARTITIONERS)
@@ -45,11 +45,11 @@ def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimens
     rng = np.random.default_rng(dimensions)
     points, space = rng.random((dimensions, 400)) ** 2, np.array([[0.0, 1.0]] * dimensions)
     some = asked(rng, 60, dimensions)
-    tree = partitioned(scheme, space, points, some, 30)
+    tree = partition_space(scheme, space, points, some, 30)
     assert tree.count <= 30
     # where a scheme says that points of demand lie is where they are looked up
-    known = Known(some.hits(points), orders_of(points), demand_of(some, points))
-    again, lands = partitioned_and_placed(scheme, space, points, some, 30, 0.5, 1.0, known)
+    known = SharedResults(some.hits(points), sort_orders(points), demand_of(some, points))
+    again, lands = partition_and_place(scheme, space, points, some, 30, 0.5, 1.0, known)
     assert np.array_equal(again.cuts, tree.cuts)
     assert np.array_equal(lands, tree.regions_of(known.demand.places))
     # where no row is hit, nothing tells rows apart
@@ -60,7 +60,7 @@ def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimens
     found = tree.regions_of(points)
     inside = (tree.bounds[found, :, 0] <= points.T) & (tree.bounds[found, :, 1] > points.T)
     assert inside.all()
-    assert frequencies_of(tree, points).sum() == pytest.approx(1.0)
+    assert region_frequencies(tree, points).sum() == pytest.approx(1.0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -68,7 +68,7 @@ def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimens
 def test_shares_are_those_of_a_scan_of_all_regions(dimensions: int, regions: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     points, space = rng.random((dimensions, 100)), np.array([[0.0, 1.0]] * dimensions)
-    tree = flexible(space, points, regions, "count")
+    tree = flexible_partition(space, points, regions, "count")
     some = boxes(rng, 12, dimensions)
     query = np.sort(rng.integers(0, 5, 12))
     expected = np.zeros((5, tree.count))
@@ -91,7 +91,7 @@ def test_many_rows_are_looked_up_as_few_are(scheme: str, dimensions: int) -> Non
     """By ranks between cuts, and by descent; places on cuts, on the edges of buckets and outside among them."""
     rng = np.random.default_rng(dimensions)
     points, space = rng.random((dimensions, 400)), np.array([[-1 / 16, 17 / 16]] * dimensions)
-    tree = partitioned(scheme, space, points, asked(rng, 200, dimensions), 64)
+    tree = partition_space(scheme, space, points, asked(rng, 200, dimensions), 64)
     rows = rng.uniform(-0.2, 1.2, (dimensions, 30_000))
     rows[:, :4096] = -1 / 16 + np.arange(4096) / 4096 * (18 / 16)
     for axis in range(dimensions):
@@ -140,7 +140,7 @@ def test_qdpart_is_equation_11_cut_by_cut() -> None:
         rows = parts[place]
         parts[place] = rows[points[axis, rows] < cut]
         parts.append(rows[points[axis, rows] >= cut])
-    tree = flexible(np.array([[0.0, 1.0]] * 2), points, 8, "query_data", hits)
+    tree = flexible_partition(np.array([[0.0, 1.0]] * 2), points, 8, "query_data", hits)
     expected = np.empty(60, int)
     for region, rows in enumerate(parts):
         expected[rows] = region
@@ -152,7 +152,7 @@ def test_a_sample_of_one_row_or_of_one_place_makes_one_part_where_nothing_can_be
     rng, space = np.random.default_rng(2), np.array([[0.0, 1.0]] * 2)
     some = asked(rng, 5, 2)
     for rows in (1, 2, 50):
-        found = built(space, np.full((2, rows), 0.3), some, 16, scheme)
+        found = build_regions(space, np.full((2, rows), 0.3), some, 16, scheme)
         assert found.frequencies.sum() == pytest.approx(1.0)
         assert found.frequencies.max() == 1.0  # rows at one place are never cut apart
 
@@ -160,7 +160,7 @@ def test_a_sample_of_one_row_or_of_one_place_makes_one_part_where_nothing_can_be
 def test_a_constant_dimension_is_not_cut() -> None:
     rng = np.random.default_rng(2)
     points = np.stack([rng.random(200), np.full(200, 0.5)])
-    tree = partitioned("data_depth", np.array([[0.0, 1.0]] * 2), points, asked(rng, 9, 2), 16)
+    tree = partition_space("data_depth", np.array([[0.0, 1.0]] * 2), points, asked(rng, 9, 2), 16)
     assert set(tree.axes.tolist()) == {-1, 0}
     assert tree.count == 16
 
@@ -168,10 +168,10 @@ def test_a_constant_dimension_is_not_cut() -> None:
 def test_the_best_scheme_on_rows_held_back_is_built() -> None:
     rng = np.random.default_rng(8)
     points = rng.random((2, 1000)) ** 3
-    found = built(np.array([[0.0, 1.0]] * 2), points, asked(rng, 200, 2), 25, "auto")
+    found = build_regions(np.array([[0.0, 1.0]] * 2), points, asked(rng, 200, 2), 25, "auto")
     assert set(found.scores) == set(PARTITIONERS)
     assert found.scores[found.scheme] == max(found.scores.values())
-    again = built(
+    again = build_regions(
         np.array([[0.0, 1.0]] * 2), points, asked(np.random.default_rng(9), 200, 2), 25, found.scheme
     )
     assert again.scores == {}
@@ -186,13 +186,13 @@ def test_a_scheme_too_coarse_for_what_a_query_must_have_is_no_candidate_and_keep
     points /= points.max()
     rare = np.quantile(points, 0.97)
     boxes_ = np.array([[[rare, 1.0]], [[0.0, rare]]])
-    must = Asked(boxes_, np.arange(2), np.ones(2), at_least=np.array([0.8, 0.0]))
+    must = QueryBoxes(boxes_, np.arange(2), np.ones(2), at_least=np.array([0.8, 0.0]))
     space = np.array([[0.0, 1.0]])
-    found = built(space, points, must, 8, "auto", throttle=0.3)
+    found = build_regions(space, points, must, 8, "auto", throttle=0.3)
     assert found.scores[found.scheme] > 0
     assert min(found.scores.values()) < 0
-    nothing = Asked(np.array([[[0.0, 1.0]]]), np.zeros(1, int), np.ones(1), at_least=np.ones(1))
-    assert max(built(space, points, nothing, 8, "auto", throttle=0.3).scores.values()) < 0
+    nothing = QueryBoxes(np.array([[[0.0, 1.0]]]), np.zeros(1, int), np.ones(1), at_least=np.ones(1))
+    assert max(build_regions(space, points, nothing, 8, "auto", throttle=0.3).scores.values()) < 0
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,10 @@ def test_a_scheme_too_coarse_for_what_a_query_must_have_is_no_candidate_and_keep
 def test_what_no_regions_can_be_built_from_is_refused(
     points: np.ndarray, regions: int, scheme: str, said: str
 ) -> None:
-    with pytest.raises(Refused, match=said):
-        built(np.array([[0.0, 1.0]] * 2), points, asked(np.random.default_rng(1), 3, 2), regions, scheme)
+    with pytest.raises(InvalidValue, match=said):
+        build_regions(
+            np.array([[0.0, 1.0]] * 2), points, asked(np.random.default_rng(1), 3, 2), regions, scheme
+        )
 
 
 @pytest.mark.parametrize(
@@ -226,9 +228,9 @@ def test_what_no_regions_can_be_built_from_is_refused(
 )
 def test_queries_that_make_no_sense_are_refused(stated: dict[str, np.ndarray], said: str) -> None:
     given_ = {"boxes": np.zeros((2, 1, 2)), "query": np.array([0, 1]), "weights": np.array([3.0, 1.0])}
-    with pytest.raises(Refused, match=said):
-        Asked(**{**given_, **stated})
-    assert Asked(**given_).weights.tolist() == [0.75, 0.25]  # they are divided by their sum
+    with pytest.raises(InvalidValue, match=said):
+        QueryBoxes(**{**given_, **stated})
+    assert QueryBoxes(**given_).weights.tolist() == [0.75, 0.25]  # they are divided by their sum
 
 
 def test_a_side_holds_its_lower_end_and_not_its_upper_but_at_the_end_of_the_line_and_without_length() -> None:
@@ -258,10 +260,10 @@ def test_what_the_sample_says_of_queries_is_added_up_by_query_and_region() -> No
     """The oracle: eq. 5 with the sample's own word, one query and one region at a time."""
     rng = np.random.default_rng(6)
     points, space = rng.random((2, 150)), np.array([[0.0, 1.0]] * 2)
-    some = Asked(boxes(rng, 30, 2), np.arange(30) // 2, np.ones(15))
-    tree = flexible(space, points, 9, "count")
+    some = QueryBoxes(boxes(rng, 30, 2), np.arange(30) // 2, np.ones(15))
+    tree = flexible_partition(space, points, 9, "count")
     lands = tree.regions_of(points)
-    worth = consolidated(tree, frequencies_of(tree, points), some, points)
+    worth = consolidate_queries(tree, region_frequencies(tree, points), some, points)
     covered = np.zeros((15, 9))
     covered[worth.query, worth.region] = worth.covered
     evenly = np.zeros((15, 9))
@@ -283,8 +285,8 @@ def test_what_the_sample_says_of_queries_is_added_up_by_query_and_region() -> No
 def test_quality_by_query_adds_up_to_the_overall_one() -> None:
     rng = np.random.default_rng(4)
     points, space = rng.random((2, 500)), np.array([[0.0, 1.0]] * 2)
-    some = Asked(boxes(rng, 40, 2), np.arange(40), rng.random(40), rng.random(40))
-    tree = flexible(space, points, 20, "count")
-    worth, thresholds = consolidated(tree, frequencies_of(tree, points), some), rng.random(20)
+    some = QueryBoxes(boxes(rng, 40, 2), np.arange(40), rng.random(40), rng.random(40))
+    tree = flexible_partition(space, points, 20, "count")
+    worth, thresholds = consolidate_queries(tree, region_frequencies(tree, points), some), rng.random(20)
     assert worth.overall(thresholds) == pytest.approx(float(some.weights @ worth.qos(thresholds)))
     assert worth.worths.sum() == pytest.approx(float(some.values.sum()))  # all of them have rows here

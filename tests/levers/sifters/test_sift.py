@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
-from spillway.levers.sifters.filter import PIECE_SEQS, piece_of, piece_seed, sifted
+from spillway.errors import InvalidValue
+from spillway.levers.sifters.filter import PIECE_SEQS, piece_of, piece_seed, sift_rows
 
 
 @settings(max_examples=60, deadline=None)
@@ -20,7 +20,7 @@ def test_every_region_and_all_together_are_within_one_row(
     thresholds = np.minimum(rng.choice([0.0, 0.1, 0.5, 0.999, 1.0, rng.random()], count), 1.0 - share)
     regions = rng.integers(-1, count, rows)
     seq = np.sort(rng.choice(10 * rows, rows, replace=False))
-    kept, marked = sifted(seq, regions, thresholds, share, seed)
+    kept, marked = sift_rows(seq, regions, thresholds, share, seed)
     keep = np.append(1 - thresholds, 1.0)[regions]
     assert abs(kept.sum() - keep.sum()) <= 1 + 1e-6
     for region in range(-1, count):
@@ -44,22 +44,24 @@ def test_all_pieces_together_keep_less_than_a_row_a_piece_too_many(
     for number, rows in enumerate(sizes):
         regions = rng.integers(-1, count, rows)
         wanted += float(np.append(1 - thresholds, 1.0)[regions].sum())
-        kept += int(sifted(np.arange(rows), regions, thresholds, 0.0, piece_seed(seed, 0, number))[0].sum())
+        kept += int(
+            sift_rows(np.arange(rows), regions, thresholds, 0.0, piece_seed(seed, 0, number))[0].sum()
+        )
     assert kept < wanted + len(sizes) + 1e-6
 
 
 def test_the_same_piece_gives_the_same_rows_and_another_seed_others() -> None:
     seq, regions = np.arange(5000), np.arange(5000) % 7
     thresholds = np.linspace(0.1, 0.9, 7)
-    once, again = (sifted(seq, regions, thresholds, 0.05, 3) for _ in range(2))
+    once, again = (sift_rows(seq, regions, thresholds, 0.05, 3) for _ in range(2))
     assert np.array_equal(once[0], again[0])
     assert np.array_equal(once[1], again[1])
-    assert not np.array_equal(once[0], sifted(seq, regions, thresholds, 0.05, 4)[0])
+    assert not np.array_equal(once[0], sift_rows(seq, regions, thresholds, 0.05, 4)[0])
 
 
 def test_two_keys_that_take_turns_lose_alike() -> None:
     """By arrival, half of two alternating keys would be all of one. 4 sigma of a binomial of 2000 at a half: 90."""
-    kept, _ = sifted(np.arange(4000), np.zeros(4000, int), np.array([0.5]), 0.0, 11)
+    kept, _ = sift_rows(np.arange(4000), np.zeros(4000, int), np.array([0.5]), 0.0, 11)
     assert abs(int(kept[::2].sum()) - int(kept[1::2].sum())) < 180
 
 
@@ -70,7 +72,7 @@ def test_weights_are_unbiased_and_marks_do_not_know_the_thresholds() -> None:
     thresholds = np.array([0.15, 0.5, 0.9])
     kept, marked = np.zeros(300), np.zeros(300)
     for seed in range(400):
-        one = sifted(seq, regions, thresholds, 0.1, piece_seed(seed, 0, 0))
+        one = sift_rows(seq, regions, thresholds, 0.1, piece_seed(seed, 0, 0))
         kept += one[0]
         marked += one[1]
     assert np.abs(kept / 400 - (1 - thresholds)[regions]).max() < 0.1125
@@ -83,5 +85,5 @@ def test_a_piece_is_known_by_any_seq_of_it() -> None:
 
 
 def test_no_threshold_may_eat_into_the_sample() -> None:
-    with pytest.raises(Refused, match=r"`thresholds` must be at most 0.9, for a share of 0.1"):
-        sifted(np.arange(3), np.zeros(3, int), np.array([0.95]), 0.1, 1)
+    with pytest.raises(InvalidValue, match=r"`thresholds` must be at most 0.9, for a share of 0.1"):
+        sift_rows(np.arange(3), np.zeros(3, int), np.array([0.95]), 0.1, 1)

@@ -18,13 +18,13 @@ from tests.pipeline.streams import World, json_lines
 
 from evidence.sifters.contest import SHIPPED, contest
 from evidence.sifters.workload import WorkloadSettings, generate
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.sifters import learn
-from spillway.levers.sifters.choose import Built, built
-from spillway.levers.sifters.configure import configured_for
+from spillway.levers.sifters.choose import BuiltRegions, build_regions
+from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.filter import MOST_ASKED, MUST_KEEP, AskedBoxes, SifterFilter
-from spillway.levers.sifters.learn import frequencies_in
+from spillway.levers.sifters.filter import MOST_ASKED, MUST_KEEP, QueryBoxIndex, SifterFilter
+from spillway.levers.sifters.learn import count_rows_by_region
 from spillway.levers.sifters.lever import LEVER
 from spillway.levers.sifters.predicates import parse_predicate
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
@@ -71,7 +71,7 @@ def test_a_row_just_below_a_querys_end_is_asked_for_though_it_lies_where_the_end
 def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_for(tmp_path: Path) -> None:
     """100 rows a second come, 60 may go on, about half of them are asked for."""
     lever = {**SIFTERS, "rows_per_second": 60.0}
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [lever]}, capacity="1 Mbps")
     world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 1500)))
     world.shed()
     world.train("logs")
@@ -123,11 +123,11 @@ def test_regions_are_cut_for_the_room_that_is_left_to_what_is_asked_for(
     """Of the rows that no query asks for 2 % stay, as sample; where all others fit, regions are made for half."""
     given_: list[float] = []
 
-    def spied(*args: Any) -> Built:
+    def spied(*args: Any) -> BuiltRegions:
         given_.append(args[5])
-        return built(*args)
+        return build_regions(*args)
 
-    monkeypatch.setattr(learn, "built", spied)
+    monkeypatch.setattr(learn, "build_regions", spied)
     found = learned(contract_of(keep=[]), rows_like(3, 2000), throttle)
     unasked = found.frequencies[-1]
     assert found.sample_rows == round(2000 * (1.0 - unasked)) < 800  # the others make no regions
@@ -145,10 +145,10 @@ def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:
     assert found.frequencies[-1] == pytest.approx(1.0 - asked.mean())
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert found.sample_rows == min(800, asked.sum())  # all of the sample are rows that a filter tells apart
-    worth = found.worth(frequencies_in(found, rows))
+    worth = found.worth(count_rows_by_region(found, rows))
     assert worth.worths[-1] == 0.0
     assert not worth.touched[-1]
-    outcome = configured_for(worth, 0.1, 0.0, 0.4, found.base.share)
+    outcome = configure_filter(worth, 0.1, 0.0, 0.4, found.base.share)
     assert outcome.thresholds[-1] == pytest.approx(0.98)
     inner = outcome.thresholds[:-1][worth.frequencies[:-1] > 0]
     assert 0.3 < inner.max() - inner.min() <= 0.4 + 1e-9
@@ -184,7 +184,7 @@ def test_it_is_better_than_regions_alone_and_than_telling_alone() -> None:
 def test_rows_beyond_the_ends_of_what_was_sampled_are_asked_for_by_what_reaches_as_far() -> None:
     tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
     keys, places = np.array([[[-20, -10]], [[110, 120]]]), np.array([[[-0.2, -0.1]], [[1.1, 1.2]]])
-    asked = AskedBoxes.of(tree, keys, places)
+    asked = QueryBoxIndex.of(tree, keys, places)
     assert asked.hold(np.array([[-15, -5, 115, 105]]), np.array([0, 0, 1, 1])).tolist() == [
         True,
         False,

@@ -10,9 +10,9 @@ import pytest
 from tests.levers.sifters.logs import LOGS, SIFTERS, contract_of, logs
 from tests.pipeline.streams import World, json_lines
 
-from spillway.engine import InProcess
+from spillway.engine import ProcessEngine
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
-from spillway.pipeline.run import run_through
+from spillway.pipeline.run import run_streams
 from spillway.report.page import build_report
 from spillway.report.status import status
 
@@ -79,9 +79,9 @@ def test_no_rows_are_no_reason_to_warn() -> None:
 
 
 def test_screen_status_and_report_warn_before_a_row_is_dropped(tmp_path: Path) -> None:
-    world = World.begin(InProcess(), tmp_path, {**LOGS, "levers": [lever()]}, capacity="3 kbps")
+    world = World.begin(ProcessEngine(), tmp_path, {**LOGS, "levers": [lever()]}, capacity="3 kbps")
     world.deliver("logs/2020-01-01/a.json", json_lines(logs(0, 1500)))
-    run_through(world.tables, world.engine, world.contracts, ["logs"], "run", world.said.append)
+    run_streams(world.tables, world.engine, world.contracts, ["logs"], "run", world.said.append)
 
     warned = [
         at for at, line in enumerate(world.said) if "query errors (severity = 'error') matches none" in line

@@ -14,21 +14,21 @@ from spillway.contracts import Channel, StreamContract
 from spillway.ledger import LedgerRow
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import (
+    CapacityGroup,
     Decision,
-    Drafted,
     Fact,
     Facts,
-    FramePart,
-    Lesson,
+    FrameSlice,
     Lever,
+    LeverExplanation,
     Load,
-    Measured,
+    MeasuredDraft,
     Offer,
     Plan,
-    Room,
     Rows,
-    Stored,
-    Told,
+    SliceCertificate,
+    StoredFiles,
+    TrainingInput,
     Views,
     Work,
 )
@@ -42,7 +42,7 @@ class Thin(Decision):
 
     every: int
     columns: tuple[str, ...]
-    aside_rows: Stored | None = None
+    aside_rows: StoredFiles | None = None
 
     def goes(self, seq: np.ndarray) -> np.ndarray:
         return seq % self.every == self.every - 1
@@ -51,7 +51,7 @@ class Thin(Decision):
         return Left(self, before)
 
     def aside(
-        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+        self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         for part in parts:
             rows = before(self.columns, part.from_seq, part.to_seq)
@@ -65,13 +65,13 @@ class Thin(Decision):
         assert self.aside_rows is not None
         return Whole(after, self.aside_rows, day)
 
-    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+    def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
         was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
         back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
         wrong = len(np.setxor1d(was, back))
         gone = int(self.goes(was).sum())
         certificate = Certificate(0.0, shed_values=gone, stored_values=gone, violations=wrong)
-        return [Measured(part.batch, "", frozenset(["shed"] if gone else []), certificate)]
+        return [SliceCertificate(part.batch, "", frozenset(["shed"] if gone else []), certificate)]
 
 
 class Left:
@@ -95,7 +95,7 @@ class Left:
 class Whole:
     """The rows that stayed and those that were kept aside, in their order."""
 
-    def __init__(self, after: Rows, aside: Stored, day: date) -> None:
+    def __init__(self, after: Rows, aside: StoredFiles, day: date) -> None:
         self.after, self.aside = after, aside.on(day)
         self.asked_back = 0
 
@@ -132,7 +132,7 @@ class ThinPlan(Plan):
     def said(self, batch: int) -> str:
         return f"one row in {self.every} kept aside"
 
-    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+    def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         batch = drafted.batch
         place = ("stream", batch.stream, batch.batch, batch.batch_date, "thin", drafted.ordinal)
         gone = {"rows": drafted.aside_rows[ASIDE], "values": drafted.counts.get("values", 0)}
@@ -156,7 +156,7 @@ class ThinLever(Lever):
     sheds_rows = True
     aside_tables = (ASIDE,)
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
+    def train(self, lesson: TrainingInput) -> list[Fact] | None:
         return [Fact("every", "", lesson.contract.lever_settings("thin").every)]
 
     def offered(
@@ -171,7 +171,7 @@ class ThinLever(Lever):
         load = None if offer.load is None else offer.load.thinned(share)
         return Offer(offer.rate_kbps * share, load, offer.items)
 
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         return [ThinPlan(one) for one in work]
 
     def decided(
@@ -184,8 +184,8 @@ class ThinLever(Lever):
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
-    ) -> Told | None:
-        return Told("shed", f"one row in {contract.lever_settings('thin').every} is kept aside")
+    ) -> LeverExplanation | None:
+        return LeverExplanation("shed", f"one row in {contract.lever_settings('thin').every} is kept aside")
 
 
 LEVER = ThinLever()

@@ -10,7 +10,7 @@ import pytest
 from tests.show.report.small_lake import DAYS, NOW, empty_home, rows_of, small_lake, write
 
 from spillway.batch import RETIRED
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Picture
 from spillway.report.page import build_report
@@ -177,7 +177,7 @@ def test_each_table_is_opened_once(tmp_path: Path) -> None:
 
 def test_a_picture_of_a_kind_that_nobody_draws_is_refused_by_name() -> None:
     with pytest.raises(
-        Refused, match="`kind` must be one of lines, timeline, bars, regions, table, got 'pie'"
+        InvalidValue, match="`kind` must be one of lines, timeline, bars, regions, table, got 'pie'"
     ):
         picture_card(Picture("How", "pie", {}))
 

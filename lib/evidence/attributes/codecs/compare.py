@@ -55,7 +55,7 @@ def compressors(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[st
         f"Every measure shed; E {ERROR_PCT:g} % for quantities, codes exact. SZ3 and pcodec get whole columns, by "
         "arrival or by key, whichever is smaller, and all that decoding needs is counted.",
     )
-    return compared(book, samples(labs, directory))
+    return compare_samples(book, samples(labs, directory))
 
 
 def samples(labs: Mapping[str, Lab], directory: Path) -> Iterable[Sample]:
@@ -65,7 +65,7 @@ def samples(labs: Mapping[str, Lab], directory: Path) -> Iterable[Sample]:
     yield from (real(name) for name in REAL)
 
 
-def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
+def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     """The comparison of some samples."""
     totals: list[_Row] = []
     columns: list[_Row] = []
@@ -101,7 +101,7 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         figures |= more
         if more:
             precisions.append((_title(sample), *more.values()))
-        more = beside(sample, trained)
+        more = extra_figures(sample, trained)
         figures |= more
         besides.append((_title(sample), *more.values()))
     for name in COMPRESSORS:
@@ -143,7 +143,7 @@ def compared(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     return figures
 
 
-def beside(sample: Sample, trained: Trained) -> dict[str, float]:
+def extra_figures(sample: Sample, trained: Trained) -> dict[str, float]:
     """Bounds in an attribute's own unit, predictors chosen by key, and what models take, on later tuples."""
     parts, name = sample.parts, sample.name
     errors = bounds_in_unit(parts["training"], trained.error_pct)

@@ -68,7 +68,7 @@ def smallest(
     orders = [np.arange(len(column)), np.argsort(key, kind="stable")]
     parts = [_magnitudes(column.take(order)) for order in orders]
     forms = [(form, part) for part in parts for form in _FORMS[name]]
-    exact = [found for found in (_exactly(name, column.take(order)) for order in orders) if found is not None]
+    exact = [found for found in (_exact_size(name, column.take(order)) for order in orders) if found is not None]
     if not error_pct and exact:
         return min(exact, key=lambda one: one.packed_bytes)
     best, form, part = min(
@@ -109,7 +109,7 @@ def zstd_bytes(plain: bytes) -> bytes:
     return bytes(pa.Codec("zstd", compression_level=19).compress(plain, asbytes=True))
 
 
-def _judged(part: _Magnitudes, size: int, given: np.ndarray) -> Compressed:
+def _measure_errors(part: _Magnitudes, size: int, given: np.ndarray) -> Compressed:
     offered = [given]
     if part.decimals is not None:
         scale = 10.0**part.decimals
@@ -122,10 +122,10 @@ def _judged(part: _Magnitudes, size: int, given: np.ndarray) -> Compressed:
 def _sz3(algorithm: szAlgorithm) -> Callable[[_Magnitudes, float], Compressed]:
     def compress(part: _Magnitudes, error_pct: float) -> Compressed:
         if not len(part.values):
-            return _judged(part, 0, part.values)
+            return _measure_errors(part, 0, part.values)
         bound = math.log1p(error_pct / 100.0) * _SLACK
         packed, given = sz3_packed(np.log(part.values), bound, algorithm)
-        return _judged(part, len(packed), np.exp(given))
+        return _measure_errors(part, len(packed), np.exp(given))
 
     return compress
 
@@ -142,7 +142,7 @@ def sz3_packed(values: np.ndarray, bound: float, algorithm: szAlgorithm) -> tupl
 def _pcodec(part: _Magnitudes, error_pct: float) -> Compressed:
     step = 2.0 * math.log1p(error_pct / 100.0) * _SLACK
     steps = np.rint(np.log(part.values) / step).astype(np.int64)
-    return _judged(part, pcodec_bytes(steps), np.exp(steps * step))
+    return _measure_errors(part, pcodec_bytes(steps), np.exp(steps * step))
 
 
 def pcodec_bytes(values: np.ndarray) -> int:
@@ -152,7 +152,7 @@ def pcodec_bytes(values: np.ndarray) -> int:
     return len(standalone.simple_compress(np.ascontiguousarray(values), config))
 
 
-def _exactly(name: str, column: Column) -> Compressed | None:
+def _exact_size(name: str, column: Column) -> Compressed | None:
     """Return the exact column: whole numbers or floats with their signs, and one code per row if there are nulls."""
     values, floats = column.values[column.valid], column.values[column.valid].astype(np.float64)
     decimals = None

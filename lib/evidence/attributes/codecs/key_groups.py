@@ -21,8 +21,8 @@ from spillway.levers.attributes.option import PREDICTORS
 from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.entries import Entries, Shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor
-from spillway.levers.attributes.training.candidates import without_regressors
-from spillway.levers.attributes.training.search import all_shed
+from spillway.levers.attributes.training.candidates import simple_predictors
+from spillway.levers.attributes.training.search import shed_all
 
 WHOLE_BITS, ENTRY_BITS = 40.0, 2.0
 
@@ -32,11 +32,11 @@ def about_bits(is_step: np.ndarray, steps: np.ndarray) -> np.ndarray:
     return np.where(is_step, ENTRY_BITS + 2.0 * np.log2(1.0 + np.abs(steps)), WHOLE_BITS)
 
 
-def alone(model: AttributeModel, frame: Frame) -> list[AttributeModel]:
+def single_predictor_models(model: AttributeModel, frame: Frame) -> list[AttributeModel]:
     """The model with each predictor by itself that training tries, a regression with its fallback."""
     own = [one for one in model.predictors if one.name != "any"]
     tried: list[tuple[Predictor, ...]] = [(Predictor("previous"),)]
-    tried += [(one,) for one in without_regressors(frame, model.attribute, PREDICTORS)]
+    tried += [(one,) for one in simple_predictors(frame, model.attribute, PREDICTORS)]
     tried += [(one, Predictor("previous")) if one.terms else (one,) for one in own if one.name != "last"]
     return [replace(model, predictors=one, blend=False) for one in dict.fromkeys(tried)]
 
@@ -68,19 +68,19 @@ def over_ours(trained: Trained, training: Frame, later: Frame) -> dict[str, floa
     sizes = {"ours": 0, "training": 0, "hindsight": 0}
     for name in trained.order:
         model = trained.attributes[name].model
-        ours = all_shed(model, later)
+        ours = shed_all(model, later)
         mine = len(pack(ours.entries, later))
         sizes["ours"] += mine
         if model.kind == "text" or model.paper_form:
             sizes["training"] += mine
             sizes["hindsight"] += mine
         else:
-            models = alone(model, training)
-            before, after = [all_shed(m, training) for m in models], [all_shed(m, later) for m in models]
+            models = single_predictor_models(model, training)
+            before, after = [shed_all(m, training) for m in models], [shed_all(m, later) for m in models]
             for when, frame, walked in (("training", training, before), ("hindsight", later, after)):
                 keys = np.unique(frame.key)
                 sizes[when] += packed_by_key(later, after, keys, by_key(frame, walked, keys))
-        given = all_shed(model, training).reconstructed
+        given = shed_all(model, training).reconstructed
         training = training.with_columns({name: given})
         later = later.with_columns({name: ours.reconstructed})
     return {when: sizes[when] / max(1, sizes["ours"]) for when in ("training", "hindsight")}

@@ -11,12 +11,12 @@ from spillway.batch import Batch
 from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AROUND_SENT_BYTES, AttributePlan
-from spillway.levers.attributes.planner import Look, plan_batch
+from spillway.levers.attributes.planner import WindowRanking, plan_batch
 from spillway.levers.attributes.policy import policy_of
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation, State
-from spillway.levers.attributes.scheme import Run, Way
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
+from spillway.levers.attributes.scheme import AttributeTreatment, Run
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.protocol import Load, Part, Plan, Room, Views, Work
+from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Plan, Views, Work
 
 
 class GivenPlan(AttributePlan):
@@ -55,7 +55,7 @@ class GivenPlan(AttributePlan):
         return False
 
 
-def _given(treatment: str, model: AttributeModel) -> Way:
+def _given(treatment: str, model: AttributeModel) -> AttributeTreatment:
     """The way as planners write it (`shed+/2`: sent, in the third precision); without one, what spends most.
 
     >>> _given("shed+/0", AttributeModel("temp", "real", 1.0)).sent
@@ -66,7 +66,7 @@ def _given(treatment: str, model: AttributeModel) -> Way:
     places = {"shed": model.precisions, "round": model.roundings}.get(way, ())
     place = int(precision) if precision else max(0, len(places) - 1)
     predictor = model.predictors[0].name if way == "shed" else ""
-    return Way(model.attribute, way, 1, predictor, "given", place, kind.endswith("+"))
+    return AttributeTreatment(model.attribute, way, 1, predictor, "given", place, kind.endswith("+"))
 
 
 class WatchedPlan(AttributePlan):
@@ -82,14 +82,14 @@ class WatchedPlan(AttributePlan):
     ) -> None:
         super().__init__(replace(work, batches=()), channel, tables, ())
         self.work, self.framed = work, framed
-        self.looks: list[Look] = []
+        self.looks: list[WindowRanking] = []
         asked = settings or RivalSettings()
         state: Mapping[str, Any] | None = None
         for batch in work.batches:
             learned, load = self.learned[batch.models["attributes"]], work.loads[batch.batch]
-            part = Part(batch.capacity_kbps or 0.0, batch.trunk_kbps)
+            part = CapacityShare(batch.capacity_kbps or 0.0, batch.trunk_kbps)
             if asked.measures_pct is not None:
-                part = Part(room_kbps(load, set(learned.models), asked.measures_pct))
+                part = CapacityShare(room_kbps(load, set(learned.models), asked.measures_pct))
             around = AROUND_SENT_BYTES / max(1, batch.rows or 0)
             policy = policy_of(
                 self.contract, channel, learned, load, part, around_sent_bytes=around, hits=True
@@ -130,14 +130,14 @@ class _LooksAt(Reevaluation):
 
     at: frozenset[int] = frozenset()
 
-    def due(self, state: State, window: int) -> bool:
+    def due(self, state: ReevaluationState, window: int) -> bool:
         return window in self.at
 
 
 class Rival(Attributes):
     """The lever, with decisions as its settings say."""
 
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         channels = room.contracts.channels
         return [self._plan(one, channels[one.contract.channel], room.tables) for one in work]
 

@@ -1,6 +1,6 @@
 """Apply a decision about attributes: the rows that are sent, the synopses that are stored, and the recovered rows.
 
-`Shedding` holds what both ends need: the treatment of every attribute at every `seq` (`Runs`), and the models. Rows are
+`AttributeDecision` holds what both ends need: the treatment of every attribute at every `seq` (`Runs`), and the models. Rows are
 views. A call for some columns of a range reads only what it needs from the previous stage. It does not read a column
 that is replaced by nulls, and columns that are kept do not pass the kernels.
 
@@ -37,12 +37,12 @@ from spillway.levers.attributes.frames import (
     with_regressors,
 )
 from spillway.levers.attributes.scheme import Runs
-from spillway.levers.attributes.synopsis.bounds import ErrorBound, certify, changed, own_unit_bounds
+from spillway.levers.attributes.synopsis.bounds import ErrorBound, certify, changed_rows, own_unit_bounds
 from spillway.levers.attributes.synopsis.entries import Recovered
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.rounding import round_rows, rounded_bound_pct
 from spillway.levers.certificate import Certificate
-from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
+from spillway.levers.protocol import Decision, FrameSlice, Rows, SliceCertificate, StoredFiles
 
 
 def bounds_of_shed(back: Recovered, gone: np.ndarray) -> tuple[pa.Array, pa.Array]:
@@ -53,10 +53,10 @@ def bounds_of_shed(back: Recovered, gone: np.ndarray) -> tuple[pa.Array, pa.Arra
     pct = np.where(null, 0.0, back.bound_pct)
     told = np.where(absent, np.inf, np.where(np.isinf(pct), np.nan, pct))
     error = np.where(gone & back.values.valid, back.error, np.nan)
-    return pa.array(told, mask=np.isnan(pct) & ~absent), _stated(error)
+    return pa.array(told, mask=np.isnan(pct) & ~absent), _nan_as_null(error)
 
 
-def with_rounded(
+def add_rounded_bounds(
     bounds: Any,
     errors: Any,
     sent: Any,
@@ -82,10 +82,10 @@ def with_rounded(
             as_it_was[here] = np.where(is_rounded, np.isnan(pct), as_it_was[here])
             told[here] = np.where(is_rounded, np.where(np.isinf(pct), np.nan, pct), told[here])
             error[here] = np.where(is_rounded, own, error[here])
-    return pa.array(told, mask=as_it_was), _stated(error)
+    return pa.array(told, mask=as_it_was), _nan_as_null(error)
 
 
-def _stated(errors: np.ndarray) -> pa.Array:
+def _nan_as_null(errors: np.ndarray) -> pa.Array:
     return pa.array(errors, mask=np.isnan(errors))
 
 
@@ -99,7 +99,7 @@ Columns = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Shedding(Decision):
+class AttributeDecision(Decision):
     """The treatments of a stream's attributes in some batches, and in the batches that share a frame with them."""
 
     keys: Mapping[int, tuple[str, ...]]
@@ -110,9 +110,9 @@ class Shedding(Decision):
     """The models by version of the facts and attribute."""
     versions: Mapping[int, int]
     """By batch, the version of the facts that it uses."""
-    parts: tuple[FramePart, ...]
+    parts: tuple[FrameSlice, ...]
     """The slices of all frames, in `seq` order."""
-    synopses: tuple[Stored, ...] = ()
+    synopses: tuple[StoredFiles, ...] = ()
     """The synopses to recover from: those that stay at the source, then those that were sent."""
     held_here: bool = True
     """Whether the held synopses can be read here; if not, their values stay absent."""
@@ -125,7 +125,7 @@ class Shedding(Decision):
     def _starts(self) -> list[int]:
         return [part.from_seq for part in self.parts]
 
-    def parts_of(self, from_seq: int, to_seq: int) -> Iterator[FramePart]:
+    def parts_of(self, from_seq: int, to_seq: int) -> Iterator[FrameSlice]:
         """Yield the frame slices that overlap a range."""
         at = max(0, bisect_right(self._starts, from_seq) - 1)
         while at < len(self.parts) and self.parts[at].from_seq <= to_seq:
@@ -141,11 +141,11 @@ class Shedding(Decision):
             here = list(parts)
             yield self.models[version], here[0].from_seq, here[-1].to_seq
 
-    def models_of(self, part: FramePart) -> Models:
+    def models_of(self, part: FrameSlice) -> Models:
         """Return the models with which a frame slice was shed."""
         return self.models[self.versions[part.batch]]
 
-    def key_of(self, part: FramePart) -> tuple[str, ...]:
+    def key_of(self, part: FrameSlice) -> tuple[str, ...]:
         """Return the attributes that identified a tuple's sender when a frame slice was shed."""
         return self.keys[self.versions[part.batch]]
 
@@ -158,13 +158,13 @@ class Shedding(Decision):
 
     def given_back(self, after: Rows, day: date) -> Rows:
         assert self.synopses, "a decision read back knows where its synopses are"
-        return GivenBackRows(self, after, [one.on(day) for one in self.synopses])
+        return RecoveredRows(self, after, [one.on(day) for one in self.synopses])
 
     def arrived(self, after: Rows, day: date) -> Rows:
         return replace(self, held_here=False).given_back(after, day)
 
     def aside(
-        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+        self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the synopsis blocks of a slice, frame by frame; `table` says whether those sent or those held."""
         sent = table == SENT_SYNOPSIS
@@ -191,7 +191,7 @@ class Shedding(Decision):
         if blocks:
             yield pa.Table.from_pylist(blocks)
 
-    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+    def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
         """Measure the errors of recovered and rounded values, and count violations.
 
         A kept value that differs, and a row that only one side has, are violations. Attributes that no run of the batch
@@ -220,18 +220,18 @@ class Shedding(Decision):
                 left_column, right_column = Column.from_arrow(was[name]), Column.from_arrow(back[name])
                 one = certify(left_column, right_column, bound.error_pct, shed, 0, rounded, error=bound.error)
                 ways = [way for way, rows in (("shed", shed), ("round", rounded)) if rows.any()]
-                others = changed(left_column, right_column) & ~(shed | rounded)
+                others = changed_rows(left_column, right_column) & ~(shed | rounded)
                 one = one.with_violations(one.violations + int(others.sum()))
             # a row that only one side has is a violation of every attribute's bound
             certificate = one.with_violations(one.violations + strays)
-            found.append(Measured(part.batch, name, frozenset(ways), certificate))
+            found.append(SliceCertificate(part.batch, name, frozenset(ways), certificate))
         return found
 
 
 class _ByFrame:
     """Compute columns frame by frame, and cache the last frame, in which the next range usually continues."""
 
-    def __init__(self, plan: Shedding) -> None:
+    def __init__(self, plan: AttributeDecision) -> None:
         self.plan = plan
         self._held: tuple[int, int, tuple[str, ...], np.ndarray, Columns] | None = None
 
@@ -241,7 +241,7 @@ class _ByFrame:
         seq: np.ndarray,
         from_seq: int,
         to_seq: int,
-        make: Callable[[FramePart, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
+        make: Callable[[FrameSlice, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
     ) -> Columns:
         """Return the columns at the rows of a range; `make` processes a frame up to a `seq`."""
         found: dict[str, list[Any]] = {name: [] for name in names}
@@ -263,10 +263,10 @@ class _ByFrame:
 
     def _frame(
         self,
-        part: FramePart,
+        part: FrameSlice,
         high: int,
         names: tuple[str, ...],
-        make: Callable[[FramePart, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
+        make: Callable[[FrameSlice, int, tuple[str, ...]], tuple[np.ndarray, Columns]],
     ) -> tuple[np.ndarray, Columns]:
         held = self._held
         if held is None or held[0] != part.frame or held[1] < high or held[2] != names:
@@ -283,7 +283,7 @@ def _chunk(values: Any) -> Any:
 class SentRows:
     """The rows as the destination sees them: shed values null, rounded values rounded, and the number of the scheme."""
 
-    def __init__(self, plan: Shedding, before: Rows) -> None:
+    def __init__(self, plan: AttributeDecision, before: Rows) -> None:
         self.plan, self.before = plan, before
         self._rounded = _ByFrame(plan)
 
@@ -313,9 +313,9 @@ class SentRows:
         if "scheme" in columns:
             schemes = np.array([run.scheme for run in runs], np.int64)
             made["scheme"] = pa.array(schemes[runs.index(seq)] if len(seq) else schemes[:0])
-        return _with(rows, columns, made)
+        return _replace_columns(rows, columns, made)
 
-    def _round(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
+    def _round(self, part: FrameSlice, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
         key = self.plan.key_of(part)
         rows = self.before(list(dict.fromkeys([*key, *names])), part.frame, to_seq)
         if not rows.num_rows:
@@ -335,7 +335,7 @@ class SentRows:
         return truth.seq, columns
 
 
-class GivenBackRows:
+class RecoveredRows:
     """The rows with shed values recovered.
 
     The columns `<attribute>__bound_pct` and `<attribute>__bound` have the bounds of inexact values (see the docstring
@@ -344,7 +344,7 @@ class GivenBackRows:
 
     def __init__(
         self,
-        plan: Shedding,
+        plan: AttributeDecision,
         after: Rows,
         synopses: Sequence[Callable[[Sequence[str], int, int], pa.Table]],
     ) -> None:
@@ -387,11 +387,11 @@ class GivenBackRows:
                 spans = self.plan.models_within(from_seq, to_seq)
                 both = (name + BOUND_SUFFIX, name + OWN_BOUND_SUFFIX)
                 pct, own = (made.get(one, found.get(one, pa.nulls(len(seq), pa.float64()))) for one in both)
-                told = with_rounded(pct, own, sent, name, runs, seq, spans)
+                told = add_rounded_bounds(pct, own, sent, name, runs, seq, spans)
                 made |= {one: told_of for one, told_of in zip(both, told, strict=True) if one in columns}
-        return _with(rows, columns, made)
+        return _replace_columns(rows, columns, made)
 
-    def _give_back(self, part: FramePart, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
+    def _give_back(self, part: FrameSlice, to_seq: int, names: tuple[str, ...]) -> tuple[np.ndarray, Columns]:
         wanted = [name for name in names if not is_bound(name)]
         models = self.plan.models_of(part)
         key = self.plan.key_of(part)
@@ -415,7 +415,7 @@ class GivenBackRows:
             made[name + BOUND_SUFFIX], made[name + OWN_BOUND_SUFFIX] = bounds_of_shed(one, gone)
         return np.asarray(rows["seq"]), made
 
-    def _blocks_at(self, part: FramePart) -> list[tuple[str, bool, int, bytes]]:
+    def _blocks_at(self, part: FrameSlice) -> list[tuple[str, bool, int, bytes]]:
         """Return the blocks of the frame: attribute, whether it was sent, first `seq`, payload."""
         if part.frame not in self._blocks_of:
             ahead = 0 if self.plan.endless else FRAMES_READ_AHEAD * max(1, part.to_seq - part.frame + 1)
@@ -429,7 +429,7 @@ class GivenBackRows:
         return self._blocks.get(part.frame, [])
 
 
-def _with(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:
+def _replace_columns(rows: pa.Table, columns: Sequence[str], made: Mapping[str, Any]) -> pa.Table:
     """Return `seq` and the columns; a column in `made` replaces the one that was read."""
     names = ["seq", *(name for name in columns if name != "seq")]
     have = set(rows.column_names)

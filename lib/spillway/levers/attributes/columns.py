@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 KINDS = ("real", "integer", "text")
 
@@ -48,12 +48,12 @@ class Column:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise Refused("kind", f"be one of {', '.join(KINDS)}", self.kind, "see Column.from_arrow")
+            raise InvalidValue("kind", f"be one of {', '.join(KINDS)}", self.kind, "see Column.from_arrow")
         wanted = np.float64 if self.kind == "real" else np.int64
         values = np.ascontiguousarray(self.values, dtype=wanted)
         valid = np.ascontiguousarray(self.valid, dtype=np.bool_)
         if values.shape != valid.shape or values.ndim != 1:
-            raise Refused(
+            raise InvalidValue(
                 "valid", f"have one flag per value of {values.shape}", valid.shape, "pass equal lengths"
             )
         object.__setattr__(self, "values", _zero_under_null(values, valid))
@@ -184,7 +184,9 @@ def kind_of_arrow(type: pa.DataType) -> str:
     whole = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp)
     if any(test(type) for test in whole):
         return "integer"
-    raise Refused("type", "be a string, boolean, integer, double, date or timestamp", str(type), "cast it")
+    raise InvalidValue(
+        "type", "be a string, boolean, integer, double, date or timestamp", str(type), "cast it"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,14 +208,14 @@ class Frame:
         object.__setattr__(self, "key", dense_codes(np.asarray(self.key)))
         if len(seq) > 1 and bool((seq[1:] <= seq[:-1]).any()):
             row = int(np.argmax(seq[1:] <= seq[:-1])) + 1
-            raise Refused(
+            raise InvalidValue(
                 "seq", f"be strictly increasing after {seq[row - 1]}", int(seq[row]), "sort the frame"
             )
         for name, column in self.columns.items():
             if len(column) != len(seq):
-                raise Refused(name, f"have {len(seq)} rows", len(column), "cut it like the frame")
+                raise InvalidValue(name, f"have {len(seq)} rows", len(column), "cut it like the frame")
         if len(self.key) != len(seq):
-            raise Refused("key", f"have {len(seq)} rows", len(self.key), "cut it like the frame")
+            raise InvalidValue("key", f"have {len(seq)} rows", len(self.key), "cut it like the frame")
 
     def __len__(self) -> int:
         return len(self.seq)

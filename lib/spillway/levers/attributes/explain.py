@@ -3,7 +3,7 @@
 A number with a unit is returned as `{unit: number}`: people read "5 % (from category)", programs read 5. Long series
 are thinned to what a plot can show; nothing is averaged.
 
->>> way_of(Run(0, 9, (Way("temp", "shed"),)), "temp").way, way_of(Run(0, 9, ()), "temp").way
+>>> treatment_in(Run(0, 9, (AttributeTreatment("temp", "shed"),)), "temp").way, treatment_in(Run(0, 9, ()), "temp").way
 ('shed', 'keep')
 """
 
@@ -22,8 +22,8 @@ from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
 from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.policy import own_bound, own_settings
-from spillway.levers.attributes.scheme import Run, Way, last_batches, run_from_row, scheme_rows
-from spillway.levers.protocol import Facts, Picture, Told, Views
+from spillway.levers.attributes.scheme import AttributeTreatment, Run, last_batches, run_from_row, scheme_rows
+from spillway.levers.protocol import Facts, LeverExplanation, Picture, Views
 
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
 """The past participle of each treatment, in the order of a legend."""
@@ -39,21 +39,23 @@ PLOTTED_THRESHOLDS_PCT = 30
 
 
 @dataclass(frozen=True)
-class _Shed:
+class _RunOfBatch:
     """A run, and its row in `schemes`, which names the batch."""
 
     row: Row
     run: Run
 
 
-def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
+def explain_attribute(
+    contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
+) -> LeverExplanation:
     """Explain why the attribute is kept, rounded or shed: the rule, the numbers, the bound, and how to change it."""
     stated = contract.attribute(attribute)
     batches = last_batches(tables, contract.stream)
     shed = _runs(tables, contract.stream, batches)
     newest = shed[-1].run if shed else None
     certificates = _certificates(tables, contract.stream, batches, attribute)
-    way = None if newest is None else way_of(newest, attribute)
+    way = None if newest is None else treatment_in(newest, attribute)
     because = _rule(contract, stated, newest)
     if newest is not None and way is not None and stated.role == "measure":
         because = f"{because}. The plan says: {way.reason or newest.reason}".removesuffix(".")
@@ -62,7 +64,7 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
         **_of_bound(attribute, facts, certificates),
         "predictor": (way and way.predictor) or None,
         "stage": {1: "1: the stream's own", 2: "2: its channel's"}[way.stage]
-        if way and _touched(way)
+        if way and _is_treated(way)
         else None,
         **_of_certificates(certificates),
         "so far": {
@@ -71,7 +73,7 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
         },
         "in training": _of_training(attribute, facts),
     }
-    return Told(
+    return LeverExplanation(
         "not planned yet" if way is None else PAST[way.way],
         because,
         {name: value for name, value in numbers.items() if value not in (None, {})},
@@ -79,17 +81,17 @@ def told(contract: StreamContract, attribute: str, facts: Facts | None, tables: 
     )
 
 
-def way_of(run: Run, attribute: str) -> Way:
+def treatment_in(run: Run, attribute: str) -> AttributeTreatment:
     """Return the treatment of an attribute in a run; an attribute without an entry is kept."""
-    return next((way for way in run.ways if way.attribute == attribute), Way(attribute))
+    return next((way for way in run.ways if way.attribute == attribute), AttributeTreatment(attribute))
 
 
-def _touched(way: Way) -> bool:
+def _is_treated(way: AttributeTreatment) -> bool:
     return way.way != "keep"
 
 
-def _runs(tables: Views, stream: str, batches: range) -> list[_Shed]:
-    return [_Shed(row, run_from_row(row)) for row in scheme_rows(tables, stream, batches)]
+def _runs(tables: Views, stream: str, batches: range) -> list[_RunOfBatch]:
+    return [_RunOfBatch(row, run_from_row(row)) for row in scheme_rows(tables, stream, batches)]
 
 
 def _certificates(tables: Views, stream: str, batches: range, attribute: str | None = None) -> list[Row]:
@@ -115,7 +117,7 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
     if attribute.name in names:
         rank = names.index(attribute.name) + 1
         position = f"it ranks {rank} of {len(names)} by {stated.rank_by}, first to go first"
-    way = way_of(newest, attribute.name)
+    way = treatment_in(newest, attribute.name)
     if stated.plan == "prefix":
         return {
             "keep": f"{position}, and the rate fits without touching it",
@@ -128,7 +130,7 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
     return f"of all that fits the capacity this loses least: {what}; {position.replace(', first to go first', '')}"
 
 
-def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_Shed]) -> dict[str, Any]:
+def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch]) -> dict[str, Any]:
     """Return the numbers behind the newest scheme."""
     if not shed:
         return {}
@@ -157,14 +159,14 @@ def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) 
     threshold = facts.value(kinds.THRESHOLD, attribute) if facts is not None else None
     if threshold is not None:
         source = f" (from {str(threshold['source']).replace('_', ' ')})"
-        return {"bound": _bounds_said(threshold, source)}
-    return {"bound": _bounds_said(certificates[-1], "")} if certificates else {}
+        return {"bound": _bounds_by_unit(threshold, source)}
+    return {"bound": _bounds_by_unit(certificates[-1], "")} if certificates else {}
 
 
-def _bounds_said(row: Mapping[str, Any], source: str) -> dict[str, float]:
+def _bounds_by_unit(row: Mapping[str, Any], source: str) -> dict[str, float]:
     """Return a bound by its unit: per cent of the value, the attribute's own unit, or both.
 
-    >>> _bounds_said({"error_pct": None, "error": 0.5}, " (from contract)")
+    >>> _bounds_by_unit({"error_pct": None, "error": 0.5}, " (from contract)")
     {'in its own unit (from contract)': 0.5}
     """
     units = {"%": row["error_pct"], "in its own unit": row.get("error")}
@@ -233,7 +235,9 @@ def _tuples_by_way(tables: Views, stream: str, batches: range, attribute: str) -
     return {way: count for way, count in found.items() if count}
 
 
-def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -> Iterator[str]:
+def _remedies(
+    contract: StreamContract, attribute: Attribute, way: AttributeTreatment | None
+) -> Iterator[str]:
     file = f"schemas/streams/{contract.stream}.yaml"
     if attribute.role == "measure":
         yield f"exempt it: role: protected on {attribute.name} in {file}"
@@ -244,7 +248,7 @@ def _remedies(contract: StreamContract, attribute: Attribute, way: Way | None) -
         yield f"get it back: spillway recover {contract.stream} --attributes {attribute.name}"
 
 
-def pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
+def draw_charts(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
     """Yield the charts: recovered and original values, thresholds, rate and capacity, treatments over time."""
     batches = last_batches(tables, contract.stream)
     shed = _runs(tables, contract.stream, batches)
@@ -302,7 +306,7 @@ def _rates(runs: Sequence[Run]) -> Picture:
 
 def _ways(contract: StreamContract, runs: Sequence[Run]) -> Iterator[Picture]:
     """Yield the timeline of the treatment of each attribute."""
-    rows = [(name, _stretches(runs, name)) for name in contract.sheddable]
+    rows = [(name, _treatment_spans(runs, name)) for name in contract.sheddable]
     windows, evaluations = sum(run.windows for run in runs), sum(run.evaluations for run in runs)
     # if the hits of one run were not measured, the sum would be wrong
     measured = all(run.hits >= 0 for run in runs)
@@ -318,11 +322,11 @@ def _ways(contract: StreamContract, runs: Sequence[Run]) -> Iterator[Picture]:
         )
 
 
-def _stretches(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, str, str]]:
+def _treatment_spans(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, str, str]]:
     """Return (first seq, last seq, treatment, text) of an attribute; adjacent runs with one treatment are merged."""
     found: list[tuple[float, float, str, str]] = []
     for run in runs:
-        way = way_of(run, attribute)
+        way = treatment_in(run, attribute)
         if found and found[-1][2] == way.way:
             found[-1] = (found[-1][0], float(run.to_seq), way.way, found[-1][3])
         else:
@@ -333,7 +337,7 @@ def _stretches(runs: Sequence[Run], attribute: str) -> list[tuple[float, float, 
 
 
 def _samples(
-    contract: StreamContract, shed: Sequence[_Shed], certificates: Sequence[Row], tables: Views
+    contract: StreamContract, shed: Sequence[_RunOfBatch], certificates: Sequence[Row], tables: Views
 ) -> Iterator[Picture]:
     """Yield charts of the attributes shed most: the last recovered tuples that raw still has, for the busiest key."""
     totals: dict[str, int] = {}
@@ -348,14 +352,14 @@ def _samples(
 
 
 def _sample(
-    contract: StreamContract, attribute: str, shed: Sequence[_Shed], tables: Views
+    contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch], tables: Views
 ) -> Iterator[Picture]:
     days = sorted({one.row["batch_date"] for one in shed})
     raw = tables.at("raw", contract.stream).stored(batch_date=days)
     back = tables.at("recovered", contract.stream).stored(batch_date=days)
     names = [*contract.keys, attribute]
     bounds = [attribute + BOUND_SUFFIX, attribute + OWN_BOUND_SUFFIX]
-    for last in reversed([one for one in shed if way_of(one.run, attribute).way == "shed"]):
+    for last in reversed([one for one in shed if treatment_in(one.run, attribute).way == "shed"]):
         end = last.run.to_seq
         if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
             continue  # raw data of these rows is deleted
@@ -367,11 +371,13 @@ def _sample(
             )
             for stored, columns in ((raw, names), (back, [attribute, *bounds]))
         ]
-        yield from _beside(contract, attribute, *pair)
+        yield from _recovery_chart(contract, attribute, *pair)
         return
 
 
-def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table) -> Iterator[Picture]:
+def _recovery_chart(
+    contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table
+) -> Iterator[Picture]:
     """Yield the chart of original and recovered values, with the band in which the true value must lie."""
     original = raw.rename_columns([*raw.column_names[:-1], "original"])
     back = back.rename_columns(["seq", "recovered", "bound", "own"])
@@ -382,7 +388,7 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
     kind = joined.schema.field("original").type
     if joined.num_rows == 0 or not (pa.types.is_floating(kind) or pa.types.is_integer(kind)):
         return
-    joined, key = _busiest(contract, joined.sort_by("seq"))
+    joined, key = _tuples_of_busiest_key(contract, joined.sort_by("seq"))
     joined = joined.slice(max(joined.num_rows - PLOTTED_TUPLES, 0))
     truth, given = joined["original"].to_pylist(), joined["recovered"].to_pylist()
     band = [
@@ -390,7 +396,7 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
         for at, (value, *bounds) in enumerate(
             zip(given, joined["bound"].to_pylist(), joined["own"].to_pylist(), strict=True)
         )
-        if value is not None and (off := _off(value, *bounds)) is not None
+        if value is not None and (off := _largest_error(value, *bounds)) is not None
     ]
     lines = [
         {"name": "original", "style": "original", "points": [(float(at), v) for at, v in enumerate(truth)]},
@@ -410,10 +416,10 @@ def _beside(contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Ta
     )
 
 
-def _off(value: float, bound_pct: float | None, bound: float | None) -> float | None:
+def _largest_error(value: float, bound_pct: float | None, bound: float | None) -> float | None:
     """Return the largest distance of the truth from a recovered value; None if it has no bound.
 
-    >>> _off(2.0, math.nan, 2.0), _off(50.0, 2.0, None), _off(5.0, None, None)
+    >>> _largest_error(2.0, math.nan, 2.0), _largest_error(50.0, 2.0, None), _largest_error(5.0, None, None)
     (2.0, 1.0, None)
     """
     if bound is not None:
@@ -421,7 +427,7 @@ def _off(value: float, bound_pct: float | None, bound: float | None) -> float | 
     return None if bound_pct is None or not math.isfinite(bound_pct) else abs(value) * bound_pct / 100
 
 
-def _busiest(contract: StreamContract, joined: pa.Table) -> tuple[pa.Table, str]:
+def _tuples_of_busiest_key(contract: StreamContract, joined: pa.Table) -> tuple[pa.Table, str]:
     """Return the tuples of the key that has most tuples, and the name of that key."""
     if not contract.keys:
         return joined, contract.stream

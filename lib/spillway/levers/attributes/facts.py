@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from spillway.errors import RefusedElsewhere
+from spillway.errors import InvalidExternalValue
 from spillway.levers.attributes.cycle.find import Cycle
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.synopsis.model import AttributeModel
@@ -45,7 +45,7 @@ def recoverability(options: Sequence[Option]) -> float:
 
 
 @dataclass(frozen=True)
-class Learned:
+class TrainedFacts:
     """The facts of a stream in one version."""
 
     version: int
@@ -56,20 +56,20 @@ class Learned:
     ranking: Mapping[str, float]
 
     @staticmethod
-    def from_facts(facts: Facts) -> Learned:
-        """Return the facts as objects; raise `RefusedElsewhere` if they are not as training wrote them."""
+    def from_facts(facts: Facts) -> TrainedFacts:
+        """Return the facts as objects; raise `InvalidExternalValue` if they are not as training wrote them."""
         try:
-            return Learned._from(facts)
+            return TrainedFacts._from(facts)
         except (AttributeError, KeyError, TypeError) as problem:
             rule, odd = "be as training wrote them", f"{type(problem).__name__}: {problem}"
             remedy = "restore the table, or train the stream again"
-            raise RefusedElsewhere(
+            raise InvalidExternalValue(
                 "facts", rule, odd, remedy, f"attributes, version {facts.version}"
             ) from problem
 
     @staticmethod
-    def _from(facts: Facts) -> Learned:
-        return Learned(
+    def _from(facts: Facts) -> TrainedFacts:
+        return TrainedFacts(
             facts.version,
             Cycle.from_dict(facts.value(CYCLE)),
             {name: AttributeModel.from_dict(one.value) for name, one in facts.of(MODEL).items()},

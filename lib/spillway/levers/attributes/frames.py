@@ -123,7 +123,7 @@ def shed_frame(
     first_new_row = int(np.searchsorted(truth.seq, first_new_seq))
     blocks = []
     for name, crosses, here in _in_order(attributes, runs, truth.seq, (True,) if sent else (True, False)):
-        mixed = _truth_where(here, truth.columns[name], seen.columns[name])
+        mixed = _mask_truth(here, truth.columns[name], seen.columns[name])
         places = runs.precision(name, "shed", truth.seq)
         result = shed(models[name], seen.with_columns({name: mixed}), here, first_new_row, places)
         seen = seen.with_columns({name: result.reconstructed})
@@ -160,7 +160,7 @@ def recover_frame(
     for name, crosses, here in _in_order(with_regressors(models, wanted), runs, seen.seq, passes):
         if seen.columns[name].kind != models[name].kind:  # a column of only nulls has no kind of its own
             seen = seen.with_columns({name: Column.nulls(models[name].kind, len(seen))})
-        entries = joined(payloads.get((name, crosses), ()), models[name].kind, seen)
+        entries = join_entries(payloads.get((name, crosses), ()), models[name].kind, seen)
         # a block reaches to the end of its batch; the requested rows may end before
         entries = entries.take(entries.seq <= seen.seq[-1])
         one = recover(models[name], seen, here, entries, runs.precision(name, "shed", seen.seq))
@@ -191,7 +191,7 @@ def _in_order(
                 yield name, crosses, here
 
 
-def joined(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
+def join_entries(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
     """Return the entries of all blocks of an attribute in `seq` order; `frame` has the keys."""
     parts = [unpack(payload, frame) for payload in payloads]
     parts = [part for part in parts if len(part)]
@@ -202,7 +202,7 @@ def joined(payloads: Sequence[bytes], kind: str, frame: Frame) -> Entries:
     return whole if bool((np.diff(whole.seq) > 0).all()) else whole.take(order)
 
 
-def _truth_where(is_shed: np.ndarray, truth: Column, sent: Column) -> Column:
+def _mask_truth(is_shed: np.ndarray, truth: Column, sent: Column) -> Column:
     return Column(
         truth.kind,
         np.where(is_shed, truth.values, sent.values),

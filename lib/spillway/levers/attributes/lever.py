@@ -9,34 +9,34 @@ import pyarrow as pa
 
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
-from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
-from spillway.levers.attributes.capacity.crossings import choices_of
-from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.plan import AttributePlan, shedding
+from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
+from spillway.levers.attributes.capacity.crossings import knapsack_choices
+from spillway.levers.attributes.facts import TrainedFacts
+from spillway.levers.attributes.plan import AttributePlan, attribute_decision
 from spillway.levers.attributes.policy import (
-    Choosing,
-    choosing,
+    DecisionInputs,
     decide_stages,
+    decision_inputs,
     measures_now,
     own_settings,
-    prefixes,
+    prefix_alternatives,
     with_fewest_bytes,
 )
 from spillway.levers.attributes.scheme import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
+    CapacityGroup,
+    CapacityShare,
+    Drift,
     Fact,
     Facts,
-    Lesson,
     Lever,
-    Noticed,
+    LeverExplanation,
     Offer,
-    Part,
     Picture,
     Plan,
-    Room,
-    Told,
+    TrainingInput,
     Views,
     Work,
 )
@@ -50,10 +50,10 @@ class Attributes(Lever):
     aside_tables = (SYNOPSIS, SENT_SYNOPSIS)
     record_tables = (SCHEMES,)
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
-        from spillway.levers.attributes.training.lesson import learn
+    def train(self, lesson: TrainingInput) -> list[Fact] | None:
+        from spillway.levers.attributes.training.lesson import train_stream
 
-        return learn(lesson)
+        return train_stream(lesson)
 
     def offered(
         self,
@@ -65,18 +65,18 @@ class Attributes(Lever):
     ) -> Offer:
         if facts is None or offer.load is None:
             return offer
-        learned = Learned.from_facts(facts)
+        learned = TrainedFacts.from_facts(facts)
         # the contract may have lost attributes, or protected them, since training
         measures = measures_now(contract, learned)
-        rests_on = choosing(contract, channel, learned, offer.load, measures)
+        rests_on = decision_inputs(contract, channel, learned, offer.load, measures)
         ranking = learned.ranked(measures, own_settings(contract).rank_by)
-        items = tuple(ways_out(rests_on, ranking))
+        items = tuple(knapsack_items(rests_on, ranking))
         if own_kbps is None:
             return replace(offer, items=(*offer.items, *items))
-        sent = decide_stages(rests_on, Part(own_kbps), ranking).planned_kbps
+        sent = decide_stages(rests_on, CapacityShare(own_kbps), ranking).planned_kbps
         return replace(offer, rate_kbps=min(sent, offer.rate_kbps), items=())
 
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         channels = room.contracts.channels
         return [AttributePlan(one, channels[one.contract.channel], room.tables, one.framed) for one in work]
 
@@ -86,10 +86,10 @@ class Attributes(Lever):
         batches: Sequence[Batch],
         facts: Mapping[int, Facts],
         tables: Views,
-    ) -> Shedding:
-        learned = {version: Learned.from_facts(one) for version, one in facts.items()}
+    ) -> AttributeDecision:
+        learned = {version: TrainedFacts.from_facts(one) for version, one in facts.items()}
         runs = load_runs(tables, contract.stream, [batch.batch for batch in batches])
-        found = shedding(contract, runs, learned, batches)
+        found = attribute_decision(contract, runs, learned, batches)
         days = sorted({batch.batch_date for batch in batches})
         synopses = tuple(
             tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
@@ -140,7 +140,9 @@ class Attributes(Lever):
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
         rate = (
-            LOOSEST_PCT if facts is None else Learned.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)
+            LOOSEST_PCT
+            if facts is None
+            else TrainedFacts.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)
         )
         return min(float(rate), LOOSEST_PCT)
 
@@ -149,35 +151,35 @@ class Attributes(Lever):
         contract: StreamContract,
         facts: Facts,
         edge: Callable[[Sequence[str], int], pa.Table],
-    ) -> list[Noticed]:
-        from spillway.levers.attributes.training.lesson import noticed
+    ) -> list[Drift]:
+        from spillway.levers.attributes.training.lesson import detect_drift
 
-        return noticed(contract, facts, edge)
+        return detect_drift(contract, facts, edge)
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
-    ) -> Told | None:
-        from spillway.levers.attributes.explain import told
+    ) -> LeverExplanation | None:
+        from spillway.levers.attributes.explain import explain_attribute
 
-        return told(contract, attribute, facts, tables)
+        return explain_attribute(contract, attribute, facts, tables)
 
     def pictures(self, contract: StreamContract, facts: Facts | None, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.attributes.explain import pictures
+        from spillway.levers.attributes.explain import draw_charts
 
-        return pictures(contract, facts, tables)
+        return draw_charts(contract, facts, tables)
 
 
-def ways_out(rests_on: Choosing, ranking: Sequence[str]) -> Iterator[tuple[Alternative, ...]]:
+def knapsack_items(rests_on: DecisionInputs, ranking: Sequence[str]) -> Iterator[tuple[Alternative, ...]]:
     """Yield the alternatives of a stream, in kbps.
 
     With `plan: prefix` (Ahuja 2006) there is one choice: how many attributes are shed. Otherwise there is one choice
     per attribute.
     """
     if rests_on.settings.plan == "prefix":
-        yield prefixes(rests_on, ranking)
+        yield prefix_alternatives(rests_on, ranking)
         return
     kbps, rate = rests_on.bytes_to_kbps, rests_on.load.tuples_per_second
-    for ways, choices in choices_of(rests_on.offered, rests_on.worths(ranking), rests_on.terms):
+    for ways, choices in knapsack_choices(rests_on.offered, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
             Alternative(
                 one.crosses * kbps,

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import Option, of_way, options_of
 
 ABSENT = 100.0
@@ -69,7 +69,7 @@ def loss(
         option = next((one for one in offered if precision and one.precision == int(precision)), None)
         option = option or of_way(offered, way)
         if option is None:
-            raise Refused(f"options.{name}", f"offer to {way} the attribute", None, "train it again")
+            raise InvalidValue(f"options.{name}", f"offer to {way} the attribute", None, "train it again")
         crosses = kind.endswith("+") or name in sent
         total += (1.0 if weights is None else weights[name]) * option_loss(option, crosses)
     return total / len(options) if options else 0.0

@@ -1,7 +1,7 @@
 """Options: the possible treatments of an attribute, with the bytes and errors measured in training.
 
 Training measures an option for each treatment and stores it as a fact of the attribute. The plan reads the options,
-scales them to the column width of the batch (`scaled`), and chooses one (`capacity.crossings`). The result is a
+scales them to the column width of the batch (`scale_options`), and chooses one (`capacity.crossings`). The result is a
 `scheme.Way`.
 
 The module also has the words that a contract may use. The settings that read them and the kernels that use them share
@@ -10,7 +10,7 @@ these constants.
 >>> shed = Option("temp", "shed", 0.0, 0.5, mean_error_pct=0.4, max_error_pct=2.0, predictor="last")
 >>> shed.bytes_per_tuple, Option.from_dict(shed.to_dict()) == shed
 (0.5, True)
->>> [option.wire_bytes_per_tuple for option in scaled([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)]
+>>> [option.wire_bytes_per_tuple for option in scale_options([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)]
 [3.0, 1.5]
 
 The module imports no kernel and no contract. So reading a contract compiles no kernel, and a kernel does not depend on
@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 WAYS = ("keep", "round", "shed")
 """The treatments of a measure."""
@@ -74,13 +74,13 @@ class Option:
 
     def __post_init__(self) -> None:
         if self.way not in WAYS:
-            raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "correct the option")
+            raise InvalidValue("way", f"be one of {', '.join(WAYS)}", self.way, "correct the option")
         if self.precision < 0:
-            raise Refused("precision", "be a place of 0 or more", self.precision, "measure it again")
+            raise InvalidValue("precision", "be a place of 0 or more", self.precision, "measure it again")
         for name in ("wire_bytes_per_tuple", "synopsis_bytes_per_tuple", "mean_error_pct", "max_error_pct"):
             value = getattr(self, name)
             if not (value >= 0 and math.isfinite(value)):
-                raise Refused(name, "be a finite number of 0 or more", value, "measure it again")
+                raise InvalidValue(name, "be a finite number of 0 or more", value, "measure it again")
 
     @property
     def bytes_per_tuple(self) -> float:
@@ -129,7 +129,7 @@ def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
 def saves_bytes(option: Option, width_bytes: float) -> bool:
     """Return whether an option took fewer bytes, when it was measured, than the exact column takes now.
 
-    `scaled` assumes that all options shrink with the column. A synopsis does not shrink if the column is small because
+    `scale_options` assumes that all options shrink with the column. A synopsis does not shrink if the column is small because
     Parquet encodes this batch well (a constant, a counter).
 
     >>> trained = Option("temp", "shed", 0.0, 0.5)
@@ -139,14 +139,14 @@ def saves_bytes(option: Option, width_bytes: float) -> bool:
     return option.way == "keep" or option.bytes_per_tuple < width_bytes
 
 
-def scaled(options: Sequence[Option], width_bytes: float) -> list[Option]:
+def scale_options(options: Sequence[Option], width_bytes: float) -> list[Option]:
     """Return the trained options of an attribute, scaled to a batch whose column takes `width_bytes` per tuple.
 
     If the column took no bytes in training, there is no ratio: only `keep` gets the new width.
     """
     kept = of_way(options, "keep")
     if kept is None:
-        raise Refused(
+        raise InvalidValue(
             "options", "offer to keep the attribute", [one.way for one in options], "train it again"
         )
     factor = width_bytes / kept.wire_bytes_per_tuple if kept.wire_bytes_per_tuple else 1.0

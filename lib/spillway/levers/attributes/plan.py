@@ -16,15 +16,21 @@ from typing import Any
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.ledger import TOTAL, LedgerRow
-from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
+from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
 from spillway.levers.attributes.capacity.crossings import DIVIDED
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
-from spillway.levers.attributes.policy import bound_now, choosing, measures_now, own_settings, policy_of
+from spillway.levers.attributes.policy import (
+    bound_now,
+    decision_inputs,
+    measures_now,
+    own_settings,
+    policy_of,
+)
 from spillway.levers.attributes.scheme import SCHEMES, Run, Runs, load_runs, scheme_row, state_before
-from spillway.levers.pieces import frame_parts
-from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
+from spillway.levers.frame_slices import frame_slices
+from spillway.levers.protocol import CapacityShare, Load, MeasuredDraft, Plan, Views, Work
 
 AROUND_SENT_BYTES = 2_000
 """First estimate of the bytes that a file of sent synopses and its log entry take in addition to the synopses. A draft
@@ -47,7 +53,7 @@ class AttributePlan(Plan):
         """Plan all batches of `work`; `framed` has every batch that may share a frame with them, including them."""
         self.work, self.contract, self.framed = work, work.contract, framed
         self.channel = channel
-        self.learned = {version: Learned.from_facts(facts) for version, facts in work.facts.items()}
+        self.learned = {version: TrainedFacts.from_facts(facts) for version, facts in work.facts.items()}
         self.runs: dict[int, list[Run]] = {}
         self.states: dict[int, dict[str, Any]] = {}
         self.paid: dict[int, dict[str, dict[str, float]]] = {}
@@ -67,7 +73,7 @@ class AttributePlan(Plan):
                 channel,
                 self.learned[batch.models["attributes"]],
                 work.loads[batch.batch],
-                Part(batch.capacity_kbps or 0.0, batch.trunk_kbps),
+                CapacityShare(batch.capacity_kbps or 0.0, batch.trunk_kbps),
                 work.aims[batch.batch],
                 self.paid[batch.batch],
                 self.around[batch.batch] / max(1, batch.rows or 0),
@@ -91,9 +97,9 @@ class AttributePlan(Plan):
         self._others = load_runs(tables, self.contract.stream, others)
 
     @cached_property
-    def decision(self) -> Shedding:
+    def decision(self) -> AttributeDecision:
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
-        return shedding(self.contract, runs, self.learned, self.framed)
+        return attribute_decision(self.contract, runs, self.learned, self.framed)
 
     def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
         """Return the ratios of measured to planned bytes, and the bytes around sent synopses.
@@ -107,14 +113,14 @@ class AttributePlan(Plan):
         known = state or {}
         return dict(known.get("paid", {})), int(known.get("around", AROUND_SENT_BYTES))
 
-    def came_around(self, drafted: Drafted) -> int:
+    def came_around(self, drafted: MeasuredDraft) -> int:
         """Return the bytes that the file of sent synopses took in addition to them; the known value if none was
         sent."""
         sent = sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
         whole = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
         return max(0, whole - sent) if whole else self.around[drafted.batch.batch]
 
-    def came_to(self, drafted: Drafted) -> dict[str, dict[str, float]]:
+    def came_to(self, drafted: MeasuredDraft) -> dict[str, dict[str, float]]:
         """Return the ratio of measured bytes to the bytes that training predicts, by attribute and treatment.
 
         The next plan uses these ratios. They are measured on the draft. So the next batch already knows that a synopsis
@@ -125,9 +131,9 @@ class AttributePlan(Plan):
         load = self.work.loads[batch.batch]
         learned = self.learned[batch.models["attributes"]]
         measures = measures_now(self.contract, learned)
-        options = choosing(self.contract, self.channel, learned, load, measures).measured
+        options = decision_inputs(self.contract, self.channel, learned, load, measures).measured
         known = self.paid[batch.batch]
-        expected = choosing(self.contract, self.channel, learned, load, measures, known).measured
+        expected = decision_inputs(self.contract, self.channel, learned, load, measures, known).measured
         found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
         for name in measures:
             ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
@@ -166,7 +172,7 @@ class AttributePlan(Plan):
                         mine[place] = mine[place] if worse else factor
         return found
 
-    def _divided(self, drafted: Drafted, name: str, expected: Sequence[Option]) -> float:
+    def _divided(self, drafted: MeasuredDraft, name: str, expected: Sequence[Option]) -> float:
         """Return the ratio of the attribute's bytes that crossed to those expected over all slices of the batch.
 
         It is 0 if none were expected.
@@ -211,7 +217,7 @@ class AttributePlan(Plan):
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
-    def takes_too_much(self, drafted: Drafted) -> bool:
+    def takes_too_much(self, drafted: MeasuredDraft) -> bool:
         """Return whether a sent synopsis or a rounded column takes at least the bytes of the exact column.
 
         If tuples of an attribute have different treatments, the attribute is ignored: the next plan knows its bytes.
@@ -319,7 +325,7 @@ class AttributePlan(Plan):
             ]
         }
 
-    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+    def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         """Yield the ledger rows of a draft.
 
         All rows are kept. For the values there is one row per attribute, with the counts that were rounded and shed and
@@ -398,18 +404,18 @@ class AttributePlan(Plan):
         return sum(int(before([], low, high).num_rows) for low, high in stretches)
 
 
-def shedding(
-    contract: StreamContract, runs: Runs, learned: Mapping[int, Learned], framed: Sequence[Batch]
-) -> Shedding:
+def attribute_decision(
+    contract: StreamContract, runs: Runs, learned: Mapping[int, TrainedFacts], framed: Sequence[Batch]
+) -> AttributeDecision:
     """Return the decision for the batches `framed`, from their `runs` and the trained facts by version."""
     mine = sorted(framed, key=lambda batch: batch.first_seq)
-    return Shedding(
+    return AttributeDecision(
         {version: one.cycle.attributes for version, one in learned.items()},
         contract.names,
         runs,
         {version: one.models for version, one in learned.items()},
         {batch.batch: batch.models["attributes"] for batch in mine},
-        tuple(part for batch in mine for part in frame_parts(batch)),
+        tuple(part for batch in mine for part in frame_slices(batch)),
         endless=any(batch.frame_tuples is None for batch in mine),
         bounds={
             version: {name: bound_now(contract, model) for name, model in one.models.items()}

@@ -1,6 +1,6 @@
 """Plan the scheme of a stream window by window: rank the data of a window, decide, keep the scheme.
 
-Windows are those of `ranking.windows`: whole cycles. They start again at the beginning of every range (`stretches`). So
+Windows are those of `ranking.windows`: whole cycles. They start again at the beginning of every range (`split_at_frames`). So
 no window crosses the edge of a frame, and their number is known without reading rows. If Algorithm 2
 (`ranking.reevaluation`) evaluates a window, the planner reads the identifier, which shows where windows start, and the
 measures of the rows of that window. A ranking that needs no data (`rank_by: recoverability`, measured in training) is
@@ -29,15 +29,15 @@ from spillway.levers.attributes.ranking.reevaluation import (
     LATEST,
     Chooser,
     Reevaluation,
-    State,
+    ReevaluationState,
     Treatment,
+    count_changed_treatments,
     ranking_of,
-    treated_otherwise,
 )
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
-from spillway.levers.attributes.scheme import Run, Way, scheme_number
-from spillway.levers.pieces import frame_edges
+from spillway.levers.attributes.scheme import AttributeTreatment, Run, scheme_number
+from spillway.levers.frame_slices import frame_edges
 
 STRETCH = 262_144
 """Number of rows read at once; the windows of an endless frame also end at its multiples."""
@@ -48,16 +48,16 @@ Read = Callable[[Sequence[str], int, int], pa.Table]
 
 
 @dataclass(frozen=True)
-class Consequence:
+class SchemeDecision:
     """The decision for one ranking: the treatment of every attribute, and the resulting rate on the channel."""
 
-    ways: tuple[Way, ...]
+    ways: tuple[AttributeTreatment, ...]
     planned_kbps: float
     shortfall_kbps: float
     reason: str
     loss: float = 0.0
     """The planned sum of weight x loss."""
-    finer: tuple[Way, ...] = ()
+    finer: tuple[AttributeTreatment, ...] = ()
     """The treatments of the first tuples if one attribute has a better one there than in `ways`; else empty."""
     finer_share: float = 0.0
     """The share of the tuples that have the treatments `finer`."""
@@ -74,7 +74,7 @@ class Consequence:
 
 
 @dataclass(frozen=True)
-class Look:
+class WindowRanking:
     """The ranking of one window: the treatments in force on it, and those that its own data give."""
 
     window: int
@@ -88,7 +88,7 @@ class Look:
     @property
     def hit(self) -> bool:
         """Return whether the scheme in force equals the scheme that this window alone gives."""
-        return not treated_otherwise(self.in_force, self.fresh)
+        return not count_changed_treatments(self.in_force, self.fresh)
 
 
 @dataclass(frozen=True)
@@ -106,20 +106,20 @@ class Policy:
     widths_bits: Mapping[str, float]
     rate_kbps: float
     capacity_kbps: float
-    decide: Callable[[Sequence[str]], Consequence]
+    decide: Callable[[Sequence[str]], SchemeDecision]
     measure_hits: bool = True
-    watch: Callable[[Look], None] | None = None
+    watch: Callable[[WindowRanking], None] | None = None
     """Callback for every window that is ranked; it does not change the plan."""
 
-    def is_due(self, state: State, window: int) -> bool:
+    def is_due(self, state: ReevaluationState, window: int) -> bool:
         """Return whether to rank a window; False if its data cannot change the ranking."""
         return needs_data(self.rank_by) and self.reevaluation.due(state, window)
 
 
-def treatment_of(ways: Sequence[Way]) -> Treatment:
+def treatment_of(ways: Sequence[AttributeTreatment]) -> Treatment:
     """Return the treatment and precision of every attribute that is not kept.
 
-    >>> treatment_of([Way("temp", "shed", precision=2, sent=True), Way("wind"), Way("rain", "round")])
+    >>> treatment_of([AttributeTreatment("temp", "shed", precision=2, sent=True), AttributeTreatment("wind"), AttributeTreatment("rain", "round")])
     {'temp': 'shed+/2', 'rain': 'round/0'}
     """
     return {
@@ -129,12 +129,12 @@ def treatment_of(ways: Sequence[Way]) -> Treatment:
     }
 
 
-def stretches(
+def split_at_frames(
     first_seq: int, last_seq: int, origin: int, frame_tuples: int | None
 ) -> Iterator[tuple[int, int]]:
     """Split the range of a batch at frame edges and at multiples of `STRETCH` from the start of the frame.
 
-    >>> list(stretches(100, STRETCH + 150, 90, None)) == [(100, STRETCH + 89), (STRETCH + 90, STRETCH + 150)]
+    >>> list(split_at_frames(100, STRETCH + 150, 90, None)) == [(100, STRETCH + 89), (STRETCH + 90, STRETCH + 150)]
     True
     """
     for frame, low, high in frame_edges(first_seq, last_seq, origin, frame_tuples):
@@ -142,7 +142,7 @@ def stretches(
             yield start, end
 
 
-class _Stretch:
+class _RangeWindows:
     """The windows of one range, and the rows of those that are ranked."""
 
     def __init__(self, policy: Policy, rows: Read, low: int, high: int, window: int) -> None:
@@ -177,7 +177,7 @@ class _Stretch:
     def scores(self, index: int) -> dict[str, float]:
         """Return the ranking scores of a window by attribute."""
         policy, part = self._policy, self._rows_of(index)
-        window = {name: rankable(part[name]) for name in policy.attributes}
+        window = {name: ranking_values(part[name]) for name in policy.attributes}
         ranked = rank(window, policy.attributes, policy.rank_by, policy.smoothing, policy.recoverability)
         found = {one.attribute: one.score for one in ranked}
         return {name: found[name] for name in policy.attributes}
@@ -200,7 +200,7 @@ def key_values(values: pa.ChunkedArray) -> np.ndarray:
     return np.array([*coded.dictionary.to_pylist(), None], dtype=object)[np.asarray(coded.indices)]
 
 
-def rankable(values: pa.ChunkedArray) -> np.ndarray:
+def ranking_values(values: pa.ChunkedArray) -> np.ndarray:
     """Return a column in the form that `ranking` needs: floats with NaN for null, or objects for text."""
     column = Column.from_arrow(values)
     if column.kind == "text":
@@ -224,7 +224,7 @@ def plan_batch(
     `before` is the state after the previous batch. The `windows` of a run are the windows with tuples, in ranges that
     were read. In other ranges they are the planned windows.
     """
-    state, window = _opening(policy, before)
+    state, window = _starting_state(policy, before)
     if not policy.attributes:
         # nothing may be shed: one scheme, nothing to rank
         whole = _run(policy, first_seq, policy.decide(()), state)
@@ -234,28 +234,28 @@ def plan_batch(
     runs = [_run(policy, first_seq, decision, state)]
     # the rate and widths of this batch give a new decision, so the state must hold the treatments now in force
     state = replace(state, treatment=decision.treatment)
-    for low, high in stretches(first_seq, last_seq, origin, frame_tuples):
-        stretch: _Stretch | None = None
+    for low, high in split_at_frames(first_seq, last_seq, origin, frame_tuples):
+        stretch: _RangeWindows | None = None
         length = window_tuples(policy.cycle.length_at(low), policy.tuples_at_least)
         for index in range(window_count(low, high, length)):
             # a window without tuples does not change the state: if it was due, the next window is due
             looks = policy.is_due(state, window) or policy.measure_hits
             if looks and stretch is None:
-                stretch = _Stretch(policy, rows, low, high, length)
+                stretch = _RangeWindows(policy, rows, low, high, length)
             if stretch is None or stretch.holds_any(index):
                 runs[-1] = replace(runs[-1], windows=runs[-1].windows + 1)
                 if stretch is not None and looks:
                     scores, after = stretch.scores(index), stretch.end(index)
-                    state = _looked_at(policy, state, window, scores, choose, runs, after)
+                    state = _evaluate_window(policy, state, window, scores, choose, runs, after)
             window += 1
     closed = [replace(run, to_seq=after.from_seq - 1) for run, after in pairwise(runs)]
     closed.append(replace(runs[-1], to_seq=last_seq))
     # the decision of the last window is in force from the next batch on
-    kept = [part for run in closed if run.from_seq <= last_seq for part in _parted(run, policy)]
+    kept = [part for run in closed if run.from_seq <= last_seq for part in _split_run(run, policy)]
     return kept, {"window": window, "reevaluation": state.to_dict()}
 
 
-def _parted(run: Run, policy: Policy) -> Iterator[Run]:
+def _split_run(run: Run, policy: Policy) -> Iterator[Run]:
     """Split a run into the first tuples, which have the finer treatments, and the rest; one run if all are the same.
 
     Windows, evaluations and hits are counted in the first of the two.
@@ -270,18 +270,18 @@ def _parted(run: Run, policy: Policy) -> Iterator[Run]:
     yield replace(run, from_seq=rest, windows=0, evaluations=0, hits=min(run.hits, 0))
 
 
-def _looked_at(
+def _evaluate_window(
     policy: Policy,
-    state: State,
+    state: ReevaluationState,
     window: int,
     scores: Mapping[str, float],
     choose: Chooser,
     runs: list[Run],
     next_seq: int,
-) -> State:
+) -> ReevaluationState:
     """Count one ranked window in its run; if it was due, evaluate it, and start a new run if the scheme changes."""
     due, run = policy.is_due(state, window), runs[-1]
-    look = Look(window, next_seq, scores, treatment_of(run.ways), choose(ranking_of(scores)), due)
+    look = WindowRanking(window, next_seq, scores, treatment_of(run.ways), choose(ranking_of(scores)), due)
     if policy.watch is not None:
         policy.watch(look)
     runs[-1] = run = replace(run, evaluations=run.evaluations + due)
@@ -296,17 +296,17 @@ def _looked_at(
     return after
 
 
-def _opening(policy: Policy, before: Mapping[str, Any] | None) -> tuple[State, int]:
+def _starting_state(policy: Policy, before: Mapping[str, Any] | None) -> tuple[ReevaluationState, int]:
     trained = dict(policy.trained_ranking)
     if before and not needs_data(policy.rank_by):
-        state = State.from_dict(before["reevaluation"])
+        state = ReevaluationState.from_dict(before["reevaluation"])
         return replace(state, ranking=tuple(trained), trained=trained), int(before["window"])
     if before:
-        state = State.from_dict(before["reevaluation"])
+        state = ReevaluationState.from_dict(before["reevaluation"])
         known = [name for name in state.ranking if name in policy.attributes]
         new = [name for name in policy.attributes if name not in known]
         return replace(state, ranking=(*known, *new), trained=trained), int(before["window"])
-    return State(ranking=tuple(trained), trained=trained), 0
+    return ReevaluationState(ranking=tuple(trained), trained=trained), 0
 
 
 def _chooser(policy: Policy) -> Chooser:
@@ -320,7 +320,7 @@ def _chooser(policy: Policy) -> Chooser:
     return choose
 
 
-def _run(policy: Policy, from_seq: int, decision: Consequence, state: State) -> Run:
+def _run(policy: Policy, from_seq: int, decision: SchemeDecision, state: ReevaluationState) -> Run:
     scores = {**state.trained, **(state.latest if state.follows == LATEST else state.scores)}
     ranking = tuple(
         (name, float(scores.get(name, 0.0)), float(policy.widths_bits[name])) for name in state.ranking

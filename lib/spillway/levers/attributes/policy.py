@@ -24,31 +24,31 @@ from spillway.contracts import Attribute, Channel, StreamContract
 from spillway.levers.attributes.capacity.crossings import (
     DIVIDED,
     UNTRIED_DIVIDED,
-    Crossing,
+    Objective,
     Paid,
-    Terms,
-    corrected,
-    cross,
-    hoped,
-    why,
+    TreatmentOption,
+    choose_treatments,
+    correct_bytes,
+    describe_treatment,
+    try_finer_for_all,
 )
-from spillway.levers.attributes.capacity.fit import fit
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.capacity.fit import fit_prefix
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.loss import ABSENT, place_weights
-from spillway.levers.attributes.option import Option, options_of, saves_bytes, scaled
-from spillway.levers.attributes.planner import Consequence, Policy
+from spillway.levers.attributes.option import Option, options_of, saves_bytes, scale_options
+from spillway.levers.attributes.planner import Policy, SchemeDecision
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
-from spillway.levers.attributes.scheme import Way
+from spillway.levers.attributes.scheme import AttributeTreatment
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.category import criticality_weight
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT, QUANTITIES
-from spillway.levers.exact import exact
+from spillway.levers.exact import exact_fraction
 from spillway.levers.knapsack import Alternative
-from spillway.levers.protocol import OVERHEAD, Load, Part
+from spillway.levers.protocol import OVERHEAD, CapacityShare, Load
 
 
 def own_bound(attribute: Attribute) -> ErrorBound | None:
@@ -114,7 +114,7 @@ def bound_now(contract: StreamContract, model: AttributeModel) -> ErrorBound:
     return model.bound.tightest(ErrorBound(limit_pct))
 
 
-def admitted(
+def admissible_options(
     options: Sequence[Option], model: AttributeModel, bound: ErrorBound, ways: Sequence[str]
 ) -> tuple[Option, ...]:
     """Return the options with an allowed treatment and a precision within the bound; `keep` is always allowed."""
@@ -140,13 +140,13 @@ FEWEST_PER_SECOND = 1e-9
 
 
 @dataclass(frozen=True)
-class Choosing:
+class DecisionInputs:
     """The inputs of a decision apart from the ranking and the capacity."""
 
     settings: AttributeSettings
     options: OptionsByName
     load: Load
-    terms: Terms = field(default_factory=Terms)
+    terms: Objective = field(default_factory=Objective)
     priorities: Mapping[str, float] = field(default_factory=dict)
     """By attribute, the weight of one per cent of error before the place in the ranking is applied."""
     around_sent_bytes: float = 0.0
@@ -183,7 +183,8 @@ class Choosing:
     def measured(self) -> dict[str, list[Option]]:
         """Return the options scaled to the column widths of the batch."""
         return {
-            name: scaled(found, self.load.widths_bits[name] / 8.0) for name, found in self.options.items()
+            name: scale_options(found, self.load.widths_bits[name] / 8.0)
+            for name, found in self.options.items()
         }
 
     @property
@@ -204,16 +205,16 @@ class Choosing:
         return found
 
 
-def choosing(
+def decision_inputs(
     contract: StreamContract,
     channel: Channel,
-    learned: Learned,
+    learned: TrainedFacts,
     load: Load,
     measures: Sequence[str],
     paid: Paid | None = None,
     around_sent_bytes: float = 0.0,
     bold: bool = True,
-) -> Choosing:
+) -> DecisionInputs:
     """Return the inputs of a stream's decision from contract, channel and training.
 
     The bytes of a column with different treatments are known only after such a draft. With `bold` the plan may try it
@@ -224,19 +225,19 @@ def choosing(
     known = None if learned.category.get("assumed") else learned.category.get("criticality")
     weight = contract.priority * criticality_weight(known)
     allowed = options_now(contract, learned, measures)
-    options = {name: corrected(found, (paid or {}).get(name, {})) for name, found in allowed.items()}
+    options = {name: correct_bytes(found, (paid or {}).get(name, {})) for name, found in allowed.items()}
     priorities = {name: weight * contract.attribute(name).priority for name in measures}
     told = {name: known[DIVIDED] for name, known in (paid or {}).items() if DIVIDED in known}
     dearer = {name: told.get(name, UNTRIED_DIVIDED) for name in measures if bold or name in told}
-    terms = terms_of(settings, channel)
-    return Choosing(
+    terms = objective_of(settings, channel)
+    return DecisionInputs(
         settings, options, load, terms, priorities, around_sent_bytes, dearer, paid or {}, allowed
     )
 
 
-def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
+def objective_of(settings: AttributeSettings, channel: Channel) -> Objective:
     """Return the terms of the choice from the settings of contract and channel."""
-    return Terms(
+    return Objective(
         channel.minimize,
         settings.synopsis,
         settings.ways,
@@ -249,9 +250,9 @@ def terms_of(settings: AttributeSettings, channel: Channel) -> Terms:
 def policy_of(
     contract: StreamContract,
     channel: Channel,
-    learned: Learned,
+    learned: TrainedFacts,
     load: Load,
-    part: Part,
+    part: CapacityShare,
     aim: float = 1.0,
     paid: Paid | None = None,
     around_sent_bytes: float = 0.0,
@@ -263,7 +264,7 @@ def policy_of(
     measures = measures_now(contract, learned)
     stated = settings.reevaluate
     first = learned.scores(measures, settings.rank_by)
-    rests_on = choosing(contract, channel, learned, load, measures, paid, around_sent_bytes, bold)
+    rests_on = decision_inputs(contract, channel, learned, load, measures, paid, around_sent_bytes, bold)
     return Policy(
         cycle=learned.cycle,
         attributes=measures,
@@ -296,7 +297,7 @@ def own_settings(contract: StreamContract) -> AttributeSettings:
 
 
 def with_fewest_bytes(contract: StreamContract, exact: bool) -> StreamContract:
-    """Return the contract with every synopsis sent; with `exact`, also with a bound of 0 for every attribute.
+    """Return the contract with every synopsis sent; with `exact_fraction`, also with a bound of 0 for every attribute.
 
     On a channel with `minimize: bytes` each measure then gets the treatment, of those that the contract allows, that
     sends the fewest bytes.
@@ -336,30 +337,32 @@ def smoothing_of(settings: AttributeSettings) -> Smoothing:
 
 
 def _decider(
-    contract: StreamContract, learned: Learned, rests_on: Choosing, part: Part
-) -> Callable[[Sequence[str]], Consequence]:
+    contract: StreamContract, learned: TrainedFacts, rests_on: DecisionInputs, part: CapacityShare
+) -> Callable[[Sequence[str]], SchemeDecision]:
     """Return the decision function of rankings; results are cached.
 
     In mode `observe` everything is kept, and the reasons say what would be done.
     """
-    known: dict[tuple[str, ...], Consequence] = {}
+    known: dict[tuple[str, ...], SchemeDecision] = {}
 
-    def decided(ranking: Sequence[str]) -> Consequence:
+    def decided(ranking: Sequence[str]) -> SchemeDecision:
         found = decide_stages(rests_on, part, ranking)
         ways, finer = _with_predictors(found.ways, learned), _with_predictors(found.finer, learned)
         if contract.mode != "observe" or not found.scheme:
             return replace(found, ways=ways, finer=finer)
         kept = tuple(
-            Way(way.attribute, "keep", way.stage, "", f"observed only: would be {way.way}, {way.reason}")
+            AttributeTreatment(
+                way.attribute, "keep", way.stage, "", f"observed only: would be {way.way}, {way.reason}"
+            )
             if way.way != "keep"
             else way
             for way in ways
         )
         load = rests_on.load
         over = max(0.0, load.rate_kbps - part.narrower_kbps)
-        return Consequence(kept, load.rate_kbps, over, f"observed only: {found.reason}")
+        return SchemeDecision(kept, load.rate_kbps, over, f"observed only: {found.reason}")
 
-    def decision(ranking: Sequence[str]) -> Consequence:
+    def decision(ranking: Sequence[str]) -> SchemeDecision:
         place = tuple(ranking)
         if place not in known:
             known[place] = decided(ranking)
@@ -368,14 +371,16 @@ def _decider(
     return decision
 
 
-def _with_predictors(ways: Sequence[Way], learned: Learned) -> tuple[Way, ...]:
+def _with_predictors(
+    ways: Sequence[AttributeTreatment], learned: TrainedFacts
+) -> tuple[AttributeTreatment, ...]:
     return tuple(
         replace(way, predictor=learned.models[way.attribute].predictors[0].name) if way.way == "shed" else way
         for way in ways
     )
 
 
-def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
+def measures_now(contract: StreamContract, learned: TrainedFacts) -> tuple[str, ...]:
     """Return the attributes that may be rounded or shed.
 
     Such an attribute is a measure in the contract, was trained with the type it has there, and is not part of the
@@ -387,29 +392,31 @@ def measures_now(contract: StreamContract, learned: Learned) -> tuple[str, ...]:
 
 
 def options_now(
-    contract: StreamContract, learned: Learned, measures: Sequence[str]
+    contract: StreamContract, learned: TrainedFacts, measures: Sequence[str]
 ) -> dict[str, tuple[Option, ...]]:
     """Return the options of each measure that the current contract allows by treatment and error bound."""
     ways = own_settings(contract).ways
     return {
-        name: admitted(
+        name: admissible_options(
             learned.options[name], learned.models[name], bound_now(contract, learned.models[name]), ways
         )
         for name in measures
     }
 
 
-def decide(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+def decide(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
     """Return the decision for a ranking: the least loss that fits, or the shortest prefix if the contract says so."""
     load = rests_on.load
     if not rests_on.options:
         over = max(0.0, load.rate_kbps - capacity_kbps)
-        return Consequence((), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over))
+        return SchemeDecision(
+            (), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over)
+        )
     by = _by_prefix if rests_on.settings.plan == "prefix" else _by_loss
     return by(rests_on, capacity_kbps, ranking)
 
 
-def decide_stages(rests_on: Choosing, part: Part, ranking: Sequence[str]) -> Consequence:
+def decide_stages(rests_on: DecisionInputs, part: CapacityShare, ranking: Sequence[str]) -> SchemeDecision:
     """Plan both stages before either is shed (Ahuja 2006, section 3.3): first the own channel, then the trunk.
 
     Each stage has a synopsis of its own. With `plan: prefix`, an attribute that is shed at the first stage stays shed
@@ -434,8 +441,8 @@ def decide_stages(rests_on: Choosing, part: Part, ranking: Sequence[str]) -> Con
 
 
 def _prefix_at_the_trunk(
-    rests_on: Choosing, trunk_kbps: float, first: Consequence, ranking: Sequence[str]
-) -> Consequence:
+    rests_on: DecisionInputs, trunk_kbps: float, first: SchemeDecision, ranking: Sequence[str]
+) -> SchemeDecision:
     gone = set(first.scheme)
     free = [name for name in ranking if name not in gone]
     # attributes shed at the first stage do not enter the trunk
@@ -445,21 +452,21 @@ def _prefix_at_the_trunk(
     second = decide(replace(rests_on, options=options, load=rest), trunk_kbps, free)
     later = {way.attribute: replace(way, stage=2) if way.way != "keep" else way for way in second.ways}
     ways = tuple(later.get(way.attribute, way) for way in first.ways)
-    return Consequence(
+    return SchemeDecision(
         ways, second.planned_kbps, second.shortfall_kbps, f"{first.reason}; trunk: {second.reason}"
     )
 
 
-def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+def _by_prefix(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
     settings, load = rests_on.settings, rests_on.load
     able = [
         name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
     ]
-    room = max(exact(capacity_kbps) - exact(load.fixed_kbps), Fraction(1, 10**9))
+    room = max(exact_fraction(capacity_kbps) - exact_fraction(load.fixed_kbps), Fraction(1, 10**9))
     attributes = len(set(load.widths_bits) - set(OVERHEAD))
-    found = fit(able, load.widths_bits, load.tuples_per_second, room, settings.fit, attributes)
+    found = fit_prefix(able, load.widths_bits, load.tuples_per_second, room, settings.fit, attributes)
     ways = tuple(
-        Way(
+        AttributeTreatment(
             name,
             "shed" if name in found.shed else "keep",
             reason=found.reasons.get(name, "the contract allows no shedding"),
@@ -468,10 +475,10 @@ def _by_prefix(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str])
         for name in rests_on.options
     )
     planned, shortfall = found.planned_kbps + load.fixed_kbps, found.shortfall_kbps
-    return Consequence(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
+    return SchemeDecision(ways, planned, shortfall, _sentence(ways, load, capacity_kbps, planned, shortfall))
 
 
-def prefixes(rests_on: Choosing, ranking: Sequence[str]) -> tuple[Alternative, ...]:
+def prefix_alternatives(rests_on: DecisionInputs, ranking: Sequence[str]) -> tuple[Alternative, ...]:
     """Return the alternatives of `plan: prefix`: shed the first 0, 1, 2, ... attributes of the ranking.
 
     Each has the kbps that cross and the loss of the absent values.
@@ -497,17 +504,17 @@ def _coarsest(options: Sequence[Option]) -> int:
     return max((one.precision for one in options_of(options, "shed")), default=0)
 
 
-def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -> Consequence:
+def _by_loss(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
     load, offered = rests_on.load, rests_on.offered
     room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
     worths, around = rests_on.worths(ranking), rests_on.around_sent_bytes
-    found = cross(offered, worths, room, rests_on.terms, around, rests_on.dearer)
+    found = choose_treatments(offered, worths, room, rests_on.terms, around, rests_on.dearer)
     ways = tuple(_way(one, offered[name]) for name, one in found.ways.items())
     planned = rests_on.fixed_kbps + found.crosses * rests_on.bytes_to_kbps
     shortfall = max(0.0, planned - capacity_kbps) if found.over else 0.0
     text = _sentence(ways, load, capacity_kbps, planned, shortfall)
-    finer: tuple[Way, ...] = ()
-    if (whole := hoped(found, room, worths, rests_on.paid)) is not None:
+    finer: tuple[AttributeTreatment, ...] = ()
+    if (whole := try_finer_for_all(found, room, worths, rests_on.paid)) is not None:
         ways = tuple(_way(one, offered[name]) for name, one in whole.ways.items())
         text += f"; {', '.join(a for a in whole.ways if whole.ways[a] != found.ways[a])} finer, to see what it takes"
         found = whole
@@ -520,17 +527,21 @@ def _by_loss(rests_on: Choosing, capacity_kbps: float, ranking: Sequence[str]) -
         text += f"; no room to send the synopses of {', '.join(held)}, which stay at the source"
     if not found.exact:
         text += f"; within {found.gap:.2g} of the least loss there is"
-    return Consequence(
+    return SchemeDecision(
         ways, planned, shortfall, text, found.loss, finer, found.finer.share if found.finer else 0.0
     )
 
 
-def _way(one: Crossing, options: Sequence[Option]) -> Way:
+def _way(one: TreatmentOption, options: Sequence[Option]) -> AttributeTreatment:
     option = one.option
-    return Way(option.attribute, option.way, 1, "", why(one, options), option.precision, one.sent)
+    return AttributeTreatment(
+        option.attribute, option.way, 1, "", describe_treatment(one, options), option.precision, one.sent
+    )
 
 
-def _sentence(ways: Sequence[Way], load: Load, capacity_kbps: float, planned: float, shortfall: float) -> str:
+def _sentence(
+    ways: Sequence[AttributeTreatment], load: Load, capacity_kbps: float, planned: float, shortfall: float
+) -> str:
     parts = []
     for way, sent, said in (
         ("round", False, "round"),

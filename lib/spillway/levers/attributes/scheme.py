@@ -5,8 +5,8 @@ itself, 2: of its channel; specs/attributes.md section 8). A *run* is a range of
 depends on the scheme of a row (kernels, sent rows, recovery) looks it up in the runs. The table `schemes` has the runs
 of a stream, and the state from which its planner continues.
 
->>> ways = (Way("temp", "shed"), Way("visib", "keep"))
->>> runs = Runs((Run(0, 9, (Way("temp", "keep"), Way("visib", "keep"))), Run(10, 19, ways)))
+>>> ways = (AttributeTreatment("temp", "shed"), AttributeTreatment("visib", "keep"))
+>>> runs = Runs((Run(0, 9, (AttributeTreatment("temp", "keep"), AttributeTreatment("visib", "keep"))), Run(10, 19, ways)))
 >>> runs.mask("temp", "shed", np.array([8, 9, 10, 19])).tolist()
 [False, False, True, True]
 """
@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from spillway.batch import SHOWN_BATCHES, Batch
-from spillway.errors import Refused, RefusedElsewhere
+from spillway.errors import InvalidExternalValue, InvalidValue
 from spillway.levers.protocol import Views
 
 
 @dataclass(frozen=True)
-class Way:
+class AttributeTreatment:
     """The treatment of one attribute under a scheme, and the reason.
 
     `precision` is an index into the model's precisions if the attribute is shed, into its roundings if it is rounded,
@@ -51,20 +51,20 @@ class Way:
         return self.attribute, self.way, self.sent
 
 
-def scheme_number(ways: Iterable[Way]) -> int:
+def scheme_number(ways: Iterable[AttributeTreatment]) -> int:
     """Return the number of the scheme: equal schemes have equal numbers on every machine and in every run.
 
     It is a checksum (CRC-32) of the treatments other than `keep`. So a rerun, a backfill and two machines agree without
     a registry. The scheme that keeps everything is 0. Rows are resolved by `seq`, never by this number.
 
-    >>> scheme_number([Way("a")]), scheme_number([Way("a", "shed")]) == scheme_number([Way("a", "shed"), Way("b")])
+    >>> scheme_number([AttributeTreatment("a")]), scheme_number([AttributeTreatment("a", "shed")]) == scheme_number([AttributeTreatment("a", "shed"), AttributeTreatment("b")])
     (0, True)
     """
-    text = ";".join(_spelled(way) for way in ways if way.way != "keep")
+    text = ";".join(_number_text(way) for way in ways if way.way != "keep")
     return zlib.crc32(text.encode()) if text else 0
 
 
-def _spelled(way: Way) -> str:
+def _number_text(way: AttributeTreatment) -> str:
     # the finest precision and held synopses are not written, so that older schemes keep their numbers
     text = f"{way.attribute}={way.way}@{way.stage}" + (f"/{way.precision}" if way.precision else "")
     return text + ("+" if way.sent else "")
@@ -76,7 +76,7 @@ class Run:
 
     from_seq: int
     to_seq: int
-    ways: tuple[Way, ...]
+    ways: tuple[AttributeTreatment, ...]
     ranking: tuple[tuple[str, float, float], ...] = ()
     windows: int = 0
     evaluations: int = 0
@@ -111,7 +111,7 @@ class Runs:
         object.__setattr__(self, "_from", np.array([run.from_seq for run in ordered], np.int64))
         for before, after in pairwise(ordered):
             if after.from_seq <= before.to_seq:
-                raise Refused(
+                raise InvalidValue(
                     "runs",
                     f"not overlap, as {after.from_seq}.. does",
                     (before.from_seq, before.to_seq),
@@ -141,7 +141,7 @@ class Runs:
             (at < 0) | (seq > ends[np.maximum(at, 0)]) if len(self.runs) else np.ones(len(seq), np.bool_)
         )
         if bool(outside.any()):
-            raise Refused(
+            raise InvalidValue(
                 "seq", "lie under a scheme", int(seq[int(np.argmax(outside))]), "shed its batch again"
             )
         return np.asarray(at)
@@ -153,7 +153,7 @@ class Runs:
         if not len(seq):
             return np.zeros(0, np.bool_)
 
-        def fits(one: Way) -> bool:
+        def fits(one: AttributeTreatment) -> bool:
             same = one.attribute == attribute and one.way == way
             return same and stage in (None, one.stage) and sent in (None, one.sent)
 
@@ -163,7 +163,7 @@ class Runs:
     def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
         """Return for each row the index of the precision of the treatment `way`; 0 if the row has another treatment.
 
-        >>> runs = Runs((Run(0, 9, (Way("temp", "shed", precision=2),)), Run(10, 19, (Way("temp", "shed"),))))
+        >>> runs = Runs((Run(0, 9, (AttributeTreatment("temp", "shed", precision=2),)), Run(10, 19, (AttributeTreatment("temp", "shed"),))))
         >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
         [2, 2, 0]
         """
@@ -206,7 +206,7 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
         int(row["from_seq"]),
         int(row["to_seq"]),
         tuple(
-            Way(
+            AttributeTreatment(
                 w["attribute"],
                 w["way"],
                 int(w["stage"]),
@@ -289,7 +289,7 @@ def state_before(tables: Views, stream: str, batch: int) -> tuple[int, dict[str,
         return int(last["batch"]), json.loads(last["state"])
     except ValueError as problem:
         where = f"{stream}: schemes, batch {last['batch']}"
-        raise RefusedElsewhere(
+        raise InvalidExternalValue(
             "state", "be JSON", last["state"][:40], "shed its batch again", where
         ) from problem
 

@@ -18,8 +18,8 @@ from spillway.contracts.fields import (
     Broken,
     Choice,
     Listing,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     Text,
     rule,
@@ -48,11 +48,11 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (("scheme", "bigint", "number of the
 
 
 @dataclass(frozen=True, kw_only=True)
-class CycleByHand:
+class StatedCycle:
     """The cycle identifier stated by hand instead of found."""
 
     attributes: tuple[str, ...] | None = rule(
-        Maybe(Listing(Text(), unique=True)),
+        OptionalValue(Listing(Text(), unique=True)),
         "attributes that together identify the sender; []: one sender sends all; null: found",
         None,
     )
@@ -64,7 +64,9 @@ class WindowLength:
 
     tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
     seconds: float | None = rule(
-        Maybe(Number(above=0)), "a time window: as many tuples as the rate brings in it, whole cycles", None
+        OptionalValue(Number(above=0)),
+        "a time window: as many tuples as the rate brings in it, whole cycles",
+        None,
     )
 
 
@@ -87,7 +89,7 @@ class Reevaluate:
     interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
     factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
     cap_windows: int | None = rule(
-        Maybe(Number(least=1, whole=True)),
+        OptionalValue(Number(least=1, whole=True)),
         "upper limit of the interval, in windows; null: no limit, as in the paper",
         512,
     )
@@ -100,12 +102,12 @@ class Reevaluate:
         8,
     )
     reach: float | None = rule(
-        Maybe(Number(above=0)),
+        OptionalValue(Number(above=0)),
         "look again within this share of the time that schemes stayed so far; null: the text",
         0.2,
     )
     most_pct: float | None = rule(
-        Maybe(Number(above=0, most=100)),
+        OptionalValue(Number(above=0, most=100)),
         "share of the windows evaluated at most, where doubling takes less; null: the text",
         10.0,
     )
@@ -167,9 +169,11 @@ class AttributeSettings:
         "channel, write `divide_by: proportional` in the channel",
         "default",
     )
-    criticality: str | None = rule(Maybe(Choice(CRITICALITIES)), "overrules the category found by name", None)
+    criticality: str | None = rule(
+        OptionalValue(Choice(CRITICALITIES)), "overrules the category found by name", None
+    )
     error_pct: float | None = rule(
-        Maybe(ERROR_PCT),
+        OptionalValue(ERROR_PCT),
         "largest relative error of any quantity that states no bound of its own, in the place of what training finds; "
         "at most 20.33",
         None,
@@ -179,7 +183,7 @@ class AttributeSettings:
         "trained: what states no bound has the one that training finds; stated: it is given back exactly",
         "trained",
     )
-    cycle: CycleByHand = rule(Record(CycleByHand), "the cycle identifier by hand", CycleByHand())
+    cycle: StatedCycle = rule(Record(StatedCycle), "the cycle identifier by hand", StatedCycle())
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(

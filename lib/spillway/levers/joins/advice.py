@@ -18,9 +18,22 @@ from statistics import NormalDist
 import numpy as np
 from numba import njit
 
-from spillway.levers.joins.budget import LEFT, RIGHT, taken_rows, uniform
-from spillway.levers.joins.controllers import Side, by_worth, expected, picking_pays, ranks
-from spillway.levers.joins.estimates import equal_pairs, pairs_there
+from spillway.levers.joins.budget import LEFT, RIGHT, selected_row_counts, uniform_draws
+from spillway.levers.joins.controllers import (
+    Side,
+    allocate_by_utility,
+    is_selection_worthwhile,
+    match_rates,
+    rank_basic_windows,
+)
+from spillway.levers.joins.directions import (
+    Direction,
+    SideRows,
+    build_direction,
+    costs_in_order,
+    pairs_per_step,
+)
+from spillway.levers.joins.estimates import equal_pairs, sampled_count_interval
 from spillway.levers.joins.exploration import LearnedSide
 from spillway.levers.joins.matching import (
     EQUALITY,
@@ -34,7 +47,6 @@ from spillway.levers.joins.matching import (
 )
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of, per_step
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
@@ -49,7 +61,7 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Advised:
+class JoinFigure:
     """One figure about a join."""
 
     about: str
@@ -57,32 +69,34 @@ class Advised:
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _SampledDirection:
     """One direction with its sampled pairs, and the basic window of each pair."""
 
-    facing: Facing
+    facing: Direction
     found: FoundPairs
     behind: Array
     learns: Array
     """The pairs that show where matches lie. The others show what a selection by them misses."""
 
 
-def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: bool) -> Iterator[Advised]:
+def estimate_join(
+    left: Operand, right: Operand, settings: JoinSettings, with_itself: bool
+) -> Iterator[JoinFigure]:
     """Yield figures about the join of these rows."""
-    given, nothing = (Given(left, 0, left.rows), Given(right, 0, right.rows)), LearnedSide()
+    given, nothing = (SideRows(left, 0, left.rows), SideRows(right, 0, right.rows)), LearnedSide()
     facing = [
-        facing_of(given[1 - side], given[side], settings, nothing, (1.0,), probe_is_left=side == RIGHT)
+        build_direction(given[1 - side], given[side], settings, nothing, (1.0,), probe_is_left=side == RIGHT)
         for side in (LEFT, RIGHT)
     ]
     chance = min(1.0, MOST_PICKED / max(1.0, sum(one.drawn_from for one in facing)))
-    looked = [_look(one, side, chance, settings, with_itself) for side, one in enumerate(facing)]
+    looked = [_sample_direction(one, side, chance, settings, with_itself) for side, one in enumerate(facing)]
     seconds = _span(left, right)
     size = _size(looked, chance, settings, with_itself)
-    yield Advised("pairs", size)
+    yield JoinFigure("pairs", size)
     if seconds > 0:
         per_day = 86_400.0 / seconds
         edges = {name: per_day * getattr(size, name) for name in ("estimate", "low", "high")}
-        yield Advised("pairs a day", replace(size, **edges, note="at the rate of these rows"))
+        yield JoinFigure("pairs a day", replace(size, **edges, note="at the rate of these rows"))
     yield _counted("comparisons", float(sum(one.possible for one in facing)))
     steps = float(sum(one.whole_steps for one in facing))
     if settings.index:
@@ -91,17 +105,19 @@ def advised(left: Operand, right: Operand, settings: JoinSettings, with_itself: 
     yield from _budgets(looked, settings)
 
 
-def _look(one: Facing, side: int, chance: float, settings: JoinSettings, with_itself: bool) -> _Looked:
+def _sample_direction(
+    one: Direction, side: int, chance: float, settings: JoinSettings, with_itself: bool
+) -> _SampledDirection:
     drawing = one.drawing(chance, settings.seed * 4 + side)
     how = replace(one.how, take=np.zeros(one.probes.rows, np.int64))
-    found = _probed(drawing, how, settings, with_itself)
+    found = _probe_direction(drawing, how, settings, with_itself)
     lies_in = np.searchsorted(how.starts, found.row, side="right") - 1
     behind = how.slots[found.probe] - how.first_slot - lies_in
     learns = np.random.default_rng([settings.seed, side]).random(len(found.row)) < 0.5
-    return _Looked(drawing, found, behind, learns)
+    return _SampledDirection(drawing, found, behind, learns)
 
 
-def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool) -> FoundPairs:
+def _probe_direction(one: Direction, how: Probing, settings: JoinSettings, with_itself: bool) -> FoundPairs:
     index = one.index or (index_for(one.probes.sets, one.window.sets) if settings.index else None)
     return probe(
         one.probes, one.window, how, PREDICATES[settings.predicate], settings.threshold or 0.0, index,
@@ -109,7 +125,9 @@ def _probed(one: Facing, how: Probing, settings: JoinSettings, with_itself: bool
     )  # fmt: skip
 
 
-def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with_itself: bool) -> Answer:
+def _size(
+    looked: Sequence[_SampledDirection], chance: float, settings: JoinSettings, with_itself: bool
+) -> Answer:
     """Return the number of pairs of these rows: counted for equal values, else estimated from the sample."""
     if PREDICATES[settings.predicate] == EQUALITY:
         pairs = 0.0
@@ -118,7 +136,7 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
             pairs += float(equal_pairs(one.probes, one.window, reach, with_itself).sum())
         return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
     found = sum(len(one.found.row) for one in looked)
-    low, high = pairs_there([(found, chance)], _CONFIDENCE)
+    low, high = sampled_count_interval([(found, chance)], _CONFIDENCE)
     drawn = sum(one.facing.drawn.many for one in looked)
     note = f"{drawn:,} comparisons picked by chance"
     rows = [sets for one in looked for sets in (one.facing.probes.sets, one.facing.window.sets)]
@@ -128,8 +146,12 @@ def _size(looked: Sequence[_Looked], chance: float, settings: JoinSettings, with
 
 
 def _cost(
-    looked: Sequence[_Looked], steps: float, seconds: float, settings: JoinSettings, with_itself: bool
-) -> Iterator[Advised]:
+    looked: Sequence[_SampledDirection],
+    steps: float,
+    seconds: float,
+    settings: JoinSettings,
+    with_itself: bool,
+) -> Iterator[JoinFigure]:
     """Yield the core time, measured on some rows; the interval is that of the fastest and the slowest repeat."""
     # without the sample; the index exists already
     facing = [replace(one.facing, drawn=nothing_drawn(one.facing.probes.rows)) for one in looked]
@@ -137,28 +159,28 @@ def _cost(
     rows = int(min(TIMED_ROWS[1], max(TIMED_ROWS[0], TIMED_STEPS / max(1.0, each))))
     made, took = 0, np.zeros(REPEATS)
     for side, one in enumerate(facing):
-        draws = uniform(one.probes.seq, settings.seed * 4 + side)
+        draws = uniform_draws(one.probes.seq, settings.seed * 4 + side)
         take = np.zeros(one.probes.rows, np.int64)
         some = np.argsort(draws, kind="stable")[:rows]
         take[some] = (one.how.high - one.how.low)[some]
         for turn in range(REPEATS):
             began = time.thread_time_ns()
-            found = _probed(one, replace(one.how, take=take), settings, with_itself)
+            found = _probe_direction(one, replace(one.how, take=take), settings, with_itself)
             took[turn] += (time.thread_time_ns() - began) / 1e9
         made += found.steps
     if made <= 0:
         return
     low, middle, high = (float(one) / made * steps for one in np.sort(took)[[0, REPEATS // 2, -1]])
     method = f"fastest to slowest of {REPEATS} repeats here"
-    yield Advised("core seconds", Answer(middle, low, high, 1.0, method))
+    yield JoinFigure("core seconds", Answer(middle, low, high, 1.0, method))
     if seconds > 0:
-        yield Advised(
+        yield JoinFigure(
             "core_pct that it takes",
             Answer(100 * middle / seconds, 100 * low / seconds, 100 * high / seconds, 1.0, method),
         )
 
 
-def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advised]:
+def _budgets(looked: Sequence[_SampledDirection], settings: JoinSettings) -> Iterator[JoinFigure]:
     """Yield, by budget, the share of pairs missed: learned from one half of the sampled pairs, tested on the other.
 
     If the join would compare randomly chosen whole rows, it misses the share that it does not compare.
@@ -170,13 +192,15 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
     for pct in BUDGETS_PCT:
         about = f"% of pairs missed with {pct:g} % of the steps"
         budget = pct / 100.0 * whole
-        shares, yields = by_worth(budget, sides)
-        if settings.index and (settings.single_values or not picking_pays(yields, budget, sides, whole)):
+        shares, yields = allocate_by_utility(budget, sides)
+        if settings.index and (
+            settings.single_values or not is_selection_worthwhile(yields, budget, sides, whole)
+        ):
             left = 100.0 - pct
             note = (
                 "whole rows are compared, as chance picks them: with the index there is nothing to choose by"
             )
-            yield Advised(about, Answer(left, left, left, 1.0, "counted", note=note))
+            yield JoinFigure(about, Answer(left, left, left, 1.0, "counted", note=note))
             continue
         found = [
             _selected(looked[at], float(shares[at][0]), sides[at].order, settings) for at in (LEFT, RIGHT)
@@ -185,18 +209,18 @@ def _budgets(looked: Sequence[_Looked], settings: JoinSettings) -> Iterator[Advi
         if not seen:
             continue
         missed = seen - sum(int(one.sum()) for one in found)
-        low, high = share_between(missed, seen, _CONFIDENCE)
+        low, high = wilson_interval(missed, seen, _CONFIDENCE)
         answer = Answer(
             100.0 * missed / seen, 100.0 * low, 100.0 * high, _CONFIDENCE, "half of the pairs found",
             note=f"once it has learned where matches lie; dropping rows at random would miss {100 - pct:g} %",
         )  # fmt: skip
-        yield Advised(about, answer)
+        yield JoinFigure(about, answer)
 
 
-def share_between(events: int, of: int, confidence: float) -> tuple[float, float]:
+def wilson_interval(events: int, of: int, confidence: float) -> tuple[float, float]:
     """Return the Wilson score interval of a proportion: `events` of `of` observations.
 
-    >>> [round(end, 3) for end in share_between(0, 10, 0.95)], [round(end, 3) for end in share_between(50, 100, 0.95)]
+    >>> [round(end, 3) for end in wilson_interval(0, 10, 0.95)], [round(end, 3) for end in wilson_interval(50, 100, 0.95)]
     ([0.0, 0.278], [0.404, 0.596])
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -206,23 +230,23 @@ def share_between(events: int, of: int, confidence: float) -> tuple[float, float
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-def _side(one: _Looked) -> Side:
+def _side(one: _SampledDirection) -> Side:
     """Return a window as an input of the knapsack, learned from half of the pairs."""
     made = one.facing.volumes.sum(axis=1)
     matches = np.bincount(one.behind[one.learns], minlength=len(made)).astype(float)
     learned = LearnedSide(matches, made * one.facing.chance / 2)
-    curve, costs = expected(learned.matches, learned.comparisons), one.facing.costs
+    curve, costs = match_rates(learned.matches, learned.comparisons), one.facing.costs
     if one.facing.indexed:
-        curve = per_step(curve, costs, learned) * costs
-    order = ranks(curve / costs)
+        curve = pairs_per_step(curve, costs, learned) * costs
+    order = rank_basic_windows(curve / costs)
     added = costs_in_order(costs, one.facing.looked_up, order, one.facing.held)
     return Side(one.facing.volumes, curve, np.ones(1), added, order)
 
 
-def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) -> Array:
+def _selected(one: _SampledDirection, share: float, order: Array, settings: JoinSettings) -> Array:
     """Return which pairs of the other half the selection finds."""
     how = replace(one.facing.how, order=order)
-    take = taken_rows(replace(one.facing, how=how), np.array([share]), settings)
+    take = selected_row_counts(replace(one.facing, how=how), np.array([share]), settings)
     sees = ~one.learns
     found: Array = _is_selected(
         one.found.probe[sees], one.found.row[sees], one.behind[sees], how.low, how.high, how.slots,
@@ -249,5 +273,5 @@ def _span(left: Operand, right: Operand) -> float:
     return (max(last for _, last in ends) - min(first for first, _ in ends)) / 1e6 if ends else 0.0
 
 
-def _counted(about: str, count: float) -> Advised:
-    return Advised(about, Answer(count, count, count, 1.0, "counted"))
+def _counted(about: str, count: float) -> JoinFigure:
+    return JoinFigure(about, Answer(count, count, count, 1.0, "counted"))

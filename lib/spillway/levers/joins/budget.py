@@ -3,7 +3,7 @@
     r            how many comparisons               from the budget and the cost of the full join
     the sample   comparisons drawn one by one       to estimate missed pairs; none where these are counted
     looks        basic windows compared whole       to learn where matches lie (`exploration`)
-    r_1, r_2     the join direction and row types   (`by_direction`, `by_worth`)
+    r_1, r_2     the join direction and row types   (`allocate_by_direction`, `allocate_by_utility`)
     ranks        the order of basic windows         by pairs per step
     take         how many rows of its window each probing row is compared with
 
@@ -28,22 +28,28 @@ from numba import njit
 from spillway.levers.joins.controllers import (
     STEPS_PER_CORE_SECOND,
     Side,
-    by_direction,
-    by_worth,
-    counted,
+    allocate_by_direction,
+    allocate_by_utility,
+    budget_fraction,
     fetched_rows,
-    picking_pays,
-    worth_by_type,
+    is_selection_worthwhile,
+    utility_by_type,
 )
-from spillway.levers.joins.exploration import MOST_LOOKED, LearnedSide, Memory, explored, lumps_of
+from spillway.levers.joins.directions import Direction, SideRows, build_direction, costs_in_order
+from spillway.levers.joins.exploration import (
+    MOST_LOOKED,
+    LearnedSide,
+    Memory,
+    effective_matches,
+    exploration_shares,
+)
 from spillway.levers.joins.matching import taken_whole
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Facing, Given, costs_in_order, facing_of
 from spillway.sketches.kernels import mix64
 
 LEFT, RIGHT = 0, 1
-Calibrate = Callable[[Sequence[Facing], JoinSettings], float]
+Calibrate = Callable[[Sequence[Direction], JoinSettings], float]
 """Measures the steps per second of a core, on some of the given rows."""
 ENOUGH_TIMED = 0.05
 """Share of the allowed core time. If less time was measured (at the start, after quiet windows), a few rows are timed
@@ -64,7 +70,7 @@ MOST_DRAWN = 8_000_000.0
 
 
 @dataclass(frozen=True)
-class Allotment:
+class Allocation:
     """All decisions about a window before a row is compared."""
 
     r: float
@@ -72,7 +78,7 @@ class Allotment:
     """Sampling probability of a comparison. 1: all comparisons are made; 0: missed pairs are counted, not estimated."""
     may_spend: float
     free_at: float
-    facing: tuple[Facing, Facing]
+    facing: tuple[Direction, Direction]
     """The two directions, by probed window: the left window (probed by right rows), then the right window."""
 
     @property
@@ -80,8 +86,8 @@ class Allotment:
         return sum(one.possible for one in self.facing)
 
 
-def may_spend(
-    settings: JoinSettings, memory: Memory, base: Sequence[Facing], seconds: float, calibrate: Calibrate
+def step_budget(
+    settings: JoinSettings, memory: Memory, base: Sequence[Direction], seconds: float, calibrate: Calibrate
 ) -> float:
     """Return the number of steps that a window of `seconds` may take; infinite without a budget."""
     budget = settings.budget
@@ -95,36 +101,36 @@ def may_spend(
     return allowed * (memory.core_steps / memory.core_seconds if known else calibrate(base, settings))
 
 
-def allotted(
-    left: Given,
-    right: Given,
+def allocate_budget(
+    left: SideRows,
+    right: SideRows,
     settings: JoinSettings,
     memory: Memory,
     worth: Sequence[float],
     seconds: float,
     calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
-) -> Allotment:
+) -> Allocation:
     """Return the decisions for the window; `worth`: the utility of each row type."""
     picks = settings.budget is not None and not _whole_rows_alone(settings, worth)
     base = (
-        facing_of(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
-        facing_of(left, right, settings, memory.right, worth, probe_is_left=True, picks=picks),
+        build_direction(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
+        build_direction(left, right, settings, memory.right, worth, probe_is_left=True, picks=picks),
     )
-    budget = may_spend(settings, memory, base, seconds, calibrate)
+    budget = step_budget(settings, memory, base, seconds, calibrate)
     if np.isinf(budget):
-        return Allotment(1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
+        return Allocation(1.0, 1.0, budget, memory.free_at, (_whole(base[0]), _whole(base[1])))
     of_comparisons = settings.budget is not None and settings.budget.comparisons_per_second is not None
     spends = max(LEAST_SPENT * budget if of_comparisons else 0.0, budget - memory.debt_steps)
     possible = sum(one.whole_steps for one in base)
     counts = settings.adapt.rate == "counted"
-    r = counted(spends, possible) if counts else memory.r
+    r = budget_fraction(spends, possible) if counts else memory.r
     chance, chosen = 1.0, (_whole(base[0]), _whole(base[1]))
-    if r < 1.0 or not (counts or _all_fetched(base, settings, budget / seconds, memory.free_at)):
+    if r < 1.0 or not (counts or _is_without_overflow(base, settings, budget / seconds, memory.free_at)):
         chance, chosen = _within(r * possible, base, settings, (memory.left, memory.right), worth)
     if counts:
-        return Allotment(r, chance, budget, memory.free_at, chosen)
-    chosen, free_at = _fetched(chosen, settings, budget / seconds, memory.free_at)
-    return Allotment(r, chance, budget, free_at, chosen)
+        return Allocation(r, chance, budget, memory.free_at, chosen)
+    chosen, free_at = _drop_overflow(chosen, settings, budget / seconds, memory.free_at)
+    return Allocation(r, chance, budget, free_at, chosen)
 
 
 def _whole_rows_alone(settings: JoinSettings, worth: Sequence[float]) -> bool:
@@ -134,11 +140,11 @@ def _whole_rows_alone(settings: JoinSettings, worth: Sequence[float]) -> bool:
 
 def _within(
     spends: float,
-    base: tuple[Facing, Facing],
+    base: tuple[Direction, Direction],
     settings: JoinSettings,
     learned: tuple[LearnedSide, LearnedSide],
     worth: Sequence[float],
-) -> tuple[float, tuple[Facing, Facing]]:
+) -> tuple[float, tuple[Direction, Direction]]:
     """Spread `spends` steps over the sample, the looks and the selection.
 
     Returns the sampling probability and both directions with their comparisons.
@@ -146,22 +152,26 @@ def _within(
     possible = sum(one.whole_steps for one in base)
     share = min(1.0, spends / possible) if possible else 1.0
     if _whole_rows_alone(settings, worth):
-        return 0.0, _looking(base, [np.full(len(one.costs), share) for one in base], settings)
-    shares = _explored(settings, base, learned)
+        return 0.0, _add_looks(base, [np.full(len(one.costs), share) for one in base], settings)
+    shares = _exploration_shares(settings, base, learned)
     chance = _chance(settings, base, shares, spends)
-    drawn = _drawing(base, settings, chance)
+    drawn = _add_sample(base, settings, chance)
     rest = max(0.0, spends - chance * sum(one.drawn_from * one.draw_steps for one in base))
     evenly = min(1.0, rest / possible) if possible else 1.0
     if shares is not None:
         chances = _chances(settings, base, shares, spends, chance)
-        chosen, pays = _shared_out(_looking(drawn, chances, settings), settings, learned, rest, worth)
+        chosen, pays = _select_comparisons(
+            _add_looks(drawn, chances, settings), settings, learned, rest, worth
+        )
         if pays or not settings.index:
             return chance, chosen
     # before anything is learned no comparison is better than another, not even the cheapest
-    return chance, _looking(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
+    return chance, _add_looks(drawn, [np.full(len(one.costs), evenly) for one in base], settings)
 
 
-def _explored(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[LearnedSide]) -> Array | None:
+def _exploration_shares(
+    settings: JoinSettings, base: Sequence[Direction], learned: Sequence[LearnedSide]
+) -> Array | None:
     """Return gamma_j of the basic windows, left window first; None if nothing has been learned yet.
 
     Both windows share one measure of knowledge: their lumps are added.
@@ -172,10 +182,10 @@ def _explored(settings: JoinSettings, base: Sequence[Facing], learned: Sequence[
     matches, made = (
         np.concatenate([getattr(known, name) for known in learned]) for name in ("matches", "comparisons")
     )
-    return explored(settings.adapt.sample_pct / 100.0, lumps, matches, made)
+    return exploration_shares(settings.adapt.sample_pct / 100.0, lumps, matches, made)
 
 
-def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None, spends: float) -> float:
+def _chance(settings: JoinSettings, base: Sequence[Direction], shares: Array | None, spends: float) -> float:
     """Return q, the sampling probability: steps spent on the sample / steps to draw everything.
 
     It is 0 where missed pairs are counted (equality). The sample takes what yields `ENOUGH_FOUND` pairs of both sides,
@@ -201,7 +211,7 @@ def _chance(settings: JoinSettings, base: Sequence[Facing], shares: Array | None
 
 
 def _chances(
-    settings: JoinSettings, base: Sequence[Facing], shares: Array, spends: float, drawn: float
+    settings: JoinSettings, base: Sequence[Direction], shares: Array, spends: float, drawn: float
 ) -> list[Array]:
     """Return, by window and basic window, the probability that a row looks at all of it, in addition to the sample.
 
@@ -218,27 +228,29 @@ def _chances(
     return [chances[:cut], chances[cut:]]
 
 
-def _lumps(base: Sequence[Facing], learned: Sequence[LearnedSide]) -> float:
+def _lumps(base: Sequence[Direction], learned: Sequence[LearnedSide]) -> float:
     """Return how much is known of both windows, in lumps; 0 if their number of basic windows has changed."""
     if any(len(known.comparisons) != len(one.curve) for known, one in zip(learned, base, strict=True)):
         return 0.0
-    return sum(lumps_of(float(known.matches.sum()), known.squares) for known in learned)
+    return sum(effective_matches(float(known.matches.sum()), known.squares) for known in learned)
 
 
-def _whole(one: Facing) -> Facing:
+def _whole(one: Direction) -> Direction:
     """Return the direction with every comparison selected."""
     return replace(one, how=replace(one.how, take=one.how.high - one.how.low))
 
 
-def _drawing(sides: tuple[Facing, Facing], settings: JoinSettings, chance: float) -> tuple[Facing, Facing]:
+def _add_sample(
+    sides: tuple[Direction, Direction], settings: JoinSettings, chance: float
+) -> tuple[Direction, Direction]:
     """Return both directions with the random sample, and nothing selected yet."""
     left, right = (one.drawing(chance, settings.seed * 4 + side) for side, one in enumerate(sides))
     return left, right
 
 
-def _looking(
-    sides: tuple[Facing, Facing], chances: Sequence[Array], settings: JoinSettings
-) -> tuple[Facing, Facing]:
+def _add_looks(
+    sides: tuple[Direction, Direction], chances: Sequence[Array], settings: JoinSettings
+) -> tuple[Direction, Direction]:
     """Return both directions with looks in addition to the selection; with an index a look covers a whole window."""
     left, right = (
         one.looking(mine, settings.index, settings.seed * 4 + side)
@@ -247,13 +259,13 @@ def _looking(
     return left, right
 
 
-def _shared_out(
-    sides: tuple[Facing, Facing],
+def _select_comparisons(
+    sides: tuple[Direction, Direction],
     settings: JoinSettings,
     learned: tuple[LearnedSide, LearnedSide],
     spends: float,
     worth: Sequence[float],
-) -> tuple[tuple[Facing, Facing], bool]:
+) -> tuple[tuple[Direction, Direction], bool]:
     """Spread the steps that looks leave over windows, basic windows and types; also return whether selecting pays.
 
     A cell that is looked at costs the selection nothing and yields it nothing. So only the share 1 - p_j of a basic
@@ -282,27 +294,27 @@ def _shared_out(
         shares = [np.full(types, even) for _ in sides]
     elif settings.adapt.direction == "whole":
         means = [float(np.mean(one.curve)) for one in sides]
-        found = by_direction(even, totals[LEFT], totals[RIGHT], means[LEFT], means[RIGHT])
+        found = allocate_by_direction(even, totals[LEFT], totals[RIGHT], means[LEFT], means[RIGHT])
         shares = [np.full(types, share) for share in found]
     else:
         each = [
             _side(one, known, settings, worth, part)
             for one, known, part in zip(sides, learned, unseen, strict=True)
         ]
-        shares, yields = by_worth(left, each)
-        pays = picking_pays(yields, left, each, sum(one.whole_steps for one in sides))
+        shares, yields = allocate_by_utility(left, each)
+        pays = is_selection_worthwhile(yields, left, each, sum(one.whole_steps for one in sides))
     return (
-        _taking(sides[LEFT], shares[LEFT], settings),
-        _taking(sides[RIGHT], shares[RIGHT], settings),
+        _select_rows(sides[LEFT], shares[LEFT], settings),
+        _select_rows(sides[RIGHT], shares[RIGHT], settings),
     ), pays
 
 
 def _side(
-    one: Facing, known: LearnedSide, settings: JoinSettings, worth: Sequence[float], unseen: Array
+    one: Direction, known: LearnedSide, settings: JoinSettings, worth: Sequence[float], unseen: Array
 ) -> Side:
     """Return a window as an input of the knapsack; without `correlation` all its basic windows count as one."""
     often = np.bincount(one.window.kinds, minlength=len(worth)).astype(np.float64)
-    u = worth_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
+    u = utility_by_type(known.types, often, worth) if len(worth) > 1 else np.ones(1)
     volumes, curve = one.volumes, one.curve * unseen
     costs = costs_in_order(one.costs, one.looked_up, one.how.order, one.held) * unseen
     if settings.adapt.correlation:
@@ -312,11 +324,11 @@ def _side(
     return Side(made, np.array([np.mean(curve)]), u, np.array([max(cost, 1e-12)]), np.zeros(1, np.int64))
 
 
-def _taking(one: Facing, shares: Array, settings: JoinSettings) -> Facing:
-    return replace(one, how=replace(one.how, take=taken_rows(one, shares, settings)))
+def _select_rows(one: Direction, shares: Array, settings: JoinSettings) -> Direction:
+    return replace(one, how=replace(one.how, take=selected_row_counts(one, shares, settings)))
 
 
-def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
+def selected_row_counts(one: Direction, shares: Array, settings: JoinSettings) -> Array:
     """Return how many rows of its window are selected for each probing row; on average exactly the share of its type.
 
     With an index the last basic window is taken whole or not at all, at random. Taking only its newest rows would cost
@@ -324,16 +336,16 @@ def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
     """
     how, whole = one.how, one.how.high - one.how.low
     wanted = shares[one.probes.kinds] * whole
-    draws = uniform(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)
+    draws = uniform_draws(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)
     if one.indexed and settings.adapt.correlation:
         return taken_whole(wanted, draws, how.low, how.high, how.slots, how.order, how.starts, how.first_slot)
     found: Array = np.minimum(np.floor(wanted + draws).astype(np.int64), whole)
     return found
 
 
-def _fetched(
-    sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
-) -> tuple[tuple[Facing, Facing], float]:
+def _drop_overflow(
+    sides: tuple[Direction, Direction], settings: JoinSettings, per_second: float, free_at: float
+) -> tuple[tuple[Direction, Direction], float]:
     """Remove the comparisons of rows that overflow the input buffer.
 
     Rows of both streams are fetched in the order of time. Also return `free_at`, when the last of them is done.
@@ -358,29 +370,29 @@ def _fetched(
     return (found[LEFT], found[RIGHT]), float(free_at)
 
 
-def _all_fetched(
-    sides: tuple[Facing, Facing], settings: JoinSettings, per_second: float, free_at: float
+def _is_without_overflow(
+    sides: tuple[Direction, Direction], settings: JoinSettings, per_second: float, free_at: float
 ) -> bool:
     """Return whether no row overflows the buffer if each is compared whole.
 
     Otherwise a sample must estimate the pairs of rows that overflow.
     """
-    found, _ = _fetched((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
+    found, _ = _drop_overflow((_whole(sides[LEFT]), _whole(sides[RIGHT])), settings, per_second, free_at)
     return all(bool(one.fetched.all()) for one in found)
 
 
-def uniform(seq: Array, seed: int) -> Array:
+def uniform_draws(seq: Array, seed: int) -> Array:
     """Return a number in [0, 1) for each row. It depends only on the row's seq and the seed.
 
-    >>> draws = uniform(np.arange(10_000), 7)
-    >>> bool(abs(draws.mean() - 0.5) < 0.01), bool((draws == uniform(np.arange(10_000), 7)).all())
+    >>> draws = uniform_draws(np.arange(10_000), 7)
+    >>> bool(abs(draws.mean() - 0.5) < 0.01), bool((draws == uniform_draws(np.arange(10_000), 7)).all())
     (True, True)
     """
-    return _uniform(seq.astype(np.uint64), np.uint64(seed))
+    return _uniform_draws(seq.astype(np.uint64), np.uint64(seed))
 
 
 @njit(cache=True)
-def _uniform(seq: Array, seed: np.uint64) -> Array:
+def _uniform_draws(seq: Array, seed: np.uint64) -> Array:
     found = np.empty(len(seq), np.float64)
     salt = mix64(seed, np.uint64(0x9E3779B97F4A7C15))
     for k in range(len(seq)):

@@ -42,7 +42,7 @@ EXAMINED_PAIRS = pa.schema(
 _REQUIRED = ("left_seq", "right_seq", "left_time", "right_time", "utility", "weight", "sic")
 
 
-def examined_pairs(
+def check_pairs(
     settings: JoinSettings,
     rows: pa.Table,
     span: tuple[datetime, datetime],

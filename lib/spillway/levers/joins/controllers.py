@@ -5,7 +5,7 @@
 An item is a row type against a basic window of the other side. Its volume is the number of steps it takes. Its value
 per comparison is v = u_iz o_ij, divided by the steps of a comparison there. (The paper has
 u_iz n_i o_ij / sum_k o_ik. Its u_iz is the utility of a comparison; here it is the utility of a comparison that yields
-one pair, `worth_by_type`.) The heap holds, for each window and type, the best basic window that is not taken yet. The
+one pair, `utility_by_type`.) The heap holds, for each window and type, the best basic window that is not taken yet. The
 best of all is taken until the budget is spent, the last one partly:
 
     O(|Z| + (n_1 + n_2) |Z| log |Z|)
@@ -19,7 +19,7 @@ of the join, one basic window after the other, whereas Algorithm 4 takes one win
 >>> volumes, one = np.array([[10.0], [10.0]]), np.ones(2)
 >>> left = Side(volumes, np.array([3.0, 1.0]), np.array([1.0]), one, np.array([0, 1]))
 >>> right = Side(volumes, np.array([2.0, 2.0]), np.array([1.0]), one, np.array([0, 1]))
->>> shares, worth = by_worth(25.0, (left, right))
+>>> shares, worth = allocate_by_utility(25.0, (left, right))
 >>> [share.tolist() for share in shares], worth
 ([[0.5], [0.75]], 60.0)
 
@@ -36,9 +36,9 @@ Measured time drives the same controllers. A share of a core is the number of st
 time, including the time to decide and to write pairs. Time used beyond the share is a debt that the next windows save,
 so that the share is kept over the run.
 
->>> followed(0.5, fetched=800, arrived=1000), followed(0.9, fetched=1000, arrived=1000)
+>>> adapt_fraction(0.5, fetched=800, arrived=1000), adapt_fraction(0.9, fetched=1000, arrived=1000)
 (0.4, 1.0)
->>> counted(may_spend=50.0, possible=200.0), counted(may_spend=50.0, possible=0.0)
+>>> budget_fraction(may_spend=50.0, possible=200.0), budget_fraction(may_spend=50.0, possible=0.0)
 (0.25, 1.0)
 
 **Join direction: the window with the higher yield per comparison comes first, the other gets the rest** (Algorithm 4).
@@ -50,9 +50,9 @@ The number of comparisons stays that of one fraction r for both windows:
 So r_1 = min(1, r (v_1 + v_2) / v_1), and r_2 solves the constraint. Line 7 as printed divides by the wrong window
 (erratum C1): with w_1 = 1, w_2 = 4, r = 0.5 it gives r_2 = 2.25, which exceeds 1.
 
->>> by_direction(0.5, 1.0, 4.0, o_left=2.0, o_right=1.0)
+>>> allocate_by_direction(0.5, 1.0, 4.0, o_left=2.0, o_right=1.0)
 (1.0, 0.375)
->>> by_direction(0.5, 1.0, 4.0, o_left=1.0, o_right=2.0)
+>>> allocate_by_direction(0.5, 1.0, 4.0, o_left=1.0, o_right=2.0)
 (0.0, 0.625)
 
 **Time correlation: rank basic windows by their expected output per comparison** (Algorithm 2).
@@ -66,11 +66,11 @@ gamma r b lambda_1 lambda_2 T_c. Here the divisor is the actual number, so o is 
 erratum C6 has no effect). Selected comparisons count fully and are soon known without noise: a basic window that looked
 better than it is loses its rank. The estimate of a basic window is its own as far as it is known; beyond that it is
 that of its neighbours, since the lag of matches does not depend on the boundaries of basic windows. No basic window has
-more weight than one that is just known (`how_known`).
+more weight than one that is just known (`smoothing_weights`).
 
 >>> import numpy as np
->>> o = expected(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))
->>> ranks(o).tolist()
+>>> o = match_rates(np.array([100.0, 900.0, 200.0]), np.array([1e4, 1e4, 1e4]))
+>>> rank_basic_windows(o).tolist()
 [1, 2, 0]
 
 **Utility by row type: u_iz, the utility of a comparison of a row of type z that yields one pair on average** (5.3).
@@ -93,10 +93,10 @@ whose partner types y occur as often as in the window.
 
 >>> import numpy as np
 >>> alike = TypePairs(np.array([105.0, 95.0]), np.array([100.0, 100.0]), np.array([105.0, 95.0]), squares=800.0)
->>> types_match(alike).tolist()
+>>> relative_match_rates(alike).tolist()
 [1.0, 1.0]
->>> apart = TypePairs(np.array([1500.0, 500.0]), np.array([1e3, 1e3]), np.array([1500.0, 500.0]), squares=8000.0)
->>> [round(float(m), 2) for m in types_match(apart)]
+>>> between_group_variance = TypePairs(np.array([1500.0, 500.0]), np.array([1e3, 1e3]), np.array([1500.0, 500.0]), squares=8000.0)
+>>> [round(float(m), 2) for m in relative_match_rates(between_group_variance)]
 [1.5, 0.5]
 """
 
@@ -128,7 +128,7 @@ class Side:
     """Basic windows by rank, the highest yield per step first."""
 
 
-def by_worth(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
+def allocate_by_utility(budget: float, sides: Sequence[Side]) -> tuple[list[Array], float]:
     """Return r_iz, by window and type, and the total yield.
 
     r_iz is the share of the window that a row of the type is compared with.
@@ -170,12 +170,12 @@ selection look better than it is; and if no basic window is better than the othe
 """
 
 
-def picking_pays(yields: float, budget: float, sides: Sequence[Side], whole_steps: float) -> bool:
+def is_selection_worthwhile(yields: float, budget: float, sides: Sequence[Side], whole_steps: float) -> bool:
     """Return whether selecting yields at least `PAYS` times what the same steps yield on randomly chosen whole rows.
 
     >>> import numpy as np
     >>> side = Side(np.array([[10.0], [10.0]]), np.array([3.0, 1.0]), np.ones(1), np.full(2, 2.0), np.array([0, 1]))
-    >>> picking_pays(30.0, 20.0, [side], whole_steps=40.0), picking_pays(30.0, 20.0, [side], whole_steps=25.0)
+    >>> is_selection_worthwhile(30.0, 20.0, [side], whole_steps=40.0), is_selection_worthwhile(30.0, 20.0, [side], whole_steps=25.0)
     (True, False)
     """
     whole = sum(float((one.volumes * np.outer(one.o, one.u)).sum()) for one in sides)
@@ -190,7 +190,7 @@ STEPS_PER_CORE_SECOND = 20_000_000.0
 """Default if there are no rows to measure it on."""
 
 
-def followed(r: float, fetched: float, arrived: float, boost: float = BOOST) -> float:
+def adapt_fraction(r: float, fetched: float, arrived: float, boost: float = BOOST) -> float:
     """Return the next r, from the share of arrived rows that could be fetched.
 
     If no row arrived, everything was fetched. If no row was fetched, r becomes `LEAST_FRACTION`.
@@ -199,7 +199,7 @@ def followed(r: float, fetched: float, arrived: float, boost: float = BOOST) -> 
     return max(LEAST_FRACTION, beta * r) if beta < 1.0 else min(1.0, boost * r)
 
 
-def counted(may_spend: float, possible: float, boost: float = BOOST) -> float:
+def budget_fraction(may_spend: float, possible: float, boost: float = BOOST) -> float:
     """Return r: budget / cost of the full join. `boost` is ignored."""
     return 1.0 if possible <= may_spend else max(LEAST_FRACTION, may_spend / possible)
 
@@ -221,21 +221,21 @@ def fetched_rows(at: Array, steps: Array, steps_per_second: float, buffer_second
     return taken, free_at
 
 
-def owed_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
+def overdrawn_seconds(debt: float, used: float, core_pct: float, seconds: float) -> float:
     """Return the core time used beyond its share, which the next window has to save.
 
     Unused time is not carried over, since time that has passed cannot be spent. The debt is limited to the share of
     `MOST_OWED` windows. Without this limit, a time in which deciding alone exceeds the share would stop all comparisons
     for long afterwards.
 
-    >>> owed_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), owed_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
+    >>> overdrawn_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), overdrawn_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
     (0.5, 0.0)
     """
     share = core_pct / 100.0 * seconds
     return min(MOST_OWED * share, max(0.0, debt + used - share))
 
 
-def by_direction(
+def allocate_by_direction(
     r: float, left_volume: float, right_volume: float, o_left: float, o_right: float
 ) -> tuple[float, float]:
     """Return (r_1, r_2), the fractions of the left and the right window.
@@ -254,10 +254,10 @@ def _share(budget: float, volume: float) -> float:
     return min(1.0, max(0.0, budget) / volume) if volume > 0 else 1.0
 
 
-def faded(learned: Array, compared: Array, memory: float) -> Array:
+def fade_counts(learned: Array, compared: Array, memory: float) -> Array:
     """Return the learned counts after a window: the earlier ones, faded, plus those of the window.
 
-    >>> faded(np.array([4.0, 0.0]), np.array([1.0, 6.0]), memory=0.5).tolist()
+    >>> fade_counts(np.array([4.0, 0.0]), np.array([1.0, 6.0]), memory=0.5).tolist()
     [3.0, 6.0]
     """
     if learned.shape != compared.shape:  # the contract's windows or types have changed
@@ -265,7 +265,7 @@ def faded(learned: Array, compared: Array, memory: float) -> Array:
     return learned * memory + compared
 
 
-def smoothed(values: Array, passes: int = 1) -> Array:
+def smooth_curve(values: Array, passes: int = 1) -> Array:
     """Return the values smoothed `passes` times with their neighbours (weights 1-2-1)."""
     found = values.astype(np.float64)
     for _ in range(passes if len(values) > 2 else 0):
@@ -279,12 +279,12 @@ ENOUGH_MATCHES = 60.0
 """Matches in a basic window of average output that distinguish it from its neighbours."""
 
 
-def passes_for(matches: Array) -> int:
+def smoothing_passes(matches: Array) -> int:
     """Return the number of smoothing passes: the fewer matches a basic window has on average, the more passes.
 
     t passes reach about sqrt(t / 2) basic windows to either side.
 
-    >>> passes_for(np.full(20, 100.0)), passes_for(np.full(20, 10.0)), passes_for(np.zeros(20))
+    >>> smoothing_passes(np.full(20, 100.0)), smoothing_passes(np.full(20, 10.0)), smoothing_passes(np.zeros(20))
     (1, 18, 24)
     """
     mean = float(np.mean(matches)) if len(matches) else 0.0
@@ -293,22 +293,22 @@ def passes_for(matches: Array) -> int:
     return max(1, min(MOST_PASSES, round((ENOUGH_MATCHES / mean) ** 2 / 2)))
 
 
-def how_known(matches: Array, comparisons: Array) -> tuple[Array, Array, int]:
+def smoothing_weights(matches: Array, comparisons: Array) -> tuple[Array, Array, int]:
     """Return how far each basic window is known, its weight in comparisons, and the number of smoothing passes.
 
     A basic window is known with the comparisons that yield `ENOUGH_MATCHES` on average. Its weight is limited to these.
 
-    >>> part, heard, passes = how_known(np.array([90.0, 30.0]), np.array([10_000.0, 2_000.0]))
+    >>> part, heard, passes = smoothing_weights(np.array([90.0, 30.0]), np.array([10_000.0, 2_000.0]))
     >>> part.round(3).tolist(), heard.tolist(), passes
     ([1.0, 0.333], [6000.0, 2000.0], 1)
     """
     found, own = float(np.sum(matches)), matches / np.maximum(comparisons, 1e-300)
     enough = ENOUGH_MATCHES * float(np.sum(comparisons)) / found if found > 0 else np.inf
     heard = np.minimum(comparisons, enough)
-    return np.minimum(1.0, comparisons / enough), heard, passes_for(own * heard)
+    return np.minimum(1.0, comparisons / enough), heard, smoothing_passes(own * heard)
 
 
-def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
+def match_rates(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
     """Return o_ij, the matches per comparison by basic window; 1 if nothing is known.
 
     A basic window without comparisons gets the yield of the nearest one with comparisons, and at least the mean. So
@@ -317,11 +317,11 @@ def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
     total = float(np.sum(comparisons))
     if total <= 0:
         return np.ones(len(matches))
-    part, heard, passes = how_known(matches, comparisons)
+    part, heard, passes = smoothing_weights(matches, comparisons)
     if not smooth:
         part, heard, passes = np.ones(len(matches)), comparisons, 0
     own = matches / np.maximum(comparisons, 1e-300)
-    near, made = smoothed(own * heard, passes), smoothed(heard, passes)
+    near, made = smooth_curve(own * heard, passes), smooth_curve(heard, passes)
     seen = np.flatnonzero(made > 0)
     found = part[seen] * own[seen] + (1.0 - part[seen]) * near[seen] / made[seen]
     every = np.arange(len(made))
@@ -332,7 +332,7 @@ def expected(matches: Array, comparisons: Array, smooth: bool = True) -> Array:
     return np.where(made > 0, found[nearer], np.maximum(found[nearer], float(np.sum(matches)) / total))
 
 
-def ranks(o: Array) -> Array:
+def rank_basic_windows(o: Array) -> Array:
     """Return s_i: basic windows by descending o; the newer one first if two are equal."""
     return np.argsort(-o, kind="stable").astype(np.int64)
 
@@ -371,7 +371,7 @@ class TypePairs:
         return max(1.0, self.squares / total) if total > 0 else 1.0
 
 
-def types_match(known: TypePairs) -> Array:
+def relative_match_rates(known: TypePairs) -> Array:
     """Return m_z' / m: how often rows of each type match, relative to all rows."""
     even = np.ones(len(known.pairs))
     seen = known.expected > 0
@@ -381,15 +381,15 @@ def types_match(known: TypePairs) -> Array:
     mean = float(known.pairs.sum()) / total
     ratio = known.pairs[seen] / known.expected[seen] / mean
     noise = known.phi / (mean * known.expected[seen])
-    between = apart(ratio, noise)
+    between = between_group_variance(ratio, noise)
     even[seen] += (ratio - 1.0) * between / (between + noise)
     return np.maximum(even, 0.0)
 
 
-def apart(ratio: Array, noise: Array) -> float:
+def between_group_variance(ratio: Array, noise: Array) -> float:
     """Return tau^2: the variance of ratios of mean 1 beyond their noise (its variances), by DerSimonian and Laird.
 
-    >>> apart(np.array([1.5, 0.5]), np.array([0.01, 0.01])), apart(np.array([1.05, 0.95]), np.array([0.01, 0.01]))
+    >>> between_group_variance(np.array([1.5, 0.5]), np.array([0.01, 0.01])), between_group_variance(np.array([1.05, 0.95]), np.array([0.01, 0.01]))
     (0.49, 0.0)
     """
     sums = [float((noise**-p).sum()) for p in (1, 2)]
@@ -397,7 +397,7 @@ def apart(ratio: Array, noise: Array) -> float:
     return max(0.0, heterogeneity / max(1e-12, sums[0] - sums[1] / sums[0]))
 
 
-def worth_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Array:
+def utility_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Array:
     """Return u_iz, the utility of a comparison, by type of the probing row.
 
     It assumes that a comparison of a row of any type yields one pair on average. `often`: the number of rows of each
@@ -408,4 +408,4 @@ def worth_by_type(known: TypePairs, often: Array, worth: Sequence[float]) -> Arr
     if len(known.pairs) != len(values):
         return alike
     guessed = GUESSED * known.phi
-    return types_match(known) * (known.worth + guessed * alike) / (known.pairs + guessed)
+    return relative_match_rates(known) * (known.worth + guessed * alike) / (known.pairs + guessed)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from spillway.levers.joins.budget import Allotment
-from spillway.levers.joins.calibration import compiled
-from spillway.levers.joins.estimates import chained
+from spillway.levers.joins.budget import Allocation
+from spillway.levers.joins.calibration import warm_up_kernels
+from spillway.levers.joins.directions import Direction
+from spillway.levers.joins.estimates import find_chained_pairs
 from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing, index_for, pairs_in_order, probe
 from spillway.levers.joins.operands import Array
-from spillway.levers.joins.windows import Facing
 from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
 from spillway.sketches.kernels import mix64
 
@@ -41,10 +41,10 @@ class SideBounds:
 
 
 @dataclass(frozen=True)
-class JoinPart:
+class JoinTask:
     """Some probing rows of one direction, and the range of the window that they can reach. It travels to a task."""
 
-    facing: Facing
+    facing: Direction
     of_window: int
     """0: the left window is probed; 1: the right one."""
     probe_bounds: Array | None
@@ -57,7 +57,7 @@ class JoinPart:
 class JoinDecision(WindowDecision):
     """The comparisons of one window."""
 
-    allotment: Allotment
+    allotment: Allocation
     predicate: int
     threshold: float
     worth: tuple[float, ...]
@@ -70,13 +70,13 @@ class JoinDecision(WindowDecision):
 
     def parts(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
-    ) -> Sequence[tuple[JoinPart, ...]]:
+    ) -> Sequence[tuple[JoinTask, ...]]:
         """Split probing rows into ranges of time of about equal work.
 
         The window of a part is cut to what its rows can reach. Work of less than about a second is one part, so that no
         task is started for it.
         """
-        found: list[JoinPart] = []
+        found: list[JoinTask] = []
         sides = (self.bounds.left, self.bounds.right)
         works = [_work(one) for one in self.allotment.facing]
         total = float(sum(work.sum() for work in works))
@@ -84,7 +84,7 @@ class JoinDecision(WindowDecision):
         if many == 1:  # no task: nothing is cut, and the index exists already
             return [
                 tuple(
-                    JoinPart(one, side, sides[1 - side], sides[side], self.masses[side])
+                    JoinTask(one, side, sides[1 - side], sides[side], self.masses[side])
                     for side, one in enumerate(self.allotment.facing)
                     if one.probes.rows
                 )
@@ -102,8 +102,8 @@ class JoinDecision(WindowDecision):
         return [(one,) for one in found]
 
     def _part(
-        self, one: Facing, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
-    ) -> JoinPart:
+        self, one: Direction, side: int, low: int, high: int, bounds: tuple[Array | None, Array | None]
+    ) -> JoinTask:
         how = one.how
         begin, end = int(how.low[low:high].min()), int(how.high[low:high].max())
         window = one.window.cut(begin, max(begin, end))
@@ -115,7 +115,7 @@ class JoinDecision(WindowDecision):
         )  # fmt: skip
         mine, other = bounds
         mass = self.masses[side]
-        return JoinPart(
+        return JoinTask(
             replace(
                 one,
                 probes=one.probes.cut(low, high),
@@ -134,18 +134,20 @@ class JoinDecision(WindowDecision):
         )
 
     def results(
-        self, window: Window, inputs: tuple[JoinPart, ...], counts: dict[str, int]
+        self, window: Window, inputs: tuple[JoinTask, ...], counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the pairs of a part."""
         for part in inputs:
             yield from self._found(part, counts)
 
-    def _found(self, part: JoinPart, counts: dict[str, int]) -> Iterator[pa.Table]:
+    def _found(self, part: JoinTask, counts: dict[str, int]) -> Iterator[pa.Table]:
         one = part.facing
-        compiled()
+        warm_up_kernels()
         began = time.thread_time_ns()
         if one.chains is not None and one.whole_rows:
-            found = chained(one.probes, one.window, one.how, one.chains, one.made_rows, self.with_itself)
+            found = find_chained_pairs(
+                one.probes, one.window, one.how, one.chains, one.made_rows, self.with_itself
+            )
         else:
             index = one.index
             if one.indexed and index is None:
@@ -160,7 +162,7 @@ class JoinDecision(WindowDecision):
         if pairs.num_rows:
             yield pairs
 
-    def _rows(self, part: JoinPart, found: FoundPairs, counts: dict[str, int]) -> pa.Table:
+    def _rows(self, part: JoinTask, found: FoundPairs, counts: dict[str, int]) -> pa.Table:
         one = part.facing
         worth = np.asarray(self.worth, np.float64)
         probing, probed = (
@@ -197,7 +199,7 @@ class JoinDecision(WindowDecision):
         whole = _window_mass(part)
         sic = found.compared / whole / max(1, self.rows) / np.maximum(1, found.everything)
         columns["utility"] = pa.array(utility)
-        drawn = weights_of(one, found)[order]
+        drawn = pair_weights(one, found)[order]
         weights = [
             np.ones(len(order)) if side.row_weights is None else side.row_weights[at]
             for (side, _, _), at in zip(
@@ -212,7 +214,7 @@ class JoinDecision(WindowDecision):
         return pa.table(columns)
 
 
-def weights_of(one: Facing, found: FoundPairs) -> Array:
+def pair_weights(one: Direction, found: FoundPairs) -> Array:
     """Return how many pairs of the full join each pair represents: 1 if it was selected, else 1 / its probability."""
     by_lag, otherwise = one.beyond_chances
     chances = np.append(by_lag, 1.0)[found.behind]  # index -1 (`SELECTED`): 1
@@ -279,18 +281,18 @@ def _row_sums(seq, values, buckets):  # type: ignore[no-untyped-def]
     return found
 
 
-def _window_mass(part: JoinPart) -> Array:
+def _window_mass(part: JoinTask) -> Array:
     """Return the sum of weights in the window of each probing row, at least 1."""
     how = part.facing.how
     found: Array = np.maximum(1, how.high - how.low if part.mass is None else part.mass)
     return found
 
 
-def _work(one: Facing) -> Array:
+def _work(one: Direction) -> Array:
     return one.steps_by_row() + 1.0
 
 
-def _count(counts: dict[str, int], part: JoinPart, found: FoundPairs) -> None:
+def _count(counts: dict[str, int], part: JoinTask, found: FoundPairs) -> None:
     """Add counts as integers, so that their sum does not depend on how the work was divided."""
     i = part.of_window
     said = {

@@ -32,9 +32,9 @@ largest number of partners. So the upper end holds even if a few heavy rows have
 Pairs of equal values are counted, not estimated. Gedik, Wu, Yu and Liu (2007) have no such estimate. The coverage of
 these intervals is measured in the evidence.
 
->>> missed_of(found=10, chance=0.1)
+>>> estimate_missed_pairs(found=10, chance=0.1)
 Missed(estimate=90.0, low=40.0, high=170.0)
->>> missed_of(found=0, chance=0.01)
+>>> estimate_missed_pairs(found=0, chance=0.01)
 Missed(estimate=0.0, low=0.0, high=365.0)
 
 **Counting pairs of equal values** (`equal_pairs`). No comparison is made. A sweep in the order of time keeps c(v), the
@@ -44,7 +44,7 @@ chains: from a probing row to the newest row with its value, and from each row t
 Sets are compared for equality by a 64-bit hash of their items. The probability that any two different ones of n sets
 count as equal is n^2 / 2^65.
 
-**Finding pairs of equal values along chains** (`chained`). It finds what a hash index finds, without building one
+**Finding pairs of equal values along chains** (`find_chained_pairs`). It finds what a hash index finds, without building one
 (4.2). A pair takes one step, and no list is counted, filled or searched. It serves rows that are compared with their
 whole window, without a selection of basic windows. That is the only case that pays if every entry of an index is a
 pair. `probe` finds the same pairs with any index.
@@ -68,42 +68,42 @@ _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedPairs:
     """Number of missed pairs: the estimate, and the ends of its 95 % confidence interval."""
 
     estimate: float
     low: float
     high: float
 
-    def at_most(self, can: float) -> Missed:
+    def at_most(self, can: float) -> MissedPairs:
         """Return a copy that is limited to `can`, the largest possible number of missed pairs."""
-        return Missed(min(self.estimate, can), min(self.low, can), min(self.high, can))
+        return MissedPairs(min(self.estimate, can), min(self.low, can), min(self.high, can))
 
-    def __add__(self, other: Missed) -> Missed:
+    def __add__(self, other: MissedPairs) -> MissedPairs:
         """Return the sum of two independent estimates; half-widths add in quadrature."""
         middle = self.estimate + other.estimate
         below = math.hypot(self.estimate - self.low, other.estimate - other.low)
         above = math.hypot(self.high - self.estimate, other.high - other.estimate)
-        return Missed(middle, max(0.0, middle - below), middle + above)
+        return MissedPairs(middle, max(0.0, middle - below), middle + above)
 
 
-def missed_of(found: int, chance: float) -> Missed:
+def estimate_missed_pairs(found: int, chance: float) -> MissedPairs:
     """Return the missed pairs if a sample with probability `chance` found `found` pairs that nothing else found."""
     if chance >= 1:
-        return Missed(0.0, 0.0, 0.0)
+        return MissedPairs(0.0, 0.0, 0.0)
     if chance <= 0:
-        return Missed(0.0, 0.0, math.inf)
-    return missed_together([(found, chance)])
+        return MissedPairs(0.0, 0.0, math.inf)
+    return estimate_total_missed_pairs([(found, chance)])
 
 
-def missed_together(samples: Sequence[tuple[float, float]]) -> Missed:
+def estimate_total_missed_pairs(samples: Sequence[tuple[float, float]]) -> MissedPairs:
     """Return the pairs that several windows missed; `samples`: (found, q) by window."""
     found, total = sum(many for many, _ in samples), sum(many / chance for many, chance in samples)
-    low, high = pairs_there(samples)
-    return Missed(total - found, low - found, high - found)
+    low, high = sampled_count_interval(samples)
+    return MissedPairs(total - found, low - found, high - found)
 
 
-def weighted_pairs(
+def weighted_count_interval(
     total: float, variance: float, heaviest: float, confidence: float = _CONFIDENCE
 ) -> tuple[float, float]:
     """Return the ends of the interval of a weighted count (Fay and Feuer, 1997).
@@ -111,9 +111,9 @@ def weighted_pairs(
     `heaviest`: the largest number of pairs that one more event can represent; 0: nothing is missing, the count is
     exact.
 
-    >>> weighted_pairs(100.0, 100.0, 1.0) == tuple(float(end) for end in (81, 122))
+    >>> weighted_count_interval(100.0, 100.0, 1.0) == tuple(float(end) for end in (81, 122))
     True
-    >>> weighted_pairs(7.0, 0.0, 0.0)
+    >>> weighted_count_interval(7.0, 0.0, 0.0)
     (7.0, 7.0)
     """
     if heaviest <= 0:
@@ -127,7 +127,7 @@ def weighted_pairs(
     return float(math.floor(low)), float(math.ceil(high))
 
 
-def pairs_there(
+def sampled_count_interval(
     samples: Sequence[tuple[float, float]], confidence: float = _CONFIDENCE
 ) -> tuple[float, float]:
     """Return the interval of the sum of all M if Binomial(M, q) pairs of each were found; `samples`: (found, q)."""
@@ -310,12 +310,12 @@ def _chains(p_first, p_items, low, high, o_first, o_items, many):  # type: ignor
     return equals, newest, previous
 
 
-def chained(
+def find_chained_pairs(
     mine: Operand, other: Operand, how: Probing, chains: Chains, made: Array, with_itself: bool = False
 ) -> FoundPairs:
     """Return the pairs of rows that are compared with all of their window; `made`: the size of that window, or 0."""
     room = int(chains.equals[made > 0].sum())
-    probes, rows, behind, everything, steps = _chained(
+    probes, rows, behind, everything, steps = _find_chained_pairs(
         mine.sets.first, mine.seq, how.low, how.high, how.slots, made, chains.equals, chains.newest,
         chains.previous, other.seq, how.starts, how.first_slot, room, with_itself,
     )  # fmt: skip
@@ -334,7 +334,7 @@ def chained(
 
 
 @njit(cache=True)
-def _chained(  # type: ignore[no-untyped-def]
+def _find_chained_pairs(  # type: ignore[no-untyped-def]
     p_first,
     p_seq,
     low,

@@ -11,32 +11,32 @@ from typing import Any
 
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
-from spillway.errors import so_much
+from spillway.errors import format_number
 from spillway.ledger import Row
-from spillway.levers.joins.estimates import Missed, missed_together
+from spillway.levers.joins.estimates import MissedPairs, estimate_total_missed_pairs
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.protocol import Picture, Told, Views
+from spillway.levers.protocol import LeverExplanation, Picture, Views
 
 _TABLE = "join_windows"
 
 
-def told_of_join(contract: Workload, tables: Views) -> Told | None:
+def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
     """Return the figures and reasons for the last windows; None before the first window."""
     rows = _windows(contract, tables)
     if not rows:
         return None
     settings: JoinSettings = contract.lever_settings("joins")
     reach = _windows_of_a_row(contract, settings)
-    last, missed = rows[-1], missed_in(rows, reach)
+    last, missed = rows[-1], total_missed_pairs(rows, reach)
     possible, compared, pairs = (sum(row[name] for row in rows) for name in ("possible", "compared", "pairs"))
     share = 100.0 * compared / possible if possible else 100.0
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
-        else f"compared as far as its budget goes: {so_much(share, 3)} % of the comparisons found {pairs:,} pairs"
+        else f"compared as far as its budget goes: {format_number(share, 3)} % of the comparisons found {pairs:,} pairs"
     )
     if compared < possible or missed.low < missed.high:
-        what += f", {told_of_missed(rows, reach)}"
+        what += f", {missed_pairs_sentence(rows, reach)}"
     inexact = sum(row.get("inexact_rows") or 0 for row in rows)
     if inexact:
         what += (
@@ -54,7 +54,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
     if bound is not None:
         what += (
             f"; {given_back:,} of these pairs rest on values that were rounded, or shed and given back (within "
-            f"{so_much(bound, 3)} %): they need not be pairs of the true values, others of those are not found, and "
+            f"{format_number(bound, 3)} %): they need not be pairs of the true values, others of those are not found, and "
             "what is said to be missed is so of the values given back"
         )
     budget = settings.budget
@@ -65,7 +65,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second, "
         f"{budget.comparisons_per_second * contract.window.seconds:,.10g} in each window"
         if budget.comparisons_per_second is not None
-        else f"its budget is {so_much(budget.core_pct or 0.0)} % of a core"
+        else f"its budget is {format_number(budget.core_pct or 0.0)} % of a core"
     )
     numbers: dict[str, Any] = {
         "last windows": len(rows),
@@ -90,7 +90,7 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         each = last[f"{name}_shares"]
         named = [*kinds, "others"] if len(each) == len(kinds) + 1 and kinds else [""] * len(each)
         shares = ", ".join(
-            f"{kind} {so_much(100 * one, 3)} %".strip() for kind, one in zip(named, each, strict=True)
+            f"{kind} {format_number(100 * one, 3)} %".strip() for kind, one in zip(named, each, strict=True)
         )
         by = ", by the type of the row that it is compared with" if kinds else ""
         numbers[f"share of the {name} window ({stream}) that is compared now{by}"] = shares
@@ -109,12 +109,15 @@ def told_of_join(contract: Workload, tables: Views) -> Told | None:
         ()
         if compared == possible
         else (
-            f"miss less: raise the budget, which now makes {so_much(share, 3)} % of the comparisons",
+            f"miss less: raise the budget, which now makes {format_number(share, 3)} % of the comparisons",
             "see what another budget would miss: spillway join-advice",
         )
     )
-    return Told(
-        what, f"{said}, and the last window could process {so_much(100 * last['r'], 3)} %", numbers, remedies
+    return LeverExplanation(
+        what,
+        f"{said}, and the last window could process {format_number(100 * last['r'], 3)} %",
+        numbers,
+        remedies,
     )
 
 
@@ -164,37 +167,37 @@ def _sic(rows: Sequence[Row]) -> float:
     return float(part / sum(came)) if sum(came) else 1.0
 
 
-def missed_in(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed:
+def total_missed_pairs(rows: Sequence[Row], windows_of_a_row: int = 1) -> MissedPairs:
     """Return the pairs that these windows missed in total. Counts are added; samples are merged into one sample.
 
     Windows of older versions of Spillway sampled rows; their half-widths are added in quadrature. If rows were lost
     before the join, several windows miss pairs of the same rows: the variance of the sum over windows of which n share
     a row is at most n times the sum of the variances.
     """
-    found, samples, can = Missed(0.0, 0.0, 0.0), [], 0.0
-    weighted = Missed(0.0, 0.0, 0.0)
+    found, samples, can = MissedPairs(0.0, 0.0, 0.0), [], 0.0
+    weighted = MissedPairs(0.0, 0.0, 0.0)
     for row in rows:
         if row.get("missed_here") is not None:
-            weighted += Missed(row["missed"], row["missed_low"], row["missed_high"])
+            weighted += MissedPairs(row["missed"], row["missed_low"], row["missed_high"])
             continue
         mine = [row[f"{side}_learned"]["sample"] for side in ("left", "right")]
         if row["missed_low"] < row["missed_high"] and all(len(one) == 2 and one[0] > 0 for one in mine):
             samples.append((sum(many for _, many in mine), mine[0][0]))
             can += row["possible"] - row["compared"]
         else:
-            found += Missed(row["missed"], row["missed_low"], row["missed_high"])
+            found += MissedPairs(row["missed"], row["missed_low"], row["missed_high"])
     wider = math.sqrt(windows_of_a_row)
-    found += Missed(
+    found += MissedPairs(
         weighted.estimate,
         max(0.0, weighted.estimate - wider * (weighted.estimate - weighted.low)),
         weighted.estimate + wider * (weighted.high - weighted.estimate),
     )
-    return found + missed_together(samples).at_most(can) if samples else found
+    return found + estimate_total_missed_pairs(samples).at_most(can) if samples else found
 
 
-def told_of_missed(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
+def missed_pairs_sentence(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:
     """Return a sentence with the number of missed pairs, and the number of windows in which nothing was compared."""
-    missed = missed_in(rows, windows_of_a_row)
+    missed = total_missed_pairs(rows, windows_of_a_row)
     if missed.low == missed.high:
         return f"{missed.estimate:,.0f} are missed, by count"
     unseen = sum(row["compared"] == 0 < row["possible"] for row in rows)
@@ -225,7 +228,7 @@ def _why_open(rows: Sequence[Row]) -> str:
     return "the number of rows lost before is not recorded"
 
 
-def pictures_of_join(contract: Workload, tables: Views) -> Iterable[Picture]:
+def join_pictures(contract: Workload, tables: Views) -> Iterable[Picture]:
     """Yield pictures of pairs found and missed, where matches lie, and the share of each window that was compared."""
     rows = _windows(contract, tables)
     if not rows:
@@ -268,7 +271,7 @@ def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> P
             "band": band if len(band) > 1 else (),
         },
         f"{sum(row['pairs'] for row in rows):,} found; "
-        f"{told_of_missed(rows, _windows_of_a_row(contract, settings))}."
+        f"{missed_pairs_sentence(rows, _windows_of_a_row(contract, settings))}."
         + " The band is that of each window."
         * (len(band) > 1),
         wide=True,

@@ -7,7 +7,7 @@ costs. So the share of exploration is gamma or more at first, and less later.
 Knowledge is counted in *lumps*, the effective number of independent matches: (sum m)^2 / sum m^2 over rows, where m is
 the number of matches of a row. It equals the number of matching rows if all match alike. K_j is the share of the lumps
 that belongs to basic window j, in proportion to the comparisons made there. Selected comparisons count too: a basic
-window that is selected needs no exploration. How many lumps are enough depends on tau^2 (`apart`): the variance of the
+window that is selected needs no exploration. How many lumps are enough depends on tau^2 (`between_group_variance`): the variance of the
 yield per comparison among basic windows, relative to the mean yield and beyond noise. If all of the budget were spent
 on even exploration, basic window j would get the share
 
@@ -19,9 +19,9 @@ exploration. Lags that become reachable only when windows fill are explored when
 knowledge for a window.
 
 >>> half, made = np.array([0.5, 0.5]), np.array([100.0, 100.0])
->>> explored(0.05, 0.0, half, made).tolist(), explored(0.05, 1e9, half, made).round(3).tolist()
+>>> exploration_shares(0.05, 0.0, half, made).tolist(), exploration_shares(0.05, 1e9, half, made).round(3).tolist()
 ([1.0, 1.0], [0.01, 0.01])
->>> explored(0.05, 10.0, np.array([50.0, 50.0]), made).round(3).tolist()
+>>> exploration_shares(0.05, 10.0, np.array([50.0, 50.0]), made).round(3).tolist()
 [0.32, 0.32]
 
 **Drift test.** Learned counts fade slowly. That is right while the streams do not change, and wrong for many windows
@@ -40,9 +40,9 @@ looked. The lumps are those of the basic windows that P comes from,
 so that a yield guessed from a neighbour, for a basic window with few comparisons, has little weight. A second peak that
 grows elsewhere is found by exploration, while the learned counts fade.
 
->>> moved(found=400.0, expected=1000.0, phi=3.0, lumps=200.0), moved(found=900.0, expected=1000.0, phi=3.0, lumps=200.0)
+>>> has_drifted(found=400.0, expected=1000.0, phi=3.0, lumps=200.0), has_drifted(found=900.0, expected=1000.0, phi=3.0, lumps=200.0)
 (True, False)
->>> moved(found=400.0, expected=1000.0, phi=3.0, lumps=10.0)
+>>> has_drifted(found=400.0, expected=1000.0, phi=3.0, lumps=10.0)
 False
 
 **Memory.** A join's memory is one row per window, replaced together with its window. It follows from finished windows
@@ -59,7 +59,7 @@ from typing import Any
 
 import numpy as np
 
-from spillway.levers.joins.controllers import TypePairs, apart
+from spillway.levers.joins.controllers import TypePairs, between_group_variance
 from spillway.levers.joins.operands import Array
 
 SIGNAL = 0.5
@@ -72,7 +72,7 @@ LEAST_LOOKED = 0.2
 """Smallest share of exploration, relative to gamma, so that a new peak elsewhere is found."""
 
 
-def explored(gamma: float, lumps: float, matches: Array, made: Array) -> Array:
+def exploration_shares(gamma: float, lumps: float, matches: Array, made: Array) -> Array:
     """Return gamma_j, the share of the budget to explore with, by basic window.
 
     `matches`, `made`: remembered pairs and comparisons.
@@ -85,17 +85,17 @@ def explored(gamma: float, lumps: float, matches: Array, made: Array) -> Array:
     heard = np.minimum(known[seen], 4 * MOST_LUMPS)
     yields = matches[seen] / made[seen]
     yields = yields / max(1e-300, float(heard @ yields / heard.sum()))
-    enough = min(MOST_LUMPS, SIGNAL / max(1e-12, apart(yields, 1.0 / heard)))
+    enough = min(MOST_LUMPS, SIGNAL / max(1e-12, between_group_variance(yields, 1.0 / heard)))
     found: Array = np.clip(
         gamma * enough / np.maximum(known, 1e-12), LEAST_LOOKED * gamma, max(gamma, MOST_LOOKED)
     )
     return found
 
 
-def lumps_of(matches: float, squares: float) -> float:
+def effective_matches(matches: float, squares: float) -> float:
     """Return the effective number of independent matches: (sum m)^2 / sum m^2.
 
-    >>> lumps_of(100.0, 1000.0)
+    >>> effective_matches(100.0, 1000.0)
     10.0
     """
     return matches * matches / squares if squares > 0 else 0.0
@@ -105,7 +105,7 @@ DROP = 0.25
 DEVIATIONS = 3.0
 
 
-def moved(found: float, expected: float, phi: float, lumps: float) -> bool:
+def has_drifted(found: float, expected: float, phi: float, lumps: float) -> bool:
     """Return whether the number of pairs found is so low that matches must have moved (drift test)."""
     if expected <= 0 or lumps <= 0 or found >= (1.0 - DROP) * expected:
         return False
@@ -113,14 +113,14 @@ def moved(found: float, expected: float, phi: float, lumps: float) -> bool:
     return expected - found > DEVIATIONS * spread
 
 
-def lumps_behind(expected: Array, made: Array, lumps: float) -> float:
+def supporting_matches(expected: Array, made: Array, lumps: float) -> float:
     """Return the number of lumps that the expected pairs rest on.
 
     `expected`, `made`: pairs and comparisons by basic window.
 
     >>> import numpy as np
     >>> made = np.array([9000.0, 1000.0])
-    >>> [round(lumps_behind(np.array(one), made, 100.0)) for one in ([5, 0], [5, 5], [0, 5])]
+    >>> [round(supporting_matches(np.array(one), made, 100.0)) for one in ([5, 0], [5, 5], [0, 5])]
     [90, 36, 10]
     """
     some = expected > 0

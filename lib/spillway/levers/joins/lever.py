@@ -15,20 +15,20 @@ from spillway.clock import utc_now
 from spillway.contracts.column_names import BOUND_SUFFIX
 from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.ledger import LedgerRow
-from spillway.levers.joins.checks import EXAMINED_PAIRS, examined_pairs
+from spillway.levers.joins.checks import EXAMINED_PAIRS, check_pairs
 from spillway.levers.joins.decision import JoinDecision, SideBounds
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import Memory
-from spillway.levers.joins.operands import Array, ItemSets, Operand, Words, encoded, encoded_values
-from spillway.levers.joins.settings import JoinSettings, JoinSide, broken_by_types
-from spillway.levers.joins.turn import JoinTurn, LostRows
-from spillway.levers.joins.windows import Given
-from spillway.levers.protocol import Picture, Room, Told, Views
+from spillway.levers.joins.join_window import JoinWindow, LostRows
+from spillway.levers.joins.operands import Array, ItemSets, Operand, SetFormat, encode_sets, encode_values
+from spillway.levers.joins.settings import JoinSettings, JoinSide, column_type_problems
+from spillway.levers.protocol import CapacityGroup, LeverExplanation, Picture, Views
 from spillway.levers.windows import InputLoss, ReadColumns, Window, WindowLever, WindowPlan, WindowWork
 
 if TYPE_CHECKING:
-    from spillway.levers.joins.advice import Advised
+    from spillway.levers.joins.advice import JoinFigure
 
 JOINED, JOIN_WINDOWS = "joined", "join_windows"
 WEIGHT = "weight"
@@ -38,17 +38,17 @@ WEIGHT = "weight"
 class JoinPlan(WindowPlan):
     """The comparisons of one window of a join."""
 
-    def __init__(self, work: WindowWork, room: Room) -> None:
+    def __init__(self, work: WindowWork, room: CapacityGroup) -> None:
         (window,) = work.windows
         self.work = work
         settings: JoinSettings = work.contract.lever_settings("joins")
         memory = memory_before(room.tables, work.contract.subject, window.window, work.before)
         begin, end = (round(edge.timestamp() * 1_000_000) for edge in (window.from_time, window.to_time))
-        left, right, bounds, inexact = sides_of(work.contract, room, settings, work.inputs)
-        given = [Given(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
+        left, right, bounds, inexact = join_operands(work.contract, room, settings, work.inputs)
+        given = [SideRows(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
         with_itself = len(set(work.contract.inputs)) == 1
-        first, second = (lost_of(work, stream) for stream in input_streams(work.contract))
-        self.turn = JoinTurn(
+        first, second = (lost_rows(work, stream) for stream in input_streams(work.contract))
+        self.turn = JoinWindow(
             settings,
             memory,
             given[0],
@@ -87,11 +87,11 @@ class JoinPlan(WindowPlan):
         self, window: Window, results: int, counts: Mapping[str, int]
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         place = {"subject": window.subject, "window": window.window, "batch_date": window.day}
-        said = {"updated_at": utc_now(), "rule": pair_rule(self.work.contract)}
+        said = {"updated_at": utc_now(), "rule": pair_fingerprint(self.work.contract)}
         return {JOIN_WINDOWS: [{**place, **said, **self.turn.came_to(counts)}]}
 
 
-def pair_rule(contract: Workload) -> str:
+def pair_fingerprint(contract: Workload) -> str:
     """Return a fingerprint of the settings that define a pair. Budgets and their allocation have no influence."""
     settings: JoinSettings = contract.lever_settings("joins")
     sides = [(one.joined_by, one.lasts_seconds) for one in (settings.left, settings.right)]
@@ -109,8 +109,8 @@ def memory_before(
     return Memory.from_row(max(rows, key=lambda row: row["window"])) if rows else Memory()
 
 
-def sides_of(
-    contract: Workload, room: Room, settings: JoinSettings, inputs: Mapping[str, ReadColumns]
+def join_operands(
+    contract: Workload, room: CapacityGroup, settings: JoinSettings, inputs: Mapping[str, ReadColumns]
 ) -> tuple[Operand, Operand, SideBounds, int]:
     """Return the rows of both inputs, their items as ordinals of one dictionary, and how many rows match nothing.
 
@@ -135,9 +135,9 @@ def sides_of(
     ]
     words = settings.sets
     sets = (
-        encoded_values(*columns)
+        encode_values(*columns)
         if words is None
-        else encoded(columns[0][0], columns[1][0], Words(words.separator, words.weight))
+        else encode_sets(columns[0][0], columns[1][0], SetFormat(words.separator, words.weight))
     )
     names = [one.name for one in settings.types]
     operands = [
@@ -153,7 +153,7 @@ def sides_of(
     return operands[0], operands[1], SideBounds(*exact), sum(int(one.sum()) for one in inexact)
 
 
-def lost_of(work: WindowWork, stream: str) -> LostRows:
+def lost_rows(work: WindowWork, stream: str) -> LostRows:
     """Return the rows of a stream that were lost in the window, and in the windows that it looks back at."""
     (window,) = work.windows
     own = work.losses.get(window.window, {}).get(stream, InputLoss())
@@ -166,14 +166,14 @@ def lost_of(work: WindowWork, stream: str) -> LostRows:
 def input_streams(contract: Workload) -> tuple[str, str]:
     """Return the left and the right stream."""
     if len(contract.inputs) != 2:
-        raise Refused(
+        raise InvalidValue(
             "inputs", "be two for a join", list(contract.inputs), "name the left and the right stream",
             where=contract.subject,
         )  # fmt: skip
     return contract.inputs[0], contract.inputs[1]
 
 
-def _read(room: Room, stream: str, side: JoinSide, read: ReadColumns | None) -> pa.Table:
+def _read(room: CapacityGroup, stream: str, side: JoinSide, read: ReadColumns | None) -> pa.Table:
     order = room.contracts.stream(stream).order
     names = list(dict.fromkeys(["seq", order, *columns_read(side)]))
     if read is None:  # an input that sent nothing in the window
@@ -183,7 +183,7 @@ def _read(room: Room, stream: str, side: JoinSide, read: ReadColumns | None) -> 
 
 
 def _operand(
-    room: Room, stream: str, table: pa.Table, side: JoinSide, sets: ItemSets, types: Sequence[str]
+    room: CapacityGroup, stream: str, table: pa.Table, side: JoinSide, sets: ItemSets, types: Sequence[str]
 ) -> Operand:
     order = room.contracts.stream(stream).order
     at = np.asarray(table[order].cast(pa.timestamp("us")).cast(pa.int64()))
@@ -256,55 +256,55 @@ class JoinLever(WindowLever):
         return found
 
     def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
-        return broken_by_types(contract.lever_settings("joins"), input_streams(contract), types)
+        return column_type_problems(contract.lever_settings("joins"), input_streams(contract), types)
 
     def most_rows(self, contract: Workload) -> int:
         settings: JoinSettings = contract.lever_settings("joins")
         return settings.most_rows
 
-    def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
+    def plan_windows(self, room: CapacityGroup, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         return [JoinPlan(one, room) for one in work]
 
     def examine(
         self,
         contract: Workload,
-        room: Room,
+        room: CapacityGroup,
         window: Window,
         results: pa.Table,
         inputs: Mapping[str, ReadColumns] | None,
     ) -> Mapping[str, Any]:
         settings: JoinSettings = contract.lever_settings("joins")
         known = room.tables.at(JOIN_WINDOWS).rows(["rule"], subject=contract.subject, window=window.window)
-        as_now = known["rule"].to_pylist() in ([pair_rule(contract)], [None], [])
-        sides = sides_of(contract, room, settings, inputs)[:2] if inputs is not None and as_now else None
+        as_now = known["rule"].to_pylist() in ([pair_fingerprint(contract)], [None], [])
+        sides = join_operands(contract, room, settings, inputs)[:2] if inputs is not None and as_now else None
         lasts = settings.lasts_micros if as_now else (math.inf, math.inf)
         with_itself = len(set(contract.inputs)) == 1
-        return examined_pairs(
-            settings, results, (window.from_time, window.to_time), lasts, sides, with_itself
-        )
+        return check_pairs(settings, results, (window.from_time, window.to_time), lasts, sides, with_itself)
 
-    def advice(self, contract: Workload, room: Room, inputs: Mapping[str, ReadColumns]) -> Iterable[Advised]:
+    def advice(
+        self, contract: Workload, room: CapacityGroup, inputs: Mapping[str, ReadColumns]
+    ) -> Iterable[JoinFigure]:
         """Yield estimates of the size and cost of the join of these rows, without running it."""
-        from spillway.levers.joins.advice import Advised, advised
+        from spillway.levers.joins.advice import JoinFigure, estimate_join
         from spillway.sketches.answers import Answer
 
         settings: JoinSettings = contract.lever_settings("joins")
-        left, right, _, inexact = sides_of(contract, room, settings, inputs)
+        left, right, _, inexact = join_operands(contract, room, settings, inputs)
         if inexact:
             count = float(inexact)
             note = "the join key was rounded, or recovered within a bound; a join by it is refused"
-            yield Advised("rows left out", Answer(count, count, count, 1.0, "counted", note=note))
-        yield from advised(left, right, settings, len(set(contract.inputs)) == 1)
+            yield JoinFigure("rows left out", Answer(count, count, count, 1.0, "counted", note=note))
+        yield from estimate_join(left, right, settings, len(set(contract.inputs)) == 1)
 
-    def told(self, contract: Workload, tables: Views) -> Told | None:
-        from spillway.levers.joins.explain import told_of_join
+    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
+        from spillway.levers.joins.explain import explain_join
 
-        return told_of_join(contract, tables)
+        return explain_join(contract, tables)
 
     def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
-        from spillway.levers.joins.explain import pictures_of_join
+        from spillway.levers.joins.explain import join_pictures
 
-        return pictures_of_join(contract, tables)
+        return join_pictures(contract, tables)
 
 
 LEVER = JoinLever()

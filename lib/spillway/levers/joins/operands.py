@@ -4,7 +4,7 @@ Kernels read an `Operand`. `cut` returns the rows of a range of time. A task nee
 large window is partitioned by time and never copied whole.
 
 >>> import pyarrow as pa
->>> left, right = encoded(pa.array(["b a", "", None, "a a"]), pa.array(["c b"]), Words(" "))
+>>> left, right = encode_sets(pa.array(["b a", "", None, "a a"]), pa.array(["c b"]), SetFormat(" "))
 >>> left.items.tolist(), left.first.tolist(), right.items.tolist()
 ([0, 1, 0], [0, 2, 2, 2, 3], [1, 2])
 """
@@ -20,13 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Words:
+class SetFormat:
     """How a text encodes a set: the separator of items, and that of an item and its weight (None: a single value)."""
 
     separator: str | None = None
@@ -77,7 +77,7 @@ class Operand:
         )
 
 
-def holds_sets(kind: pa.DataType) -> bool:
+def can_hold_sets(kind: pa.DataType) -> bool:
     """Return whether values of the type can be texts with items."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
@@ -92,10 +92,10 @@ def are_comparable(left: pa.DataType, right: pa.DataType) -> bool:
     return left == right or all(any(is_kind(one) for is_kind in numbers) for one in (left, right))
 
 
-def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, ItemSets]:
+def encode_sets(left: pa.Array, right: pa.Array, words: SetFormat) -> tuple[ItemSets, ItemSets]:
     """Return the items of both sides as ordinals of one dictionary."""
     if words.separator is None:
-        return encoded_values([left], [right])
+        return encode_values([left], [right])
     sides = [_split(column, words) for column in (left, right)]
     tokens = pa.concat_arrays([side[1] for side in sides]).dictionary_encode()
     # ordinals follow the order of the items' names, so that they do not depend on the order of rows
@@ -110,10 +110,10 @@ def encoded(left: pa.Array, right: pa.Array, words: Words) -> tuple[ItemSets, It
     )  # type: ignore[return-value]
 
 
-def _split(column: pa.Array, words: Words) -> tuple[Array, pa.Array, Array | None, int]:
+def _split(column: pa.Array, words: SetFormat) -> tuple[Array, pa.Array, Array | None, int]:
     """Return row, token and weight (if there are any) of every item in the texts."""
-    if not holds_sets(column.type):
-        raise Refused(
+    if not can_hold_sets(column.type):
+        raise InvalidValue(
             "attribute",
             "be text where it holds sets",
             str(column.type),
@@ -143,12 +143,12 @@ def _weight(text: str) -> float:
     return value if np.isfinite(value) else 0.0
 
 
-def encoded_values(lefts: Sequence[pa.Array], rights: Sequence[pa.Array]) -> tuple[ItemSets, ItemSets]:
+def encode_values(lefts: Sequence[pa.Array], rights: Sequence[pa.Array]) -> tuple[ItemSets, ItemSets]:
     """Return rows as sets of the values of several attributes. Each attribute shares a dictionary with its counterpart.
 
     A null is no item.
 
-    >>> left, right = encoded_values([pa.array([1, 2]), pa.array(["a", None])], [pa.array([2]), pa.array(["a"])])
+    >>> left, right = encode_values([pa.array([1, 2]), pa.array(["a", None])], [pa.array([2]), pa.array(["a"])])
     >>> left.items.tolist(), left.first.tolist(), right.items.tolist()
     ([0, 2, 1], [0, 2, 3], [1, 2])
     """
@@ -173,7 +173,7 @@ def _codes(left: pa.Array, right: pa.Array) -> tuple[Array, Array]:
     """Return the values of both sides as ordinals, one side after the other, and a mask without nulls and NaN."""
     if left.type != right.type:
         if not are_comparable(left.type, right.type):
-            raise Refused(
+            raise InvalidValue(
                 "attribute",
                 "be of one type on both sides",
                 f"{left.type} and {right.type}",

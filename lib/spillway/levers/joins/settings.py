@@ -11,7 +11,7 @@
 >>> alarms.lever_settings("joins").left.lasts_seconds, alarms.lever_settings("joins").adapt.direction
 (20.0, 'each')
 
-`broken_by_types` checks the types of joined columns before a row is read. Sets are written in texts. Single values are
+`column_type_problems` checks the types of joined columns before a row is read. Sets are written in texts. Single values are
 compared with values of the same type, and numbers with numbers. Operands refuse the same in the rows themselves
 (`operands.holds_sets`, `operands.are_comparable`).
 """
@@ -28,14 +28,14 @@ from spillway.contracts.fields import (
     Choice,
     Flag,
     Listing,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     Text,
     rule,
 )
 from spillway.contracts.stream import ARROW_TYPES
-from spillway.levers.joins.operands import are_comparable, holds_sets
+from spillway.levers.joins.operands import are_comparable, can_hold_sets
 
 if TYPE_CHECKING:
     from spillway.contracts.levers import Subject
@@ -51,7 +51,7 @@ THRESHOLDED_NAMES = ("overlap", "inner_product")
 class JoinSide:
     """One input: the attributes it is joined by, and how long its rows stay in the window."""
 
-    attribute: str | None = rule(Maybe(Text()), "the attribute that is joined by", None)
+    attribute: str | None = rule(OptionalValue(Text()), "the attribute that is joined by", None)
     attributes: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
         "or several, the other side's in the same order: each value is an item of the row's set, what is null is none "
@@ -63,7 +63,7 @@ class JoinSide:
         "how long a row stays in its window, to be found by later rows of the other (w)",
         20.0,
     )
-    type: str | None = rule(Maybe(Text()), "the attribute that says what type a row is of", None)
+    type: str | None = rule(OptionalValue(Text()), "the attribute that says what type a row is of", None)
 
     @property
     def joined_by(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class SetWords:
 
     separator: str = rule(Text(blank=True), "what stands between items", " ")
     weight: str | None = rule(
-        Maybe(Text()), "what stands between an item and its weight; null: all weigh 1", None
+        OptionalValue(Text()), "what stands between an item and its weight; null: all weigh 1", None
     )
 
     def rules(self) -> Iterator[Broken]:
@@ -100,12 +100,12 @@ class Budget:
     """What may be spent: a number of comparisons per second of event time, or a share of a core."""
 
     comparisons_per_second: float | None = rule(
-        Maybe(Number(above=0)),
+        OptionalValue(Number(above=0)),
         "comparisons (with an index: entries read and lists looked up) for each second that a window spans",
         None,
     )
     core_pct: float | None = rule(
-        Maybe(Number(above=0, most=10_000)),
+        OptionalValue(Number(above=0, most=10_000)),
         "share of one core, in measured time: 100 is as much as one core does while the data flows",
         None,
     )
@@ -124,7 +124,7 @@ class Budget:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adapting:
+class Adaptation:
     """How the budget is spent."""
 
     rate: str = rule(
@@ -200,18 +200,18 @@ class JoinSettings:
         "equality",
     )
     threshold: float | None = rule(
-        Maybe(Number(above=0)), "least overlap (items) or least inner product", None
+        OptionalValue(Number(above=0)), "least overlap (items) or least inner product", None
     )
     sets: SetWords | None = rule(
-        Maybe(Record(SetWords)), "how a text is a set of items; null: it is one value", None
+        OptionalValue(Record(SetWords)), "how a text is a set of items; null: it is one value", None
     )
     basic_window_seconds: float = rule(
         Number(least=1e-6), "how finely windows are told apart (b)", 1.0
     )  # times are whole microseconds
     budget: Budget | None = rule(
-        Maybe(Record(Budget)), "what may be spent; null: everything is compared", None
+        OptionalValue(Record(Budget)), "what may be spent; null: everything is compared", None
     )
-    adapt: Adapting = rule(Record(Adapting), "how it is spread", Adapting())
+    adapt: Adaptation = rule(Record(Adaptation), "how it is spread", Adaptation())
     types: tuple[RowType, ...] = rule(Listing(Record(RowType)), "types of rows, and what they are worth", ())
     otherwise: float = rule(Number(least=0), "what a row of any other type, or of none, is worth", 1.0)
     index: bool = rule(Flag(), "whether an inverted index finds the rows that share an item", True)
@@ -322,7 +322,7 @@ def _are_numbers(*values: object) -> bool:
 SETTINGS = JoinSettings
 
 
-def broken_by_types(
+def column_type_problems(
     settings: JoinSettings, inputs: tuple[str, str], types: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Broken]:
     """Yield problems of the column types that no window of these inputs can avoid.
@@ -331,7 +331,7 @@ def broken_by_types(
 
     >>> both = JoinSettings(left=JoinSide(attribute="id"), right=JoinSide(attribute="site"))
     >>> types = {"east": {"id": "integer"}, "west": {"site": "string"}}
-    >>> [(field, rule, value) for field, rule, value, _ in broken_by_types(both, ("east", "west"), types)]
+    >>> [(field, rule, value) for field, rule, value, _ in column_type_problems(both, ("east", "west"), types)]
     [('right.attribute', "be of a type that compares with integer, as east's id is", 'string')]
     """
     sides = (("left", settings.left), ("right", settings.right))
@@ -341,7 +341,7 @@ def broken_by_types(
     ]
     if settings.sets is not None:
         for field, stream, name, kind in (one for side in found for one in side):
-            if not holds_sets(ARROW_TYPES[kind]):
+            if not can_hold_sets(ARROW_TYPES[kind]):
                 yield (
                     field,
                     f"be text where it holds sets, and {name} of {stream} is none",

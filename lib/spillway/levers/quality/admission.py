@@ -8,7 +8,7 @@
 - *Projected sic* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
 - A *weight* is an entitlement to a share: queries are kept level in sic / weight. A *priority* is a strict order: a
   lower one gets what the higher ones leave. A contract can state both.
-- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `algorithm_1`). Here a batch
+- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `admit_by_algorithm_1`). Here a batch
   that does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per cost
   (for batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is drawn
   by seed, so any batch of a source is as likely to be kept as any other, and answers may be scaled up (`intervals`).
@@ -20,7 +20,7 @@
 If some queries are planned again, and the capacity is reduced by what the others were given, they get the same batches:
 at each step what was admitted still fits, and what did not fit does not.
 
-Guarantee: no query whose batches still fit ends further below the max-min optimum (`fill_level`) than one batch, the
+Guarantee: no query whose batches still fit ends further below the max-min optimum (`max_min_level`) than one batch, the
 largest of any query, in sic / weight. Time: about n + k log n for n batches of which k are admitted.
 
 >>> two = Batches(np.array([0, 0, 1, 1]), np.array([0.5, 0.5, 0.5, 0.5]), np.ones(4))
@@ -29,55 +29,55 @@ largest of any query, in sic / weight. Time: about n + k log n for n batches of 
 >>> admit_fairly(two, Entitlements.equal(2, reached=np.array([0.0, 0.9])), room=2.0).tolist()
 [True, True, False, False]
 
-*Policies* (`chosen`):
+*Policies* (`admit_by_policy`):
 
 - `fair`: `admit_fairly`, our form of the paper's rule.
-- `algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
+- `admit_by_algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
   batch of the highest sic, until the admitted batches fill the capacity. So the last batch may exceed it (erratum D6).
   Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
 - `random`: batches in random order.
 - `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
 - `priority`: one query after the other, the highest priority first, equal priorities by their number.
 
-All policies first keep the batches that must be kept. All but `algorithm_1` skip a batch that does not fit. Random
+All policies first keep the batches that must be kept. All but `admit_by_algorithm_1` skip a batch that does not fit. Random
 order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
 
 >>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
->>> {name: chosen(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
+>>> {name: admit_by_policy(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
 {'round_robin': [True, False, True, True], 'priority': [True, True, True, False]}
 >>> large = Batches(np.array([0, 1, 1]), np.array([1.0, 0.5, 0.5]), np.array([4.0, 1.0, 1.0]))
->>> {name: chosen(name, large, Entitlements.equal(2), 3.0).tolist() for name in ("fair", "algorithm_1")}
+>>> {name: admit_by_policy(name, large, Entitlements.equal(2), 3.0).tolist() for name in ("fair", "algorithm_1")}
 {'fair': [False, True, True], 'algorithm_1': [True, False, False]}
 
-*Max-min optimum* (`fill_level`): the level that queries could reach if batches were divisible (water-filling). It is
+*Max-min optimum* (`max_min_level`): the level that queries could reach if batches were divisible (water-filling). It is
 the highest L such that every query reaches min(L * weight, all it has) within the capacity, each by its batches of the
 highest sic per cost first. Cost is then a convex, increasing function of sic, so bisection finds L. No admission of
 whole batches lifts the poorest query above L; `admit_fairly` ends within one batch of it.
 
 >>> from spillway.levers.quality.admission import Batches, Entitlements
 >>> four = Batches(np.array([0, 0, 1, 1]), np.full(4, 0.5), np.array([1.0, 1.0, 2.0, 2.0]))
->>> filled = fill_level(four, Entitlements.equal(2), room=3.0)
+>>> filled = max_min_level(four, Entitlements.equal(2), room=3.0)
 >>> round(filled.level, 6), filled.sic.round(6).tolist()
 (0.5, [0.5, 0.5])
 
 *Projection*: what a query has reached before a decision (Fiscato 2012, 5.3).
 
-Earlier windows (`remembered`): fairness covers a few windows, like the paper's source time window of many intervals. A
+Earlier windows (`starting_coverage`): fairness covers a few windows, like the paper's source time window of many intervals. A
 query begins at the sum of what its last windows reached, so one that got little has precedence the next time. A query
 with a shorter history gets the average of the others for the missing windows: it has no claim from before it existed.
 
-Other jobs or nodes (`own_room`): a job that decides only some of the queries of a room leaves to the others what a
+Other jobs or nodes (`own_capacity`): a job that decides only some of the queries of a room leaves to the others what a
 joint decision would give them. That is the max-min level of its own batches and of the last load of the others. If
 loads are constant, two such jobs reach the same level and fill the capacity together, from any start.
 
->>> remembered({"a": [0.5, 0.1], "b": [0.4, 0.4]}, ["a", "b", "new"]).round(2).tolist()
+>>> starting_coverage({"a": [0.5, 0.1], "b": [0.4, 0.4]}, ["a", "b", "new"]).round(2).tolist()
 [0.6, 0.8, 0.7]
 
-*Evenness* (`spread_of`): Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2). It is 1 if all are equal, and 1/n if one
+*Evenness* (`coverage_spread`): Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2). It is 1 if all are equal, and 1/n if one
 has everything. In addition there are the four figures of Fiscato 2012: mean, standard deviation, interquartile range
 (IQR), and Q.95 - Q.05. If queries have different weights, pass sic / weight.
 
->>> spread_of(np.array([1.0, 1.0, 1.0, 1.0])).jain, round(spread_of(np.array([1.0, 0.0])).jain, 2)
+>>> coverage_spread(np.array([1.0, 1.0, 1.0, 1.0])).jain, round(coverage_spread(np.array([1.0, 0.0])).jain, 2)
 (1.0, 0.5)
 """
 
@@ -89,7 +89,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.quality.settings import ALGORITHM_1, POLICIES
 
 _TIE_BITS = 24
@@ -168,7 +168,7 @@ class Entitlements:
     def __post_init__(self) -> None:
         bad = np.flatnonzero(~(self.weight > 0))
         if len(bad):
-            raise Refused(
+            raise InvalidValue(
                 "weight",
                 "be above 0",
                 float(self.weight[bad[0]]),
@@ -188,7 +188,7 @@ def admit_fairly(
     batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
     """Return which batches are admitted; `must_keep`: the batches that are admitted first."""
-    refuse_room(room)
+    check_capacity(room)
     admitted = np.zeros(len(batches), np.bool_)
     if not len(batches):
         return admitted
@@ -197,7 +197,7 @@ def admit_fairly(
     if must_keep is not None and must_keep.any():
         left = order.fill(admitted, left, must_keep)
     if len(to.waited) and len(to.starve_rounds):
-        left = _entitled(order, admitted, left, to, batches)
+        left = _admit_starved(order, admitted, left, to, batches)
     if (to.floor > 0).any():
         left = order.fill(admitted, left, None, to.floor)
     for priority in np.unique(to.priority)[::-1]:
@@ -206,10 +206,10 @@ def admit_fairly(
     return admitted
 
 
-def refuse_room(room: float) -> None:
+def check_capacity(room: float) -> None:
     """Refuse a capacity that is not above 0: nothing would ever be processed."""
     if not room > 0:
-        raise Refused("capacity", "be above 0", room, "say how much may be worked on in a slice of time")
+        raise InvalidValue("capacity", "be above 0", room, "say how much may be worked on in a slice of time")
 
 
 class _Order:
@@ -220,7 +220,7 @@ class _Order:
         self.sic = np.ascontiguousarray(batches.sic, np.float64)
         self.cost = np.ascontiguousarray(batches.cost, np.float64)
         if len(batches) > _TIES:
-            raise Refused("batches", f"be at most {_TIES}", len(batches), "plan fewer windows at a time")
+            raise InvalidValue("batches", f"be at most {_TIES}", len(batches), "plan fewer windows at a time")
         self.tie = np.arange(len(batches)) if batches.tie is None else batches.tie.astype(np.int64)
         self.turn = np.zeros(0) if batches.turn is None else batches.turn.astype(np.float64)
         self.level = to.reached.astype(np.float64).copy()
@@ -252,7 +252,9 @@ class _Order:
         )
 
 
-def _entitled(order: _Order, admitted: np.ndarray, left: float, to: Entitlements, batches: Batches) -> float:
+def _admit_starved(
+    order: _Order, admitted: np.ndarray, left: float, to: Entitlements, batches: Batches
+) -> float:
     """Admit the cheapest batch of each query that has waited `starve_rounds - 1` rounds; return the capacity left.
 
     The query that has waited longest comes first. A query that already has an admitted batch is skipped.
@@ -368,17 +370,17 @@ def _fill(
     return left
 
 
-def chosen(
+def admit_by_policy(
     policy: str, batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
     """Return which batches a policy admits; `must_keep`: the batches that are admitted first."""
     if policy == "fair":
         return admit_fairly(batches, to, room, must_keep)
     if policy == ALGORITHM_1:
-        return algorithm_1(batches, to, room, must_keep)
+        return admit_by_algorithm_1(batches, to, room, must_keep)
     if policy not in POLICIES:
-        raise Refused("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
-    refuse_room(room)
+        raise InvalidValue("policy", f"be one of {', '.join(POLICIES)}", policy, "write fair")
+    check_capacity(room)
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
     # the batches of a query have the order of the fair policy: by turn, or by sic per cost
     worth = (
@@ -396,17 +398,17 @@ def chosen(
     if must_keep is not None:
         order = np.concatenate([order[must_keep[order]], order[~must_keep[order]]])
     group, fixed = batches.groups
-    return _as_fits(batches.cost, order, group, fixed.astype(np.float64), float(room))
+    return _admit_in_order(batches.cost, order, group, fixed.astype(np.float64), float(room))
 
 
-def algorithm_1(
+def admit_by_algorithm_1(
     batches: Batches, to: Entitlements, room: float, must_keep: np.ndarray | None = None
 ) -> np.ndarray:
     """Return which batches the paper's shedder admits (Fiscato 2012, Algorithm 1).
 
     Ties between queries are resolved by their number, ties between batches by `tie`; the paper leaves both open.
     """
-    refuse_room(room)
+    check_capacity(room)
     admitted = np.zeros(len(batches), np.bool_)
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
     group, fixed = batches.groups
@@ -489,7 +491,7 @@ def _turn(query: np.ndarray, worth: np.ndarray, tie: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True)
-def _as_fits(
+def _admit_in_order(
     cost: np.ndarray, order: np.ndarray, group: np.ndarray, fixed: np.ndarray, room: float
 ) -> np.ndarray:
     """Admit batches in this order; skip each batch that does not fit into the remaining room."""
@@ -507,33 +509,33 @@ _HALVINGS = 60
 
 
 @dataclass(frozen=True)
-class Filled:
+class MaxMinLevel:
     """The max-min level, in sic / weight, and the sic of each query at this level."""
 
     level: float
     sic: np.ndarray
 
 
-def fill_level(batches: Batches, to: Entitlements, room: float) -> Filled:
+def max_min_level(batches: Batches, to: Entitlements, room: float) -> MaxMinLevel:
     """Return the max-min optimum, without priorities, floors and batches that must be kept."""
-    refuse_room(room)
+    check_capacity(room)
     queries, query = len(to.weight), batches.query.astype(np.int64)
     whole = to.reached + np.bincount(query, batches.sic, queries)
     if batches.cost.sum() <= room:
-        return Filled(float((whole / to.weight).max(initial=0.0)), whole)
+        return MaxMinLevel(float((whole / to.weight).max(initial=0.0)), whole)
     # batches of a query in the order of sic / cost; `begins`: the sum of sic before each batch
     order = np.lexsort([-batches.sic / np.maximum(batches.cost, 1e-300), query])
     query, sic = query[order], batches.sic[order].astype(np.float64)
     before = np.cumsum(sic) - sic
     first = np.searchsorted(query, query)
     begins = to.reached[query] + before - before[first]
-    level = _halved(begins, sic, batches.cost[order].astype(np.float64), to.weight[query], float(room),
+    level = _bisect_level(begins, sic, batches.cost[order].astype(np.float64), to.weight[query], float(room),
                     float((whole / to.weight).max()))  # fmt: skip
-    return Filled(level, np.minimum(np.maximum(level * to.weight, to.reached), whole))
+    return MaxMinLevel(level, np.minimum(np.maximum(level * to.weight, to.reached), whole))
 
 
 @njit(cache=True)
-def _halved(
+def _bisect_level(
     begins: np.ndarray, sic: np.ndarray, cost: np.ndarray, weight: np.ndarray, room: float, high: float
 ) -> float:
     low = 0.0
@@ -551,12 +553,12 @@ def _halved(
     return low
 
 
-def batches_short(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
+def batches_below_optimum(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
     """Return by how many batches the worst-off query misses the optimum; at most 1 for `admit_fairly`.
 
     The unit is the largest batch of any query, in sic / weight.
     """
-    best = fill_level(batches, to, room)
+    best = max_min_level(batches, to, room)
     have = to.reached + np.bincount(
         batches.query[admitted], weights=batches.sic[admitted], minlength=len(to.weight)
     )
@@ -565,7 +567,7 @@ def batches_short(batches: Batches, to: Entitlements, room: float, admitted: np.
     return max(0.0, short) / largest if largest else 0.0
 
 
-def remembered(
+def starting_coverage(
     reached: Mapping[str, Sequence[float]],
     queries: Sequence[str],
     weight: np.ndarray | None = None,
@@ -586,7 +588,7 @@ def remembered(
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherQueries:
     """Queries of the room that other jobs decide: the sic, the weight and the last load of each."""
 
     reached: np.ndarray
@@ -596,12 +598,12 @@ class Elsewhere:
     cost: np.ndarray
 
 
-def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float) -> float:
+def own_capacity(batches: Batches, to: Entitlements, others: OtherQueries, room: float) -> float:
     """Return the capacity that is left for these batches if all queries, `others` included, reach one level.
 
     >>> mine = Batches(np.zeros(4, np.int64), np.full(4, 0.25), np.full(4, 10.0))
-    >>> alike = Elsewhere(np.zeros(1), np.ones(1), np.ones(1), np.array([40.0]))
-    >>> round(own_room(mine, Entitlements.equal(1), alike, 40.0), 6)
+    >>> alike = OtherQueries(np.zeros(1), np.ones(1), np.ones(1), np.array([40.0]))
+    >>> round(own_capacity(mine, Entitlements.equal(1), alike, 40.0), 6)
     20.0
     """
     if not len(others.cost) or not len(batches):
@@ -619,7 +621,7 @@ def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float)
         np.zeros(queries + len(others.cost), np.int64),
         np.zeros(queries + len(others.cost)),
     )
-    filled = fill_level(both, together, room)
+    filled = max_min_level(both, together, room)
     gained = np.maximum(0.0, filled.sic[queries:] - others.reached)
     theirs = np.divide(others.cost * gained, others.sic, out=np.zeros(len(gained)), where=others.sic > 0)
     # a rounding error must not cost a batch that fits exactly
@@ -627,7 +629,7 @@ def own_room(batches: Batches, to: Entitlements, others: Elsewhere, room: float)
 
 
 @dataclass(frozen=True)
-class Spread:
+class CoverageSpread:
     """The mean and the spread of the coverage of queries."""
 
     mean: float
@@ -637,11 +639,11 @@ class Spread:
     jain: float
 
 
-def spread_of(sic: np.ndarray) -> Spread:
+def coverage_spread(sic: np.ndarray) -> CoverageSpread:
     """Return the spread of queries' coverage; if there is no query, or all are 0, Jain's index is 1."""
     if not len(sic):
-        return Spread(1.0, 0.0, 0.0, 0.0, 1.0)
+        return CoverageSpread(1.0, 0.0, 0.0, 0.0, 1.0)
     q05, q25, q75, q95 = np.quantile(sic, [0.05, 0.25, 0.75, 0.95])
     squares = float((sic * sic).sum())
     jain = float(sic.sum()) ** 2 / (len(sic) * squares) if squares else 1.0
-    return Spread(float(sic.mean()), float(sic.std()), float(q75 - q25), float(q95 - q05), jain)
+    return CoverageSpread(float(sic.mean()), float(sic.std()), float(q75 - q25), float(q95 - q05), jain)

@@ -39,12 +39,12 @@ _ROUNDING = 1e-9
 """Tolerance relative to a value: its interval is computed from other sums than the value."""
 
 
-def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
+def check_answer(rows: pa.Table) -> Mapping[str, Any]:
     """Return the number of invalid rows and estimates, and the sum of `sic` over all rows.
 
     >>> answer = {"row": [1, 2], "sic": [0.25, 0.25], "coverage": [0.5, 0.5]}
     >>> estimate = {"n__estimate": [4.0, None], "n__low": [3.0, None], "n__high": [3.5, None]}
-    >>> said = examined_answer(pa.table(answer | estimate))
+    >>> said = check_answer(pa.table(answer | estimate))
     >>> said["odd_numbers"], said["sic"], said["intervals"], said["odd_intervals"]
     (0, 0.5, 1, 1)
 
@@ -53,7 +53,7 @@ def examined_answer(rows: pa.Table) -> Mapping[str, Any]:
     >>> estimate = {"n__estimate": [4.0, 4.0, 4.0], "n__low": [None, None, 3.0], "n__high": [None, None, 5.0]}
     >>> estimate["n__no_interval"] = [FEW_READ, "it rained", None]
     >>> answer = {"row": [1, 2, 3], "sic": [0.25] * 3, "coverage": [0.75] * 3}
-    >>> said = examined_answer(pa.table(answer | estimate))
+    >>> said = check_answer(pa.table(answer | estimate))
     >>> said["odd_intervals"], said["withheld_unsaid"], said["withheld_of_few"], said["withheld_of_some"]
     (0, 1, 1, 0)
     """

@@ -9,7 +9,7 @@ T_s: the tuples that s *produced* in the window, S: the sources. So all sources 
 thesis omits |S| (a perfect result then has 3); here it is never omitted. If sources have weights, the source's share
 of all weights replaces 1 / |S|.
 
-The produced tuples are known from numbers that the source gave them (`fates_of`), or from an expected rate. Otherwise
+The produced tuples are known from numbers that the source gave them (`sequence_fates`), or from an expected rate. Otherwise
 they are the tuples that arrived, were refused, or were dropped by a lever; then the tally is `relative`. A source that
 produced nothing counts as fully covered.
 
@@ -20,7 +20,7 @@ produced nothing counts as fully covered.
 >>> WindowTally(sensors).sic
 0.5
 
-*Numbered tuples* (`fates_of`). If a source gives its tuples consecutive numbers, each number missing between two others
+*Numbered tuples* (`sequence_fates`). If a source gives its tuples consecutive numbers, each number missing between two others
 belongs to a tuple that was produced and did not arrive in time. A tuple that arrives after its window was computed is
 *late*; one that has not arrived is *lost*. While a source is silent, its numbers have no gap: nothing was produced, so
 nothing is missing. The numbers of one source increase by 1, a little out of order at most. A number more than `RESTART`
@@ -29,7 +29,7 @@ below the highest so far begins a new run.
 If the last number of the previous window is known, the first number of a window follows it. So a gap at the edge of two
 windows counts once, in the window that ends it.
 
->>> fates_of(np.array([7, 8, 11]), before=5, late=np.array([9]))
+>>> sequence_fates(np.array([7, 8, 11]), before=5, late=np.array([9]))
 SequenceFates(produced=6, arrived=3, late=1, lost=2)
 
 *Operator graphs* (`propagate`). Each operator conserves the information content of its inputs (eq. 3.3):
@@ -55,7 +55,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class SequenceFates:
         )
 
 
-def fates_of(numbers: np.ndarray, before: int | None = None, late: np.ndarray = _NONE) -> SequenceFates:
+def sequence_fates(numbers: np.ndarray, before: int | None = None, late: np.ndarray = _NONE) -> SequenceFates:
     """Count the tuples of one source that arrived, were late or were lost in a window.
 
     `numbers`: the numbers that arrived in time, in order of arrival; `before`: the last number of the previous window;
@@ -160,10 +160,10 @@ def fates_of(numbers: np.ndarray, before: int | None = None, late: np.ndarray = 
     return SequenceFates(arrived + came_late + missing, arrived, came_late, missing)
 
 
-def last_of(numbers: np.ndarray) -> int:
+def last_number(numbers: np.ndarray) -> int:
     """Return the number that the next window follows: the highest since the last restart.
 
-    >>> last_of(np.array([1001, 1002, 1, 3, 2]))
+    >>> last_number(np.array([1001, 1002, 1, 3, 2]))
     3
     """
     return int(_runs(np.asarray(numbers, np.int64), None)[-1][1].max())
@@ -216,7 +216,7 @@ class OperatorNode:
 
 
 @dataclass(frozen=True)
-class Carried:
+class InformationContent:
     """The information content that an element emitted, and the number of its tuples."""
 
     total: Amount
@@ -229,11 +229,11 @@ class Carried:
 
 
 @dataclass(frozen=True)
-class Propagated:
+class PropagatedContent:
     """The information content of every element and every edge."""
 
-    elements: Mapping[str, Carried]
-    edges: Mapping[str, Carried]
+    elements: Mapping[str, InformationContent]
+    edges: Mapping[str, InformationContent]
     at_results: Amount = field(default=Fraction(0))
 
 
@@ -243,33 +243,35 @@ def propagate(
     results: Sequence[str] | None = None,
     normalised: bool = True,
     exact: bool = True,
-) -> Propagated:
+) -> PropagatedContent:
     """Propagate the information content of the sources to the results; refuse a cycle.
 
     `results`: the edges of the results, by default all edges that no operator reads; `normalised`: divide by the number
     of sources (eq. 3.2), so that a perfect result is 1; `exact`: compute with fractions.
     """
-    elements: dict[str, Carried] = {}
-    edges: dict[str, Carried] = {}
+    elements: dict[str, InformationContent] = {}
+    edges: dict[str, InformationContent] = {}
     one: Amount = Fraction(1) if exact else 1.0
     for source in sources:
         kept = source.tuples - source.lost
         whole = one / len(sources) if normalised else one
         total = whole * kept / source.tuples if source.tuples else whole
-        elements[source.name] = edges[source.edge] = Carried(total, kept)
-    for operator in in_order({one.name: one for one in operators}, edges):
+        elements[source.name] = edges[source.edge] = InformationContent(total, kept)
+    for operator in topological_order({one.name: one for one in operators}, edges):
         total = sum((edges[edge].total for edge in operator.inputs), start=one - one)
         written = sum(operator.outputs.values())
-        elements[operator.name] = Carried(total, written)
+        elements[operator.name] = InformationContent(total, written)
         for edge, tuples in operator.outputs.items():
             share = one * tuples / written if written else one / len(operator.outputs)
-            edges[edge] = Carried(total * share, tuples)
+            edges[edge] = InformationContent(total * share, tuples)
     read = {edge for operator in operators for edge in operator.inputs}
     ends = [edge for edge in edges if edge not in read] if results is None else results
-    return Propagated(elements, edges, sum((edges[edge].total for edge in ends), start=one - one))
+    return PropagatedContent(elements, edges, sum((edges[edge].total for edge in ends), start=one - one))
 
 
-def in_order(operators: Mapping[str, OperatorNode], there: Mapping[str, object]) -> list[OperatorNode]:
+def topological_order(
+    operators: Mapping[str, OperatorNode], there: Mapping[str, object]
+) -> list[OperatorNode]:
     """Return the operators in topological order, each after those it reads; refuse a cycle.
 
     `there`: the edges that are available at the start.
@@ -278,7 +280,7 @@ def in_order(operators: Mapping[str, OperatorNode], there: Mapping[str, object])
     while waiting:
         ready = [name for name, one in waiting.items() if known.issuperset(one.inputs)]
         if not ready:
-            raise Refused(
+            raise InvalidValue(
                 "operators",
                 "not read one another in a circle",
                 ", ".join(sorted(waiting)),

@@ -22,18 +22,29 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.contracts.column_names import BOUND_SUFFIX, is_attribute
-from spillway.errors import Refused
-from spillway.levers.quality.coverage import SequenceFates, WindowTally, fates_of, last_of, result_shares
-from spillway.levers.quality.intervals import any_inexact, concerned, doubtful
+from spillway.errors import InvalidValue
+from spillway.levers.quality.coverage import (
+    SequenceFates,
+    WindowTally,
+    last_number,
+    result_shares,
+    sequence_fates,
+)
+from spillway.levers.quality.intervals import deciding_attributes, inexact_rows_sql, relevant_attributes
 from spillway.levers.quality.room_plan import WindowShare
-from spillway.levers.quality.scaled_answer import Ranges, parts_asked, with_bounds, with_exact_bounds
+from spillway.levers.quality.scaled_answer import (
+    Ranges,
+    add_exact_bounds,
+    estimate_answer,
+    partial_aggregates_sql,
+)
 from spillway.levers.quality.settings import Numbered, QualitySettings, SourceRule
 from spillway.levers.quality.sources import (
     NumbersBefore,
     add_silent_sources,
-    place_of,
+    last_number_key,
     source_counts,
-    source_query,
+    source_counts_sql,
     tally_sources,
 )
 from spillway.levers.quality.sql_text import (
@@ -43,7 +54,7 @@ from spillway.levers.quality.sql_text import (
     reads_everything,
     relations_in,
 )
-from spillway.levers.windows import AskingDecision, Inexact, InputLoss, Portion, SqlQuestion, SqlRead, Window
+from spillway.levers.windows import Inexact, InputLoss, Portion, SqlDecision, SqlInput, SqlQuery, Window
 
 OURS = ("window", "batch_date", "window_start", "window_end", "result_step", "row", "sic", "coverage")
 """Columns of an answer that the system writes."""
@@ -55,7 +66,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*\Z")
 
 
 @dataclass(frozen=True)
-class AskedQuery(AskingDecision):
+class QueryDecision(SqlDecision):
     """The windows of a query, each with its share of the capacity."""
 
     query: str
@@ -77,7 +88,7 @@ class AskedQuery(AskingDecision):
         asked = (self.inputs, self.statements, *limits, said.numbered, said.bounds, *said.sources)
         return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
-    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuestion]:
+    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
         share = self.shares[window.window]
         if not share.kept:
             return ()
@@ -106,7 +117,7 @@ class AskedQuery(AskingDecision):
         """Refuse a rule for sources whose `by` is not an attribute of the input."""
         for name, rule in self._inputs_with_sources:
             if rule.by not in self.columns[name]:
-                raise Refused(
+                raise InvalidValue(
                     "sources",
                     f"be identified by an attribute of {name}",
                     rule.by,
@@ -114,15 +125,15 @@ class AskedQuery(AskingDecision):
                     self.query,
                 )
 
-    def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuestion:
+    def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuery:
         """Return the question for the arrived tuples of every source of an input, in kept and shed portions.
 
         It reads only `by` and the row weight.
         """
         assert rule.by is not None
         columns = (rule.by, *({WEIGHT} & set(self.columns[name]) - {rule.by}))
-        read = SqlRead(name, columns, tuple(one for one in offered if one.stream == name), True)
-        return SqlQuestion({name: read}, (("counted", source_query(name, rule, columns)),), _PARTS)
+        read = SqlInput(name, columns, tuple(one for one in offered if one.stream == name), True)
+        return SqlQuery({name: read}, (("counted", source_counts_sql(name, rule, columns)),), _PARTS)
 
     def _dropped(self, window: Window) -> InputLoss | None:
         """Return the dropped rows of a plain aggregate's input in the window; None if they do not change its answer."""
@@ -140,10 +151,14 @@ class AskedQuery(AskingDecision):
         share = self.shares[window.window]
         if self._dropped(window) is not None:
             return True
-        return len(share.kept) < len(share.offered) or bool(concerned(self.aggregate, self._inexact(inexact)))
+        return len(share.kept) < len(share.offered) or bool(
+            relevant_attributes(self.aggregate, self._inexact(inexact))
+        )
 
     def _is_doubtful(self, inexact: Inexact) -> bool:
-        return self.aggregate is not None and bool(doubtful(self.aggregate, self._inexact(inexact)))
+        return self.aggregate is not None and bool(
+            deciding_attributes(self.aggregate, self._inexact(inexact))
+        )
 
     def _inexact(self, inexact: Inexact) -> frozenset[str]:
         return frozenset(name.lower() for name in inexact.get(self.sources[0], ()))
@@ -171,7 +186,7 @@ class AskedQuery(AskingDecision):
         """Return the steps whose rows are results."""
         return self.settings.results(self.query)
 
-    def asked(self, kept: Sequence[Portion], result: str) -> SqlQuestion:
+    def asked(self, kept: Sequence[Portion], result: str) -> SqlQuery:
         """Return the question for one result: the author's query over the kept portions."""
         said, steps = self.settings, dict(self.statements)
         needed, waiting = {result}, [result]
@@ -184,7 +199,7 @@ class AskedQuery(AskingDecision):
         # the statement that answers is the last one
         ordered = (*(one for one in asked if one[0] != result), (result, steps[result]))
         named = frozenset().union(*(names_in(sql) for _, sql in asked))
-        return SqlQuestion(
+        return SqlQuery(
             {name: read for name, read in reads.items() if name in named},
             ordered,
             said.most_rows,
@@ -209,7 +224,7 @@ class AskedQuery(AskingDecision):
         tagged: bool = False,
         bounds_of: frozenset[str] = frozenset(),
         sampled: bool = False,
-    ) -> dict[str, SqlRead]:
+    ) -> dict[str, SqlInput]:
         """Return the reads of each input: the columns that the statements name, and for `*` all attributes.
 
         `tagged`: each row has the index of its portion; `bounds_of`: attributes whose error bounds are read, too;
@@ -221,7 +236,7 @@ class AskedQuery(AskingDecision):
         reads = {}
         for stream in self.sources:
             if stream not in names:
-                raise Refused(
+                raise InvalidValue(
                     "inputs",
                     "be read by its statements",
                     stream,
@@ -233,7 +248,7 @@ class AskedQuery(AskingDecision):
                 name for name in known if name.lower() in names or (everything and is_attribute(name))
             ) or ("seq",)
             portions = tuple(one for one in kept if one.stream == stream)
-            reads[stream] = SqlRead(stream, columns, portions, tagged)
+            reads[stream] = SqlInput(stream, columns, portions, tagged)
         return reads
 
     def _read_beside(self) -> str:
@@ -244,27 +259,27 @@ class AskedQuery(AskingDecision):
         )
         return f"; {', '.join(beside)} is read, and is no input" if beside else ""
 
-    def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuestion:
+    def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuery:
         """Return the question for the number of rows in which an inexact value decides whether or where they count."""
         assert self.aggregate is not None
-        names = doubtful(self.aggregate, inexact)
-        sql = f"SELECT {any_inexact(names)} AS doubted FROM `{self.aggregate.source}`"
-        return SqlQuestion(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
+        names = deciding_attributes(self.aggregate, inexact)
+        sql = f"SELECT {inexact_rows_sql(names)} AS doubted FROM `{self.aggregate.source}`"
+        return SqlQuery(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
 
     def _parts(
         self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str], sampled: bool
-    ) -> SqlQuestion:
+    ) -> SqlQuery:
         """Return the question for the partial aggregates of every portion and group."""
-        reads = self._reads(kept, tagged=True, bounds_of=concerned(of, inexact), sampled=sampled)
-        statement = parts_asked(of, inexact, sampled and WEIGHT in reads[self.sources[0]].columns)
-        return SqlQuestion(reads, (("parts", statement),), _PARTS, self.settings.most_seconds)
+        reads = self._reads(kept, tagged=True, bounds_of=relevant_attributes(of, inexact), sampled=sampled)
+        statement = partial_aggregates_sql(of, inexact, sampled and WEIGHT in reads[self.sources[0]].columns)
+        return SqlQuery(reads, (("parts", statement),), _PARTS, self.settings.most_seconds)
 
-    def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuestion:
+    def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuery:
         """Return the question for the source's own numbers of all tuples that arrived, shed ones included."""
         columns = tuple(dict.fromkeys(["seq", one.attribute, *([one.by] if one.by else [])]))
-        read = SqlRead(one.input, columns, tuple(p for p in offered if p.stream == one.input))
+        read = SqlInput(one.input, columns, tuple(p for p in offered if p.stream == one.input))
         # the statement has no name of the contract, because an engine may reserve such a word
-        return SqlQuestion(
+        return SqlQuery(
             {"numbers": read}, (("numbered", "SELECT * FROM numbers ORDER BY seq"),), MOST_NUMBERS
         )
 
@@ -294,7 +309,9 @@ class AskedQuery(AskingDecision):
                 by_number[one.input] = {source: of.produced for source, of in each.items()}
             # a source without a tuple ends the window with the number it began with
             counts |= {
-                place: number for place, number in before.items() if place.startswith(place_of(one, None))
+                place: number
+                for place, number in before.items()
+                if place.startswith(last_number_key(one, None))
             }
             counts |= last
         losses = self.losses.get(window.window, {})
@@ -302,15 +319,15 @@ class AskedQuery(AskingDecision):
             offered = [one for one in share.offered if one.stream == name]
             lost = losses.get(name, InputLoss()).lost
             counts |= source_counts(counted, name, offered, share.kept, lost, by_number.get(name, {}))
-            add_silent_sources(counts, name, rule, seconds_of(window), before)
+            add_silent_sources(counts, name, rule, window_seconds(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
             settings = self.settings
-            found = with_bounds(
+            found = estimate_answer(
                 of, found, share, self.ranges, settings.assume_alike, doubted, self._dropped(window)
             )
             if found.num_rows > settings.most_rows:
-                raise Refused(
+                raise InvalidValue(
                     "sql",
                     f"answer in at most {settings.most_rows:,} rows a window",
                     found.num_rows,
@@ -318,11 +335,11 @@ class AskedQuery(AskingDecision):
                     self.query,
                 )
         elif of is not None:
-            found = with_exact_bounds(found, of)
+            found = add_exact_bounds(found, of)
         mine[0] = found
         for one in mine:
             self.refuse_names(one.column_names)
-        told = tally(self.settings, self.sources, share, losses, counts, window)
+        told = tally_window(self.settings, self.sources, share, losses, counts, window)
         found, sic = self._joined(mine, told)
         rows = counts["rows"] = found.num_rows
         moment = pa.timestamp("us", "UTC")
@@ -352,7 +369,7 @@ class AskedQuery(AskingDecision):
         try:
             whole = pa.concat_tables(named, promote_options="permissive")
         except pa.ArrowException as problem:
-            raise Refused(
+            raise InvalidValue(
                 "steps",
                 "have the same type for a column in all results",
                 problem,
@@ -366,7 +383,7 @@ class AskedQuery(AskingDecision):
         names = [name.lower() for name in found]
         for name in found:
             if not _NAME.match(name):
-                raise Refused(
+                raise InvalidValue(
                     "sql",
                     "name every column of its answer in letters, digits and _, the same by every engine",
                     name,
@@ -382,7 +399,7 @@ class AskedQuery(AskingDecision):
                     if starred
                     else ""
                 )
-                raise Refused(
+                raise InvalidValue(
                     "sql",
                     f"name its columns so that none is {', '.join(OURS)} (these {what}) or stands twice",
                     name,
@@ -397,7 +414,7 @@ def fates_by_source(
     """Return the tuples of every source of an input, kept and lost, and the last number of each source."""
     kind = numbers.schema.field(of.attribute).type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise Refused(
+        raise InvalidValue(
             "numbered", "be an attribute of whole numbers", of.attribute, "name the one that counts", of.input
         )
     number = numbers[of.attribute].to_pylist()
@@ -409,18 +426,18 @@ def fates_by_source(
     fates: dict[str, SequenceFates] = {}
     last: dict[str, int] = {}
     for source, own in by.items():
-        place = place_of(of, source)
-        fates["" if source is None else str(source)] = fates_of(np.array(own), before.get(place))
-        last[place] = last_of(np.array(own))
+        place = last_number_key(of, source)
+        fates["" if source is None else str(source)] = sequence_fates(np.array(own), before.get(place))
+        last[place] = last_number(np.array(own))
     return fates, last
 
 
-def seconds_of(window: Window) -> float:
+def window_seconds(window: Window) -> float:
     """Return the length of a window in seconds."""
     return (window.to_time - window.from_time).total_seconds()
 
 
-def tally(
+def tally_window(
     settings: QualitySettings,
     sources: Sequence[str],
     share: WindowShare,
@@ -429,4 +446,4 @@ def tally(
     window: Window,
 ) -> WindowTally:
     """Return the produced and kept tuples of every source in the window."""
-    return tally_sources(settings, sources, share.offered, share.kept, losses, counts, seconds_of(window))
+    return tally_sources(settings, sources, share.offered, share.kept, losses, counts, window_seconds(window))

@@ -13,8 +13,8 @@ import numpy as np
 
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
-from spillway.levers.protocol import Picture, Told, Views
-from spillway.levers.quality.admission import spread_of
+from spillway.levers.protocol import LeverExplanation, Picture, Views
+from spillway.levers.quality.admission import coverage_spread
 from spillway.levers.quality.overload import COVERAGE, Measurements, fit_costs
 from spillway.levers.quality.settings import QualitySettings
 
@@ -22,7 +22,7 @@ DRAWN_WINDOWS = 200
 CoverageRows = Sequence[Mapping[str, Any]]
 
 
-def query_told(contract: Workload, tables: Views) -> Told | None:
+def explain_query(contract: Workload, tables: Views) -> LeverExplanation | None:
     """Return the explanation of a query; None if no window was computed yet."""
     rows = coverage_rows(tables, contract.subject)
     if not rows:
@@ -38,7 +38,7 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
         if not shed
         else f"worked out on {100 * (1 - shed / max(1, arrived)):.3g} % of its tuples"
     )
-    return Told(
+    return LeverExplanation(
         way,
         _because(last, shed, len(levels), _cause(contract, rows)),
         {
@@ -60,7 +60,9 @@ def query_told(contract: Workload, tables: Views) -> Told | None:
             "windows without an answer": sum(row["rows"] == 0 for row in rows),
             "weight": last["weight"],
             "priority": last["priority"],
-            "how even the room is (Jain, of sic / weight)": spread_of(np.array(list(levels.values()))).jain,
+            "how even the room is (Jain, of sic / weight)": coverage_spread(
+                np.array(list(levels.values()))
+            ).jain,
         },
         _remedies(contract, rows, shed),
     )
@@ -167,7 +169,7 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
         mine = [row for row in room if row["subject"] == name][-DRAWN_WINDOWS:]
         points = [(at, 100 * row["sic"]) for at, row in enumerate(mine)]
         lines.append({"name": name, "points": points, "steps": True, "dots": len(points) < 40})
-    spread = spread_of(np.array(list(_levels(room).values())))
+    spread = coverage_spread(np.array(list(_levels(room).values())))
     yield Picture(
         f"Room {rows[-1]['room']}: what every answer rests on, window by window",
         "lines",

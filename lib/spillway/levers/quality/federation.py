@@ -16,7 +16,7 @@ The sic of a query in the source time window (10 s) is the sum of what its last 
 intervals later.
 
 >>> two = Deployment(node=np.array([0, 0]), query=np.array([0, 1]), nodes=1)
->>> found = simulate(two, Setting(room=50.0, seconds=15.0), "fair", seed=1)
+>>> found = simulate(two, Testbed(room=50.0, seconds=15.0), "fair", seed=1)
 >>> found.sic.round(1).tolist(), found.most_worked_on <= 50.0
 ([0.7, 0.7], True)
 """
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spillway.levers.quality.admission import Batches, Entitlements, chosen
+from spillway.levers.quality.admission import Batches, Entitlements, admit_by_policy
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Testbed:
     """The testbed of Fiscato 2012: sources of 150 tuples per second in 3 batches, decisions every 250 ms, over 10 s."""
 
     room: float
@@ -80,7 +80,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Fared:
+class SimulatedCoverage:
     """The mean sic of each query over the windows after the first, and the largest load that a node processed."""
 
     sic: np.ndarray
@@ -88,8 +88,8 @@ class Fared:
 
 
 def simulate(
-    to: Deployment, setting: Setting, policy: str, seed: int, finishing: bool | None = None
-) -> Fared:
+    to: Deployment, setting: Testbed, policy: str, seed: int, finishing: bool | None = None
+) -> SimulatedCoverage:
     """Run the simulation; `seed` determines all random numbers. `finishing`: by default only with the policy `fair`."""
     finishes = policy == "fair" if finishing is None else finishing
     chance = np.random.default_rng(seed)
@@ -124,7 +124,9 @@ def simulate(
         for node, mine in enumerate(_by_node(to.node[part], to.nodes)):
             batches = Batches(to.query[part[mine]], sic[mine], cost[mine], chance.permutation(len(mine)))
             to_node = _entitled(told[0] + ahead[node], waited[node])
-            worked_on = chosen(policy, batches, to_node, setting.room, begun[mine] if finishes else None)
+            worked_on = admit_by_policy(
+                policy, batches, to_node, setting.room, begun[mine] if finishes else None
+            )
             parts, gained = part[mine[worked_on]], batches.sic[worked_on]
             waited[node] += 1
             waited[node, batches.query[worked_on]] = 0
@@ -136,7 +138,7 @@ def simulate(
         told = [*told[1:], np.maximum(sliding, 0.0)]
         if step >= min(2 * span, steps - 1):
             seen.append(sliding)
-    return Fared(np.mean(seen, axis=0), most)
+    return SimulatedCoverage(np.mean(seen, axis=0), most)
 
 
 def _by_node(node: np.ndarray, nodes: int) -> list[np.ndarray]:

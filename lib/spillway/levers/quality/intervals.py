@@ -11,23 +11,23 @@ An average is the ratio of two totals: r = sum y / sum c, with the residuals y_i
 shed, the value is exact and the interval has no width.
 
 The spread of the batches that were read says nothing about a batch that differs from all of them. If a few batches make
-up a sum, intervals of 95 % that use the spread alone contain the sum in only 9 to 85 % of the cases. So `Reach` moves
+up a sum, intervals of 95 % that use the spread alone contain the sum in only 9 to 85 % of the cases. So `ValueRange` moves
 the ends: it adds what hidden batches may contain, and it limits the ends to what all rows can add up to.
 
 The spread is not used in four cases: fewer than `FEWEST` batches were read; chance alone chose fewer than `FEWEST` of
-them; their sizes are not `are_even`; too few of them contain what is added up (`says_enough`). Then the certain bounds
+them; their sizes are not `have_even_sizes`; too few of them contain what is added up (`shows_spread`). Then the certain bounds
 alone are the interval. If the range of a row's contribution is unknown, there is no interval, and a reason says why.
 The exception is `assume_alike`: the batches that were left out are assumed to be like those that were read.
 
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
->>> five = PartlyRead(read, left=tens)
+>>> five = WindowSample(read, left=tens)
 >>> five.total(), five.why
 (Estimate(value=50.0, low=None, high=None), 'nothing says how far values that were left out may lie')
 >>> alike = replace(five, assume_alike=True).total()
 >>> round(alike.low, 1), round(alike.high, 1)
 (41.2, 58.8)
->>> sure = replace(five, reach=Reach(0.0, 1.0)).total()
+>>> sure = replace(five, reach=ValueRange(0.0, 1.0)).total()
 >>> round(sure.low, 1), round(sure.high, 1)
 (26.2, 73.8)
 >>> replace(five, left=np.zeros(0)).total()
@@ -44,14 +44,14 @@ left out is
 
     C(N - k, n) / C(N, n) = prod_{i < k} (N - n - i) / (N - i)
 
-So at most `most_hidden` unusual batches may have been left out (2.5 % at either end). Each of them may have any values
+So at most `max_hidden_batches` unusual batches may have been left out (2.5 % at either end). Each of them may have any values
 that its rows allow, and the ends are moved accordingly.
 
->>> most_hidden(10, 20), most_hidden(39, 40), most_hidden(5, 20)
+>>> max_hidden_batches(10, 20), max_hidden_batches(39, 40), max_hidden_batches(5, 20)
 (4, 1, 9)
->>> Reach(0.0, 1.0).total(np.array([3.0]), np.array([10.0, 10.0]))
+>>> ValueRange(0.0, 1.0).total(np.array([3.0]), np.array([10.0, 10.0]))
 (3.0, 23.0)
->>> Reach(0.0, 100.0, always=True).mean(200.0, 10.0, 10.0)
+>>> ValueRange(0.0, 100.0, always=True).mean(200.0, 10.0, 10.0)
 (10.0, 60.0)
 
 *Inexact values*, which an earlier lever shed or rounded, widen the interval. A value v that was recovered with an error
@@ -84,7 +84,7 @@ DOUBT = 0.025
 
 
 @dataclass(frozen=True)
-class Reach:
+class ValueRange:
     """The range of what a row may add to a total; for an average, the range of its value."""
 
     least: float
@@ -133,7 +133,9 @@ class Reach:
         return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
 
 
-def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float, float]]) -> Reach | None:
+def row_range(
+    one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float, float]]
+) -> ValueRange | None:
     """Return what a row may add to a measure; None: unknown.
 
     `ranges`: the range of values of each column, by its name in lower case.
@@ -141,21 +143,21 @@ def row_reach(one: Measure, of: PlainAggregate, ranges: Mapping[str, tuple[float
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> ranges = {"loss": (0.0, 100.0)}
     >>> said = plain_aggregate("SELECT count(*) AS n, avg(loss) AS m, sum(x) AS s FROM polls")
-    >>> [row_reach(one, said, ranges) for one in said.measures]
+    >>> [row_range(one, said, ranges) for one in said.measures]
     [Reach(least=1.0, most=1.0, always=True), Reach(least=0.0, most=100.0, always=False), None]
     """
     if one.of is None:
         always = of.where is None and not of.keys
-        return Reach(float(always), 1.0, always)
+        return ValueRange(float(always), 1.0, always)
     if one.kind == "count":
-        return Reach(0.0, 1.0)
+        return ValueRange(0.0, 1.0)
     flag = _ONE_OR_NONE.match(one.of) and len(re.findall(r"\bwhen\b", one.of, re.IGNORECASE)) == 1
     if flag:
-        return Reach(0.0, 1.0)
-    return Reach(*ranges[one.of.lower()]) if one.of.lower() in ranges else None
+        return ValueRange(0.0, 1.0)
+    return ValueRange(*ranges[one.of.lower()]) if one.of.lower() in ranges else None
 
 
-def most_hidden(read: int, batches: int) -> int:
+def max_hidden_batches(read: int, batches: int) -> int:
     """Return the largest k such that P(all k unusual batches were left out) > `DOUBT`; at least 1 if any was left out.
 
     `read`: batches that were read; `batches`: all batches. The minimum of 1 is needed because the spread of the batches
@@ -264,7 +266,7 @@ class SampledRows:
 
 
 @dataclass(frozen=True)
-class PartlyRead:
+class WindowSample:
     """The batches of a window that were read, and the known facts about the others."""
 
     read: Clusters
@@ -272,7 +274,7 @@ class PartlyRead:
     """The number of tuples of each batch that was not read."""
     drawn: np.ndarray | None = None
     """Indices of the read batches that chance alone chose; None: all of them."""
-    reach: Reach | None = None
+    reach: ValueRange | None = None
     """What an unread row may add; None: unknown."""
     assume_alike: bool = False
     rows: SampledRows | None = None
@@ -292,7 +294,7 @@ class PartlyRead:
             return FEW_READ
         if len(self._chosen) < FEWEST:
             return CHOSEN
-        if not are_even(np.concatenate([self.read.tuples, self.left])):
+        if not have_even_sizes(np.concatenate([self.read.tuples, self.left])):
             return UNEVEN_SIZES
         return BEYOND if self._hidden and self.reach is None else None
 
@@ -310,16 +312,16 @@ class PartlyRead:
         ends = (-math.inf, math.inf)
         if self.reach is not None and self.rows is None:
             ends = self.reach.total(read.total, self.left)
-        if self.why is None and says_enough(replace(drawn, counted=drawn.tuples)):
+        if self.why is None and shows_spread(replace(drawn, counted=drawn.tuples)):
             residuals = drawn.total - ratio * drawn.tuples
-            half = tuples * _spread(residuals, float(drawn.tuples.mean()), self._batches)
+            half = tuples * _half_width(residuals, float(drawn.tuples.mean()), self._batches)
             under, over = (0.0, 0.0)
             if self._hidden and self.reach is not None:
                 under, over = self.reach.hidden_in_total(ratio, others, self._hidden)
-            ends = _both(ends, (tuples * ratio - half - under, tuples * ratio + half + over))
+            ends = _intersection(ends, (tuples * ratio - half - under, tuples * ratio + half + over))
         if self.rows is not None:
             return self._of_rows(tuples * ratio, ends, tuples / size)
-        return _within(tuples * ratio, ends)
+        return _clipped_estimate(tuples * ratio, ends)
 
     def mean(self) -> Estimate | None:
         """Return the estimated average over all batches; None if no value was counted."""
@@ -336,17 +338,17 @@ class PartlyRead:
         ends = (-math.inf, math.inf)
         if self.reach is not None and self.rows is None:
             ends = self.reach.mean(*sure)
-        if self.why is None and by_chance and says_enough(drawn):
+        if self.why is None and by_chance and shows_spread(drawn):
             residuals, each = drawn.total - ratio * drawn.counted, float(drawn.counted.mean())
-            half = _spread(residuals, each, self._batches)
+            half = _half_width(residuals, each, self._batches)
             under, over = (0.0, 0.0)
             if self._hidden and self.reach is not None:
                 under, over = self.reach.hidden_in_mean(ratio, self._others, self._hidden)
             whole = each * self._batches
-            ends = _both(ends, (ratio - half - under / whole, ratio + half + over / whole))
+            ends = _intersection(ends, (ratio - half - under / whole, ratio + half + over / whole))
         if self.rows is not None:
             return self._mean_of_rows(ratio, ends)
-        return _within(ratio, ends)
+        return _clipped_estimate(ratio, ends)
 
     def _of_rows(self, value: float, ends: tuple[float, float], scale: float) -> Estimate:
         """Widen the ends of a total by what dropped rows may add.
@@ -359,15 +361,15 @@ class PartlyRead:
         if self.reach is None:
             if self.no_reason is not None:
                 return Estimate(value, None, None)
-            return _within(value, (ends[0] - half, ends[1] + half))
+            return _clipped_estimate(value, (ends[0] - half, ends[1] + half))
         low, high = self.reach.added
         any_row = scale * rows.hidden + rows.unsampled_most
         seen, unread = float(rows.seen.total.sum()), self._unread
         sure = seen + min(low * one for one in unread), seen + max(high * one for one in unread)
         if self.reach.always:
-            return _within(value, sure)
+            return _clipped_estimate(value, sure)
         likely = ends[0] - half + any_row * low, ends[1] + half + any_row * high
-        return _within(value, _both(sure, likely))
+        return _clipped_estimate(value, _intersection(sure, likely))
 
     def _mean_of_rows(self, ratio: float, ends: tuple[float, float]) -> Estimate:
         """Widen the ends of an average by the possible values of dropped rows."""
@@ -378,13 +380,13 @@ class PartlyRead:
         if self.reach is None:
             if self.no_reason is not None:
                 return Estimate(ratio, None, None)
-            return _within(ratio, (ends[0] - half, ends[1] + half))
+            return _clipped_estimate(ratio, (ends[0] - half, ends[1] + half))
         any_row = (rows.hidden + rows.unsampled_most) / counted
         under = half + any_row * max(0.0, ratio - self.reach.least)
         over = half + any_row * max(0.0, self.reach.most - ratio)
         seen, most = rows.seen, self._unread[1]
         sure = self.reach.mean(float(seen.total.sum()), float(seen.counted.sum()), most)
-        return _within(ratio, _both(sure, (ends[0] - under, ends[1] + over)))
+        return _clipped_estimate(ratio, _intersection(sure, (ends[0] - under, ends[1] + over)))
 
     @property
     def _unread(self) -> tuple[float, float]:
@@ -411,27 +413,27 @@ class PartlyRead:
 
     @property
     def _hidden(self) -> int:
-        return 0 if self.assume_alike else most_hidden(len(self._chosen), self._batches)
+        return 0 if self.assume_alike else max_hidden_batches(len(self._chosen), self._batches)
 
 
-def are_even(tuples: np.ndarray) -> bool:
+def have_even_sizes(tuples: np.ndarray) -> bool:
     """Return whether all batches, read and unread, have about the same size.
 
-    >>> are_even(np.array([90.0, 100.0, 110.0, 7.0])), are_even(np.array([20.0, 20.0, 200.0]))
+    >>> have_even_sizes(np.array([90.0, 100.0, 110.0, 7.0])), have_even_sizes(np.array([20.0, 20.0, 200.0]))
     (True, False)
     """
     return len(tuples) == 0 or float(tuples.max()) <= MOST_OVER_MEAN * float(tuples.mean())
 
 
-def says_enough(read: Clusters) -> bool:
+def shows_spread(read: Clusters) -> bool:
     """Return whether the batches that were read show the spread of all batches.
 
     They do not if fewer than `FEWEST` have a sum other than 0, if all are alike, or if one dominates the spread.
 
     >>> ones = np.ones(6)
-    >>> says_enough(Clusters(ones, np.array([3.0, 4.0, 5.0, 3.0, 4.0, 5.0]), ones))
+    >>> shows_spread(Clusters(ones, np.array([3.0, 4.0, 5.0, 3.0, 4.0, 5.0]), ones))
     True
-    >>> [says_enough(Clusters(ones, np.array(few), ones)) for few in ([0, 0, 1, 2, 1, 2], [1, 1, 1, 1, 1, 9], [4] * 6)]
+    >>> [shows_spread(Clusters(ones, np.array(few), ones)) for few in ([0, 0, 1, 2, 1, 2], [1, 1, 1, 1, 1, 9], [4] * 6)]
     [False, False, False]
     """
     part = float(read.total.sum()) / max(1.0, float(read.counted.sum())) * read.counted
@@ -444,13 +446,13 @@ def _exact(value: float) -> Estimate:
     return Estimate(value, value, value)
 
 
-def _both(sure: tuple[float, float], likely: tuple[float, float]) -> tuple[float, float]:
+def _intersection(sure: tuple[float, float], likely: tuple[float, float]) -> tuple[float, float]:
     """Return the intersection of two intervals; `sure` if it is empty."""
     low, high = max(sure[0], likely[0]), min(sure[1], likely[1])
     return (low, high) if low <= high else sure
 
 
-def _within(value: float, ends: tuple[float, float]) -> Estimate:
+def _clipped_estimate(value: float, ends: tuple[float, float]) -> Estimate:
     """Return an estimate that is limited to the ends; it has no interval if an end is infinite."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -458,7 +460,7 @@ def _within(value: float, ends: tuple[float, float]) -> Estimate:
     return Estimate(min(max(value, low), high), low, high)
 
 
-def _spread(residuals: np.ndarray, mean_size: float, batches: int) -> float:
+def _half_width(residuals: np.ndarray, mean_size: float, batches: int) -> float:
     """Return half the width of the interval, in the unit of the ratio."""
     n = len(residuals)
     variance = float((residuals**2).sum()) / (n - 1) * (1.0 - n / batches) / n
@@ -483,20 +485,22 @@ def student_quantile(freedom: int) -> float:
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
-def doubtful(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+def deciding_attributes(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
     """Return the inexact attributes that decide which rows are counted, or in which group."""
     return names_in(" ".join([of.where or "", *of.keys])) & inexact
 
 
-def concerned(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
+def relevant_attributes(of: PlainAggregate, inexact: frozenset[str]) -> frozenset[str]:
     """Return the inexact attributes (in lower case) on which the answer depends."""
-    return doubtful(of, inexact) | (names_in(" ".join(one.of or "" for one in of.measures)) & inexact)
+    return deciding_attributes(of, inexact) | (
+        names_in(" ".join(one.of or "" for one in of.measures)) & inexact
+    )
 
 
-def any_inexact(names: frozenset[str]) -> str:
+def inexact_rows_sql(names: frozenset[str]) -> str:
     """Return an SQL expression for the number of rows in which one of these attributes was shed or rounded.
 
-    >>> any_inexact(frozenset({"temp"}))
+    >>> inexact_rows_sql(frozenset({"temp"}))
     'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
     """
     either = " OR ".join(f"{name}{BOUND_SUFFIX} IS NOT NULL" for name in sorted(names))
@@ -504,7 +508,7 @@ def any_inexact(names: frozenset[str]) -> str:
 
 
 @dataclass(frozen=True)
-class OffAndUnknown:
+class ErrorExpressions:
     """Expressions for the possible error of a measure's values, and for the number of unknown values."""
 
     off: str
@@ -514,30 +518,30 @@ class OffAndUnknown:
     """The possible error of one value; None: the values that are added up are exact or unknown."""
 
 
-def off_and_unknown(one: Measure, inexact: frozenset[str]) -> OffAndUnknown | None:
+def error_expressions(one: Measure, inexact: frozenset[str]) -> ErrorExpressions | None:
     """Return expressions for the possible error of a measure's values; None: they are exact.
 
-    >>> off_and_unknown(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
+    >>> error_expressions(Measure("m", "avg", "wind"), frozenset({"temp"})) is None
     True
-    >>> off_and_unknown(Measure("m", "avg", "temp + 1"), frozenset({"temp"})).unknown
+    >>> error_expressions(Measure("m", "avg", "temp + 1"), frozenset({"temp"})).unknown
     'count(CASE WHEN temp__bound_pct IS NOT NULL THEN 1 END)'
     """
     names = names_in(one.of or "") & inexact
     if not names or one.of is None:
         return None
     if one.of.lower() not in inexact:
-        return OffAndUnknown("0.0", any_inexact(names))
+        return ErrorExpressions("0.0", inexact_rows_sql(names))
     value, bound = one.of, one.of + BOUND_SUFFIX
     if one.kind == "count":
-        return OffAndUnknown("0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)")
+        return ErrorExpressions("0.0", f"count(CASE WHEN {value} IS NULL AND {bound} >= 100 THEN 1 END)")
     each = f"CASE WHEN {bound} < 100 THEN abs({value}) * {bound} / (100 - {bound}) END"
     unknown = f"count(CASE WHEN {bound} >= 100 AND ({value} IS NULL OR {value} <> 0) THEN 1 END)"
-    return OffAndUnknown(f"sum({each})", unknown, each)
+    return ErrorExpressions(f"sum({each})", unknown, each)
 
 
-def widened(
-    scale: Callable[[PartlyRead], Estimate | None],
-    sample: PartlyRead,
+def widen_estimate(
+    scale: Callable[[WindowSample], Estimate | None],
+    sample: WindowSample,
     off: np.ndarray,
     seen_off: np.ndarray | None = None,
 ) -> Estimate | None:
@@ -547,13 +551,13 @@ def widened(
     same without weights.
 
     >>> read = Clusters(np.ones(2), np.array([4.0, 6.0]), np.ones(2))
-    >>> widened(PartlyRead.mean, PartlyRead(read, np.zeros(0)), np.array([0.5, 0.5]))
+    >>> widen_estimate(WindowSample.mean, WindowSample(read, np.zeros(0)), np.array([0.5, 0.5]))
     Estimate(value=5.0, low=4.5, high=5.5)
     """
     found = scale(sample)
     if found is None or not off.any():
         return found
-    least, most = (scale(_moved(sample, sign * off, sign, seen_off)) for sign in (-1, 1))
+    least, most = (scale(_shift_sample(sample, sign * off, sign, seen_off)) for sign in (-1, 1))
     assert least is not None
     assert most is not None
     if least.low is None or most.high is None:
@@ -561,7 +565,9 @@ def widened(
     return replace(found, low=min(least.low, found.value), high=max(most.high, found.value))
 
 
-def _moved(sample: PartlyRead, off: np.ndarray, sign: int, seen_off: np.ndarray | None) -> PartlyRead:
+def _shift_sample(
+    sample: WindowSample, off: np.ndarray, sign: int, seen_off: np.ndarray | None
+) -> WindowSample:
     """Return the sample with values shifted by `off`, batch by batch."""
     rows = sample.rows
     if rows is not None and seen_off is not None:

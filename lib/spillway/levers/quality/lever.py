@@ -12,15 +12,15 @@ from spillway.contracts import StreamContract
 from spillway.contracts.fields import Broken
 from spillway.contracts.workload import Workload
 from spillway.ledger import LedgerRow
-from spillway.levers.protocol import Picture, Room, Told, Views
-from spillway.levers.quality.checks import EXAMINED_ANSWER, examined_answer
-from spillway.levers.quality.decision import AskedQuery, tally
+from spillway.levers.protocol import CapacityGroup, LeverExplanation, Picture, Views
+from spillway.levers.quality.checks import EXAMINED_ANSWER, check_answer
+from spillway.levers.quality.decision import QueryDecision, tally_window
 from spillway.levers.quality.overload import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
 from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
 from spillway.levers.quality.sources import NumbersBefore, last_numbers, numbers_before, stored_sources
-from spillway.levers.windows import ReadColumns, SqlQuestion, Window, WindowLever, WindowPlan, WindowWork
+from spillway.levers.windows import ReadColumns, SqlQuery, Window, WindowLever, WindowPlan, WindowWork
 
 
 def ranges_of(stream: StreamContract) -> Ranges:
@@ -51,10 +51,10 @@ class QueryPlan(WindowPlan):
         self.settings = rules.queries[work.contract.subject]
 
     @property
-    def decision(self) -> AskedQuery:
+    def decision(self) -> QueryDecision:
         contract = self.work.contract
         inputs, columns = tuple(contract.inputs), self.work.columns
-        return AskedQuery(
+        return QueryDecision(
             contract.subject,
             inputs,
             self.settings,
@@ -106,7 +106,7 @@ class QueryPlan(WindowPlan):
         share = self.shares[window.window]
         losses = self.work.losses.get(window.window, {})
         inputs = tuple(dict.fromkeys(self.work.contract.inputs))
-        found = tally(self.settings, inputs, share, losses, counts, window)
+        found = tally_window(self.settings, inputs, share, losses, counts, window)
         arrived, kept = (sum(one.tuples for one in some) for some in (share.offered, share.kept))
         first = arrived if share.arrived_first is None else share.arrived_first
         produced = max(round(sum(one.produced for one in found.sources)), arrived)
@@ -148,7 +148,7 @@ class QueryPlan(WindowPlan):
         return {COVERAGE: [row]}
 
 
-class Quality(WindowLever):
+class QualityLever(WindowLever):
     """The lever that computes queries within the capacity of their room."""
 
     name = LEVER_NAME
@@ -177,15 +177,15 @@ class Quality(WindowLever):
                 f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
             )
 
-    def look_at(self, work: WindowWork, columns: Callable[[SqlQuestion], pa.Schema]) -> None:
+    def look_at(self, work: WindowWork, columns: Callable[[SqlQuery], pa.Schema]) -> None:
         contract = work.contract
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
-        query = AskedQuery(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
+        query = QueryDecision(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
         query.refuse_sources()
         for result in query.result_steps:
             query.refuse_names(columns(query.asked((), result)).names)
 
-    def plan_windows(self, room: Room, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
+    def plan_windows(self, room: CapacityGroup, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)
         shares = plan_room(room, work, rules)
         first = {one.contract.inputs[0] for one in work}
@@ -207,17 +207,17 @@ class Quality(WindowLever):
     def examine(
         self,
         contract: Workload,
-        room: Room,
+        room: CapacityGroup,
         window: Window,
         results: pa.Table,
         inputs: Mapping[str, ReadColumns] | None,
     ) -> Mapping[str, Any]:
-        return examined_answer(results)
+        return check_answer(results)
 
-    def told(self, contract: Workload, tables: Views) -> Told | None:
-        from spillway.levers.quality.explain import query_told
+    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
+        from spillway.levers.quality.explain import explain_query
 
-        return query_told(contract, tables)
+        return explain_query(contract, tables)
 
     def pictures(self, contract: Workload, tables: Views) -> Iterable[Picture]:
         from spillway.levers.quality.explain import query_pictures
@@ -225,4 +225,4 @@ class Quality(WindowLever):
         return query_pictures(contract, tables)
 
 
-LEVER = Quality()
+LEVER = QualityLever()

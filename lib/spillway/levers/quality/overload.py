@@ -48,7 +48,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.protocol import Views
 
 HALF_LIFE = 8.0
@@ -161,7 +161,9 @@ class TupleCost:
     def keeps(self, interval_seconds: float) -> int:
         """Return N_keep: the number of tuples that fit into an interval (eq. 5.3)."""
         if interval_seconds <= 0:
-            raise Refused("interval_seconds", "be above 0", interval_seconds, "say how long an interval is")
+            raise InvalidValue(
+                "interval_seconds", "be above 0", interval_seconds, "say how long an interval is"
+            )
         if not self.seconds:
             return 2**62
         # a rounding error of the quotient must not remove a tuple that fits exactly

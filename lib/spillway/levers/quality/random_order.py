@@ -9,13 +9,13 @@ stretches as the input with the fewest portions has portions. The stretches are 
 for all inputs, because rows that join by time lie in the same stretch. Within a stretch the portions of all inputs are
 ordered by the share of their input's tuples in the stretch that precedes them.
 
-Portions that arrived after their window was computed come last (`late_last`). So the portions that it kept are kept
+Portions that arrived after their window was computed come last (`move_late_last`). So the portions that it kept are kept
 again: an answer does not get worse because rows arrive.
 
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
->>> offer = Offer.of(place)
->>> sorted(turns("desk", 1, offer, chance_order("desk", 1, offer)).tolist())
+>>> offer = PortionColumns.of(place)
+>>> sorted(portion_turns("desk", 1, offer, chance_order("desk", 1, offer)).tolist())
 [0.0, 0.0, 0.5]
 """
 
@@ -34,7 +34,7 @@ from spillway.levers.windows import Portion
 
 
 @dataclass(frozen=True)
-class Offer:
+class PortionColumns:
     """The portions of some windows as columns, one element per portion; portions of a window are contiguous."""
 
     windows: tuple[tuple[str, int], ...]
@@ -50,17 +50,17 @@ class Offer:
     produced: np.ndarray
 
     @staticmethod
-    def of(place: Sequence[tuple[str, int, Portion]]) -> Offer:
+    def of(place: Sequence[tuple[str, int, Portion]]) -> PortionColumns:
         """Return portions as columns, with the query and the window of each; portions of a window are contiguous."""
         windows = list(dict.fromkeys((name, window) for name, window, _ in place))
         found = []
         for name, window in windows:
             portions = [one for *of, one in place if of == [name, window]]
             found.append((name, window, portions, list(dict.fromkeys(one.stream for one in portions))))
-        return Offer.of_windows(found)
+        return PortionColumns.of_windows(found)
 
     @staticmethod
-    def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion], Sequence[str]]]) -> Offer:
+    def of_windows(windows: Sequence[tuple[str, int, Sequence[Portion], Sequence[str]]]) -> PortionColumns:
         """Return the portions of some windows as columns; each window has its query and the streams it reads."""
         counts = np.array([len(portions) for _, _, portions, _ in windows], np.int64)
         every = [portion for _, _, portions, _ in windows for portion in portions]
@@ -75,7 +75,7 @@ class Offer:
         def column(name: str, kind: type) -> np.ndarray:
             return np.fromiter(map(attrgetter(name), every), kind, len(every))
 
-        return Offer(
+        return PortionColumns(
             tuple((name, number) for name, number, *_ in windows),
             streams,
             window,
@@ -90,7 +90,7 @@ class Offer:
         return len(self.window)
 
 
-def chance_order(room: str, number: int, offer: Offer) -> np.ndarray:
+def chance_order(room: str, number: int, offer: PortionColumns) -> np.ndarray:
     """Return a random permutation of the portions, by a hash of each."""
     seeds = np.array(
         [[_seed(room, number, *window, stream) for stream in offer.streams] for window in offer.windows],
@@ -125,8 +125,8 @@ def _hashes(
     return found
 
 
-def turns(
-    room: str, number: int, offer: Offer, tie: np.ndarray, among: np.ndarray | None = None
+def portion_turns(
+    room: str, number: int, offer: PortionColumns, tie: np.ndarray, among: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the position of each portion in the order of its window, from 0 to 1; `tie` orders equal ones.
 
@@ -212,10 +212,10 @@ def _turns_of_input(
         begin = end
 
 
-def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
+def move_late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
     """Return the order with late portions behind all others; `order`: integer positions, or turns from 0 to 1.
 
-    >>> late_last(np.array([2, 0, 1]), np.array([False, True, False])), late_last(np.array([0.5]), np.array([True]))
+    >>> move_late_last(np.array([2, 0, 1]), np.array([False, True, False])), move_late_last(np.array([0.5]), np.array([True]))
     (array([1, 2, 0]), array([0.75]))
     """
     if order.dtype.kind == "i":
@@ -227,7 +227,7 @@ def late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
     return order / 2 + late / 2 if late.any() else order
 
 
-def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def is_chosen_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Return which kept batches chance alone chose: those before the first batch of their window that was left out.
 
     The batches of a window are contiguous. A batch behind the first one left out was kept because it fits into the
@@ -236,18 +236,18 @@ def drawn_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> n
     (Ting 2022, substitutable adaptive thresholds).
 
     >>> three = Batches(np.zeros(3, np.int64), np.ones(3), np.ones(3), np.array([1, 0, 2]))
-    >>> drawn_by_chance(three, np.zeros(3, np.int64), np.array([False, True, True])).tolist()
+    >>> is_chosen_by_chance(three, np.zeros(3, np.int64), np.array([False, True, True])).tolist()
     [False, True, False]
     """
     tie = np.arange(len(batches)) if batches.tie is None else batches.tie
     turn = np.zeros(len(batches)) if batches.turn is None else batches.turn
     found = np.zeros(len(batches), np.bool_)
-    _first_kept(window, turn, tie, kept, found)
+    _mark_kept_prefix(window, turn, tie, kept, found)
     return found
 
 
 @njit(cache=True)
-def _first_kept(
+def _mark_kept_prefix(
     window: np.ndarray, turn: np.ndarray, tie: np.ndarray, kept: np.ndarray, found: np.ndarray
 ) -> None:
     """Mark the kept batches of each window that precede all batches left out, in the order of turn and tie."""

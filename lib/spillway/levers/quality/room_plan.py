@@ -25,13 +25,26 @@ from typing import Any
 import numpy as np
 
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
-from spillway.levers.protocol import Room
-from spillway.levers.quality.admission import Batches, Elsewhere, Entitlements, chosen, own_room, remembered
+from spillway.errors import InvalidValue
+from spillway.levers.protocol import CapacityGroup
+from spillway.levers.quality.admission import (
+    Batches,
+    Entitlements,
+    OtherQueries,
+    admit_by_policy,
+    own_capacity,
+    starting_coverage,
+)
 from spillway.levers.quality.overload import Overload, RoomHistory, room_history
-from spillway.levers.quality.random_order import Offer, chance_order, drawn_by_chance, late_last, turns
+from spillway.levers.quality.random_order import (
+    PortionColumns,
+    chance_order,
+    is_chosen_by_chance,
+    move_late_last,
+    portion_turns,
+)
 from spillway.levers.quality.settings import ALGORITHM_1, QualitySettings, RoomCapacity
-from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, micros_of, step_of
+from spillway.levers.windows import PLANNED, Portion, Window, WindowWork, duration_micros, micros_of
 
 LEVER_NAME = "quality"
 
@@ -43,7 +56,7 @@ class WindowShare:
     kept: tuple[Portion, ...]
     offered: tuple[Portion, ...]
     drawn: tuple[int, ...]
-    """Indices into `kept` of the portions that chance alone chose, independent of their sizes (`drawn_by_chance`)."""
+    """Indices into `kept` of the portions that chance alone chose, independent of their sizes (`is_chosen_by_chance`)."""
     slice: int
     cost: float
     cost_offered: float
@@ -68,7 +81,7 @@ class RoomRules:
 
     def slice_of(self, moment: datetime) -> int:
         """Return the number of the slice that contains a moment."""
-        return micros_of(moment) // step_of(self.slice_seconds)
+        return micros_of(moment) // duration_micros(self.slice_seconds)
 
     @property
     def room(self) -> float | None:
@@ -78,7 +91,7 @@ class RoomRules:
         return self.capacity.tuples if self.capacity.tuples is not None else self.capacity.seconds
 
 
-def room_rules(room: Room) -> RoomRules:
+def room_rules(room: CapacityGroup) -> RoomRules:
     """Return the rules of a room; refuse contracts that contradict one another."""
     members = {
         name: contract
@@ -86,20 +99,20 @@ def room_rules(room: Room) -> RoomRules:
         if LEVER_NAME in contract.lever_names and (contract.room or name) == room.name
     }
     settings = {name: contract.lever_settings(LEVER_NAME) for name, contract in members.items()}
-    capacity = _agreed(members, {n: s.capacity for n, s in settings.items() if s.capacity}, "capacity")
-    policy = _agreed(members, {n: s.policy for n, s in settings.items()}, "policy")
-    cost_model = _agreed(members, {n: s.cost_model for n, s in settings.items()}, "cost_model")
+    capacity = _agreed_value(members, {n: s.capacity for n, s in settings.items() if s.capacity}, "capacity")
+    policy = _agreed_value(members, {n: s.policy for n, s in settings.items()}, "policy")
+    cost_model = _agreed_value(members, {n: s.cost_model for n, s in settings.items()}, "cost_model")
     longest = max(contract.window.seconds for contract in members.values())
     per = capacity.per_seconds if capacity and capacity.per_seconds else longest
     return RoomRules(settings, capacity, policy, per, _weights(settings), room.failed, cost_model)
 
 
-def _agreed(members: Mapping[str, Workload], said: Mapping[str, Any], what: str) -> Any:
+def _agreed_value(members: Mapping[str, Workload], said: Mapping[str, Any], what: str) -> Any:
     """Return the value that all queries of a room state; refuse different values."""
     different = {repr(value): name for name, value in said.items()}
     if len(different) > 1:
         one, other, *_ = different.values()
-        raise Refused(
+        raise InvalidValue(
             what,
             f"be one for all queries of a room, as it is its room's, and {one} and {other} differ",
             [str(value) for value in said.values()],
@@ -122,7 +135,10 @@ def _weights(settings: Mapping[str, QualitySettings]) -> dict[str, float]:
 
 
 def plan_room(
-    room: Room, work: Sequence[WindowWork], rules: RoomRules | None = None, history: RoomHistory | None = None
+    room: CapacityGroup,
+    work: Sequence[WindowWork],
+    rules: RoomRules | None = None,
+    history: RoomHistory | None = None,
 ) -> dict[tuple[str, int], WindowShare]:
     """Return the portions that each query and window is given."""
     rules = room_rules(room) if rules is None else rules
@@ -132,9 +148,9 @@ def plan_room(
             slices.setdefault(rules.slice_of(window.from_time), []).append((one, window))
     if history is None and slices:
         again = {one.contract.subject: {w.window for w in one.windows} for one in work}
-        since, last_slices = _looked_back(rules, min(slices))
+        since, last_slices = _history_range(rules, min(slices))
         history = room_history(
-            room.tables, room.name, again, step_of(rules.slice_seconds), since, last_slices
+            room.tables, room.name, again, duration_micros(rules.slice_seconds), since, last_slices
         )
     found: dict[tuple[str, int], WindowShare] = {}
     for number in sorted(slices):
@@ -143,7 +159,7 @@ def plan_room(
     return found
 
 
-def _looked_back(rules: RoomRules, first: int) -> tuple[int, int]:
+def _history_range(rules: RoomRules, first: int) -> tuple[int, int]:
     """Return the oldest slice that planning from slice `first` needs, and the number of older slices per query."""
     longest = max((max(one.starve_slices, one.remember_slices) for one in rules.queries.values()), default=0)
     smooth = rules.capacity.smooth_slices if rules.capacity else 0
@@ -151,10 +167,10 @@ def _looked_back(rules: RoomRules, first: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class _Offered:
+class _OfferedPortions:
     """The portions that a slice is offered."""
 
-    offer: Offer
+    offer: PortionColumns
     batches: Batches
     """The portions as batches of their queries; each window is a group."""
     must_keep: np.ndarray
@@ -169,12 +185,12 @@ def _plan_slice(
 ) -> dict[tuple[str, int], WindowShare]:
     """Return the portions that each window of a slice is given, and add them to the history."""
     names = list(dict.fromkeys(one.contract.subject for one, _ in windows))
-    offered = _offered(room, rules, history, number, names, windows)
+    offered = _offered_portions(room, rules, history, number, names, windows)
     opened = {(one.contract.subject, w.window) for one, w in windows if w.late and w.status == PLANNED}
     before = {place: kept for place, kept in history.kept.items() if place in opened}
-    kept = _kept(rules, history, number, names, offered, before)
+    kept = _select_portions(rules, history, number, names, offered, before)
     offer, batches = offered.offer, offered.batches
-    drawn = drawn_by_chance(batches, offer.window, kept)
+    drawn = is_chosen_by_chance(batches, offer.window, kept)
     count = len(windows)
 
     def by_window(values: np.ndarray, some: np.ndarray | slice = slice(None)) -> np.ndarray:
@@ -208,14 +224,14 @@ def _plan_slice(
     return shares
 
 
-def _offered(
+def _offered_portions(
     room: str,
     rules: RoomRules,
     history: RoomHistory,
     number: int,
     names: Sequence[str],
     windows: Sequence[tuple[WindowWork, Window]],
-) -> _Offered:
+) -> _OfferedPortions:
     """Return the portions of the windows as batches, with their sic, cost, and random order.
 
     The sic of a portion is its share of its input's produced tuples, divided by the inputs and by the windows of the
@@ -231,7 +247,7 @@ def _offered(
         ],
         np.int64,
     )
-    offer = Offer.of_windows(
+    offer = PortionColumns.of_windows(
         [
             (one.contract.subject, w.window, one.portions.get(w.window, ()), one.contract.inputs)
             for one, w in windows
@@ -246,24 +262,24 @@ def _offered(
     must = np.array(
         [[stream in rules.queries[name].must_keep for stream in offer.streams] for name in names], np.bool_
     ).reshape(len(names), len(offer.streams))[owner, offer.stream]
-    late = _late(offer, windows)
-    tie = late_last(chance_order(room, number, offer), late)
+    late = _is_late(offer, windows)
+    tie = move_late_last(chance_order(room, number, offer), late)
     turn = np.zeros(len(offer))
     for some in (np.flatnonzero(~late), np.flatnonzero(late)) if late.any() else (np.arange(len(offer)),):
-        turn[some] = turns(room, number, offer, tie, some)
+        turn[some] = portion_turns(room, number, offer, tie, some)
     batches = Batches(
         owner,
         sic,
         offer.tuples * per_tuple[owner],
         tie,
-        late_last(turn, late),
+        move_late_last(turn, late),
         offer.window,
         fixed[of_window],
     )
-    return _Offered(offer, batches, must)
+    return _OfferedPortions(offer, batches, must)
 
 
-def _late(offer: Offer, windows: Sequence[tuple[WindowWork, Window]]) -> np.ndarray:
+def _is_late(offer: PortionColumns, windows: Sequence[tuple[WindowWork, Window]]) -> np.ndarray:
     """Return which portions arrived after their window was computed."""
     found = np.zeros(len(offer), np.bool_)
     for at, (_, window) in enumerate(windows):
@@ -287,12 +303,12 @@ def _costs(rules: RoomRules, history: RoomHistory, names: Sequence[str]) -> tupl
     return np.array([costs[name][0] for name in names]), np.array([costs[name][1] for name in names])
 
 
-def _kept(
+def _select_portions(
     rules: RoomRules,
     history: RoomHistory,
     number: int,
     names: Sequence[str],
-    offered: _Offered,
+    offered: _OfferedPortions,
     before: Mapping[tuple[str, int], int],
 ) -> np.ndarray:
     """Return which of the offered portions are kept; all, unless the room is overloaded.
@@ -303,15 +319,15 @@ def _kept(
     if rules.room is None or rules.capacity is None or not len(offered.offer):
         return everything
     load = offered.batches.costs_of(everything)
-    if not _overloaded(rules, history, number, load):
+    if not _is_overloaded(rules, history, number, load):
         return everything
-    begin = beginnings(rules, history, number)
+    begin = starting_coverages(rules, history, number)
     to = _entitlements(rules, history, number, names, begin)
-    kept = _kept_again(rules, to, offered, before)
-    left = rules.room - _taken(rules, history, number) - offered.batches.costs_of(kept)
+    kept = _select_reopened(rules, to, offered, before)
+    left = rules.room - _used_capacity(rules, history, number) - offered.batches.costs_of(kept)
     if left > 0:
         _keep_more(rules, history, number, names, offered, to, begin, left, kept)
-    _try_others(rules, history, number, names, offered, to, kept)
+    _try_oversized(rules, history, number, names, offered, to, kept)
     return kept
 
 
@@ -320,7 +336,7 @@ def _keep_more(
     history: RoomHistory,
     number: int,
     names: Sequence[str],
-    offered: _Offered,
+    offered: _OfferedPortions,
     to: Entitlements,
     begin: Mapping[str, float],
     left: float,
@@ -331,7 +347,7 @@ def _keep_more(
     for at in np.flatnonzero(np.bincount(offered.offer.window)).tolist():
         name = offered.offer.windows[at][0]
         now[name] = now.get(name, 0) + 1
-    others = _elsewhere(rules, history, number, names, now, begin)
+    others = _load_of_other_queries(rules, history, number, names, now, begin)
     batches, rest = offered.batches, np.arange(len(kept))
     if kept.any():
         rest = np.flatnonzero(~kept)
@@ -343,13 +359,13 @@ def _keep_more(
             replace(to, reached=reached),
             replace(batches.at(rest), fixed=np.where(paid, 0.0, fixed)),
         )
-    room = own_room(batches, to, others, left)
+    room = own_capacity(batches, to, others, left)
     if room > 0:
-        kept[rest] = chosen(rules.policy, batches, to, room, offered.must_keep[rest])
+        kept[rest] = admit_by_policy(rules.policy, batches, to, room, offered.must_keep[rest])
 
 
-def _kept_again(
-    rules: RoomRules, to: Entitlements, offered: _Offered, before: Mapping[tuple[str, int], int]
+def _select_reopened(
+    rules: RoomRules, to: Entitlements, offered: _OfferedPortions, before: Mapping[tuple[str, int], int]
 ) -> np.ndarray:
     """Return the portions that reopened windows keep again, even if the capacity of their slice is used by now.
 
@@ -364,16 +380,18 @@ def _kept_again(
                 continue
             tuples = offered.offer.tuples[mine].astype(np.float64)
             batches = replace(offered.batches.at(mine), cost=tuples, group=None, fixed=None)
-            again[mine] = chosen(rules.policy, batches, to, float(before[place]), offered.must_keep[mine])
+            again[mine] = admit_by_policy(
+                rules.policy, batches, to, float(before[place]), offered.must_keep[mine]
+            )
     return again
 
 
-def _try_others(
+def _try_oversized(
     rules: RoomRules,
     history: RoomHistory,
     number: int,
     names: Sequence[str],
-    offered: _Offered,
+    offered: _OfferedPortions,
     to: Entitlements,
     kept: np.ndarray,
 ) -> None:
@@ -402,7 +420,7 @@ def _try_others(
     if rules.policy == "priority" and len(owed) < len(late):
         owed.append(max((q for q in late if q not in owed), key=lambda q: (to.waited[q], -q)))
     little = [q for q in shut_out.tolist() if q not in owed and history.has_few_measurements(names[q])]
-    if little and not _tried(rules, history, number):
+    if little and not _tried_queries(rules, history, number):
         owed.append(max(little, key=lambda q: (to.waited[q], -q)))
     for query in owed:
         mine = np.flatnonzero(batches.query == query)
@@ -410,13 +428,13 @@ def _try_others(
         kept[mine[np.lexsort([tie, price[mine]])[0]]] = True
 
 
-def _taken(rules: RoomRules, history: RoomHistory, number: int) -> float:
-    """Return the capacity that queries of the room used in a slice before; tries (`_try_others`) use none."""
-    tried = _tried(rules, history, number)
+def _used_capacity(rules: RoomRules, history: RoomHistory, number: int) -> float:
+    """Return the capacity that queries of the room used in a slice before; tries (`_try_oversized`) use none."""
+    tried = _tried_queries(rules, history, number)
     return sum(history.given.get(name, {}).get(number, 0.0) for name in rules.queries if name not in tried)
 
 
-def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
+def _tried_queries(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
     """Return the queries that were tried in a slice: they got a share of their offer, at a cost above the capacity."""
     if rules.capacity is None or rules.capacity.seconds is None or rules.policy == ALGORITHM_1:
         return set()
@@ -427,7 +445,7 @@ def _tried(rules: RoomRules, history: RoomHistory, number: int) -> set[str]:
     return {name for name in rules.queries if rules.capacity.seconds < given[name] < offered[name]}
 
 
-def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
+def _is_overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float) -> bool:
     """Return whether the room is overloaded in a slice with an additional load; the load is smoothed (`Overload`)."""
     assert rules.capacity is not None
     assert rules.room is not None
@@ -437,18 +455,18 @@ def _overloaded(rules: RoomRules, history: RoomHistory, number: int, load: float
     return node.after(load + history.load(number, rules.queries), rules.room).on
 
 
-def beginnings(rules: RoomRules, history: RoomHistory, number: int) -> dict[str, float]:
-    """Return by query of the room, planned now or not, what it reached in earlier slices (`remembered`)."""
+def starting_coverages(rules: RoomRules, history: RoomHistory, number: int) -> dict[str, float]:
+    """Return by query of the room, planned now or not, what it reached in earlier slices (`starting_coverage`)."""
     names = sorted(rules.queries)
     reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in names}
     weight = np.array([rules.weights[name] for name in names])
-    return dict(zip(names, remembered(reached, names, weight).tolist(), strict=True))
+    return dict(zip(names, starting_coverage(reached, names, weight).tolist(), strict=True))
 
 
 def _entitlements(
     rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], every: Mapping[str, float]
 ) -> Entitlements:
-    """Return the entitlements of some queries in a slice; `every`: what each query reached before (`beginnings`)."""
+    """Return the entitlements of some queries in a slice; `every`: what each query reached before (`starting_coverages`)."""
     settings = [rules.queries[name] for name in names]
     weight = np.array([rules.weights[name] for name in names])
     begin = np.array([every[name] for name in names])
@@ -465,18 +483,18 @@ def _entitlements(
     )
 
 
-def _elsewhere(
+def _load_of_other_queries(
     rules: RoomRules,
     history: RoomHistory,
     number: int,
     names: Sequence[str],
     now: Mapping[str, int],
     every: Mapping[str, float],
-) -> Elsewhere:
+) -> OtherQueries:
     """Return the load that the room is likely to get in this slice in addition, from each query's last load.
 
     A query that has had no window in the slice counts with its whole last load. A query with some windows counts with
-    the share of those that have not closed yet. `now`: windows that are planned now, by query; `every`: `beginnings`.
+    the share of those that have not closed yet. `now`: windows that are planned now, by query; `every`: `starting_coverages`.
     """
     shares: dict[str, float] = {}
     for name in sorted(set(rules.queries) - rules.failed):
@@ -487,4 +505,4 @@ def _elsewhere(
     weight = np.array([rules.weights[name] for name in shares])
     start = np.array([every[name] for name in shares], np.float64)
     load = [history.last_load(name, number) * share for name, share in shares.items()]
-    return Elsewhere(start, weight, np.array(list(shares.values())), np.array(load, np.float64))
+    return OtherQueries(start, weight, np.array(list(shares.values())), np.array(load, np.float64))

@@ -21,13 +21,13 @@ from spillway.levers.quality.intervals import (
     RARE,
     UNBOUNDED,
     Clusters,
+    ErrorExpressions,
     Estimate,
-    OffAndUnknown,
-    PartlyRead,
     SampledRows,
-    off_and_unknown,
-    row_reach,
-    widened,
+    WindowSample,
+    error_expressions,
+    row_range,
+    widen_estimate,
 )
 from spillway.levers.quality.room_plan import WindowShare
 from spillway.levers.quality.sql_text import Measure, PlainAggregate
@@ -42,13 +42,13 @@ Ranges = Mapping[str, tuple[float, float]]
 """The least and the largest value of a column, by its name in lower case."""
 
 
-def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = False) -> str:
+def partial_aggregates_sql(of: PlainAggregate, inexact: frozenset[str], weighted: bool = False) -> str:
     """Return the SQL for the sums and counts of all measures, by portion and group.
 
     `weighted`: rows were dropped before, so Horvitz-Thompson sums are included.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
-    >>> parts_asked(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
+    >>> partial_aggregates_sql(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
     'SELECT spillway_portion, count(x) AS spillway_n0, sum(x) AS spillway_s0'
     """
     # a name may be a reserved word of SQL
@@ -58,16 +58,16 @@ def parts_asked(of: PlainAggregate, inexact: frozenset[str], weighted: bool = Fa
         items.append(f"count({one.of or '*'}) AS {PART}n{at}")
         if one.kind != "count":
             items.append(f"sum({one.of}) AS {PART}s{at}")
-        told = off_and_unknown(one, inexact)
+        told = error_expressions(one, inexact)
         if told is not None:
             items += [f"{told.off} AS {PART}o{at}", f"{told.unknown} AS {PART}u{at}"]
         if weighted:
-            items += [f"{sql} AS {PART}{name}{at}" for name, sql in _weighted(one, told).items()]
+            items += [f"{sql} AS {PART}{name}{at}" for name, sql in _weighted_sums_sql(one, told).items()]
     where = f" WHERE ({of.where})" if of.where else ""
     return f"SELECT {', '.join(items)} FROM `{of.source}`{where} GROUP BY {', '.join([PORTION, *keys])}"
 
 
-def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
+def _weighted_sums_sql(one: Measure, told: ErrorExpressions | None) -> dict[str, str]:
     """Return the expressions for a measure's Horvitz-Thompson sums and variances; a null weight counts as 1.
 
     `wn`, `ws`, `wo`: the weighted count, the weighted sum, and the weighted sum of the possible errors. `vn`, `vc`,
@@ -88,7 +88,7 @@ def _weighted(one: Measure, told: OffAndUnknown | None) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _PartialAggregates:
     """The partial aggregates of each group, one row per portion."""
 
     keys: tuple[str, ...]
@@ -96,7 +96,7 @@ class _Parts:
     columns: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(parts: pa.Table, keys: Sequence[str]) -> _Parts:
+    def of(parts: pa.Table, keys: Sequence[str]) -> _PartialAggregates:
         names = tuple(_as_named(parts, name) for name in keys)
         groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         for row in sorted(parts.to_pylist(), key=lambda row: row[PORTION]):
@@ -107,7 +107,7 @@ class _Parts:
             groups.setdefault((), [])
         # nulls come first, as the engines order them
         ordered = sorted(groups, key=lambda key: [(one is not None, one != one, one) for one in key])
-        return _Parts(names, {key: groups[key] for key in ordered}, frozenset(parts.column_names))
+        return _PartialAggregates(names, {key: groups[key] for key in ordered}, frozenset(parts.column_names))
 
     def by_portion(self, key: tuple[Any, ...], column: str, portions: int) -> np.ndarray:
         """Return a partial aggregate of a group, one element per portion; 0 if a portion has none."""
@@ -117,15 +117,15 @@ class _Parts:
         return found
 
 
-def answer_of_parts(of: PlainAggregate, parts: pa.Table) -> pa.Table:
+def merge_partial_aggregates(of: PlainAggregate, parts: pa.Table) -> pa.Table:
     """Return the answer of the query, added up from the partial aggregates of all portions.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> parts = {PORTION: [0, 1, 1], "k": ["b", "b", None], PART + "n0": [2, 1, 1], PART + "s0": [3.0, 6.0, 5.0]}
-    >>> answer_of_parts(plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k"), pa.table(parts)).to_pylist()
+    >>> merge_partial_aggregates(plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k"), pa.table(parts)).to_pylist()
     [{'k': None, 'm': 5.0}, {'k': 'b', 'm': 3.0}]
     """
-    held = _Parts.of(parts, of.keys)
+    held = _PartialAggregates.of(parts, of.keys)
     columns: dict[str, pa.Array] = {}
     for at, name in enumerate(held.keys):
         columns[name] = pa.array([key[at] for key in held.groups], parts.schema.field(name).type)
@@ -146,7 +146,7 @@ def _value(one: Measure, at: int, rows: Sequence[Mapping[str, Any]]) -> Any:
     return total / counted if one.kind == "avg" else total
 
 
-def with_exact_bounds(found: pa.Table, of: PlainAggregate) -> pa.Table:
+def add_exact_bounds(found: pa.Table, of: PlainAggregate) -> pa.Table:
     """Add the estimate columns to an exact answer: each value is its own estimate and interval."""
     names = {name.lower(): name for name in found.column_names}
     for one in (one for one in of.measures if one.name.lower() in names):
@@ -158,7 +158,7 @@ def with_exact_bounds(found: pa.Table, of: PlainAggregate) -> pa.Table:
     return found
 
 
-def with_bounds(
+def estimate_answer(
     of: PlainAggregate,
     parts: pa.Table,
     share: WindowShare,
@@ -172,12 +172,12 @@ def with_bounds(
     `loss`: the rows of the window that an earlier lever dropped. `doubted`: it is not certain which rows are counted,
     or in which group, so the answer has no bound.
     """
-    found, held = answer_of_parts(of, parts), _Parts.of(parts, of.keys)
+    found, held = merge_partial_aggregates(of, parts), _PartialAggregates.of(parts, of.keys)
     if loss is not None and f"{PART}wn0" not in parts.column_names:
         # the kept rows do not represent the dropped ones
         loss = replace(loss, unsampled_least=loss.dropped_least, unsampled_most=loss.dropped_most)
     for at, one in enumerate(of.measures):
-        made = [*_estimates(held, of, one, at, _Read(share, ranges, assume_alike, loss))]
+        made = [*_estimates(held, of, one, at, _WindowFacts(share, ranges, assume_alike, loss))]
         if doubted:
             made = [(e and replace(e, low=None, high=None), UNBOUNDED) for e, _ in made]
         for part, name in (("value", "estimate"), ("low", "low"), ("high", "high")):
@@ -188,7 +188,7 @@ def with_bounds(
 
 
 @dataclass(frozen=True)
-class _Read:
+class _WindowFacts:
     """What is needed for the estimates of a window in addition to its partial aggregates."""
 
     share: WindowShare
@@ -204,14 +204,14 @@ class _Read:
 
 
 def _estimates(
-    held: _Parts, of: PlainAggregate, one: Measure, at: int, known: _Read
+    held: _PartialAggregates, of: PlainAggregate, one: Measure, at: int, known: _WindowFacts
 ) -> Iterator[tuple[Estimate | None, str | None]]:
     """Yield for each group the estimate of a measure, and the reason if it has no interval."""
     share = known.share
     here = np.array([portion.tuples for portion in share.kept], np.float64)
     kept = set(share.kept)
     left = np.array([portion.tuples for portion in share.offered if portion not in kept], np.float64)
-    drawn, reach = np.array(share.drawn, np.int64), row_reach(one, of, known.ranges)
+    drawn, reach = np.array(share.drawn, np.int64), row_range(one, of, known.ranges)
     for key in held.groups:
 
         def part(name: str, key: tuple[Any, ...] = key) -> np.ndarray:
@@ -225,10 +225,10 @@ def _estimates(
             weighted = f"{PART}wn{at}" in held.columns
             by = "w" if weighted else ""
             read = Clusters(here * known.each, part(by + value), part(by + "n"))
-            off, rows = part(by + "o"), _sampled(part, one, seen, float(left.sum()), known.loss)
-        sample = PartlyRead(read, left * known.each, drawn, reach, known.assume_alike, rows)
-        scale = PartlyRead.mean if one.kind == "avg" else PartlyRead.total
-        made = widened(scale, sample, off, part("o"))
+            off, rows = part(by + "o"), _sampled_rows(part, one, seen, float(left.sum()), known.loss)
+        sample = WindowSample(read, left * known.each, drawn, reach, known.assume_alike, rows)
+        scale = WindowSample.mean if one.kind == "avg" else WindowSample.total
+        made = widen_estimate(scale, sample, off, part("o"))
         why = (sample.why if len(left) else None) or sample.no_reason or RARE
         if made is None:
             yield None, None if not len(left) and rows is None else why
@@ -238,7 +238,7 @@ def _estimates(
             yield made, None if made.low is not None else why
 
 
-def _sampled(
+def _sampled_rows(
     part: Callable[[str], np.ndarray], one: Measure, seen: Clusters, left: float, loss: InputLoss
 ) -> SampledRows:
     """Return the estimate of the dropped rows of a group, from its partial aggregates."""

@@ -18,16 +18,16 @@ from spillway.contracts.fields import (
     Choice,
     Flag,
     Listing,
-    Maybe,
     Number,
     OneOrMore,
+    OptionalValue,
     Record,
     Text,
     rule,
 )
 from spillway.contracts.workload import LONGEST_SECONDS
-from spillway.errors import Refused
-from spillway.levers.quality.coverage import OperatorNode, in_order
+from spillway.errors import InvalidValue
+from spillway.levers.quality.coverage import OperatorNode, topological_order
 from spillway.levers.quality.sql_text import names_in
 
 ALGORITHM_1 = "algorithm_1"
@@ -67,13 +67,17 @@ class RoomCapacity:
     """What all queries that share a room may process in a slice of event time."""
 
     tuples: float | None = rule(
-        Maybe(Number(above=0)), "tuples that may be read: gives the same again, whatever the machine", None
+        OptionalValue(Number(above=0)),
+        "tuples that may be read: gives the same again, whatever the machine",
+        None,
     )
     seconds: float | None = rule(
-        Maybe(Number(above=0)), "seconds of work, by what a query's tuples were measured to cost", None
+        OptionalValue(Number(above=0)),
+        "seconds of work, by what a query's tuples were measured to cost",
+        None,
     )
     per_seconds: float | None = rule(
-        Maybe(Number(above=0, most=LONGEST_SECONDS)),
+        OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
         "how long a slice is; by default the longest window of the room",
         None,
     )
@@ -109,7 +113,7 @@ class Numbered:
     input: str = rule(Text(), "the stream")
     attribute: str = rule(Text(), "the attribute with the source's own numbers, one more a tuple")
     by: str | None = rule(
-        Maybe(Text()), "the attribute that tells sources apart, each with its own numbers", None
+        OptionalValue(Text()), "the attribute that tells sources apart, each with its own numbers", None
     )
 
 
@@ -126,10 +130,12 @@ class SourceRule:
     """The sources of an input. In the coverage of a query all sources have the same weight by default, at any rate."""
 
     input: str | None = rule(
-        Maybe(Text()), "the stream that the rule is for; null: every input without a rule of its own", None
+        OptionalValue(Text()),
+        "the stream that the rule is for; null: every input without a rule of its own",
+        None,
     )
     by: str | None = rule(
-        Maybe(Text()),
+        OptionalValue(Text()),
         "the attribute whose values are the sources, e.g. router (this column is read in full); null: the input is "
         "one source",
         None,
@@ -139,7 +145,7 @@ class SourceRule:
         Listing(Record(SourceWeight)), "sources with a weight of their own", ()
     )
     per_second: float | None = rule(
-        Maybe(Number(above=0)),
+        OptionalValue(Number(above=0)),
         "expected tuples of each source per second of event time; if a source sends fewer, or none, the coverage is "
         "lower; null: unknown, and only sources in `expected` lower the coverage if they are silent",
         None,
@@ -178,14 +184,14 @@ class QualitySettings:
         "the same method",
         "default",
     )
-    sql: str | None = rule(Maybe(Text()), "the query, where it is one statement", None)
+    sql: str | None = rule(OptionalValue(Text()), "the query, where it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
         Listing(Record(SqlStep)),
         "the query as several steps; a step that no other step reads is a result; all results share one coverage",
         (),
     )
     capacity: RoomCapacity | None = rule(
-        Maybe(Record(RoomCapacity)),
+        OptionalValue(Record(RoomCapacity)),
         "what the room can do; the same wherever queries of a room say it; null: everything",
         None,
     )
@@ -204,7 +210,7 @@ class QualitySettings:
     )
     weight: float = rule(Number(above=0), "entitlement to a share: twice the weight, twice the coverage", 1.0)
     team: str | None = rule(
-        Maybe(Text()), "whose query it is: a team shares one entitlement among its queries", None
+        OptionalValue(Text()), "whose query it is: a team shares one entitlement among its queries", None
     )
     team_weight: float = rule(Number(above=0), "the team's entitlement, the same in all its queries", 1.0)
     priority: int = rule(Number(whole=True), "strict order: those of a lower one get what is left", 0)
@@ -222,7 +228,7 @@ class QualitySettings:
     )
     remember_slices: int = rule(Number(least=1, whole=True), "slices over which queries are kept level", 4)
     portion_tuples: int | None = rule(
-        Maybe(Number(least=1, whole=True)),
+        OptionalValue(Number(least=1, whole=True)),
         "tuples that are kept or shed together; null: whole files, or their row groups (`row_group_tuples` of the "
         "stream), so that a shed one is never read; fewer than these hold: what is shed of one is read with the rest",
         None,
@@ -258,7 +264,7 @@ class QualitySettings:
         if self.steps and len(set(names)) == len(names):
             try:
                 self.ordered_steps("")
-            except Refused as problem:
+            except InvalidValue as problem:
                 circle = problem.args[0] if problem.args else names
                 yield (
                     "steps",
@@ -305,7 +311,7 @@ class QualitySettings:
             for step in self.steps
         }
         statements = {step.name: step.sql for step in self.steps}
-        return tuple((one.name, statements[one.name]) for one in in_order(nodes, {}))
+        return tuple((one.name, statements[one.name]) for one in topological_order(nodes, {}))
 
     def steps_read_by(self, sql: str, name: str) -> tuple[str, ...]:
         """Return the steps that a statement reads; `name`: the step of the statement itself."""

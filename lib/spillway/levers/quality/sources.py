@@ -42,10 +42,10 @@ _PRODUCED, _KEPT = "of", "kept"
 Counts = Mapping[str, int]
 
 
-def source_query(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
+def source_counts_sql(name: str, rule: SourceRule, columns: Sequence[str]) -> str:
     """Return the SQL for the rows and the sum of their weights, by portion and source of an input.
 
-    >>> source_query("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
+    >>> source_counts_sql("polls", SourceRule(by="router"), ["router"]).partition(" FROM ")[0]
     'SELECT spillway_portion, `polls`.`router` AS source, count(*) AS tuples, CAST(count(*) AS DOUBLE) AS weights'
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
@@ -172,13 +172,13 @@ def tally_sources(
 _LAST = "last"
 _PARTS = ("input", "attribute", "source")
 Numbers = Mapping[str, int]
-"""By name (`place_of`): the last number of each source. They are part of the counts of a window."""
+"""By name (`last_number_key`): the last number of each source. They are part of the counts of a window."""
 
 
-def place_of(one: Numbered, source: object) -> str:
+def last_number_key(one: Numbered, source: object) -> str:
     """Return the name under which the last number of a source is counted.
 
-    >>> place_of(Numbered(input="sites", attribute="poll", by="site"), "s.1")
+    >>> last_number_key(Numbered(input="sites", attribute="poll", by="site"), "s.1")
     'last.sites.poll.s.1'
     """
     return f"{_LAST}.{one.input}.{one.attribute}.{'' if source is None else source}"

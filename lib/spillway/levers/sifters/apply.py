@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.levers.certificate import Certificate
-from spillway.levers.protocol import Decision, FramePart, Measured, Rows, Stored
+from spillway.levers.protocol import Decision, FrameSlice, Rows, SliceCertificate, StoredFiles
 from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MUST_KEEP, PIECE_SEQS, SifterFilter, piece_of
@@ -49,7 +49,7 @@ class SiftedBatch:
 
 
 @dataclass(frozen=True)
-class Sifting(Decision):
+class SifterDecision(Decision):
     """The decision which rows of some batches are sent."""
 
     batches: tuple[SiftedBatch, ...]
@@ -57,19 +57,19 @@ class Sifting(Decision):
     columns: tuple[str, ...]
     """All columns that reach this stage of the shed path."""
     counted: CountedQueries = field(default_factory=CountedQueries)
-    aside_rows: Stored | None = None
+    aside_rows: StoredFiles | None = None
 
     def kept(self, before: Rows, day: date) -> Rows:
         return KeptRows(self, before)
 
     def aside(
-        self, table: str, parts: Sequence[FramePart], before: Rows, counts: dict[str, int]
+        self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the dropped rows if the batch stores them at the source; count rows by region.
 
         `counts` receives the offered, kept and marked rows of each region, and the counts by event time and by query.
         """
-        judged = _Judged(self, before)
+        judged = _SiftedPieces(self, before)
         for low, high in _spans(parts):
             one = self.of_seq(low)
             if one is None or one.filter is None:
@@ -86,7 +86,7 @@ class Sifting(Decision):
                     rows = rows.filter(pa.array(np.isin(np.asarray(rows["seq"]), gone)))
                     yield rows.append_column("batch", pa.array(np.full(rows.num_rows, parts[0].batch)))
 
-    def _count(self, piece: JudgedPiece, one: SiftedBatch, counts: dict[str, int]) -> None:
+    def _count(self, piece: SiftedPiece, one: SiftedBatch, counts: dict[str, int]) -> None:
         assert one.filter is not None
         places = np.where(piece.regions == MUST_KEEP, one.filter.count, piece.regions)
         size = one.filter.count + 1
@@ -115,14 +115,14 @@ class Sifting(Decision):
         return [one for one in self.batches if one.first_seq <= to_seq and from_seq <= one.last_seq]
 
     def given_back(self, after: Rows, day: date) -> Rows:
-        return after if self.aside_rows is None else WithAside(after, self.aside_rows, day)
+        return after if self.aside_rows is None else RecoveredRows(after, self.aside_rows, day)
 
-    def certify(self, part: FramePart, truth: Rows, given: Rows) -> list[Measured]:
+    def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
         """Certify that exactly the rows that the filter drops are missing.
 
         If the batch stores dropped rows at the source, certify that no row is missing.
         """
-        judged = _Judged(self, truth)
+        judged = _SiftedPieces(self, truth)
         back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
         was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
         gone = np.empty(0, np.int64)
@@ -139,11 +139,11 @@ class Sifting(Decision):
         expected = was if aside else np.setdiff1d(was, gone)
         violations = len(np.setxor1d(expected, back))
         certificate = Certificate(0.0, shed_values=shed, stored_values=shed, violations=violations)
-        return [Measured(part.batch, "", frozenset(["shed"] if shed else []), certificate)]
+        return [SliceCertificate(part.batch, "", frozenset(["shed"] if shed else []), certificate)]
 
 
 @dataclass(frozen=True)
-class JudgedPiece:
+class SiftedPiece:
     """A piece in order of `seq`, with the region and the decision of each row."""
 
     rows: pa.Table
@@ -152,13 +152,13 @@ class JudgedPiece:
     kept: np.ndarray
     marked: np.ndarray
 
-    def within(self, from_seq: int, to_seq: int) -> JudgedPiece:
+    def within(self, from_seq: int, to_seq: int) -> SiftedPiece:
         """Return the rows of a range of `seq`."""
         low, high = np.searchsorted(self.seq, [from_seq, to_seq + 1])
         if low == 0 and high == len(self.seq):
             return self
         part = slice(low, high)
-        return JudgedPiece(
+        return SiftedPiece(
             self.rows.slice(low, high - low),
             self.seq[part],
             self.regions[part],
@@ -167,14 +167,14 @@ class JudgedPiece:
         )
 
 
-class _Judged:
+class _SiftedPieces:
     """The decided pieces of a task, with a cache of the last `PIECES_HELD`."""
 
-    def __init__(self, plan: Sifting, before: Rows) -> None:
+    def __init__(self, plan: SifterDecision, before: Rows) -> None:
         self.plan, self.before = plan, before
-        self._held: dict[int, JudgedPiece] = {}
+        self._held: dict[int, SiftedPiece] = {}
 
-    def pieces(self, one: SiftedBatch, from_seq: int, to_seq: int) -> Iterator[JudgedPiece]:
+    def pieces(self, one: SiftedBatch, from_seq: int, to_seq: int) -> Iterator[SiftedPiece]:
         """Yield the pieces of a batch that overlap a range of `seq`."""
         low, high = max(from_seq, one.first_seq), min(to_seq, one.last_seq)
         begin, _ = piece_of(low, one.first_seq)
@@ -185,7 +185,7 @@ class _Judged:
                 self._held[first] = self._judge(one, first)
             yield self._held[first]
 
-    def _judge(self, one: SiftedBatch, first: int) -> JudgedPiece:
+    def _judge(self, one: SiftedBatch, first: int) -> SiftedPiece:
         assert one.filter is not None
         counted = [d.name for d in self.plan.counted.dimensions]
         names = dict.fromkeys([*one.filter.columns, *counted, *([one.cells.order] if one.cells else [])])
@@ -193,15 +193,15 @@ class _Judged:
         seq = np.asarray(rows["seq"])
         regions = one.filter.regions_of(rows)
         kept, marked = one.filter.decide(seq, regions, one.first_seq, first)
-        return JudgedPiece(rows, seq, regions, kept, marked)
+        return SiftedPiece(rows, seq, regions, kept, marked)
 
 
 class KeptRows:
     """The rows that are sent, each with its weight: the number of offered rows that it represents."""
 
-    def __init__(self, plan: Sifting, before: Rows) -> None:
+    def __init__(self, plan: SifterDecision, before: Rows) -> None:
         self.plan, self.before = plan, before
-        self._judged = _Judged(plan, before)
+        self._judged = _SiftedPieces(plan, before)
 
     @property
     def asked_back_bytes(self) -> int:
@@ -241,10 +241,10 @@ class KeptRows:
         return rows.select(["seq", *(name for name in columns if name != "seq")])
 
 
-class WithAside:
+class RecoveredRows:
     """The sent rows and the rows stored at the source, merged in order of `seq`; each row has weight 1 again."""
 
-    def __init__(self, after: Rows, aside: Stored, day: date) -> None:
+    def __init__(self, after: Rows, aside: StoredFiles, day: date) -> None:
         self.after, self.aside = after, aside.on(day)
         self._asked = 0
 
@@ -271,7 +271,7 @@ class WithAside:
         return rows.sort_by("seq")
 
 
-def _spans(parts: Sequence[FramePart]) -> Iterator[tuple[int, int]]:
+def _spans(parts: Sequence[FrameSlice]) -> Iterator[tuple[int, int]]:
     """Merge adjacent frame parts into as few ranges of `seq` as possible."""
     low, high = parts[0].from_seq, parts[0].to_seq
     for part in parts[1:]:

@@ -21,7 +21,7 @@ The key of a double is made of its bits. The key of an integer, a time (in micro
 The key of a word is its index in the list of known words; all unknown words share the next key.
 
 >>> five = float_key(5.0)
->>> minus(VALUES, ((five, five + 1),)) == ((NULL + 1, five), (five + 1, END))
+>>> difference(VALUES, ((five, five + 1),)) == ((NULL + 1, five), (five + 1, END))
 True
 """
 
@@ -33,7 +33,7 @@ from itertools import product as crossed
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 Spans = tuple[tuple[int, int], ...]
 """Half-open ranges of keys in ascending order, with a gap between each two."""
@@ -115,10 +115,10 @@ def union(spans: Iterable[tuple[int, int]]) -> Spans:
     return tuple(found)
 
 
-def both(one: Spans, other: Spans) -> Spans:
+def intersection(one: Spans, other: Spans) -> Spans:
     """Return the intersection of two lists of spans.
 
-    >>> both(((1, 4), (6, 9)), ((3, 7),))
+    >>> intersection(((1, 4), (6, 9)), ((3, 7),))
     ((3, 4), (6, 7))
     """
     found, i, j = [], 0, 0
@@ -133,10 +133,10 @@ def both(one: Spans, other: Spans) -> Spans:
     return tuple(found)
 
 
-def minus(one: Spans, other: Spans) -> Spans:
+def difference(one: Spans, other: Spans) -> Spans:
     """Return the spans that the first covers and the second does not.
 
-    >>> minus(((1, 9),), ((0, 2), (4, 5)))
+    >>> difference(((1, 9),), ((0, 2), (4, 5)))
     ((2, 4), (5, 9))
     """
     rest, low = [], NULL
@@ -144,7 +144,7 @@ def minus(one: Spans, other: Spans) -> Spans:
         rest.append((low, begin))
         low = end
     rest.append((low, END))
-    return both(one, union(rest))
+    return intersection(one, union(rest))
 
 
 def spans_hold(spans: Spans, keys: np.ndarray) -> np.ndarray:
@@ -217,7 +217,7 @@ def products_hold(products: Sequence[Product], keys: Sequence[np.ndarray]) -> np
 def _meet(one: Product, other: Product) -> Product | None:
     found = dict(one)
     for dimension, spans in other.items():
-        found[dimension] = both(found[dimension], spans) if dimension in found else spans
+        found[dimension] = intersection(found[dimension], spans) if dimension in found else spans
         if not found[dimension]:
             return None
     return found
@@ -231,10 +231,10 @@ def _without(one: Product, other: Product) -> Iterator[Product]:
     inside = dict(one)
     for dimension, spans in other.items():
         mine = inside.get(dimension, ANYTHING)
-        outside = minus(mine, spans)
+        outside = difference(mine, spans)
         if outside:
             yield {**inside, dimension: outside}
-        inside[dimension] = both(mine, spans)
+        inside[dimension] = intersection(mine, spans)
 
 
 def _merged(products: Sequence[Product]) -> list[Product]:
@@ -262,7 +262,7 @@ def _merged(products: Sequence[Product]) -> list[Product]:
 
 def _check_count(count: int) -> None:
     if count > MOST_BOXES:
-        raise Refused(
+        raise InvalidValue(
             "predicate",
             f"come to at most {MOST_BOXES} boxes",
             count,

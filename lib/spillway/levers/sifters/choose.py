@@ -12,18 +12,18 @@ fold only separates schemes that beat the usual one after two folds.
     score = 1 - sum over queries of alpha_q w_q lost_q     lost_q: the share of q's validation rows that would be lost
 
 - A query with few validation rows (1,000 rows, and queries that cover a ten-thousandth of the space) gives little
-  evidence. It is scored on the rows around it as well (`widened_boxes`).
+  evidence. It is scored on the rows around it as well (`widen_boxes`).
 - Thresholds are computed without the validation rows. Regions that are fitted to some rows look emptier by other rows,
-  so the thresholds drop too much or too little. The difference is corrected at random (`at_share`).
+  so the thresholds drop too much or too little. The difference is corrected at random (`scale_to_mean`).
 - The rows that each query asks for are the same for all schemes, and are found once per fold.
 - The worth of a region is the sum over its points (module `demand`), unless a query states a minimum (`at_least`).
 
 Guarantee: the same sample, queries and seed give the same regions.
 
-`partitioned` builds the regions of one scheme by name. `Known` holds the intermediate results that schemes share.
+`partition_space` builds the regions of one scheme by name. `SharedResults` holds the intermediate results that schemes share.
 
->>> asked = Asked(np.array([[[0.0, 0.5]]]), np.zeros(1, int), np.ones(1))
->>> partitioned("data_depth", np.array([[0.0, 1.0]]), np.array([[0.1, 0.2, 0.9]]), asked, 3).count
+>>> asked = QueryBoxes(np.array([[[0.0, 0.5]]]), np.zeros(1, int), np.ones(1))
+>>> partition_space("data_depth", np.array([[0.0, 1.0]]), np.array([[0.1, 0.2, 0.9]]), asked, 3).count
 3
 """
 
@@ -37,16 +37,16 @@ from functools import partial
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
-from spillway.levers.sifters.configure import configured, configured_for
-from spillway.levers.sifters.consolidate import Asked, consolidated, hits_of, sums_within
+from spillway.errors import InvalidValue
+from spillway.levers.sifters.configure import configure_filter, optimal_thresholds
+from spillway.levers.sifters.consolidate import QueryBoxes, consolidate_queries, hits_of, sums_within
 from spillway.levers.sifters.demand import FEW_ROWS, DemandPoints, demand_points, demand_tree
 from spillway.levers.sifters.partitioners import (
     data_equi_depth,
-    flexible,
-    orders_among,
-    orders_of,
+    flexible_partition,
     query_equi_depth,
+    select_orders,
+    sort_orders,
     uniform_grid,
 )
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, MOST_REGIONS, RegionTree
@@ -58,7 +58,7 @@ PARTITIONERS = (
 
 
 @dataclass(frozen=True)
-class Known:
+class SharedResults:
     """Intermediate results about some rows that all schemes share.
 
     `hits`: the weight of the queries that each row satisfies. `orders`: the sort order of the rows by dimension.
@@ -70,15 +70,15 @@ class Known:
     demand: DemandPoints
 
 
-def partitioned(
+def partition_space(
     scheme: str,
     space: np.ndarray,
     points: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     regions: int,
     throttle: float = 0.5,
     fairness: float = 1.0,
-    known: Known | None = None,
+    known: SharedResults | None = None,
 ) -> RegionTree:
     """Return the regions of one scheme; `known`: shared intermediate results, if they are already computed."""
     if scheme == "uniform_grid":
@@ -88,32 +88,36 @@ def partitioned(
     if scheme == "query_depth":
         return query_equi_depth(space, asked.boxes, regions)
     if scheme == "flexible_grid":
-        return flexible(space, points, regions, "volume", orders=None if known is None else known.orders)
+        return flexible_partition(
+            space, points, regions, "volume", orders=None if known is None else known.orders
+        )
     if scheme == "flexible_depth":
-        return flexible(space, points, regions, "count", orders=None if known is None else known.orders)
+        return flexible_partition(
+            space, points, regions, "count", orders=None if known is None else known.orders
+        )
     if scheme == "query_data":
         hits, orders = (asked.hits(points), None) if known is None else (known.hits, known.orders)
-        return flexible(space, points, regions, "query_data", hits, orders)
+        return flexible_partition(space, points, regions, "query_data", hits, orders)
     if scheme == "demand":
         demand = demand_of(asked, points) if known is None else known.demand
         return _by_demand(space, demand, regions, throttle, fairness, points.shape[1])[0]
-    raise Refused("scheme", f"be auto or one of {', '.join(PARTITIONERS)}", scheme, "write scheme: auto")
+    raise InvalidValue("scheme", f"be auto or one of {', '.join(PARTITIONERS)}", scheme, "write scheme: auto")
 
 
-def partitioned_and_placed(
+def partition_and_place(
     scheme: str,
     space: np.ndarray,
     points: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     regions: int,
     throttle: float,
     fairness: float,
-    known: Known,
+    known: SharedResults,
 ) -> tuple[RegionTree, np.ndarray]:
     """Return the regions of one scheme, and the region of each demand point."""
     if scheme == "demand":
         return _by_demand(space, known.demand, regions, throttle, fairness, points.shape[1])
-    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness, known)
+    tree = partition_space(scheme, space, points, asked, regions, throttle, fairness, known)
     return tree, tree.regions_of(known.demand.places)
 
 
@@ -123,7 +127,7 @@ def _by_demand(
     return demand_tree(space, demand, regions, 1.0 - throttle, fairness, FEW_ROWS / max(1, rows))
 
 
-def demand_of(asked: Asked, points: np.ndarray, seen: np.ndarray | None = None) -> DemandPoints:
+def demand_of(asked: QueryBoxes, points: np.ndarray, seen: np.ndarray | None = None) -> DemandPoints:
     """Return frequency and worth as points; `seen`: the number of rows that match each query, if already known."""
     if seen is None:
         seen = sums_within(points, asked.boxes, asked.query, asked.count, np.zeros((1, points.shape[1])))[1]
@@ -132,7 +136,7 @@ def demand_of(asked: Asked, points: np.ndarray, seen: np.ndarray | None = None) 
     return demand_points(points, hits_of(points, asked.boxes, a_row[asked.query]), asked.boxes, of_box)
 
 
-def frequencies_of(tree: RegionTree, points: np.ndarray) -> np.ndarray:
+def region_frequencies(tree: RegionTree, points: np.ndarray) -> np.ndarray:
     """Return the share of the rows that lies in each region (f)."""
     return np.bincount(tree.regions_of(points), minlength=tree.count) / max(1, points.shape[1])
 
@@ -150,7 +154,7 @@ LOOKED_AT = 2.0
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltRegions:
     """The regions, and the scores of the schemes that were compared."""
 
     scheme: str
@@ -160,44 +164,44 @@ class Built:
     """The score of each scheme on the validation rows; empty if the contract states a scheme."""
 
 
-def built(
+def build_regions(
     space: np.ndarray,
     points: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     regions: int,
     scheme: str = "demand",
     throttle: float = 0.5,
     fairness: float = 1.0,
     most: float = 1.0,
     seed: int = 1,
-) -> Built:
+) -> BuiltRegions:
     """Return the regions for a sample (`points`: places by dimension and row) and queries.
 
     `most` is the largest allowed threshold. `scheme` may be `auto`.
     """
     check_sample(points, regions)
     scores: dict[str, float] = {}
-    known: Known | None = None
+    known: SharedResults | None = None
     if scheme == "auto":
         scores, known = scheme_scores(space, points, asked, regions, throttle, fairness, most, seed)
         scheme = max(scores, key=lambda name: scores[name]) if scores else PARTITIONERS[0]
-    tree = partitioned(scheme, space, points, asked, regions, throttle, fairness, known)
-    return Built(scheme, tree, frequencies_of(tree, points), scores)
+    tree = partition_space(scheme, space, points, asked, regions, throttle, fairness, known)
+    return BuiltRegions(scheme, tree, region_frequencies(tree, points), scores)
 
 
 def scheme_scores(
     space: np.ndarray,
     points: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     regions: int,
     throttle: float,
     fairness: float,
     most: float,
     seed: int,
-) -> tuple[dict[str, float], Known | None]:
+) -> tuple[dict[str, float], SharedResults | None]:
     """Return the mean score of each scheme on the folds that it was not built on, and the results shared by schemes.
 
-    If a scheme cannot meet the minimum shares of the queries (`configured_for`), its score is negative: the amount by
+    If a scheme cannot meet the minimum shares of the queries (`configure_filter`), its score is negative: the amount by
     which it misses them, with a minus. So any scheme that can meet them is better.
     """
     rows = points.shape[1]
@@ -211,20 +215,20 @@ def scheme_scores(
     # the order of the places is the same for every subset of the rows
     whole = demand_of(asked, points, total)
     places = whole.places
-    orders = orders_of(places)
+    orders = sort_orders(places)
     of_rows = np.arange(places.shape[1]) < rows
-    known = Known(hits, orders_among(orders, of_rows), replace(whole, orders=orders))
+    known = SharedResults(hits, select_orders(orders, of_rows), replace(whole, orders=orders))
     lines = _Lines.of(asked, points, known.orders)
-    wider = {held: widened_boxes(asked, lines, held) for held in {int(one) for one in by_fold.sum(axis=1)}}
-    judge = partial(_judged, space, asked, regions, max(throttle, 1.0 - most), fairness, most)
+    wider = {held: widen_boxes(asked, lines, held) for held in {int(one) for one in by_fold.sum(axis=1)}}
+    judge = partial(_validation_losses, space, asked, regions, max(throttle, 1.0 - most), fairness, most)
     losses, amiss = {name: np.zeros(rows) for name in PARTITIONERS}, dict.fromkeys(PARTITIONERS, 0.0)
     racing = list(PARTITIONERS)
     for fold in range(FOLDS):
         held = fold_of == fold
         build, apart = points[:, ~held], np.append(~held, ~of_rows[rows:])
-        demand = replace(demand_of(asked, build, total - seen[fold]), orders=orders_among(orders, apart))
-        of_build = Known(hits[~held], orders_among(orders, apart & of_rows), demand)
-        wide = around(asked, wider[int(held.sum())], seen[fold])
+        demand = replace(demand_of(asked, build, total - seen[fold]), orders=select_orders(orders, apart))
+        of_build = SharedResults(hits[~held], select_orders(orders, apart & of_rows), demand)
+        wide = boxes_with_enough_rows(asked, wider[int(held.sum())], seen[fold])
         parts = _Fold(build, points[:, held], of_build, wide)
         for scheme, (loss, short) in zip(racing, judge(parts, racing), strict=True):
             losses[scheme][held] = loss
@@ -256,15 +260,15 @@ class _Fold:
 
     build: np.ndarray
     held: np.ndarray
-    known: Known
+    known: SharedResults
     """The shared results for the rows to build on."""
     wide: np.ndarray
     """The boxes of queries for the validation rows, widened for queries that few of these rows match."""
 
 
-def _judged(
+def _validation_losses(
     space: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     regions: int,
     throttle: float,
     fairness: float,
@@ -278,29 +282,29 @@ def _judged(
     value = asked.values / (seen + PRIOR)
     worth_of_row, beside = hits_of(held, wide, value[asked.query]), PRIOR * float(value.sum())
     for scheme in schemes:
-        tree, lands = partitioned_and_placed(
+        tree, lands = partition_and_place(
             scheme, space, build, asked, regions, throttle, fairness, fold.known
         )
         frequencies, amiss = np.bincount(lands, demand.frequencies, minlength=tree.count), 0.0
         if asked.at_least.any():
             # if regions are too coarse for the minimum shares, too few rows can be dropped; other schemes may be finer
-            worth = consolidated(tree, frequencies, asked, build)
-            able = configured_for(worth, throttle, 0.0, fairness, 1.0 - most)
+            worth = consolidate_queries(tree, frequencies, asked, build)
+            able = configure_filter(worth, throttle, 0.0, fairness, 1.0 - most)
             thresholds, amiss = able.thresholds, able.short + max(0.0, able.fairness - fairness)
         else:
             worths = np.bincount(lands, demand.worths, minlength=tree.count)
             limits = np.full(tree.count, most)
-            thresholds = configured(worths, frequencies, worths > 0, throttle, fairness, limits)
-        lost = at_share(thresholds[tree.regions_of(held)], 1.0 - throttle)
+            thresholds = optimal_thresholds(worths, frequencies, worths > 0, throttle, fairness, limits)
+        lost = scale_to_mean(thresholds[tree.regions_of(held)], 1.0 - throttle)
         yield worth_of_row * lost + beside * lost / len(lost), amiss
 
 
-def at_share(lost: np.ndarray, drop: float) -> np.ndarray:
+def scale_to_mean(lost: np.ndarray, drop: float) -> np.ndarray:
     """Scale the probabilities of dropping each row so that their mean is `drop`.
 
     The missing share is dropped, or the excess is kept, at random.
 
-    >>> at_share(np.array([1.0, 0.0]), 0.75).tolist(), at_share(np.array([1.0, 1.0]), 0.5).tolist()
+    >>> scale_to_mean(np.array([1.0, 0.0]), 0.75).tolist(), scale_to_mean(np.array([1.0, 1.0]), 0.5).tolist()
     ([1.0, 0.5], [0.5, 0.5])
     """
     mean = float(lost.mean())
@@ -320,7 +324,7 @@ class _Lines:
     """The rank of each end of each box, by box, dimension and end."""
 
     @staticmethod
-    def of(asked: Asked, points: np.ndarray, orders: np.ndarray) -> _Lines:
+    def of(asked: QueryBoxes, points: np.ndarray, orders: np.ndarray) -> _Lines:
         """Return the sorted places of all rows, and the ranks of the boxes among them."""
         places = np.take_along_axis(points, orders, axis=1)
         ranks = np.arange(1, places.shape[1] + 1) / (places.shape[1] + 1)
@@ -331,13 +335,13 @@ class _Lines:
         return _Lines(places, ranks, np.stack(sides, axis=1))
 
 
-def around(asked: Asked, wider: np.ndarray, seen: np.ndarray) -> np.ndarray:
+def boxes_with_enough_rows(asked: QueryBoxes, wider: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Return the boxes of queries; for queries with fewer than `LOOKED_AT` rows, the wider boxes."""
     few = seen[asked.query] < LOOKED_AT
     return np.where(few[:, None, None], wider, asked.boxes)
 
 
-def widened_boxes(asked: Asked, lines: _Lines, held: int) -> np.ndarray:
+def widen_boxes(asked: QueryBoxes, lines: _Lines, held: int) -> np.ndarray:
     """Return the boxes of queries, each wide enough to hold about `LOOKED_AT` of `held` rows.
 
     Boxes are widened in ranks, along each dimension that they limit. So little width is added where rows are dense.
@@ -380,13 +384,13 @@ def _at_ranks(wanted: np.ndarray, ranks: np.ndarray, line: np.ndarray) -> np.nda
 def check_sample(points: np.ndarray, regions: int) -> None:
     """Refuse a sample or a number of regions from which no regions can be built."""
     if points.ndim != 2 or not 1 <= points.shape[0] <= MOST_DIMENSIONS:
-        raise Refused(
+        raise InvalidValue(
             "dimensions",
             f"be 1 to {MOST_DIMENSIONS}",
             points.shape[0] if points.ndim else 0,
             "leave out those that fewest queries are about",
         )
     if points.shape[1] < 1:
-        raise Refused("sample", "have rows", 0, "take in some rows of the stream first")
+        raise InvalidValue("sample", "have rows", 0, "take in some rows of the stream first")
     if not 1 <= regions <= MOST_REGIONS:
-        raise Refused("regions", f"be 1 to {MOST_REGIONS}", regions, "write e.g. regions: 100")
+        raise InvalidValue("regions", f"be 1 to {MOST_REGIONS}", regions, "write e.g. regions: 100")

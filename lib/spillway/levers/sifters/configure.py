@@ -23,7 +23,7 @@ Delta = 0 is random dropping, which is wrong because rows that no query asks for
 Guarantee: the result is the optimum of the program, to the precision of the sums. Constraints that cannot be met are
 refused, and the error names values that can be met.
 
->>> found = configured(np.array([0.1, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False]), 0.5, 0.5)
+>>> found = optimal_thresholds(np.array([0.1, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False]), 0.5, 0.5)
 >>> found.round(3).tolist()
 [0.625, 0.125, 1.0]
 
@@ -40,7 +40,7 @@ distance of two samples of rows over the regions is the total variation distance
 
 About sum sqrt(f (1 - f) (1/n + 1/m) / (2 pi)) of it is noise between samples of n and m rows.
 
->>> room = RoomForRows(offered_rows=100.0, row_kbps=0.01, fixed_kbps=0.1, allowed_kbps=0.6, rows_per_second=80.0)
+>>> room = RowCapacity(offered_rows=100.0, row_kbps=0.01, fixed_kbps=0.1, allowed_kbps=0.6, rows_per_second=80.0)
 >>> room.share
 0.5
 """
@@ -53,14 +53,14 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
-from spillway.levers.sifters.consolidate import Worth
+from spillway.errors import InvalidValue
+from spillway.levers.sifters.consolidate import RegionWorth
 
 SLACK = 1e-12
 """Rounding tolerance of the share to drop, because sums of floats depend on their order."""
 
 
-def configured(
+def optimal_thresholds(
     worths: np.ndarray,
     frequencies: np.ndarray,
     touched: np.ndarray,
@@ -85,7 +85,7 @@ def configured(
         thresholds[free] = limits[free] * (min(1.0, drop / spare) if spare > 0 else float(drop > 0))
         return thresholds
     thresholds[free] = limits[free]
-    thresholds[touched] = _banded(
+    thresholds[touched] = _thresholds_in_band(
         worths[touched], frequencies[touched], limits[touched], drop - spare, fairness, spare
     )
     return thresholds
@@ -116,7 +116,7 @@ def least_fairness(frequencies: np.ndarray, most: np.ndarray, drop: float) -> fl
     return float(u[-1] - least)
 
 
-def _banded(
+def _thresholds_in_band(
     a: np.ndarray, f: np.ndarray, u: np.ndarray, drop: float, width: float, spare: float
 ) -> np.ndarray:
     """Return the cheapest thresholds of touched regions, all in one band, that drop the share `drop`."""
@@ -130,13 +130,13 @@ def _banded(
     smallest = least_fairness(f, u, drop)
     if smallest is None:
         most = spare + float(f @ u)
-        raise Refused(
+        raise InvalidValue(
             "throttle",
             f"be at least {1.0 - most:.6g}: what must be delivered leaves no more to drop",
             round(1.0 - drop - spare, 9),
             "lower what queries must have at least, or make more room",
         )
-    raise Refused(
+    raise InvalidValue(
         "fairness",
         f"be at least {smallest:.6g} for so much to be dropped",
         width,
@@ -269,21 +269,27 @@ def _check(
 ) -> None:
     if not len(a) or not len(a) == len(f) == len(touched) == len(u):
         sizes = [len(a), len(f), len(touched), len(u)]
-        raise Refused("regions", "be at least one, all described alike", sizes, "build the regions again")
+        raise InvalidValue(
+            "regions", "be at least one, all described alike", sizes, "build the regions again"
+        )
     for name, value, remedy in (
         ("throttle", throttle, "it is the share of the rows that there is room for"),
         ("fairness", fairness, "1: no limit; 0: the same share of every region that is asked for"),
     ):
         if not (math.isfinite(value) and 0.0 <= value <= 1.0):
-            raise Refused(name, "be from 0 to 1", value, remedy)
+            raise InvalidValue(name, "be from 0 to 1", value, remedy)
     for name, values in (("worths", a), ("frequencies", f), ("most", u)):
         if not (values.min() >= 0.0 and math.isfinite(values.sum())):
-            raise Refused(name, "be finite and 0 or more", values.tolist()[:5], "measure the sample again")
+            raise InvalidValue(
+                name, "be finite and 0 or more", values.tolist()[:5], "measure the sample again"
+            )
     if np.any(u > 1.0):
-        raise Refused("most", "be at most 1", float(u.max()), "a region loses no more than all of its rows")
+        raise InvalidValue(
+            "most", "be at most 1", float(u.max()), "a region loses no more than all of its rows"
+        )
     can = float(f @ u)
     if can < 1.0 - throttle - SLACK:
-        raise Refused(
+        raise InvalidValue(
             "throttle",
             f"be at least {1.0 - can:.6g}: what must be delivered leaves no more to drop",
             throttle,
@@ -292,7 +298,7 @@ def _check(
 
 
 @dataclass(frozen=True)
-class RoomForRows:
+class RowCapacity:
     """The rows that are offered to a stage per second, and its limits."""
 
     offered_rows: float
@@ -318,7 +324,7 @@ class RoomForRows:
 
 
 @dataclass(frozen=True)
-class Configured:
+class FilterConfiguration:
     """The thresholds, their predicted result, and the constraints that they could not meet."""
 
     thresholds: np.ndarray
@@ -330,9 +336,9 @@ class Configured:
     """The share of all rows that is kept although it does not fit."""
 
 
-def configured_for(
-    worth: Worth, share: float, must_keep: float, fairness: float, sample_share: float
-) -> Configured:
+def configure_filter(
+    worth: RegionWorth, share: float, must_keep: float, fairness: float, sample_share: float
+) -> FilterConfiguration:
     """Return the thresholds that keep `share` of all rows; the filter never drops the share `must_keep`.
 
     Constraints that cannot be met are not refused here, in the middle of a run. As many rows as possible are dropped,
@@ -348,16 +354,18 @@ def configured_for(
         worth.frequencies[worth.touched], limits[worth.touched], max(0.0, 1.0 - throttle - spare)
     )
     width = min(1.0, max(fairness, math.nextafter(needed or 0.0, 2.0) + SLACK if needed else 0.0))
-    thresholds = configured(worth.worths, worth.frequencies, worth.touched, throttle, width, limits)
+    thresholds = optimal_thresholds(worth.worths, worth.frequencies, worth.touched, throttle, width, limits)
     kept = must_keep + rest * (1.0 - float(thresholds @ worth.frequencies))
     used = fairness if width <= fairness or needed is None or needed <= fairness else needed
-    return Configured(thresholds, kept, worth.overall(thresholds), used, max(0.0, kept - share - 1e-9))
+    return FilterConfiguration(
+        thresholds, kept, worth.overall(thresholds), used, max(0.0, kept - share - 1e-9)
+    )
 
 
-def variation(counts: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+def total_variation(counts: np.ndarray, others: np.ndarray) -> tuple[float, float]:
     """Return the total variation distance of two samples, by counts per region, and its expected noise.
 
-    >>> variation(np.array([50, 50]), np.array([90, 10]))[0]
+    >>> total_variation(np.array([50, 50]), np.array([90, 10]))[0]
     0.4
     """
     n, m = float(np.sum(counts)), float(np.sum(others))

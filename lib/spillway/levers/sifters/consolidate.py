@@ -21,8 +21,8 @@ Differences from the paper:
   (`at_least`), which limits the thresholds of the regions that it touches (`most_dropped`).
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
->>> asked = Asked(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
->>> worth = consolidated(tree, np.array([0.8, 0.2]), asked)
+>>> asked = QueryBoxes(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
+>>> worth = consolidate_queries(tree, np.array([0.8, 0.2]), asked)
 >>> worth.worths.round(3).tolist(), worth.qos(np.array([1.0, 0.0])).round(3).tolist()
 ([0.4, 0.6], [0.2, 1.0])
 
@@ -45,7 +45,7 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.regions import RegionTree
 
 
@@ -167,7 +167,7 @@ MOST_LOOKED_AT = 20_000_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryBoxes:
     """The queries: their boxes of places, the query of each box (in ascending order), and their weights."""
 
     boxes: np.ndarray
@@ -182,13 +182,13 @@ class Asked:
     def __post_init__(self) -> None:
         count = len(self.weights)
         if not count or not len(self.boxes):
-            raise Refused("queries", "be at least one", count, "say what is asked of the stream")
+            raise InvalidValue("queries", "be at least one", count, "say what is asked of the stream")
         for name, fill in (("alphas", 1.0), ("at_least", 0.0)):
             if not len(getattr(self, name)):
                 object.__setattr__(self, name, np.full(count, fill))
         total = float(np.sum(self.weights))
         if not (np.isfinite(total) and total > 0 and np.all(np.asarray(self.weights) >= 0)):
-            raise Refused(
+            raise InvalidValue(
                 "weights",
                 "be 0 or more and sum to more than 0",
                 _some(self.weights),
@@ -198,10 +198,12 @@ class Asked:
         for name in ("alphas", "at_least"):
             stated = np.asarray(getattr(self, name), float)
             if len(stated) != count or not np.all((stated >= 0) & (stated <= 1)):
-                raise Refused(name, f"be {count} numbers from 0 to 1", _some(stated), "state one a query")
+                raise InvalidValue(
+                    name, f"be {count} numbers from 0 to 1", _some(stated), "state one a query"
+                )
             object.__setattr__(self, name, stated)
         if len(self.query) != len(self.boxes) or np.any(np.diff(self.query) < 0):
-            raise Refused(
+            raise InvalidValue(
                 "query", "name the query of every box, in order", _some(self.query), "sort the boxes"
             )
 
@@ -221,10 +223,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Worth:
+class RegionWorth:
     """The worth of regions to queries, for the frequencies of a sample."""
 
-    asked: Asked
+    asked: QueryBoxes
     frequencies: np.ndarray
     """The share of the rows in each region (f); the sum is 1."""
     query: np.ndarray
@@ -270,9 +272,9 @@ class Worth:
         return 1.0 - float(self.worths @ thresholds)
 
 
-def consolidated(
-    tree: RegionTree, frequencies: np.ndarray, asked: Asked, points: np.ndarray | None = None
-) -> Worth:
+def consolidate_queries(
+    tree: RegionTree, frequencies: np.ndarray, asked: QueryBoxes, points: np.ndarray | None = None
+) -> RegionWorth:
     """Return the worth of a tree's regions for these frequencies (divided by their sum).
 
     `points`: sample rows that show where in a region the rows of a query lie. Without them, rows are assumed to be
@@ -280,13 +282,13 @@ def consolidated(
     """
     query, region, covered = tree.shares(asked.boxes, asked.query)
     if points is not None and points.shape[1]:
-        query, region, covered = _seen(tree, asked, points, query, region, covered)
-    return _shared(tree.count, frequencies, asked, query, region, covered)
+        query, region, covered = _covered_shares(tree, asked, points, query, region, covered)
+    return _region_worth(tree.count, frequencies, asked, query, region, covered)
 
 
-def _seen(
+def _covered_shares(
     tree: RegionTree,
-    asked: Asked,
+    asked: QueryBoxes,
     points: np.ndarray,
     query: np.ndarray,
     region: np.ndarray,
@@ -351,25 +353,25 @@ def _added(
     return count
 
 
-def at_frequencies(worth: Worth, frequencies: np.ndarray) -> Worth:
+def with_frequencies(worth: RegionWorth, frequencies: np.ndarray) -> RegionWorth:
     """Return the worth of the same regions for other frequencies."""
-    return _shared(len(frequencies), frequencies, worth.asked, worth.query, worth.region, worth.covered)
+    return _region_worth(len(frequencies), frequencies, worth.asked, worth.query, worth.region, worth.covered)
 
 
-def _shared(
+def _region_worth(
     count: int,
     frequencies: np.ndarray,
-    asked: Asked,
+    asked: QueryBoxes,
     query: np.ndarray,
     region: np.ndarray,
     covered: np.ndarray,
-) -> Worth:
+) -> RegionWorth:
     total = float(np.sum(frequencies))
     share_of = np.asarray(frequencies, float) / total if total else np.zeros(count)
     mass = share_of[region] * covered
     whole = np.bincount(query, mass, minlength=asked.count)[query]
     of_result = np.divide(mass, whole, out=np.zeros_like(mass), where=whole > 0)
-    return Worth(asked, share_of, query, region, covered, of_result)
+    return RegionWorth(asked, share_of, query, region, covered, of_result)
 
 
 def _some(values: np.ndarray) -> list[float]:

@@ -35,8 +35,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from spillway.levers.sifters.configure import configured
-from spillway.levers.sifters.partitioners import grown_splits
+from spillway.levers.sifters.configure import optimal_thresholds
+from spillway.levers.sifters.partitioners import grow_splits
 from spillway.levers.sifters.regions import RegionTree
 
 FEW_ROWS = 3.0
@@ -86,7 +86,7 @@ def demand_tree(
     """
     rows = int(np.count_nonzero(points.kinds == 0))
     wanted = max(regions, min(MORE * regions, rows // LEAST_ROWS))
-    splits, lands = grown_splits(
+    splits, lands = grow_splits(
         space,
         points.places,
         wanted,
@@ -105,7 +105,7 @@ def demand_tree(
     for _ in range(ROUNDS):
         few_f, few_a = (np.bincount(of_found, of, minlength=found.count) for of in (f, a))
         price, low = _prices(few_f, few_a, drop, fairness)
-        kept, of_found = _pruned(tree, f, a, regions, price, low, fairness)
+        kept, of_found = _prune_tree(tree, f, a, regions, price, low, fairness)
         found = RegionTree.grown(space, kept)
     return found, of_found[lands]
 
@@ -116,7 +116,7 @@ def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple
     spare = float(f[~asked].sum())
     if drop <= spare or not asked.any():
         return 1.0, 0.0
-    d = configured(a, f, asked, 1.0 - drop, fairness)[asked]
+    d = optimal_thresholds(a, f, asked, 1.0 - drop, fairness)[asked]
     low, high = float(d.min()), float(d.max())
     mean = float(a[asked].sum() / f[asked].sum()) if f[asked].any() else 1.0
     if low > 1e-9 and high < 1.0 - 1e-9:
@@ -125,7 +125,7 @@ def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple
     return (float(ratios.max()) if len(ratios) else mean), low
 
 
-def _pruned(
+def _prune_tree(
     tree: RegionTree, f: np.ndarray, a: np.ndarray, regions: int, price: float, low: float, fairness: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the splits of the best pruned tree, and for each region of the whole tree its pruned region."""

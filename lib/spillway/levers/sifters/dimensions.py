@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.boxes import END, NULL, Spans, float_key, float_keys, whole_edge, whole_keys
 
 _EPOCH_DAY = date(1970, 1, 1)
@@ -102,12 +102,12 @@ class Dimension:
 
     def _compared_words(self, operator: str, literal: Any) -> Spans:
         if not isinstance(literal, str):
-            raise Refused(self.name, "be compared with a text", literal, "write it in quotes")
+            raise InvalidValue(self.name, "be compared with a text", literal, "write it in quotes")
         if operator in ("=", "!="):
             if literal not in self.words:
                 here: Spans = ()
                 if self.ordered:
-                    raise Refused(
+                    raise InvalidValue(
                         self.name,
                         f"be one of {', '.join(self.words)}",
                         literal,
@@ -121,14 +121,14 @@ class Dimension:
             (low, high) = here[0] if here else (0, 0)
             return tuple(span for span in ((0, low), (high, self.other + 1)) if span[0] < span[1])
         if not self.ordered:
-            raise Refused(
+            raise InvalidValue(
                 self.name,
                 "have an order to be compared by",
                 f"{self.name} {operator} '{literal}'",
                 f"list its values from least to most: dimensions: [{{attribute: {self.name}, values: [...]}}]",
             )
         if literal not in self.words:
-            raise Refused(
+            raise InvalidValue(
                 self.name,
                 f"be one of {', '.join(self.words)}",
                 literal,
@@ -147,7 +147,9 @@ class Dimension:
         """Return the first key that is not below the literal, and the first key above it."""
         if self.type == "boolean":
             if not isinstance(literal, bool):
-                raise Refused(self.name, "be compared with true or false", literal, "write true or false")
+                raise InvalidValue(
+                    self.name, "be compared with true or false", literal, "write true or false"
+                )
             return int(literal), int(literal) + 1
         if self.type == "timestamp":
             micros = _micros(self, literal)
@@ -156,7 +158,7 @@ class Dimension:
             days = _days(self, literal)
             return days, days + 1
         if isinstance(literal, bool) or not isinstance(literal, int | float | Fraction):
-            raise Refused(self.name, "be compared with a number", literal, "write a plain number")
+            raise InvalidValue(self.name, "be compared with a number", literal, "write a plain number")
         if self.type == "double":
             key = float_key(float(literal))
             return key, key + 1
@@ -192,7 +194,7 @@ def _micros(dimension: Dimension, literal: Any) -> int:
     try:
         found = datetime.fromisoformat(str(literal).strip())
     except ValueError:
-        raise Refused(
+        raise InvalidValue(
             dimension.name, "be compared with a time", literal, "write it as '2026-01-31 12:00:00'"
         ) from None
     if found.tzinfo is None:
@@ -205,7 +207,7 @@ def _days(dimension: Dimension, literal: Any) -> int:
     try:
         return (date.fromisoformat(str(literal).strip()) - _EPOCH_DAY).days
     except ValueError:
-        raise Refused(
+        raise InvalidValue(
             dimension.name, "be compared with a date", literal, "write it as '2026-01-31'"
         ) from None
 

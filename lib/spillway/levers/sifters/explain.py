@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from spillway.contracts import StreamContract
-from spillway.levers.protocol import Facts, Picture, Told, Views
+from spillway.levers.protocol import Facts, LeverExplanation, Picture, Views
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.learn import FACT
 from spillway.levers.sifters.record import (
     ASKED_BY_NONE,
-    newest_sifted,
-    sifted_row,
-    sifted_shares,
+    batch_record,
+    newest_record,
+    recent_shares,
     value_words,
 )
 from spillway.levers.sifters.settings import SifterSettings
@@ -25,18 +25,20 @@ CELLS = 32
 """The cells per side of a map of more than two dimensions."""
 
 
-def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, tables: Views) -> Told:
+def explain_rows(
+    contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
+) -> LeverExplanation:
     """Explain why rows of the stream are dropped, and how queries and rules use the attribute."""
     settings: SifterSettings = contract.lever_settings("sifters")
-    from spillway.levers.sifters.wanted import Wanted
+    from spillway.levers.sifters.parsed_queries import ParsedQueries
 
-    wanted = Wanted.of(settings, contract)
+    wanted = ParsedQueries.of(settings, contract)
     about = [query.title for query, predicate in wanted.queries if attribute in predicate.used]
     rules = [rule.text for rule in wanted.keep if attribute in rule.used]
-    last = newest_sifted(tables, contract.stream)
+    last = newest_record(tables, contract.stream)
     aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
     if last is None:
-        return Told("not planned yet", "no batch was shed since the stream has this lever")
+        return LeverExplanation("not planned yet", "no batch was shed since the stream has this lever")
     numbers: dict[str, Any] = {
         "filter": f"batch {last['batch']} has that of batch {last['filter']}"
         if last["filter"]
@@ -60,7 +62,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
             },
             "most is dropped where": [
                 f"{one['bounds']}: {one['threshold']:.0%} of {one['offered']:,}"
-                for one in _most_dropped(last["regions"])
+                for one in _regions_by_dropped_rows(last["regions"])
             ],
             "what queries get": [
                 f"{name}: {got:,} of {wanted:,} rows"
@@ -78,7 +80,7 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
         "say under keep: which rows must never go",
     ]
     way = "shed, whole rows at a time" if last["filter"] else "kept"
-    return Told(
+    return LeverExplanation(
         way,
         because,
         {name: one for name, one in numbers.items() if one not in (None, [], {})},
@@ -88,10 +90,10 @@ def explain_rows(contract: StreamContract, attribute: str, facts: Facts | None, 
 
 def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:
     """Yield the charts of the report: a map of the dropped shares, the rows of each query, and the batches' history."""
-    sifted = sifted_shares(tables, contract.stream)
+    sifted = recent_shares(tables, contract.stream)
     if not sifted:
         return
-    last = sifted_row(tables, contract.stream, sifted[-1]["batch"])
+    last = batch_record(tables, contract.stream, sifted[-1]["batch"])
     yield from _map(last)
     queries = _queries(tables, contract.stream, last["batch"])
     if queries:
@@ -218,7 +220,7 @@ def _ticks(found: SifterFilter, axis: int) -> list[tuple[float, str]]:
     return found_ticks
 
 
-def _most_dropped(regions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _regions_by_dropped_rows(regions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     dropped = sorted(regions, key=lambda one: one["kept"] - one["offered"])
     return [one for one in dropped[:SHOWN_REGIONS] if one["offered"] > one["kept"]]
 

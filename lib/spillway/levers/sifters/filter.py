@@ -25,7 +25,7 @@ rows, for any thresholds. Thresholds are at most 1 - sigma, so every marked row 
 sample that the filter does not bias (II-E).
 
 >>> seq, regions = np.arange(1000), np.zeros(1000, np.int32)
->>> kept, marked = sifted(seq, regions, np.array([0.75]), 0.1, 7)
+>>> kept, marked = sift_rows(seq, regions, np.array([0.75]), 0.1, 7)
 >>> int(kept.sum()), int(marked.sum()), bool(np.all(kept[marked]))
 (250, 100, True)
 
@@ -48,7 +48,7 @@ places, so a row counts as requested exactly if a query's condition is true for 
 
 >>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> boxes, places = np.array([[[10, 30]], [[50, 51]]]), np.array([[[0.1, 0.3]], [[0.5, 0.51]]])
->>> of = AskedBoxes.of(tree, boxes, places)
+>>> of = QueryBoxIndex.of(tree, boxes, places)
 >>> of.hold(np.array([[10, 29, 30, 50, 51]]), np.array([0, 0, 0, 1, 1])).tolist()
 [True, True, False, True, False]
 """
@@ -66,7 +66,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from spillway.errors import Refused, RefusedElsewhere
+from spillway.errors import InvalidExternalValue, InvalidValue
 from spillway.levers.sifters.boxes import Product, products_hold
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
@@ -89,7 +89,7 @@ def piece_of(seq: int, first_seq: int) -> tuple[int, int]:
     return begin, begin + PIECE_SEQS - 1
 
 
-def sifted(
+def sift_rows(
     seq: np.ndarray, regions: np.ndarray, thresholds: np.ndarray, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return for each row of a piece whether it is kept, and whether it is marked.
@@ -99,7 +99,7 @@ def sifted(
     """
     highest = float(np.max(thresholds, initial=0.0))
     if not 0.0 <= share <= 1.0 or highest > 1.0 - share + 1e-9:
-        raise Refused(
+        raise InvalidValue(
             "thresholds",
             f"be at most {1.0 - share:.6g}, for a share of {share:g} of all rows is kept as sample",
             highest,
@@ -178,7 +178,7 @@ MOST_ASKED = 1024
 
 
 @dataclass(frozen=True)
-class AskedBoxes:
+class QueryBoxIndex:
     """The boxes of queries, indexed by the regions that they reach into."""
 
     boxes: np.ndarray
@@ -188,7 +188,7 @@ class AskedBoxes:
     listed: np.ndarray
 
     @staticmethod
-    def of(tree: RegionTree, boxes: np.ndarray, places: np.ndarray) -> AskedBoxes:
+    def of(tree: RegionTree, boxes: np.ndarray, places: np.ndarray) -> QueryBoxIndex:
         """Build the index from the boxes as keys (`boxes`) and as places (`places`)."""
         sides = places[:, :, 1] - places[:, :, 0]
         order = np.argsort(-np.prod(sides, axis=1), kind="stable")
@@ -197,7 +197,7 @@ class AskedBoxes:
         size = _reaching(tree.bounds, places, tree.space, ends, none)
         listed = np.empty(size, np.int64)
         _reaching(tree.bounds, places, tree.space, ends, listed)
-        return AskedBoxes(boxes, ends, listed)
+        return QueryBoxIndex(boxes, ends, listed)
 
     def hold(self, keys: np.ndarray, regions: np.ndarray) -> np.ndarray:
         """Return for each row whether any box holds it; `keys` by dimension and row, `regions` by row."""
@@ -206,12 +206,12 @@ class AskedBoxes:
         return found
 
 
-def hold_any(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def is_in_any_box(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Return for each row whether any box holds it, without an index of regions.
 
     Rows are sorted by the first dimension, so each box inspects only the rows within its first side.
 
-    >>> hold_any(np.array([[[10, 30]]]), np.array([[29, 9, 30, 10]])).tolist()
+    >>> is_in_any_box(np.array([[[10, 30]]]), np.array([[29, 9, 30, 10]])).tolist()
     [True, False, False, True]
     """
     order = np.argsort(keys[0], kind="stable")
@@ -222,12 +222,12 @@ def hold_any(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return held
 
 
-def throttle_of_asked(throttle: float, unasked: float, most: float) -> float:
+def requested_throttle(throttle: float, unasked: float, most: float) -> float:
     """Return the share of the requested rows that fits after up to the share `most` of the other rows is dropped.
 
-    >>> throttle_of_asked(0.5, 0.25, 1.0), throttle_of_asked(0.5, 0.75, 1.0), throttle_of_asked(0.5, 0.0, 1.0)
+    >>> requested_throttle(0.5, 0.25, 1.0), requested_throttle(0.5, 0.75, 1.0), requested_throttle(0.5, 0.0, 1.0)
     (0.6666666666666667, 1.0, 0.5)
-    >>> throttle_of_asked(0.25, 0.5, 0.75), throttle_of_asked(0.5, 1.0, 0.75)  # a part of the others stays as sample
+    >>> requested_throttle(0.25, 0.5, 0.75), requested_throttle(0.5, 1.0, 0.75)  # a part of the others stays as sample
     (0.25, 1.0)
     """
     if unasked >= 1.0:
@@ -327,8 +327,8 @@ class SifterFilter:
         return len(self.asked) > 0
 
     @cached_property
-    def _asked_by_region(self) -> AskedBoxes:
-        return AskedBoxes.of(self.tree, self.asked, self.layout.boxes(self.asked))
+    def _asked_by_region(self) -> QueryBoxIndex:
+        return QueryBoxIndex.of(self.tree, self.asked, self.layout.boxes(self.asked))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -361,7 +361,7 @@ class SifterFilter:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return for each row of a piece whether it is kept, and whether it is marked."""
         seed = piece_seed(self.seed, batch_first_seq, piece_first_seq)
-        return sifted(seq, regions, self.thresholds, self.share, seed)
+        return sift_rows(seq, regions, self.thresholds, self.share, seed)
 
     def to_bytes(self) -> bytes:
         """Serialise the filter as compressed JSON."""
@@ -399,7 +399,7 @@ class SifterFilter:
                 np.array(told.get("asked", []), np.int64).reshape(-1, len(told["lines"]), 2),
             )
         except (ValueError, KeyError, TypeError, zlib.error) as problem:
-            raise RefusedElsewhere(
+            raise InvalidExternalValue(
                 "payload", "be a packed filter", packed[:16], "shed its batch again", where
             ) from problem
 

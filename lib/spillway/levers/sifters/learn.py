@@ -17,22 +17,22 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.contracts import StreamContract
-from spillway.levers.protocol import Fact, Facts, Lesson
+from spillway.levers.protocol import Fact, Facts, TrainingInput
 from spillway.levers.sifters.boxes import END, NAN, NULL, key_floats, products_hold
-from spillway.levers.sifters.choose import Built, built
-from spillway.levers.sifters.consolidate import Asked, Worth, consolidated
+from spillway.levers.sifters.choose import BuiltRegions, build_regions
+from spillway.levers.sifters.consolidate import QueryBoxes, RegionWorth, consolidate_queries
 from spillway.levers.sifters.filter import (
     MOST_ASKED,
     SifterFilter,
-    hold_any,
+    is_in_any_box,
+    requested_throttle,
     seq_hashes,
-    throttle_of_asked,
     tree_from,
 )
+from spillway.levers.sifters.parsed_queries import ParsedQueries
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
 from spillway.levers.sifters.settings import SifterSettings
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
-from spillway.levers.sifters.wanted import Wanted
 
 FACT = "regions"
 HALF = 0.5
@@ -43,7 +43,7 @@ HALF = 0.5
 class LearnedRegions:
     """Learned regions, with the frequencies of their sample."""
 
-    wanted: Wanted
+    wanted: ParsedQueries
     base: SifterFilter
     """The filter with all thresholds at 0."""
     frequencies: np.ndarray
@@ -60,7 +60,7 @@ class LearnedRegions:
         return self.points.shape[1]
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> QueryBoxes:
         """The queries as boxes of places on the lines of these regions."""
         return self.wanted.asked(self.base.layout)
 
@@ -69,16 +69,16 @@ class LearnedRegions:
         base = found.with_thresholds(np.zeros(found.count))
         return replace(self, base=base, frequencies=frequencies)
 
-    def worth(self, frequencies: np.ndarray | None = None) -> Worth:
+    def worth(self, frequencies: np.ndarray | None = None) -> RegionWorth:
         """Return the worth of the regions for these frequencies; None: those of the sample."""
         points = self.points if self.consolidation == "sampled" else None
         of = np.asarray(self.frequencies if frequencies is None else frequencies, float)
-        found = consolidated(self.base.tree, of[: self.base.tree.count], self.asked, points)
+        found = consolidate_queries(self.base.tree, of[: self.base.tree.count], self.asked, points)
         # the region of rows that no query asks for has a frequency but no worth
         return replace(found, frequencies=of / max(of.sum(), 1e-300)) if self.base.tells_unasked else found
 
 
-def seed_of(stream: str) -> int:
+def stream_seed(stream: str) -> int:
     """Return the seed of a stream's filters: a hash of its name."""
     return int.from_bytes(hashlib.sha256(stream.encode()).digest()[:7], "big")
 
@@ -87,7 +87,7 @@ def learn_regions(
     contract: StreamContract, settings: SifterSettings, rows: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, Mapping[str, float]]:
     """Return the regions learned from some rows, and the score of each partitioning scheme."""
-    wanted, seed = Wanted.of(settings, contract), seed_of(contract.stream)
+    wanted, seed = ParsedQueries.of(settings, contract), stream_seed(contract.stream)
     if wanted.keep:
         keys = [one.keys_of(rows[one.name]) for one in wanted.keep_dimensions]
         held = np.zeros(rows.num_rows, bool)
@@ -95,17 +95,17 @@ def learn_regions(
             held |= products_hold(rule.products, keys)
         # rows that are never shed do not shape regions, unless there are no other rows
         rows = rows.filter(pa.array(~held)) if not held.all() else rows
-    layout = layout_of(wanted, drawn(rows, settings.sample.rows, seed))
+    layout = build_layout(wanted, draw_rows(rows, settings.sample.rows, seed))
     unasked = 0.0
-    if told := tells_unasked(settings, wanted):
-        asks = hold_any(wanted.boxes, layout.keys(rows))
+    if told := identifies_unrequested_rows(settings, wanted):
+        asks = is_in_any_box(wanted.boxes, layout.keys(rows))
         unasked = 1.0 - float(asks.mean())
         rows = rows.filter(pa.array(asks)) if asks.any() else rows
-    rows = drawn(rows, settings.sample.rows, seed)
+    rows = draw_rows(rows, settings.sample.rows, seed)
     points = layout.places(layout.keys(rows))
     most = 1.0 - settings.sample.marked_pct / 100.0
-    of_asked = throttle_of_asked(max(throttle, 1.0 - most), unasked, most)
-    found: Built = built(
+    of_asked = requested_throttle(max(throttle, 1.0 - most), unasked, most)
+    found: BuiltRegions = build_regions(
         layout.space,
         points,
         wanted.asked(layout),
@@ -120,17 +120,17 @@ def learn_regions(
     if told:
         frequencies = np.append(frequencies * (1.0 - unasked), unasked)
     base = _base(settings, wanted, layout, found.tree, seed)
-    digest = digest_of(settings, wanted)
+    digest = filter_digest(settings, wanted)
     regions = LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
     return regions, found.scores
 
 
-def tells_unasked(settings: SifterSettings, wanted: Wanted) -> bool:
+def identifies_unrequested_rows(settings: SifterSettings, wanted: ParsedQueries) -> bool:
     """Return whether a filter tells for each row whether any query asks for it."""
     return settings.unasked == "first" and len(wanted.boxes) <= MOST_ASKED
 
 
-def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
+def filter_digest(settings: SifterSettings, wanted: ParsedQueries) -> str:
     """Return a digest of everything in the contract that shapes a filter; if one of it changes, so does the digest.
 
     The digest includes the boxes of the conditions. A condition's text alone is not enough, because the matching rows
@@ -164,7 +164,7 @@ def digest_of(settings: SifterSettings, wanted: Wanted) -> str:
 
 
 def _base(
-    settings: SifterSettings, wanted: Wanted, layout: Layout, tree: RegionTree, seed: int
+    settings: SifterSettings, wanted: ParsedQueries, layout: Layout, tree: RegionTree, seed: int
 ) -> SifterFilter:
     found = SifterFilter(
         layout,
@@ -174,12 +174,14 @@ def _base(
         tuple(product for rule in wanted.keep for product in rule.products),
         settings.sample.marked_pct / 100.0,
         seed,
-        wanted.boxes if tells_unasked(settings, wanted) else np.empty((0, len(layout.lines), 2), np.int64),
+        wanted.boxes
+        if identifies_unrequested_rows(settings, wanted)
+        else np.empty((0, len(layout.lines), 2), np.int64),
     )
     return found.with_thresholds(np.zeros(found.count))
 
 
-def layout_of(wanted: Wanted, rows: pa.Table) -> Layout:
+def build_layout(wanted: ParsedQueries, rows: pa.Table) -> Layout:
     """Return the lines of places for a sample and the queries."""
     lines = []
     for place, dimension in enumerate(wanted.dimensions):
@@ -202,7 +204,7 @@ def layout_of(wanted: Wanted, rows: pa.Table) -> Layout:
     return Layout(tuple(lines))
 
 
-def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
+def draw_rows(rows: pa.Table, count: int, seed: int) -> pa.Table:
     """Return `count` of the rows, selected by a hash of `seq`, in their order."""
     if rows.num_rows <= count:
         return rows
@@ -210,16 +212,16 @@ def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
     return rows.take(pa.array(np.sort(np.argpartition(hashes, count)[:count])))
 
 
-def train(lesson: Lesson) -> list[Fact] | None:
+def train(lesson: TrainingInput) -> list[Fact] | None:
     """Learn the fact about a stream's regions. If there are no rows, return None when training again, else []."""
     settings: SifterSettings = lesson.contract.lever_settings("sifters")
-    wanted = Wanted.of(settings, lesson.contract)
+    wanted = ParsedQueries.of(settings, lesson.contract)
     rows = lesson.edge(wanted.columns, settings.sample.tuples)
     if not rows.num_rows:
         if lesson.again:
             return None
         return []
-    throttle = throttle_for(settings, lesson)
+    throttle = estimate_throttle(settings, lesson)
     regions, scores = learn_regions(lesson.contract, settings, rows, throttle)
     evidence = {
         "scores": dict(scores),
@@ -242,10 +244,10 @@ def train(lesson: Lesson) -> list[Fact] | None:
     )
     for one in unmatched_conditions(lesson.contract, rows):
         lesson.say(f"{lesson.contract.stream}: WARNING: {one.sentence}; {one.remedy}")
-    return [Fact(FACT, "", _told(regions), evidence)]
+    return [Fact(FACT, "", _to_dict(regions), evidence)]
 
 
-def throttle_for(settings: SifterSettings, lesson: Lesson) -> float:
+def estimate_throttle(settings: SifterSettings, lesson: TrainingInput) -> float:
     """Return an estimate of the share of the rows that fits; `HALF` if the load is not known or all rows fit."""
     found = [1.0]
     if lesson.load is None or lesson.part is None:
@@ -263,11 +265,11 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
     if told is None:
         return None
     settings: SifterSettings = contract.lever_settings("sifters")
-    wanted = Wanted.of(settings, contract)
-    if told["digest"] != digest_of(settings, wanted):
+    wanted = ParsedQueries.of(settings, contract)
+    if told["digest"] != filter_digest(settings, wanted):
         return None
     layout = Layout(tuple(Axis.from_dict(line) for line in told["lines"]))
-    base = _base(settings, wanted, layout, tree_from(told), seed_of(contract.stream))
+    base = _base(settings, wanted, layout, tree_from(told), stream_seed(contract.stream))
     return LearnedRegions(
         wanted,
         base,
@@ -279,13 +281,13 @@ def learned_regions(contract: StreamContract, facts: Facts | None) -> LearnedReg
     )
 
 
-def frequencies_in(regions: LearnedRegions, rows: pa.Table) -> np.ndarray:
+def count_rows_by_region(regions: LearnedRegions, rows: pa.Table) -> np.ndarray:
     """Return the number of rows in each region; rows that must be kept belong to no region."""
     found = regions.base.regions_of(rows)
     return np.bincount(found[found >= 0], minlength=regions.base.count)
 
 
-def _told(regions: LearnedRegions) -> dict[str, Any]:
+def _to_dict(regions: LearnedRegions) -> dict[str, Any]:
     tree = regions.base.tree
     return {
         "digest": regions.digest,

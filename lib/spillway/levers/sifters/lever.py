@@ -12,19 +12,19 @@ from spillway.contracts import Channel, StreamContract
 from spillway.levers.dropped_rows import DroppedRows
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
+    CapacityGroup,
     Decision,
+    Drift,
     Fact,
     Facts,
-    Lesson,
     Lever,
+    LeverExplanation,
     MinedEntry,
-    Noticed,
     Offer,
     OpenQuestion,
     Picture,
     Plan,
-    Room,
-    Told,
+    TrainingInput,
     Views,
     Work,
 )
@@ -35,7 +35,7 @@ STEPS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 """The shares of the rows that the lever offers to the planning of a capacity group."""
 
 
-class Sifters(Lever):
+class SifterLever(Lever):
     """The lever that sheds rows."""
 
     name = "sifters"
@@ -44,7 +44,7 @@ class Sifters(Lever):
     aside_tables = (ASIDE,)
     record_tables = (SIFTERS,)
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
+    def train(self, lesson: TrainingInput) -> list[Fact] | None:
         from spillway.levers.sifters.learn import train
 
         return train(lesson)
@@ -70,10 +70,10 @@ class Sifters(Lever):
             return offer  # the other levers offer alternatives for the same bytes: do not count them twice
         return replace(
             offer,
-            items=(*offer.items, ways_for_rows(contract, facts, offer.rate_kbps, load.tuples_per_second)),
+            items=(*offer.items, row_alternatives(contract, facts, offer.rate_kbps, load.tuples_per_second)),
         )
 
-    def plan(self, room: Room, work: Sequence[Work]) -> Sequence[Plan]:
+    def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         from spillway.levers.sifters.plan import SifterPlan
 
         return [SifterPlan(one, room) for one in work]
@@ -81,14 +81,16 @@ class Sifters(Lever):
     def decided(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
-        from spillway.levers.sifters.apply import Sifting
+        from spillway.levers.sifters.apply import SifterDecision
         from spillway.levers.sifters.record import sifted_batches
 
         found = sifted_batches(tables, contract, batches)
         aside = tables.at(ASIDE, contract.stream)
         days = sorted({batch.batch_date for batch in batches})
         lies = aside.exists and any(one.keep_aside for one in found)
-        return Sifting(found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None)
+        return SifterDecision(
+            found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None
+        )
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
         from spillway.levers.sifters.record import dropped_rows
@@ -107,9 +109,9 @@ class Sifters(Lever):
 
     def noticed(
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
-    ) -> list[Noticed]:
+    ) -> list[Drift]:
         return [
-            Noticed(
+            Drift(
                 "every_condition_matches_something", "0 rows", "at least 1 row",
                 f"{contract.stream}: {one.sentence}; {one.remedy}",
             )
@@ -119,19 +121,19 @@ class Sifters(Lever):
     @staticmethod
     def _last_rows(contract: StreamContract, edge: Callable[[Sequence[str], int], pa.Table]) -> pa.Table:
         """Return the last rows, as many as training reads, with the attributes of the conditions."""
-        from spillway.levers.sifters.wanted import Wanted
+        from spillway.levers.sifters.parsed_queries import ParsedQueries
 
         settings = contract.lever_settings("sifters")
-        return edge(Wanted.of(settings, contract).columns, settings.sample.tuples)
+        return edge(ParsedQueries.of(settings, contract).columns, settings.sample.tuples)
 
     def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
-        from spillway.levers.sifters.mine import entry_from
+        from spillway.levers.sifters.mine import build_entry
 
-        return entry_from(contract, statements)
+        return build_entry(contract, statements)
 
     def told(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
-    ) -> Told | None:
+    ) -> LeverExplanation | None:
         from spillway.levers.sifters.explain import explain_rows
 
         return explain_rows(contract, attribute, facts, tables)
@@ -142,7 +144,7 @@ class Sifters(Lever):
         return row_pictures(contract, facts, tables)
 
 
-def ways_for_rows(
+def row_alternatives(
     contract: StreamContract, facts: Facts | None, rate_kbps: float, rows_per_second: float
 ) -> tuple[Alternative, ...]:
     """Return the shares of its rows that a stream may send, each with its kbps and its cost.
@@ -150,7 +152,7 @@ def ways_for_rows(
     The loss is the share of the queries' results that is lost, in %. The cost is the loss times the values per second
     and the stream's priority.
     """
-    from spillway.levers.sifters.configure import configured_for
+    from spillway.levers.sifters.configure import configure_filter
     from spillway.levers.sifters.learn import learned_regions
 
     settings = contract.lever_settings("sifters")
@@ -160,7 +162,7 @@ def ways_for_rows(
     for share in STEPS:
         lost = 100.0 * (1.0 - share)
         if regions is not None and share < 1.0:
-            outcome = configured_for(regions.worth(), share, 0.0, settings.fairness, regions.base.share)
+            outcome = configure_filter(regions.worth(), share, 0.0, settings.fairness, regions.base.share)
             share, lost = outcome.kept, 100.0 * (1.0 - outcome.quality)
         crosses = rate_kbps * share
         cost = (lost * values * contract.priority, 1.0 - share, crosses)
@@ -168,4 +170,4 @@ def ways_for_rows(
     return tuple(dict.fromkeys(found))
 
 
-LEVER = Sifters()
+LEVER = SifterLever()

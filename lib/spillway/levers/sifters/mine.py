@@ -17,11 +17,11 @@ every run, so it is left out too.
 >>> found.queries, found.left_out
 ((('delay > 60', 3.0),), (("LOWER(tail) = 'x'", 'be comparisons of a dimension with a constant'),))
 
-`sql_of` turns a dbt model into SQL. References become the names of their tables. A value that a template inserts
+`sql_readings` turns a dbt model into SQL. References become the names of their tables. A value that a template inserts
 becomes `TEMPLATED`, which no condition may name. An optional block (`{% if ... %}`) is left out, because it is not part
 of every run, unless the statement cannot be parsed without it.
 
->>> sql_of("{{ config(x=1) }} select * from {{ ref('flights') }} where a > {{ var('low') }} {% if x %}and b{% endif %}"
+>>> sql_readings("{{ config(x=1) }} select * from {{ ref('flights') }} where a > {{ var('low') }} {% if x %}and b{% endif %}"
 ... )[0]
 ' select * from flights where a > spillway_templated '
 """
@@ -39,13 +39,19 @@ from sqlglot.errors import SqlglotError
 
 from spillway.contracts import StreamContract
 from spillway.contracts.spark_dialect import DIALECT
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.protocol import MinedEntry
 from spillway.levers.sifters.boxes import NULL
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.predicates import Predicate, parse_predicate, parse_sql, unread, words_named
+from spillway.levers.sifters.parsed_queries import declared_dimensions
+from spillway.levers.sifters.predicates import (
+    Predicate,
+    compared_words,
+    parse_error_words,
+    parse_predicate,
+    parse_sql,
+)
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
-from spillway.levers.sifters.wanted import declared_dimensions
 
 _REFERENCE = re.compile(
     r"\{\{-?\s*(?:ref|source)\s*\((?:[^){}]*,)?\s*['\"](\w+)['\"]\s*(?:,\s*v(?:ersion)?\s*=[^){}]*)?\)\s*-?\}\}"
@@ -58,7 +64,7 @@ TEMPLATED = "spillway_templated"
 """The placeholder for a value or a name that a template inserts."""
 
 
-def sql_of(text: str) -> tuple[str, ...]:
+def sql_readings(text: str) -> tuple[str, ...]:
     """Return the possible readings of a statement as SQL, the likeliest first; itself if it has no templates."""
     if "{" not in text:
         return (text,)
@@ -102,7 +108,7 @@ def mine_queries(
         try:
             parsed += [(tree, runs) for tree in _parsed(text)]
         except (SqlglotError, RecursionError) as problem:
-            unreadable.append((" ".join(text.split())[:60], unread(problem)))
+            unreadable.append((" ".join(text.split())[:60], parse_error_words(problem)))
     views = _views([tree for tree, _ in parsed], stream.lower(), dimensions)
     known = frozenset([stream.lower(), *views.values()])
     read = {
@@ -117,13 +123,13 @@ def mine_queries(
         for select, names in reading:
             # in a self-join, each side wants rows of its own
             for side in _sides(select, names):
-                where = _wanted_by(select, side, dimensions, left_out)
+                where = _implied_condition(select, side, dimensions, left_out)
                 found[where] = found.get(where, 0.0) + runs
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     return MinedQueries(tuple(ranked), tuple(left_out.items()), tuple(unreadable), others)
 
 
-def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry:
+def build_entry(contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry:
     """Return the lever's contract entry for a log, over the declared dimensions (or all attributes)."""
     listed = "sifters" in contract.lever_names
     stated: StatedQueries = (
@@ -131,7 +137,7 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
     )
     found = mine_queries(statements, contract.stream, declared_dimensions(stated, contract))
     if not found.queries:
-        raise Refused(
+        raise InvalidValue(
             "log",
             f"hold a SELECT that reads {contract.stream}",
             f"{len(statements)} statements, {found.others} of other tables, {len(found.unreadable)} unreadable",
@@ -146,7 +152,7 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
     if found.others:
         notes.append(f"{found.others} statement{'s read' if found.others > 1 else ' reads'} other tables")
     if all(where == "true" for where, _ in found.queries):
-        raise Refused(
+        raise InvalidValue(
             "log",
             f"hold a SELECT that wants some rows of {contract.stream} more than others",
             f"{len(statements)} statements, of which those that read it want all rows"
@@ -163,7 +169,7 @@ def entry_from(contract: StreamContract, statements: Sequence[tuple[str, float]]
 
 def _parsed(text: str) -> list[exp.Expr]:
     """Return the syntax trees of a statement, which may contain templates."""
-    *first, last = sql_of(text)
+    *first, last = sql_readings(text)
     for one in first:
         try:
             return [tree for tree in sqlglot.parse(one, dialect=DIALECT) if tree is not None]
@@ -185,7 +191,7 @@ def _views(trees: Sequence[exp.Expr], stream: str, dimensions: Mapping[str, Dime
             and isinstance(tree.this, exp.Table)
             and isinstance(tree.expression, exp.Select)
             and id(tree) not in found
-            and _hands_on(tree.expression, known, dimensions)
+            and _passes_rows_on(tree.expression, known, dimensions)
         }
         found |= new
         more = bool(new)
@@ -215,7 +221,7 @@ def _scope(
     with_ = _with(node)
     for one in () if with_ is None else with_.expressions:
         alias = frozenset([one.alias.lower()])
-        if _hands_on(one.this, known, dimensions) and not one.alias_column_names:
+        if _passes_rows_on(one.this, known, dimensions) and not one.alias_column_names:
             known |= alias
         else:
             others.append((one.this, known))
@@ -227,7 +233,7 @@ def _with(node: exp.Expr) -> exp.Expr | None:
     return node.args.get("with_") or node.args.get("with")
 
 
-def _hands_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]) -> bool:
+def _passes_rows_on(select: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]) -> bool:
     """Return whether a SELECT returns all rows of the stream, with its dimensions under their own names."""
     if not isinstance(select, exp.Select) or any(select.args.get(name) for name in _CHANGES):
         return False
@@ -274,7 +280,7 @@ def _sides(select: exp.Select, known: frozenset[str]) -> list[_Side]:
     return found
 
 
-def _wanted_by(
+def _implied_condition(
     select: exp.Select, side: _Side, dimensions: Mapping[str, Dimension], left_out: dict[str, str]
 ) -> str:
     """Return the condition on the stream's rows that a SELECT's WHERE implies; `true` if there is none."""
@@ -303,7 +309,7 @@ def _wanted_by(
         try:
             read = _read(text, dimensions)
             _ = _read(" AND ".join([*kept, one]), dimensions)
-        except Refused as problem:
+        except InvalidValue as problem:
             left_out[text] = problem.problem.rule.split(", under")[0]
             continue
         if side.padded and read.holds([np.array([NULL])] * len(read.dimensions))[0]:
@@ -314,7 +320,7 @@ def _wanted_by(
 
 
 def _read(text: str, dimensions: Mapping[str, Dimension]) -> Predicate:
-    words = words_named(parse_sql(text), [name for name, one in dimensions.items() if one.is_text])
+    words = compared_words(parse_sql(text), [name for name, one in dimensions.items() if one.is_text])
     told = {name: one.with_words(sorted(words.get(name, ()))) for name, one in dimensions.items()}
     found = parse_predicate(text, told)
     _ = found.boxes

@@ -43,7 +43,7 @@ Differences from the paper:
 - Cutting stops if no region gains anything, which keeps the filter small.
 
 >>> points = np.array([[0.1, 0.2, 0.8, 0.9]])
->>> tree = flexible(np.array([[0.0, 1.0]]), points, 2, "query_data", hits=np.array([0.0, 0.0, 5.0, 5.0]))
+>>> tree = flexible_partition(np.array([[0.0, 1.0]]), points, 2, "query_data", hits=np.array([0.0, 0.0, 5.0, 5.0]))
 >>> tree.regions_of(points).tolist()
 [0, 0, 1, 1]
 """
@@ -55,7 +55,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.regions import RegionTree
 
 Split = tuple[int, int, float]
@@ -63,7 +63,7 @@ Split = tuple[int, int, float]
 
 def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
     """Return regions of equal size (uniform grid, UGRID)."""
-    counts = parts_along([high > low for low, high in space], regions)
+    counts = slices_by_dimension([high > low for low, high in space], regions)
     grower = _Grower()
     leaves = [0]
     for axis, count in enumerate(counts):
@@ -75,7 +75,7 @@ def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
 
 def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> RegionTree:
     """Return regions of equally many sample rows (data equi-depth, DEDP); `points` by dimension and row."""
-    counts = parts_along([bool(len(line)) and line.min() < line.max() for line in points], regions)
+    counts = slices_by_dimension([bool(len(line)) and line.min() < line.max() for line in points], regions)
     grower = _Grower()
     parts = [(0, np.arange(points.shape[1]))]
     for axis, count in enumerate(counts):
@@ -98,10 +98,10 @@ def query_equi_depth(space: np.ndarray, boxes: np.ndarray, regions: int) -> Regi
     return data_equi_depth(space, inside.mean(axis=2).T, regions)
 
 
-def parts_along(divisible: Sequence[bool], regions: int) -> list[int]:
+def slices_by_dimension(divisible: Sequence[bool], regions: int) -> list[int]:
     """Return the number of slices of each dimension: as even as possible, with a product of at most `regions`.
 
-    >>> parts_along([True, True], 16), parts_along([True, False, True, True], 100), parts_along([True] * 6, 100)
+    >>> slices_by_dimension([True, True], 16), slices_by_dimension([True, False, True, True], 100), slices_by_dimension([True] * 6, 100)
     ([4, 4], [5, 1, 5, 4], [3, 2, 2, 2, 2, 2])
     """
     counts = [1] * len(divisible)
@@ -204,7 +204,7 @@ def _halving(count: int) -> tuple[list[int], np.ndarray, list[int]]:
 METRICS = ("volume", "count", "query_data", "demand")
 
 
-def flexible(
+def flexible_partition(
     space: np.ndarray,
     points: np.ndarray,
     regions: int,
@@ -216,21 +216,21 @@ def flexible(
 
     `orders`: for each dimension the rows in sorted order, if already known.
     """
-    return RegionTree.grown(space, grown_splits(space, points, regions, metric, hits, orders)[0])
+    return RegionTree.grown(space, grow_splits(space, points, regions, metric, hits, orders)[0])
 
 
-def orders_of(points: np.ndarray) -> np.ndarray:
+def sort_orders(points: np.ndarray) -> np.ndarray:
     """Return for each dimension the stable sort order of the points."""
     return np.argsort(points, axis=1, kind="stable").astype(np.int64)
 
 
-def orders_among(orders: np.ndarray, kept: np.ndarray) -> np.ndarray:
+def select_orders(orders: np.ndarray, kept: np.ndarray) -> np.ndarray:
     """Return the orders of the `kept` points, renumbered from 0."""
     number = np.cumsum(kept) - 1
     return np.stack([number[line[kept[line]]] for line in orders])
 
 
-def grown_splits(
+def grow_splits(
     space: np.ndarray,
     points: np.ndarray,
     regions: int,
@@ -247,14 +247,16 @@ def grown_splits(
     (see the module `demand`).
     """
     if metric not in METRICS:
-        raise Refused("metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.partitioners")
+        raise InvalidValue(
+            "metric", f"be one of {', '.join(METRICS)}", metric, "see levers.sifters.partitioners"
+        )
     points = np.ascontiguousarray(points, float)
     nothing = np.zeros(points.shape[1])
     splits, lands = np.empty((max(regions - 1, 0), 3)), np.empty(points.shape[1], np.int32)
     count = _grow(
         np.ascontiguousarray(space, float),
         points,
-        orders_of(points) if orders is None else orders.copy(),
+        sort_orders(points) if orders is None else orders.copy(),
         nothing if hits is None else np.asarray(hits, float),
         nothing if frequencies is None else frequencies,
         nothing.astype(np.int8) if kinds is None else kinds,

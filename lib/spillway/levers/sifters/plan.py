@@ -5,9 +5,9 @@ the batch (`rebuild.throttle`, `rebuild.drift`). If the throttler drifts, it con
 data drift, it learns new regions from the batch.
 
 If other levers stand behind this one, `takes` decides whether rows or columns go first. `takes: cheaper` compares the
-loss of the rows with the loss that these levers report for the same number of bytes (`columns_lose_pct`).
+loss of the rows with the loss that these levers report for the same number of bytes (`column_loss_pct`).
 
-`Accounts` returns the ledger rows of a batch: shed rows and values, rows by reason, and rows by query.
+`LedgerBuilder` returns the ledger rows of a batch: shed rows and values, rows by reason, and rows by query.
 """
 
 from __future__ import annotations
@@ -24,18 +24,23 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.ledger import LedgerRow
-from spillway.levers.loss_curve import at_capacity
-from spillway.levers.protocol import Drafted, Lever, Load, Offer, Plan, Room, Work
-from spillway.levers.sifters.apply import ASIDE, CountedQueries, SiftedBatch, Sifting
-from spillway.levers.sifters.configure import Configured, RoomForRows, configured_for, variation
+from spillway.levers.loss_curve import loss_at_capacity
+from spillway.levers.protocol import CapacityGroup, Lever, Load, MeasuredDraft, Offer, Plan, Work
+from spillway.levers.sifters.apply import ASIDE, CountedQueries, SiftedBatch, SifterDecision
+from spillway.levers.sifters.configure import (
+    FilterConfiguration,
+    RowCapacity,
+    configure_filter,
+    total_variation,
+)
 from spillway.levers.sifters.filter import PIECE_SEQS
-from spillway.levers.sifters.learn import LearnedRegions, frequencies_in, learn_regions, learned_regions
+from spillway.levers.sifters.learn import LearnedRegions, count_rows_by_region, learn_regions, learned_regions
 from spillway.levers.sifters.record import (
     SIFTERS,
-    ChosenFilter,
-    InUse,
+    FilterChoice,
+    FilterInUse,
     filter_row,
-    in_use_before,
+    previous_filter,
     sifted_batches,
 )
 from spillway.levers.sifters.settings import SifterSettings
@@ -43,7 +48,7 @@ from spillway.levers.sifters.time_cells import TimeCells
 from spillway.registry import lever
 
 
-def columns_lose_pct(room: Room, work: Work, batch: Batch) -> float:
+def column_loss_pct(room: CapacityGroup, work: Work, batch: Batch) -> float:
     """Return the mean loss of a value in % if the later levers fit all rows of the batch into its share of the channel.
 
     Return 100 if they cannot fit the batch.
@@ -54,20 +59,20 @@ def columns_lose_pct(room: Room, work: Work, batch: Batch) -> float:
     for name, facts in work.behind.items():
         other: Lever = lever(name)
         found = other.offered(found, work.contract, channel, facts, None)
-    point = at_capacity({work.contract.stream: found}, batch.allowed_kbps)
+    point = loss_at_capacity({work.contract.stream: found}, batch.allowed_kbps)
     return 100.0 if point.over_kbps > 0 else point.loss_pct
 
 
 _Place = tuple[str, str, int, date, str, int]
 
 
-def counts_of(drafted: Drafted, name: str, size: int) -> np.ndarray:
+def region_counts(drafted: MeasuredDraft, name: str, size: int) -> np.ndarray:
     """Return the rows that the tasks counted under `name`, by region; the last entry counts rows that must be kept."""
     return np.array([drafted.counts.get(f"{name}.{region}", 0) for region in range(size)], np.int64)
 
 
 @dataclass(frozen=True)
-class Accounts:
+class LedgerBuilder:
     """The settings and limits that the ledger rows of a batch depend on, in addition to its draft."""
 
     drops: bool
@@ -80,7 +85,7 @@ class Accounts:
     titles: Sequence[str]
     """The names of the queries whose rows are counted."""
 
-    def lines(self, drafted: Drafted, one: ChosenFilter) -> Iterable[LedgerRow]:
+    def lines(self, drafted: MeasuredDraft, one: FilterChoice) -> Iterable[LedgerRow]:
         """Yield the ledger rows of a batch: shed rows and values in total, then rows by reason and by query.
 
         The total of the rows states the shortfall: the rows that exceed the server's or the channel's limit.
@@ -88,7 +93,7 @@ class Accounts:
         batch = drafted.batch
         place = ("stream", batch.stream, batch.batch, batch.batch_date, "sifters", drafted.ordinal)
         size = 0 if one.filter is None else one.filter.count + 1
-        offered, kept = counts_of(drafted, "offered", size), counts_of(drafted, "kept", size)
+        offered, kept = region_counts(drafted, "offered", size), region_counts(drafted, "kept", size)
         gone = offered - kept if self.drops else np.zeros(size, np.int64)
         rows, shed = drafted.offered["rows"], int(gone.sum())
         values = drafted.counts.get("values", 0) if self.drops else 0
@@ -115,7 +120,7 @@ class Accounts:
             yield from self._by_query(place, drafted)
 
     def _by_reason(
-        self, place: _Place, one: ChosenFilter, offered: np.ndarray, gone: np.ndarray
+        self, place: _Place, one: FilterChoice, offered: np.ndarray, gone: np.ndarray
     ) -> Iterable[LedgerRow]:
         assert one.regions is not None
         touched = one.regions.worth().touched
@@ -132,7 +137,7 @@ class Accounts:
                     recoverable=away if self.aside else 0, lost=0 if self.aside else away,
                 )  # fmt: skip
 
-    def _by_query(self, place: _Place, drafted: Drafted) -> Iterable[LedgerRow]:
+    def _by_query(self, place: _Place, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         for at, title in enumerate(self.titles):
             wanted, got = (drafted.counts.get(f"{name}.{at}", 0) for name in ("wanted", "got"))
             away = wanted - got if self.drops else 0
@@ -161,25 +166,25 @@ WORTH_MORE_ROOM = 0.02
 class SifterPlan(Plan):
     """The filters of a stream's batches, which decide the rows that are sent."""
 
-    def __init__(self, work: Work, room: Room) -> None:
+    def __init__(self, work: Work, room: CapacityGroup) -> None:
         self.work, self.contract, self.room = work, work.contract, room
         self.settings: SifterSettings = work.contract.lever_settings("sifters")
         self.drops = work.contract.mode != "observe"
-        self.chosen: dict[int, ChosenFilter] = {}
+        self.chosen: dict[int, FilterChoice] = {}
         self.short_kbps: dict[int, float] = {}
-        self.outcomes: dict[int, Drafted] = {}
+        self.outcomes: dict[int, MeasuredDraft] = {}
         self._because = ""
         """Why rows of the current batch are dropped instead of columns, if the two were compared."""
         self._counted = _counted_queries(self.settings, work.contract)
-        before: InUse | None = None
+        before: FilterInUse | None = None
         for batch in work.batches:
-            last = in_use_before(room.tables, self.contract.stream, batch.batch)
+            last = previous_filter(room.tables, self.contract.stream, batch.batch)
             if before is None or (last is not None and last.batch > before.batch):
                 before = last
             found = self._choose(batch, before)
             self.chosen[batch.batch] = found
             if found.filter is not None:
-                before = InUse(
+                before = FilterInUse(
                     batch.batch, found.built_for, found.filter, found.share, batch.models["sifters"],
                     found.counts, found.scheme, _digest(found),
                 )  # fmt: skip
@@ -188,7 +193,7 @@ class SifterPlan(Plan):
         self._others = sifted_batches(room.tables, self.contract, others)
 
     @property
-    def decision(self) -> Sifting:
+    def decision(self) -> SifterDecision:
         mine = [
             SiftedBatch(
                 batch.batch, batch.first_seq, batch.last_seq, self.chosen[batch.batch].filter,
@@ -196,7 +201,7 @@ class SifterPlan(Plan):
             )
             for batch in self.work.batches
         ]  # fmt: skip
-        return Sifting(
+        return SifterDecision(
             tuple(sorted([*mine, *self._others], key=lambda one: one.first_seq)),
             self.work.columns,
             CountedQueries(self._counted[0], self._counted[2]),
@@ -205,7 +210,7 @@ class SifterPlan(Plan):
     def _cells(self, batch: Batch) -> TimeCells | None:
         return TimeCells.of(self.room.contracts, self.contract, batch.seconds_covered)
 
-    def _choose(self, batch: Batch, before: InUse | None) -> ChosenFilter:
+    def _choose(self, batch: Batch, before: FilterInUse | None) -> FilterChoice:
         work = self.work
         tried = work.tried.get(batch.batch)
         earlier = tried[0] if tried is not None else None
@@ -216,7 +221,7 @@ class SifterPlan(Plan):
         self._because = why if share < 1.0 else ""
         regions = learned_regions(self.contract, work.facts.get(batch.models.get("sifters", -1)))
         if share >= 1.0:
-            return ChosenFilter(0, None, regions, "", 1.0, room.share, why or "all rows fit", np.zeros(0))
+            return FilterChoice(0, None, regions, "", 1.0, room.share, why or "all rows fit", np.zeros(0))
         if drafted is not None and earlier is not None:
             return self._again(batch, share, room.share, drafted, earlier.chosen[batch.batch])
         rows = self._looked_at(batch, regions)
@@ -225,18 +230,18 @@ class SifterPlan(Plan):
                 "its regions were trained for another contract, or by an older Spillway: built of this batch"
             )
             return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
-        counts = frequencies_in(regions, rows)
+        counts = count_rows_by_region(regions, rows)
         version = batch.models["sifters"]
         if before is None or before.version != version or before.digest != regions.digest:
             why = "the first filter" if before is None else f"version {version} of its regions is new"
-            apart, noise = variation(regions.frequencies * regions.sample_rows, counts)
+            apart, noise = total_variation(regions.frequencies * regions.sample_rows, counts)
             if apart - noise > self.settings.rebuild.drift:
                 why = f"{why}; {apart:.0%} of the rows lie elsewhere than in training: built of this batch"
                 regions = self._fresh(rows, share)
             return self._built(batch, regions, rows, share, room.share, why)
         mine = regions.under(before.filter, _shares(before.counts))
-        counts = frequencies_in(mine, rows)
-        apart, noise = variation(before.counts, counts)
+        counts = count_rows_by_region(mine, rows)
+        apart, noise = total_variation(before.counts, counts)
         if apart - noise > self.settings.rebuild.drift:
             why = f"data drifted: {apart:.0%} of the rows lie in other regions"
             return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
@@ -246,12 +251,12 @@ class SifterPlan(Plan):
         # the bytes are known only after a draft; the number of rows is known now
         most = room.rows_share if room.rows_share <= share else share + margin / 2
         if before.share <= share and share - margin <= keeps <= most + ROUNDED:
-            outcome = Configured(
+            outcome = FilterConfiguration(
                 before.filter.thresholds, keeps, mine.worth(counts).overall(before.filter.thresholds),
                 self.settings.fairness,
             )  # fmt: skip
             why = f"the filter of batch {before.built_for} still does: there was room for {before.share:.1%}"
-            return ChosenFilter(
+            return FilterChoice(
                 before.built_for, before.filter, mine, before.scheme, before.share, room.share, why,
                 before.counts, outcome, True,
             )  # fmt: skip
@@ -260,7 +265,7 @@ class SifterPlan(Plan):
             why = f"the filter of batch {before.built_for} keeps {keeps:.2%} of these rows, with room for {share:.2%}"
         return self._built(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
 
-    def _wanted_share(self, batch: Batch, room: RoomForRows, earlier: SifterPlan | None) -> tuple[float, str]:
+    def _wanted_share(self, batch: Batch, room: RowCapacity, earlier: SifterPlan | None) -> tuple[float, str]:
         """Return the share of the rows to keep, and the reason if rows or columns were chosen over the other."""
         takes = self.settings.takes if self.work.behind else "first"
         share, own = room.share, room.rows_share  # dropping columns does not reduce the number of rows
@@ -274,7 +279,7 @@ class SifterPlan(Plan):
             return own, before.reason
         if takes == "rest":
             return own, "columns go first; rows only as far as these cannot fit"
-        columns = columns_lose_pct(self.room, self.work, batch)
+        columns = column_loss_pct(self.room, self.work, batch)
         rows = self._rows_lose_pct(batch, share)
         said = (
             f"for the same {batch.allowed_kbps:.4g} kbps columns lose {columns:.3g} % of a value, "
@@ -288,10 +293,10 @@ class SifterPlan(Plan):
         regions = learned_regions(self.contract, self.work.facts.get(batch.models.get("sifters", -1)))
         if regions is None:
             return 100.0 * (1.0 - share)
-        outcome = configured_for(regions.worth(), share, 0.0, self.settings.fairness, regions.base.share)
+        outcome = configure_filter(regions.worth(), share, 0.0, self.settings.fairness, regions.base.share)
         return 100.0 * (1.0 - outcome.quality)
 
-    def _room(self, batch: Batch, drafted: Drafted | None) -> RoomForRows:
+    def _room(self, batch: Batch, drafted: MeasuredDraft | None) -> RowCapacity:
         """Return the offered rows of a batch, the width of a row, and the limits.
 
         If there is a draft, the width is measured in it. Otherwise it is the width in `raw` plus `OWN_BITS`.
@@ -308,7 +313,7 @@ class SifterPlan(Plan):
         if limit is not None and rows > limit + ROUNDED:
             # in each piece, rounding adds less than one row
             limit = max(0, limit - math.ceil((batch.last_seq - batch.first_seq + 1) / PIECE_SEQS) + 1)
-        return RoomForRows(
+        return RowCapacity(
             max(rows / seconds, 1e-12),
             row_kbps,
             load.fixed_kbps,
@@ -321,15 +326,15 @@ class SifterPlan(Plan):
         limit = self.settings.rows_per_second
         return None if limit is None else math.floor(limit * (batch.seconds_covered or 1.0) + ROUNDED)
 
-    def exceeds(self, drafted: Drafted) -> bool:
+    def exceeds(self, drafted: MeasuredDraft) -> bool:
         """Return whether the draft keeps more rows than the server takes in although more could be dropped."""
         limit = self.rows_in_room(drafted.batch)
         kept = sum(n for name, n in drafted.counts.items() if name.startswith("kept."))
         return limit is not None and kept > limit and self.can_do_more(drafted.batch.batch)
 
     def _again(
-        self, batch: Batch, share: float, measured: float, drafted: Drafted, before: ChosenFilter
-    ) -> ChosenFilter:
+        self, batch: Batch, share: float, measured: float, drafted: MeasuredDraft, before: FilterChoice
+    ) -> FilterChoice:
         """Configure the filter again with the rows that its draft counted in every region.
 
         If the draft had no filter, choose one from a sample of the batch.
@@ -339,7 +344,7 @@ class SifterPlan(Plan):
             regions = before.regions or self._fresh(rows, share)
             why = f"what was left to others came out too large ({before.reason})"
             return self._built(batch, regions, rows, share, measured, why)
-        counts = counts_of(drafted, "offered", before.filter.count + 1)
+        counts = region_counts(drafted, "offered", before.filter.count + 1)
         must = counts[-1] / max(1, counts.sum())
         return self._configured(
             batch,
@@ -353,8 +358,8 @@ class SifterPlan(Plan):
 
     def _built(
         self, batch: Batch, regions: LearnedRegions, rows: pa.Table, share: float, measured: float, why: str
-    ) -> ChosenFilter:
-        counts = frequencies_in(regions, rows)
+    ) -> FilterChoice:
+        counts = count_rows_by_region(regions, rows)
         must = self._must_keep(rows, regions)
         return self._configured(batch, regions, counts, must, share, measured, why)
 
@@ -367,9 +372,9 @@ class SifterPlan(Plan):
         share: float,
         measured: float,
         why: str,
-    ) -> ChosenFilter:
+    ) -> FilterChoice:
         worth = regions.worth(counts if counts.sum() else regions.frequencies)
-        outcome = configured_for(worth, share, must_keep, self.settings.fairness, regions.base.share)
+        outcome = configure_filter(worth, share, must_keep, self.settings.fairness, regions.base.share)
         if outcome.fairness > self.settings.fairness:
             why = f"{why}; fairness {self.settings.fairness:g} cannot be kept, {outcome.fairness:.3g} is the least"
         if outcome.short > 0:
@@ -377,7 +382,7 @@ class SifterPlan(Plan):
         if self._because and self._because not in why:
             why = f"{why}; {self._because}"
         found = regions.base.with_thresholds(outcome.thresholds)
-        return ChosenFilter(
+        return FilterChoice(
             batch.batch, found, regions, regions.scheme, share, measured, why, counts, outcome
         )
 
@@ -431,12 +436,12 @@ class SifterPlan(Plan):
     def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         self.short_kbps[batch] = excess_kbps
 
-    def account(self, drafted: Drafted) -> Iterable[LedgerRow]:
+    def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
         batch = drafted.batch
         self.outcomes[batch.batch] = drafted
         excess = self.short_kbps.get(batch.batch, 0.0)
         whole = batch.allowed_kbps + excess
-        return Accounts(
+        return LedgerBuilder(
             self.drops,
             self.settings.keep_aside,
             excess / whole if whole > 0 else 0.0,
@@ -469,9 +474,9 @@ def _counted_queries(
     settings: SifterSettings, contract: StreamContract
 ) -> tuple[tuple[Any, ...], tuple[str, ...], tuple[tuple[Any, ...], ...]]:
     """Return the dimensions, and the names and products of the queries whose rows are counted."""
-    from spillway.levers.sifters.wanted import Wanted
+    from spillway.levers.sifters.parsed_queries import ParsedQueries
 
-    wanted = Wanted.of(settings, contract)
+    wanted = ParsedQueries.of(settings, contract)
     chosen = sorted(wanted.queries, key=lambda pair: -pair[0].weight)[:QUERIES_COUNTED]
     return (
         wanted.dimensions,
@@ -481,14 +486,14 @@ def _counted_queries(
 
 
 def _wanted_columns(settings: SifterSettings, contract: StreamContract) -> tuple[str, ...]:
-    from spillway.levers.sifters.wanted import Wanted
+    from spillway.levers.sifters.parsed_queries import ParsedQueries
 
-    return Wanted.of(settings, contract).columns
+    return ParsedQueries.of(settings, contract).columns
 
 
 def _shares(counts: np.ndarray) -> np.ndarray:
     return counts / max(1, counts.sum())
 
 
-def _digest(one: ChosenFilter) -> str:
+def _digest(one: FilterChoice) -> str:
     return "" if one.regions is None else one.regions.digest

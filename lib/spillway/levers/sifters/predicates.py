@@ -15,7 +15,7 @@ such a comparison is refused, and the error quotes it.
 >>> parse_predicate("temp > 4 and dewp > 3", {"temp": temp})
 Traceback (most recent call last):
     ...
-spillway.errors.Refused: `where` must be over declared dimensions (temp), got 'dewp > 3'; name dewp among the \
+spillway.errors.InvalidValue: `where` must be over declared dimensions (temp), got 'dewp > 3'; name dewp among the \
 dimensions, or leave that part out
 
 Constants have the values that Spark computes:
@@ -27,9 +27,9 @@ A cast that does not change the value returns that value. A cast that changes it
 the predicate. Examples are casts that round (`cast(2.7 as int)`, `0.1F`) and a date with a time of day, which Spark
 truncates.
 
->>> cast_to(exp.DataType.build("double"), number_of("0.1")), cast_to(exp.DataType.build("int"), number_of("2.7"))
+>>> cast_value(exp.DataType.build("double"), parse_number("0.1")), cast_value(exp.DataType.build("int"), parse_number("2.7"))
 (0.1, None)
->>> computed("*", number_of("0.1"), number_of("3e0"))
+>>> compute("*", parse_number("0.1"), parse_number("3e0"))
 0.30000000000000004
 """
 
@@ -52,19 +52,19 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from spillway.contracts.spark_dialect import DIALECT, describe_parse_error
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.boxes import (
     ANYTHING,
     NULLS,
     VALUES,
     Product,
     Spans,
-    both,
     boxes_of,
     conjunction,
+    difference,
     disjoint,
     disjunction,
-    minus,
+    intersection,
     products_hold,
     union,
 )
@@ -78,10 +78,10 @@ MOST_DIGITS = 38
 """The maximum number of digits of a Spark decimal. A number with an exponent is a double and may be larger."""
 
 
-def number_of(text: str) -> Fraction | float | None:
+def parse_number(text: str) -> Fraction | float | None:
     """Return the value of a number literal; None if Spark has no such number.
 
-    >>> number_of("2.50"), number_of("25e-1"), number_of("1e400")
+    >>> parse_number("2.50"), parse_number("25e-1"), parse_number("1e400")
     (Fraction(5, 2), 2.5, None)
     """
     try:
@@ -92,12 +92,12 @@ def number_of(text: str) -> Fraction | float | None:
         return None
 
 
-def negative(value: Any) -> Fraction | float | None:
+def negate(value: Any) -> Fraction | float | None:
     """Return the negated number; None if the value is not a number."""
     return -value if isinstance(value, Fraction | float) else None
 
 
-def computed(sign: str, one: Any, other: Any) -> Fraction | float | None:
+def compute(sign: str, one: Any, other: Any) -> Fraction | float | None:
     """Return the result of an operation on two numbers: exact, or a double if either is one; None if not numbers."""
     if isinstance(one, Fraction) and isinstance(other, Fraction):
         found: Fraction | float = _COMPUTED[sign](one, other)
@@ -108,7 +108,7 @@ def computed(sign: str, one: Any, other: Any) -> Fraction | float | None:
     return None
 
 
-def cast_to(type_: exp.DataType, value: Any) -> Any:
+def cast_value(type_: exp.DataType, value: Any) -> Any:
     """Return the value of a cast that changes only the type; None for any other cast."""
     kind = type_.this.name.lower()
     if isinstance(value, str):
@@ -132,7 +132,7 @@ def _of_text(kind: str, text: str) -> Any:
     if kind == "double" and plain.lower() in _NOT_FINITE:
         return float(plain)
     if kind in ("decimal", "double"):
-        return number_of(plain) if kind == "decimal" else None
+        return parse_number(plain) if kind == "decimal" else None
     try:
         if kind == "date":
             date.fromisoformat(plain)
@@ -191,7 +191,7 @@ def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str =
     """Return the parsed predicate; refuse one that no row can satisfy. Errors call the predicate `field`."""
     found = _Reader(field, dimensions).products(parse_sql(text, field), True)
     if not found:
-        raise Refused(
+        raise InvalidValue(
             field,
             "be possible to satisfy",
             text,
@@ -203,15 +203,19 @@ def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str =
 def parse_sql(text: str, field: str = "where") -> exp.Expr:
     """Return the syntax tree of an expression. It is cached: do not change it."""
     if not text.strip():
-        raise Refused(field, "be a Spark SQL condition", text, "write e.g. temp > 30 and origin = 'JFK'")
+        raise InvalidValue(field, "be a Spark SQL condition", text, "write e.g. temp > 30 and origin = 'JFK'")
     if len(text) > LONGEST_TEXT:
-        raise Refused(field, f"have at most {LONGEST_TEXT} characters", f"{text[:40]}...", "split the query")
+        raise InvalidValue(
+            field, f"have at most {LONGEST_TEXT} characters", f"{text[:40]}...", "split the query"
+        )
     try:
         condition = _condition(text)
     except (SqlglotError, RecursionError) as problem:
-        raise Refused(field, f"be a Spark SQL condition ({unread(problem)})", text, "mend it there") from None
+        raise InvalidValue(
+            field, f"be a Spark SQL condition ({parse_error_words(problem)})", text, "mend it there"
+        ) from None
     if condition is None:
-        raise Refused(field, "be one condition", text, "write only what follows WHERE")
+        raise InvalidValue(field, "be one condition", text, "write only what follows WHERE")
     return condition
 
 
@@ -229,13 +233,13 @@ def _condition(text: str) -> exp.Expr | None:
     return condition
 
 
-def unread(problem: Exception) -> str:
+def parse_error_words(problem: Exception) -> str:
     """Return in words where a text stops being valid SQL.
 
     >>> try:
     ...     sqlglot.parse_one("SELECT 1 WHERE a >", dialect=DIALECT)
     ... except SqlglotError as problem:
-    ...     unread(problem)
+    ...     parse_error_words(problem)
     "it cannot be read at 'a >'"
     """
     return describe_parse_error(problem, _ASKED)
@@ -254,7 +258,7 @@ def _one_text(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
+def compared_words(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
     """Return, by text attribute, the string literals that a syntax tree compares it with."""
     found: dict[str, set[str]] = {name: set() for name in texts}
     by_name = {name.lower(): name for name in texts}
@@ -266,7 +270,7 @@ def words_named(tree: exp.Expr, texts: Sequence[str]) -> dict[str, set[str]]:
     return found
 
 
-def columns_named(tree: exp.Expr) -> list[str]:
+def named_columns(tree: exp.Expr) -> list[str]:
     """Return the columns that a syntax tree names, in order and without duplicates."""
     return list(dict.fromkeys(column.name for column in tree.find_all(exp.Column, bfs=False)))
 
@@ -320,13 +324,13 @@ class _Reader:
                 raise self._refused(node, "compare with what is not null")
             true = self._compared(node, place, ">=", low), self._compared(node, place, "<=", high)
             outside = self._compared(node, place, "<", low), self._compared(node, place, ">", high)
-            return place, both(*true), union([*outside[0], *outside[1]])
+            return place, intersection(*true), union([*outside[0], *outside[1]])
         if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
             return self._listed(node)
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             place, literal, _ = self._sides(node, "=")
             same = NULLS if literal is None else self._compared(node, place, "=", literal)
-            differs = minus(ANYTHING, same)
+            differs = difference(ANYTHING, same)
             return (place, same, differs) if isinstance(node, exp.NullSafeEQ) else (place, differs, same)
         if isinstance(node, exp.Is):
             place = self._place(node.this, node)
@@ -334,7 +338,7 @@ class _Reader:
                 return place, NULLS, VALUES
             if isinstance(node.expression, exp.Boolean) and self.of[place].type == "boolean":
                 same = self.of[place].compared("=", bool(node.expression.this))
-                return place, same, minus(ANYTHING, same)
+                return place, same, difference(ANYTHING, same)
         if isinstance(node, exp.Column):
             place = self._place(node, node)
             if self.of[place].type == "boolean":
@@ -352,7 +356,7 @@ class _Reader:
             return place, true, ()  # `not in (..., null)` is never true
         false: Spans = VALUES
         for one in known:
-            false = both(false, self._compared(node, place, "!=", one))
+            false = intersection(false, self._compared(node, place, "!=", one))
         return place, true, false
 
     def _sides(self, node: exp.Expr, operator: str) -> tuple[int, Any, str]:
@@ -376,10 +380,10 @@ class _Reader:
                 if near
                 else f"name {node.name} among the dimensions, or leave that part out"
             )
-            raise Refused(
+            raise InvalidValue(
                 self.field,
                 f"be over declared dimensions ({', '.join(self.dimensions) or 'none'})",
-                _said(whole),
+                _sql_text(whole),
                 remedy,
             )
         return place
@@ -392,14 +396,14 @@ class _Reader:
         if isinstance(node, exp.Boolean):
             return bool(node.this)
         if isinstance(node, exp.Literal):
-            found = str(node.this) if node.is_string else number_of(node.name)
+            found = str(node.this) if node.is_string else parse_number(node.name)
         elif isinstance(node, exp.Neg):
-            found = negative(self._constant(node.this, whole))
+            found = negate(self._constant(node.this, whole))
         elif isinstance(node, exp.Add | exp.Sub | exp.Mul):
             sides = [self._constant(one, whole) for one in (node.this, node.expression)]
-            found = computed(_SIGNS[type(node)], sides[0], sides[1])
+            found = compute(_SIGNS[type(node)], sides[0], sides[1])
         elif isinstance(node, exp.Cast):
-            found = cast_to(node.to, self._constant(node.this, whole))
+            found = cast_value(node.to, self._constant(node.this, whole))
         else:
             found = None
         if found is None:
@@ -409,13 +413,13 @@ class _Reader:
     def _compared(self, node: exp.Expr, place: int, operator: str, literal: Any) -> Spans:
         try:
             return self.of[place].compared(operator, literal)
-        except Refused as problem:
+        except InvalidValue as problem:
             remedy = f"{problem.problem.field} must {problem.problem.rule}: {problem.problem.remedy}"
-            raise Refused(
-                self.field, f"be over values that {self.of[place].name} can have", _said(node), remedy
+            raise InvalidValue(
+                self.field, f"be over values that {self.of[place].name} can have", _sql_text(node), remedy
             ) from None
 
-    def _refused(self, node: exp.Expr, rule: str) -> Refused:
+    def _refused(self, node: exp.Expr, rule: str) -> InvalidValue:
         remedy = "write that part as a range of a dimension, or leave it out"
         if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
             remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"
@@ -425,7 +429,7 @@ class _Reader:
             function, exp.Cast | exp.And | exp.Or
         ):
             remedy = _remedy_for_function(function)
-        return Refused(self.field, rule, _said(node), remedy)
+        return InvalidValue(self.field, rule, _sql_text(node), remedy)
 
 
 _NEVER_THE_SAME = (
@@ -455,5 +459,5 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _said(node: exp.Expr) -> str:
+def _sql_text(node: exp.Expr) -> str:
     return str(node.sql(dialect=DIALECT))

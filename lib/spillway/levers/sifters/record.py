@@ -1,6 +1,6 @@
 """Write and read the table `sifters`: the filter of each batch, the reason for it, and the row counts of its regions.
 
-`ChosenFilter` is the filter of one batch, `filter_row` its row in the table, and `region_words` describes a region in
+`FilterChoice` is the filter of one batch, `filter_row` its row in the table, and `region_words` describes a region in
 words.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from spillway.batch import SHOWN_BATCHES, Batch
 from spillway.contracts import StreamContract
 from spillway.levers.dropped_rows import DroppedRows, DroppedSpan
-from spillway.levers.protocol import Drafted, Views
+from spillway.levers.protocol import MeasuredDraft, Views
 from spillway.levers.sifters.apply import SiftedBatch
-from spillway.levers.sifters.configure import Configured
+from spillway.levers.sifters.configure import FilterConfiguration
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
 from spillway.levers.sifters.learn import LearnedRegions
 from spillway.levers.sifters.regions import Axis
@@ -27,7 +27,7 @@ from spillway.levers.sifters.time_cells import TimeCells
 
 
 @dataclass(frozen=True)
-class ChosenFilter:
+class FilterChoice:
     """The filter of one batch, and the reason for it."""
 
     built_for: int
@@ -42,7 +42,7 @@ class ChosenFilter:
     reason: str
     counts: np.ndarray
     """The number of sample rows in each region, from which the frequencies are computed."""
-    outcome: Configured | None = None
+    outcome: FilterConfiguration | None = None
     reused: bool = False
 
     @property
@@ -118,7 +118,7 @@ SIFTERS = "sifters"
 
 
 @dataclass(frozen=True)
-class InUse:
+class FilterInUse:
     """The filter that an earlier batch used."""
 
     batch: int
@@ -133,8 +133,8 @@ class InUse:
 
 def filter_row(
     batch: Batch,
-    one: ChosenFilter,
-    drafted: Drafted | None,
+    one: FilterChoice,
+    drafted: MeasuredDraft | None,
     short_kbps: float,
     drops: bool,
     keep_aside: bool,
@@ -165,14 +165,14 @@ def filter_row(
     }
 
 
-def in_use_before(tables: Views, stream: str, batch: int) -> InUse | None:
+def previous_filter(tables: Views, stream: str, batch: int) -> FilterInUse | None:
     """Return the filter of the last batch before this one that has a filter; None if there is none."""
     rows = tables.at(SIFTERS).newest("filter", below=batch, stream=stream).to_pylist()
     rows = [row for row in rows if row["filter"] and row["batch"] < batch]
     if not rows:
         return None
     row = max(rows, key=lambda one: int(one["batch"]))
-    return InUse(
+    return FilterInUse(
         row["batch"],
         row["filter"],
         SifterFilter.from_bytes(row["payload"], f"{stream}: sifters, batch {row['batch']}"),
@@ -228,13 +228,13 @@ def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int
     alone = {row["batch"] for row in edges if row["last_seq"] - row["first_seq"] < PIECE_SEQS}
     rows = tables.at(SIFTERS).rows(columns, stream=stream, batch=list(batches)).to_pylist()
     return {
-        row["batch"]: _dropped(row, row["batch"] in alone)
+        row["batch"]: _dropped_rows_of(row, row["batch"] in alone)
         for row in rows
         if row["filter"] and row["drops"] is not False
     }
 
 
-def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
+def _dropped_rows_of(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
     """Return the dropped rows of a batch, from its row in the table `sifters`."""
     regions = row["regions"]
     never = [one for one in regions if one["threshold"] >= 1.0]
@@ -253,26 +253,26 @@ def _dropped(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
     )
 
 
-def newest_sifted(tables: Views, stream: str) -> Mapping[str, Any] | None:
+def newest_record(tables: Views, stream: str) -> Mapping[str, Any] | None:
     """Return the row of the last planned batch; None if no batch was planned."""
     found = tables.at(SIFTERS).newest("batch", stream=stream).to_pylist()
     return found[0] if found else None
 
 
-def sifted_shares(tables: Views, stream: str) -> Sequence[Mapping[str, Any]]:
+def recent_shares(tables: Views, stream: str) -> Sequence[Mapping[str, Any]]:
     """Return throttler, measured throttler and planned quality of the stream's last batches that have a filter."""
     columns = ["batch", "filter", "throttle", "throttle_measured", "quality_planned"]
     found = tables.at(SIFTERS).last("batch", SHOWN_BATCHES, columns, stream=stream).to_pylist()
     return sorted((row for row in found if row["filter"]), key=lambda row: int(row["batch"]))
 
 
-def sifted_row(tables: Views, stream: str, batch: int) -> Mapping[str, Any]:
+def batch_record(tables: Views, stream: str, batch: int) -> Mapping[str, Any]:
     """Return the row of a planned batch."""
     found: list[Mapping[str, Any]] = tables.at(SIFTERS).rows(stream=stream, batch=batch).to_pylist()
     return found[0]
 
 
-def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]:
+def _regions(one: FilterChoice, drafted: MeasuredDraft | None) -> list[dict[str, Any]]:
     assert one.filter is not None
     assert one.regions is not None
     worth = one.regions.worth(one.counts if one.counts.sum() else None)
@@ -308,7 +308,7 @@ def _regions(one: ChosenFilter, drafted: Drafted | None) -> list[dict[str, Any]]
     return found
 
 
-def _quality(one: ChosenFilter, drafted: Drafted) -> float | None:
+def _quality(one: FilterChoice, drafted: MeasuredDraft) -> float | None:
     """Return the measured quality: the weighted mean over queries whose rows were counted; None if there are none."""
     assert one.regions is not None
     queries = sorted((query for query, _ in one.regions.wanted.queries), key=lambda query: -query.weight)

@@ -44,7 +44,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.sifters.boxes import END, NAN, NULL, key_floats
 from spillway.levers.sifters.dimensions import Dimension, whole_type
 
@@ -138,7 +138,7 @@ class RegionTree:
         """Return the region of each row; `places` by dimension and row."""
         places = np.ascontiguousarray(places, np.float64)
         if places.shape[0] != len(self.space):
-            raise Refused(
+            raise InvalidValue(
                 "places", f"have {len(self.space)} dimensions", places.shape[0], "lay the rows out anew"
             )
         table = self._table if places.shape[1] >= MANY_ROWS else None
@@ -355,7 +355,7 @@ class Axis:
             # a whole number has the width 1
             high = (found[1] + (1.0 if whole_type(dimension.type) else 0.0)) if high is None else high
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-            raise Refused(
+            raise InvalidValue(
                 dimension.name, "have a domain from low to high", [low, high], "write between: [low, high]"
             )
         return Axis(dimension, float(low), float(high), nulls, nans)

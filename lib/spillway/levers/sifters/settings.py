@@ -18,8 +18,8 @@ from spillway.contracts.fields import (
     Broken,
     Choice,
     Flag,
-    Maybe,
     Number,
+    OptionalValue,
     Record,
     rule,
     suggest,
@@ -124,7 +124,7 @@ class SifterSettings(StatedQueries):
         "first",
     )
     rows_per_second: float | None = rule(
-        Maybe(Number(above=0)),
+        OptionalValue(Number(above=0)),
         "how many rows the server takes in; null: as many as the channel carries",
         None,
     )
@@ -166,7 +166,7 @@ class SifterSettings(StatedQueries):
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """Yield the rules that these settings break in combination with the rest of the stream's contract."""
-        from spillway.levers.sifters.wanted import wanted_problems
+        from spillway.levers.sifters.parsed_queries import query_problems
 
         known = [name for name in contract.names if isinstance(name, str)]
         fine = len(known) == len(contract.names)  # if not, another rule reports it
@@ -181,7 +181,7 @@ class SifterSettings(StatedQueries):
                     suggest(stated.attribute, known),
                 )
         if fine and all(isinstance(query.where, str) for query in self.queries):
-            yield from wanted_problems(self, contract)
+            yield from query_problems(self, contract)
 
 
 SETTINGS = SifterSettings

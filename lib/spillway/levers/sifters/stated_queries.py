@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.contracts.fields import Listing, Maybe, Number, Record, Text, rule
+from spillway.contracts.fields import Listing, Number, OptionalValue, Record, Text, rule
 
 FRACTION = Number(least=0, most=1)
 
@@ -14,7 +14,7 @@ class ReadingQuery:
     """A query that reads the stream: the condition of the rows that it wants, and its weight."""
 
     where: str = rule(Text(), "which rows it wants: a Spark SQL condition over dimensions")
-    name: str | None = rule(Maybe(Text()), "what it is called; null: its condition", None)
+    name: str | None = rule(OptionalValue(Text()), "what it is called; null: its condition", None)
     weight: float = rule(
         Number(least=0), "what it is worth against the others; they are divided by their sum", 1.0
     )
@@ -32,12 +32,12 @@ class StatedDimension:
 
     attribute: str = rule(Text(), "an attribute of the stream")
     values: tuple[str, ...] | None = rule(
-        Maybe(Listing(Text(blank=True), least=1, unique=True)),
+        OptionalValue(Listing(Text(blank=True), least=1, unique=True)),
         "of a text: its values from least to most, the order of <, <=, >=, > and between; null: it has none",
         None,
     )
     between: tuple[float, ...] | None = rule(
-        Maybe(Listing(Number(), least=2)), "its domain, [least, most]; null: where its rows lie", None
+        OptionalValue(Listing(Number(), least=2)), "its domain, [least, most]; null: where its rows lie", None
     )
 
 
@@ -52,7 +52,7 @@ class StatedQueries:
         Listing(Text(), unique=True), "conditions of rows that are never shed, e.g. severity >= 'ERROR'", ()
     )
     dimensions: tuple[StatedDimension, ...] | None = rule(
-        Maybe(Listing(Record(StatedDimension), least=1)),
+        OptionalValue(Listing(Record(StatedDimension), least=1)),
         "the attributes that conditions may be about; null: any of the stream's",
         None,
     )

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.contracts import Contracts, StreamContract
-from spillway.levers.windows import moment_of, step_of
+from spillway.levers.windows import duration_micros, moment_of
 
 DEFAULT_SECONDS = 60.0
 """Length of a cell if no query or join reads the stream."""
@@ -45,8 +45,8 @@ class TimeCells:
             return None
         workloads = (*contracts.queries.values(), *contracts.joins.values())
         steps = [one.window.step for one in workloads if contract.stream in one.inputs]
-        step = math.gcd(*steps) if steps else step_of(DEFAULT_SECONDS)
-        cells = math.ceil(step_of(seconds_covered or 1.0) / step)
+        step = math.gcd(*steps) if steps else duration_micros(DEFAULT_SECONDS)
+        cells = math.ceil(duration_micros(seconds_covered or 1.0) / step)
         return TimeCells(contract.order, step * math.ceil(cells / MOST_CELLS))
 
     def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.contracts import StreamContract
-from spillway.errors import safely
+from spillway.errors import escape_text
 from spillway.levers.sifters.boxes import products_hold
 from spillway.levers.sifters.dimensions import Dimension
-from spillway.levers.sifters.predicates import Predicate, parse_sql, words_named
+from spillway.levers.sifters.parsed_queries import ParsedQueries
+from spillway.levers.sifters.predicates import Predicate, compared_words, parse_sql
 from spillway.levers.sifters.settings import SifterSettings
-from spillway.levers.sifters.wanted import Wanted
 
 SHOWN_VALUES = 3
 _LONGEST_VALUE = 40
@@ -60,14 +60,14 @@ def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[U
     if not rows.num_rows:
         return
     settings: SifterSettings = contract.lever_settings("sifters")
-    wanted = Wanted.of(settings, contract)
+    wanted = ParsedQueries.of(settings, contract)
     for title, predicate in (
         *((f"query {query.title}", predicate) for query, predicate in wanted.queries),
         *((f"keep {predicate.text}", predicate) for predicate in wanted.keep),
     ):
         if not predicate.used:
             continue
-        seen = {name: _Seen.of(dimension, rows) for name, dimension in _used(predicate).items()}
+        seen = {name: _AttributeValues.of(dimension, rows) for name, dimension in _used(predicate).items()}
         keys = [one.keys_of(rows[one.name]) for one in predicate.dimensions]
         if not products_hold(predicate.products, keys).any():
             named = _words(predicate)
@@ -90,11 +90,11 @@ def _used(predicate: Predicate) -> dict[str, Dimension]:
 def _words(predicate: Predicate) -> Mapping[str, set[str]]:
     """Return, by text attribute, the values that the condition compares it with."""
     texts = [one.name for one in _used(predicate).values() if one.is_text]
-    return words_named(parse_sql(predicate.text), texts)
+    return compared_words(parse_sql(predicate.text), texts)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _AttributeValues:
     """The values of an attribute in some rows: counts of each value of a text, else the smallest and the largest."""
 
     name: str
@@ -102,16 +102,16 @@ class _Seen:
     span: tuple[Any, Any] | None
 
     @staticmethod
-    def of(dimension: Dimension, rows: pa.Table) -> _Seen:
+    def of(dimension: Dimension, rows: pa.Table) -> _AttributeValues:
         column = rows[dimension.name]
         if dimension.is_text:
             found = Counter(column.cast(pa.string()).drop_null().to_pylist())
-            return _Seen(dimension.name, found, None)
+            return _AttributeValues(dimension.name, found, None)
         values = column.drop_null()
         if pa.types.is_floating(values.type):
             values = values.filter(pc.is_finite(values))
         ends = pc.min_max(values).as_py() if len(values) else None
-        return _Seen(dimension.name, {}, None if ends is None else (ends["min"], ends["max"]))
+        return _AttributeValues(dimension.name, {}, None if ends is None else (ends["min"], ends["max"]))
 
     def alike(self, word: str) -> list[str]:
         """Return values that differ from the word only in case or blanks."""
@@ -120,7 +120,7 @@ class _Seen:
     def words(self, named: set[str] | frozenset[str]) -> str:
         """Return the values closest to those that the condition names, then the most frequent ones, in words."""
         if self.span is not None:
-            low, high = (safely(str(one), _LONGEST_VALUE) for one in self.span)
+            low, high = (escape_text(str(one), _LONGEST_VALUE) for one in self.span)
             return f"{self.name} lies between {low} and {high}"
         if not self.counts:
             return f"{self.name} is null in all of them"
@@ -140,4 +140,4 @@ def _plain(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return safely(f"'{text}'", _LONGEST_VALUE)
+    return escape_text(f"'{text}'", _LONGEST_VALUE)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spillway.clock import utc_now
 from spillway.contracts import load_usable
-from spillway.ledger import Row, difference
+from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import Picture
 from spillway.report.crowding import crowding_pictures
 from spillway.report.page.sections import (
@@ -25,8 +25,8 @@ from spillway.report.page.sections import (
     workload_section,
 )
 from spillway.report.summary import last_outcomes, last_validation
-from spillway.report.text import bytes_said, how_many, share_said
-from spillway.report.trades import trade_pictures, traded
+from spillway.report.text import format_bytes, format_noun_count, format_pct
+from spillway.report.trades import load_trade_off, trade_off_pictures
 from spillway.settings import refuse_uri
 from spillway.store.tables import Tables
 
@@ -43,8 +43,8 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     validations = last_outcomes(tables)
     path = Path(out) if out is not None else Path(tables.settings.build, "report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
-    trades = [one for name in contracts.channels if (one := traded(tables, contracts, name))]
-    pictures = [picture for one in trades if one.curve for picture in trade_pictures(one)]
+    trades = [one for name in contracts.channels if (one := load_trade_off(tables, contracts, name))]
+    pictures = [picture for one in trades if one.curve for picture in trade_off_pictures(one)]
     pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
     text = page(facts, workloads, validations, utc_now(), pictures)
@@ -54,7 +54,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
 def _lost_words(rows: int) -> str:
     """Return the lost rows in words, for the headline."""
-    return f"; {how_many(rows, 'row')} dropped for good" if rows else ""
+    return f"; {format_noun_count(rows, 'row')} dropped for good" if rows else ""
 
 
 def page(
@@ -68,15 +68,15 @@ def page(
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
     off = sum(fact.figures.ledger_difference for fact in facts) + sum(
-        difference(one.ledger) for one in workloads
+        total_imbalance(one.ledger) for one in workloads
     )
     last = max((row["validated_at"] for row in validations), default=None)
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
-        *([f"{how_many(violations, 'value')} outside the threshold"] if violations else []),
+        *([f"{format_noun_count(violations, 'value')} outside the threshold"] if violations else []),
         *([f"the ledger is off by {off:,}"] if off else []),
-        *([f"{how_many(failed, 'expectation')} failed"] if failed else []),
+        *([f"{format_noun_count(failed, 'expectation')} failed"] if failed else []),
     ]
     absent = [fact.figures for fact in shed if fact.figures.absent_pct]
     unknown = [fact for fact in shed if fact.certificates and fact.figures.absent_pct is None]
@@ -87,7 +87,7 @@ def page(
     elif wrong:
         verdict, look = "; ".join(wrong), " bad"
     elif absent:
-        there = "; ".join(f"{one.stream} {share_said(one.absent_pct or 0.0)}" for one in absent)
+        there = "; ".join(f"{one.stream} {format_pct(one.absent_pct or 0.0)}" for one in absent)
         verdict = f"Values at the destination are within their bound; absent there: {there}"
         look = " part"
     elif unknown:
@@ -104,8 +104,8 @@ def page(
     style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
-        f'<p class="lead">{how_many(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
-        f"{bytes_said(saved)} saved net of synopses{_lost_words(sum(f.figures.rows_lost for f in facts))}.</p>",
+        f'<p class="lead">{format_noun_count(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
+        f"{format_bytes(saved)} saved net of synopses{_lost_words(sum(f.figures.rows_lost for f in facts))}.</p>",
         f'<span class="verdict{look}">{escape(verdict)}</span>',
         f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',
         '<div class="cards" style="margin-top:30px">' + byte_bars(shed) + "</div>" if shed else "",

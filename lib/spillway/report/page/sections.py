@@ -26,14 +26,14 @@ from typing import Any
 from spillway.batch import RETIRED, Batch
 from spillway.contracts import StreamContract
 from spillway.contracts.workload import Workload
-from spillway.errors import Refused
-from spillway.ledger import TOTAL, Row, difference, imbalances
+from spillway.errors import InvalidValue
+from spillway.ledger import TOTAL, Row, imbalances, total_imbalance
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Picture
 from spillway.levers.windows import WindowLever
 from spillway.registry import lever
 from spillway.report.page import svg
-from spillway.report.plan import comparison_picture, kept_comparison
+from spillway.report.plan import comparison_picture, stored_comparison
 from spillway.report.recent import last_windows, read_recent
 from spillway.report.summary import (
     StreamFigures,
@@ -42,7 +42,7 @@ from spillway.report.summary import (
     last_validation,
     recent_figures,
 )
-from spillway.report.text import bytes_said, cells, rate_said, share_said, stages_of, table
+from spillway.report.text import cells, format_bytes, format_pct, format_rate, stages_of, table
 from spillway.store.tables import Tables
 from spillway.streams.dry_run import Comparison
 from spillway.streams.facts import newest_facts
@@ -88,7 +88,7 @@ def gather_facts(tables: Tables, streams: Sequence[StreamContract]) -> list[Stre
                 recent.ledger,
                 recent.certificates,
                 tuple(_pictures(tables, contract)),
-                kept_comparison(tables.settings, contract.stream),
+                stored_comparison(tables.settings, contract.stream),
             )
         )
     return found
@@ -147,7 +147,7 @@ def picture_card(picture: Picture) -> str:
     True
     """
     if picture.kind not in KINDS:
-        raise Refused("kind", f"be one of {', '.join(KINDS)}", picture.kind, "see report.page.sections")
+        raise InvalidValue("kind", f"be one of {', '.join(KINDS)}", picture.kind, "see report.page.sections")
     return card(picture.title, KINDS[picture.kind](picture.data, picture.wide), picture.note, picture.wide)
 
 
@@ -209,17 +209,17 @@ def headline(facts: StreamFacts) -> str:
     pairs = [
         (f"{f.tuples:,}", f"tuples taken in, {f.rejected:,} refused"),
         (
-            f"{rate_said(f.rate_in_kbps)} → {rate_said(f.rate_out_kbps)}",
-            f"through {rate_said(f.capacity_kbps)}",
+            f"{format_rate(f.rate_in_kbps)} → {format_rate(f.rate_out_kbps)}",
+            f"through {format_rate(f.capacity_kbps)}",
         ),
         (
             f"{len(f.shed_attributes)} shed, {len(f.rounded_attributes)} rounded",
             ", ".join([*f.shed_attributes, *f.rounded_attributes]) or "every attribute is kept",
         ),
         *rows_gone,
-        (bytes_said(saved), f"saved net of synopsis, of {bytes_said(offered)}"),
-        (share_said(f.stored_share_pct), f"of {f.shed_values:,} shed values stored"),
-        (share_said(f.recovery_accuracy_pct), f"mean recovery accuracy{at_hand}"),
+        (format_bytes(saved), f"saved net of synopsis, of {format_bytes(offered)}"),
+        (format_pct(f.stored_share_pct), f"of {f.shed_values:,} shed values stored"),
+        (format_pct(f.recovery_accuracy_pct), f"mean recovery accuracy{at_hand}"),
         *_presence_tile(f),
         (f"{f.worst_error_over_threshold:.3g}", "worst error, in thresholds (at most 1)"),
         (f"{f.violations:,}", "values outside their threshold"),
@@ -236,10 +236,10 @@ def _presence_tile(figures: StreamFigures) -> list[tuple[str, str]]:
     said = "at the destination within its bound"
     if figures.absent_pct:
         said += (
-            f"; {share_said(figures.absent_pct)} absent there: {figures.held_values:,} kept at the source, "
+            f"; {format_pct(figures.absent_pct)} absent there: {figures.held_values:,} kept at the source, "
             f"{figures.lost_values:,} dropped for good"
         )
-    return [(share_said(figures.present_pct), said)]
+    return [(format_pct(figures.present_pct), said)]
 
 
 def byte_bars(facts: Sequence[StreamFacts]) -> str:
@@ -258,7 +258,7 @@ def byte_bars(facts: Sequence[StreamFacts]) -> str:
         )
     retired = sum(fact.retired_bytes for fact in facts)
     note = (
-        f"Retired so far: {bytes_said(retired)} of raw deleted."
+        f"Retired so far: {format_bytes(retired)} of raw deleted."
         if retired
         else "Nothing has been retired yet."
     )
@@ -294,7 +294,7 @@ def ledger_table(ledger: Sequence[Row]) -> str:
         )
     ]
     heads = "stage|unit|by|which|reason|#" + "|#".join((*names, "difference"))
-    off = difference(ledger)
+    off = total_imbalance(ledger)
     said = f"is off by {off:,}" if off else "balances"
     return card(
         f"Ledger: it {said}",
@@ -315,11 +315,11 @@ def certificate_table(facts: StreamFacts) -> str:
         whole = reduce(add, map(certificate_of, own))
         rows.append(
             cells(
-                name, attribute or "whole rows", way, bound_said(whole), whole.shed_values, whole.rounded_values,
+                name, attribute or "whole rows", way, format_certificate_bound(whole), whole.shed_values, whole.rounded_values,
                 whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
                 whole.violations,
                 *_shares(own),
-                *(bytes_said(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),
+                *(format_bytes(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),
                 bad=whole.violations > 0,
             )
         )  # fmt: skip
@@ -338,10 +338,10 @@ def _shares(certificates: Sequence[Row]) -> tuple[float | str, float | str]:
     return there.present_pct, there.absent_pct
 
 
-def bound_said(certificate: Certificate) -> str:
+def format_certificate_bound(certificate: Certificate) -> str:
     """Return the bound in words: per cent of the value, the attribute's own unit, or both.
 
-    >>> bound_said(Certificate(4.5)), bound_said(Certificate(math.inf, error=0.5))
+    >>> format_certificate_bound(Certificate(4.5)), format_certificate_bound(Certificate(math.inf, error=0.5))
     ('4.5 %', '0.5')
     """
     said = [f"{certificate.error_pct:g} %"] if math.isfinite(certificate.error_pct) else []

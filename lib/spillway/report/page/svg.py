@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from types import MappingProxyType
 
-from spillway.errors import so_much
+from spillway.errors import format_number
 
 WIDTH = 720
 WIDE = 1440
@@ -79,7 +79,7 @@ def number(value: float) -> str:
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if suffix == 'k' else size):.4g}{suffix}"
-    return so_much(value)
+    return format_number(value)
 
 
 def line_chart(

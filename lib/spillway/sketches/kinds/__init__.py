@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from spillway.sketches.kinds.base import Kind
+    from spillway.sketches.kinds.base import SketchKind
 
 MOST_KIB = 1 << 20
 """The maximum memory of a sketch in KiB."""
@@ -27,7 +27,7 @@ SKETCH_KINDS: dict[str, str] = {
 }
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> SketchKind:
     """Return the kind with this name.
 
     >>> kind_of("quantiles").name
@@ -35,16 +35,16 @@ def kind_of(name: str) -> Kind:
     >>> kind_of("hyperloglog")
     Traceback (most recent call last):
         ...
-    spillway.errors.Refused: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom, got \
+    spillway.errors.InvalidValue: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom, got \
 'hyperloglog'; correct the contract
     """
     if name not in SKETCH_KINDS:
-        raise Refused("kind", f"be one of {', '.join(SKETCH_KINDS)}", name, "correct the contract")
+        raise InvalidValue("kind", f"be one of {', '.join(SKETCH_KINDS)}", name, "correct the contract")
     module, _, kind = SKETCH_KINDS[name].rpartition(".")
-    found: Kind = getattr(import_module(module), kind)()
+    found: SketchKind = getattr(import_module(module), kind)()
     return found
 
 
-def every_kind() -> Iterator[Kind]:
+def every_kind() -> Iterator[SketchKind]:
     """Return all kinds, in the order of the list."""
     return map(kind_of, SKETCH_KINDS)

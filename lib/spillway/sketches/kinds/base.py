@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.errors import Refused, UsageError
-from spillway.sketches.answers import Answer, Covers
+from spillway.errors import InvalidValue, UsageError
+from spillway.sketches.answers import Answer, Coverage
 from spillway.sketches.kinds import every_kind
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ Answered = list[tuple[str, Answer]]
 
 
 @dataclass(frozen=True)
-class SketchQuestion:
+class SketchQuery:
     """A query of the command line: its name, its help text, and the function that answers it.
 
     - `ask`: gets the loaded sketch, the values and the confidence. If `of_two`, it gets the other sketch before the
@@ -59,7 +59,7 @@ class SketchQuestion:
         return words
 
 
-class Kind(ABC):
+class SketchKind(ABC):
     """A kind of sketch: how its sketches are built, merged and queried.
 
     `answers`: the methods of its `asking` class that SQL may call, with their return types. Those in `of_two` take
@@ -69,7 +69,7 @@ class Kind(ABC):
     name: ClassVar[str]
     answers: ClassVar[Mapping[str, str]] = {}
     of_two: ClassVar[frozenset[str]] = frozenset()
-    questions: ClassVar[tuple[SketchQuestion, ...]] = ()
+    questions: ClassVar[tuple[SketchQuery, ...]] = ()
     merges: ClassVar[bool] = True
     seeded: ClassVar[bool] = True
     """Whether its sketches use the contract's `seed`; HLL sketches of DataSketches have their own seed."""
@@ -91,7 +91,7 @@ class Kind(ABC):
 
     @abstractmethod
     def empty(self, spec: SketchSpec) -> StoredSketch:
-        """Return an empty sketch; raise `Refused` if the memory is too small for the parameters."""
+        """Return an empty sketch; raise `InvalidValue` if the memory is too small for the parameters."""
 
     def part(self, spec: SketchSpec) -> StoredSketch:
         """Return an empty partial sketch for one slice of the rows; for most kinds the same as `empty`."""
@@ -118,9 +118,9 @@ class Kind(ABC):
         """
         return None
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         """Return the class that answers queries on a sketch of this kind."""
-        return Loaded
+        return LoadedSketch
 
 
 @dataclass(frozen=True)
@@ -141,28 +141,30 @@ class Segment:
         return f"{self.from_date} to {self.to_date}: {shape}"
 
 
-class Loaded:
+class LoadedSketch:
     """A sketch in memory, with the data that it covers. The error for a wrong query names the kind that answers it.
 
     If a date range has several `segments`, some queries are answered by each segment, and the estimates and intervals
     are added up. Other queries need a single segment.
     """
 
-    def __init__(self, sketch: Any, covers: Covers | None = None, segments: Sequence[Segment] = ()) -> None:
+    def __init__(self, sketch: Any, covers: Coverage | None = None, segments: Sequence[Segment] = ()) -> None:
         self.segments = tuple(segments) or (Segment(sketch),)
         self._sketch = sketch
-        self.covers = covers or Covers(name="+".join(sketch.context.get("attributes", ())))
+        self.covers = covers or Coverage(name="+".join(sketch.context.get("attributes", ())))
 
     @property
     def sketch(self) -> Any:
-        """The single sketch of the whole range; raise `Refused` if there are several segments."""
+        """The single sketch of the whole range; raise `InvalidValue` if there are several segments."""
         if len(self.segments) > 1:
             told = "; ".join(map(str, self.segments))
             remedy = f"ask from {self.segments[-1].from_date} on, or for one of these ranges"
-            raise Refused("dates", "lie where the sketch was of one shape for this question", told, remedy)
+            raise InvalidValue(
+                "dates", "lie where the sketch was of one shape for this question", told, remedy
+            )
         return self._sketch
 
-    def each(self) -> list[Loaded]:
+    def each(self) -> list[LoadedSketch]:
         """Return a loaded sketch for each segment."""
         return [type(self)(one.sketch, self.covers) for one in self.segments]
 
@@ -184,9 +186,9 @@ class Loaded:
                 raise self.wrong_kind(kind.name)
         raise AttributeError(name)
 
-    def wrong_kind(self, wanted: str) -> Refused:
+    def wrong_kind(self, wanted: str) -> InvalidValue:
         """Return the error for a query that another kind answers."""
-        return Refused(
+        return InvalidValue(
             "kind",
             f"be {wanted} for this question",
             self._sketch.kind,
@@ -207,8 +209,8 @@ class Loaded:
         """Return the answer with the data that it covers."""
         return replace(answer, covers=self.covers)
 
-    def paired(self, other: Loaded) -> str:
-        """Return in words which attributes of two sketches are matched; raise `Refused` if they cannot be matched."""
+    def paired(self, other: LoadedSketch) -> str:
+        """Return in words which attributes of two sketches are matched; raise `InvalidValue` if they cannot be matched."""
         if type(other) is not type(self):
             raise other.wrong_kind(self._sketch.kind)
         mine, theirs = self._sketch.context, other._sketch.context
@@ -223,18 +225,18 @@ class Loaded:
             ]
             rule = f"be of the types {', '.join(types[0])}, in this order, to meet {self.covers.name}"
             remedy = f"they differ from attribute {where + 1} on: sketch both alike"
-            raise Refused("attributes", rule, ", ".join(told) or other.covers.name, remedy)
+            raise InvalidValue("attributes", rule, ", ".join(told) or other.covers.name, remedy)
         if mine.get("seed") != theirs.get("seed"):
-            raise Refused(
+            raise InvalidValue(
                 "seed", f"be {mine.get('seed')} for both", theirs.get("seed"), "sketch both with one seed"
             )
         names = [list(context.get("attributes", ())) for context in (mine, theirs)]
         if names[0] != names[1] and sorted(names[0]) == sorted(names[1]):
             rule = f"stand in the order of {'+'.join(names[0])}"
-            raise Refused("attributes", rule, "+".join(names[1]), "sketch both in one order")
+            raise InvalidValue("attributes", rule, "+".join(names[1]), "sketch both in one order")
         return ", ".join(f"{one} with {two}" for one, two in zip(*names, strict=True) if one != two)
 
-    def of_both(self, other: Loaded, answer: Answer, what: str, paired: str = "") -> Answer:
+    def of_both(self, other: LoadedSketch, answer: Answer, what: str, paired: str = "") -> Answer:
         """Return an answer about two sketches, with a note that names both."""
         names = " x ".join(f"{one.covers.stream}/{one.covers.name}" for one in (self, other))
         return replace(self.covered(answer), note=f"{what} of {names}" + f", {paired}" * bool(paired))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import ANSWER, Kind, Loaded, SketchQuestion, asks
+from spillway.sketches.kinds.base import ANSWER, LoadedSketch, SketchKind, SketchQuery, asks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ SUREST = 0.997
 """The confidence of three standard errors; DataSketches has no bounds beyond it."""
 
 
-class DistinctKeys(Loaded):
+class DistinctKeys(LoadedSketch):
     """Queries on a count of distinct keys."""
 
     def distinct(self, confidence: float = 0.95) -> Answer:
@@ -51,12 +51,12 @@ class DistinctKeys(Loaded):
         )
 
 
-class DistinctKind(Kind):
+class DistinctKind(SketchKind):
     name = "distinct"
     seeded = False
     default_kib = 4
     answers: ClassVar[Mapping[str, str]] = {"distinct": ANSWER}
-    questions = (SketchQuestion("distinct", "different keys", asks("distinct", "different keys")),)
+    questions = (SketchQuery("distinct", "different keys", asks("distinct", "different keys")),)
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
         from spillway.sketches.hll import Hll
@@ -84,5 +84,5 @@ class DistinctKind(Kind):
 
         sketch.update(distinct_keys(rows, spec.attributes, spec.types, spec.seed))
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         return DistinctKeys

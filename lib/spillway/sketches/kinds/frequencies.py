@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer, HeavyKey
 from spillway.sketches.kinds.base import (
     ANSWER,
     HEAVY_KEYS,
     Answered,
-    Kind,
-    Loaded,
-    SketchQuestion,
+    LoadedSketch,
+    SketchKind,
+    SketchQuery,
     asks,
     asks_both,
     numbers,
@@ -37,7 +37,7 @@ FREQUENT = "frequent"
 """The default purpose of an answer; all purposes: `count_min.PURPOSES`."""
 
 
-class Frequencies(Loaded):
+class Frequencies(LoadedSketch):
     """Queries on a count-min table, with or without heavy keys."""
 
     @property
@@ -54,7 +54,9 @@ class Frequencies(Loaded):
 
         types, names = self.types, [str(place) for place in range(len(columns))]
         if len(types) != len(columns):
-            raise Refused("key", f"have {len(types)} values", len(columns), "give one value per attribute")
+            raise InvalidValue(
+                "key", f"have {len(types)} values", len(columns), "give one value per attribute"
+            )
         keys = keys_of(pa.table(list(columns), names), names, types, self.sketch.context["seed"])
         return self._estimates(keys, "auto", confidence, purpose)
 
@@ -80,13 +82,13 @@ class Frequencies(Loaded):
         import numpy as np
 
         from spillway.sketches.hashing import fingerprint
-        from spillway.sketches.values import coerced
+        from spillway.sketches.values import coerce
 
         context = self.sketch.context
         types = context["types"]
         values = list(key)
         if len(key) == len(types):
-            values = [coerced(value, kind) for value, kind in zip(key, types, strict=True)]
+            values = [coerce(value, kind) for value, kind in zip(key, types, strict=True)]
         hashed = np.array([fingerprint(values, types, context["seed"])], dtype=np.uint64)
         found = self._estimates(hashed, estimator, confidence, purpose)
         counted = estimator == "auto" and int(hashed[0]) in self._exact
@@ -206,7 +208,7 @@ def _top(sketch: Frequencies, values: Sequence[str], confidence: float) -> Answe
     return [(", ".join(map(str, heavy.key or ("?",))), heavy.answer) for heavy in found]
 
 
-class FrequencyKind(Kind):
+class FrequencyKind(SketchKind):
     name = "count_min"
     answers: ClassVar[Mapping[str, str]] = {
         "frequency": ANSWER,
@@ -220,25 +222,25 @@ class FrequencyKind(Kind):
     }
     of_two = frozenset({"join_size"})
     questions = (
-        SketchQuestion(
+        SketchQuery(
             "frequency",
             "VALUE ...: rows with these values, one an attribute (null for null)",
             _frequency,
             typed="key",
             has_purpose=True,
         ),
-        SketchQuestion("top", "[COUNT]: the most frequent keys", _top, takes=(0, 1)),
-        SketchQuestion(
+        SketchQuery("top", "[COUNT]: the most frequent keys", _top, takes=(0, 1)),
+        SketchQuery(
             "skew",
             "equally frequent keys that would be as skewed",
             asks("skew", "equally frequent keys that would be as skewed"),
         ),
-        SketchQuestion(
+        SketchQuery(
             "self-join",
             "pairs of rows with equal keys",
             asks("self_join_size", "pairs of rows with equal keys"),
         ),
-        SketchQuestion(
+        SketchQuery(
             "join",
             "STREAM SKETCH: pairs of rows of both with equal keys",
             asks_both("join_size", "pairs of rows of both with equal keys"),
@@ -299,5 +301,5 @@ class FrequencyKind(Kind):
         found: list[int] = getattr(sketch, "counts", sketch).table.ravel().tolist()
         return found
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         return Frequencies

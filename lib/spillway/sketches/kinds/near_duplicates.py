@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, numbers
+from spillway.sketches.kinds.base import ANSWER, Answered, LoadedSketch, SketchKind, SketchQuery, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from spillway.sketches.specification import SketchSpec
 
 
-class NearDuplicates(Loaded):
+class NearDuplicates(LoadedSketch):
     """Queries about pairs of similar rows."""
 
     @property
@@ -74,7 +74,7 @@ def _pairs(sketch: NearDuplicates, values: Sequence[str], confidence: float) -> 
     ]
 
 
-class NearDuplicateKind(Kind):
+class NearDuplicateKind(SketchKind):
     name = "pair_count"
     answers: ClassVar[Mapping[str, str]] = {
         "near_duplicate_pairs": ANSWER,
@@ -83,13 +83,13 @@ class NearDuplicateKind(Kind):
     }
     of_two = frozenset({"near_duplicate_join"})
     questions = (
-        SketchQuestion(
+        SketchQuery(
             "near-duplicates",
             "[ATTRIBUTES]: pairs of rows that agree in so many attributes",
             _pairs,
             takes=(0, 1),
         ),
-        SketchQuestion(
+        SketchQuery(
             "similarity-join",
             "STREAM SKETCH [ATTRIBUTES]: pairs of rows of both that agree in so many; ask before you run such a join",
             _join,
@@ -109,7 +109,7 @@ class NearDuplicateKind(Kind):
         count, depth = spec.min_hashes or len(spec.attributes), spec.depth or 5
         if spec.min_hashes is not None and (spec.types != ("string",) or spec.min_hashes < 2):
             got = f"{spec.min_hashes} of {', '.join(spec.types)}"
-            raise Refused(
+            raise InvalidValue(
                 "min_hashes", "be at least 2, of one text", got, "name one attribute that is a string"
             )
         similarity = spec.at_least or max(count - 1, 1)
@@ -117,7 +117,7 @@ class NearDuplicateKind(Kind):
         width = spec.memory_kib * 1024 // (4 * depth * max(levels, 1))
         if levels >= 1 and width < 16:
             needed = math.ceil(64 * depth * levels / 1024)
-            raise Refused("memory_kib", f"be at least {needed}", spec.memory_kib, "give it that")
+            raise InvalidValue("memory_kib", f"be at least {needed}", spec.memory_kib, "give it that")
         return PairCount(
             PairCountParameters(
                 count, similarity, spec.rate, spec.seed, side=spec.side, width=width, depth=depth
@@ -141,5 +141,5 @@ class NearDuplicateKind(Kind):
         ]
         sketch.update(np.column_stack(columns), np.asarray(rows["seq"]))
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         return NearDuplicates

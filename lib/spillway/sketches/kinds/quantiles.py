@@ -8,9 +8,9 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion, numbers
+from spillway.sketches.kinds.base import ANSWER, Answered, LoadedSketch, SketchKind, SketchQuery, numbers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +23,7 @@ METHOD = "kll"
 _ORDERED = ("integer", "double", "timestamp", "date", "boolean")
 
 
-class Quantiles(Loaded):
+class Quantiles(LoadedSketch):
     """Queries on a quantile sketch of an ordered attribute."""
 
     @property
@@ -43,7 +43,7 @@ class Quantiles(Loaded):
         check_confidence(confidence)
         number = isinstance(share, int | float | Decimal) and not isinstance(share, bool)
         if not (number and 0.0 <= share <= 1.0):
-            raise Refused("share", "lie from 0 to 1", share, "write 0.5 for the median")
+            raise InvalidValue("share", "lie from 0 to 1", share, "write 0.5 for the median")
         wanted = float(share)
         reach = held.error()
         rank = max(math.ceil(wanted * held.n), 1)
@@ -69,7 +69,9 @@ class Quantiles(Loaded):
         first, last = ordinal(low, kind, upward=True), ordinal(high, kind)
         check_confidence(confidence)
         if not ordinal(low, kind) <= ordinal(high, kind, upward=True):
-            raise Refused("range", "have its low end first", (low, high), "swap the ends; NaN has no order")
+            raise InvalidValue(
+                "range", "have its low end first", (low, high), "swap the ends; NaN has no order"
+            )
         count = held.ranks([last])[0] - held.ranks([first], inclusive=False)[0] if held.n else 0
         count = max(int(count), 0)
         reach = held.error(of_range=True)
@@ -89,17 +91,15 @@ def _between(sketch: Quantiles, values: Sequence[object], confidence: float) -> 
     return [(f"values from {low} to {high}", sketch.between(low, high, confidence))]
 
 
-class QuantileKind(Kind):
+class QuantileKind(SketchKind):
     name = "quantiles"
     default_kib = 8
     answers: ClassVar[Mapping[str, str]] = {"quantile": ANSWER, "between": ANSWER}
     questions = (
-        SketchQuestion(
+        SketchQuery(
             "quantile", "[SHARE ...]: the value below which that share lies", _quantile, takes=(0, None)
         ),
-        SketchQuestion(
-            "between", "LOW HIGH: values from LOW to HIGH", _between, takes=(2, 2), typed="ordered"
-        ),
+        SketchQuery("between", "LOW HIGH: values from LOW to HIGH", _between, takes=(2, 2), typed="ordered"),
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
@@ -120,7 +120,9 @@ class QuantileKind(Kind):
         from spillway.sketches.kll import MOST_K, KllParameters
 
         if len(spec.types) != 1 or spec.types[0] not in _ORDERED:
-            raise Refused("attributes", "be one ordered attribute for quantiles", spec.types, "name a number")
+            raise InvalidValue(
+                "attributes", "be one ordered attribute for quantiles", spec.types, "name a number"
+            )
         # 512 bytes for the offsets of up to 62 levels, the two ends, and the items of incomplete blocks
         k = (spec.memory_kib * 1024 - 512) // 8
         return KllParameters(min(k, MOST_K), spec.types[0] != "double")
@@ -146,5 +148,5 @@ class QuantileKind(Kind):
     def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
         return self.whole(spec, merged, {})
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         return Quantiles

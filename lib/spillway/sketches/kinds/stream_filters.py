@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillway.sketches.answers import Answer
-from spillway.sketches.kinds.base import ANSWER, Answered, Kind, Loaded, SketchQuestion
+from spillway.sketches.kinds.base import ANSWER, Answered, LoadedSketch, SketchKind, SketchQuery
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ UNSEEN = "unseen_to"
 """Entry of a state's context: the last `seq` of its window that the filter has not seen, if there is one."""
 
 
-class RowFilter(Loaded):
+class RowFilter(LoadedSketch):
     """Queries on the filter of `duplicates.rows`, in its state after the last batch."""
 
     def seen(self, *key: object, confidence: float = 0.95) -> Answer:
@@ -35,12 +35,12 @@ class RowFilter(Loaded):
 
         from spillway.sketches.hashing import fingerprint
         from spillway.sketches.intervals import check_confidence
-        from spillway.sketches.values import coerced
+        from spillway.sketches.values import coerce
 
         check_confidence(confidence)
         values, types = list(key), self.types
         if len(values) == len(types):
-            values = [coerced(value, kind) for value, kind in zip(values, types, strict=True)]
+            values = [coerce(value, kind) for value, kind in zip(values, types, strict=True)]
         hashed = np.array([fingerprint(values, types, self.sketch.context["seed"])], dtype=np.uint64)
         found = float(self.sketch.holds(hashed)[0])
         wrong = 100 * self.sketch.parameters.false_positive_bound
@@ -66,12 +66,12 @@ def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Ans
     return [("came lately (1: yes, 0: no)", sketch.seen(*values, confidence=confidence))]
 
 
-class FilterKind(Kind):
+class FilterKind(SketchKind):
     name = "alternating_bloom"
     merges = False
     answers: ClassVar[Mapping[str, str]] = {"seen": ANSWER}
     questions = (
-        SketchQuestion("seen", "VALUE ...: whether a row with these values came lately", _seen, typed="key"),
+        SketchQuery("seen", "VALUE ...: whether a row with these values came lately", _seen, typed="key"),
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
@@ -85,7 +85,7 @@ class FilterKind(Kind):
         rate = (spec.false_positive_pct or 1.0) / 100
         return AlternatingBloom(parameters_for(spec.within or 0, rate, spec.seed, spec.shards))
 
-    def asking(self) -> type[Loaded]:
+    def asking(self) -> type[LoadedSketch]:
         return RowFilter
 
     def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:

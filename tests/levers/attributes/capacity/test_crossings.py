@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
-from spillway.levers.attributes.capacity.crossings import Crossing, Terms, cross, crossings_of, why
+from spillway.errors import InvalidValue
+from spillway.levers.attributes.capacity.crossings import (
+    Objective,
+    TreatmentOption,
+    allowed_treatments,
+    choose_treatments,
+    describe_treatment,
+)
 from spillway.levers.attributes.option import Option
 
 sizes = st.integers(0, 40).map(float)
@@ -35,7 +41,7 @@ streams = st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True)
     lambda names: st.fixed_dictionaries({name: measured(name) for name in names})
 )
 terms = st.builds(
-    Terms,
+    Objective,
     minimize=st.sampled_from(["error", "bytes"]),
     synopsis=st.sampled_from(["auto", "send", "hold"]),
     ways=st.sampled_from([("keep",), ("keep", "round"), ("keep", "shed"), ("keep", "round", "shed")]),
@@ -45,7 +51,7 @@ terms = st.builds(
 
 
 def slowly(
-    options: dict[str, list[Option]], asked: Terms
+    options: dict[str, list[Option]], asked: Objective
 ) -> dict[str, list[tuple[str, float, float, float, float]]]:
     """By attribute, every way as (name, crosses, loss, touched, paid or stored), written down once more."""
     ways = {}
@@ -74,7 +80,7 @@ def slowly(
 
 
 def tried_all(
-    options: dict[str, list[Option]], asked: Terms, room: float, around: float = 0.0
+    options: dict[str, list[Option]], asked: Objective, room: float, around: float = 0.0
 ) -> list[tuple[float, tuple[float, float, float]]]:
     """What crosses and costs, over every combination; what is to be sent may stay where nothing else fits."""
     worths = [1.0 + place for place in range(len(options))]
@@ -96,9 +102,11 @@ def tried_all(
 
 @settings(max_examples=300, deadline=None)
 @given(streams, terms, st.integers(0, 120).map(float))
-def test_nothing_that_fits_costs_less(options: dict[str, list[Option]], asked: Terms, room: float) -> None:
+def test_nothing_that_fits_costs_less(
+    options: dict[str, list[Option]], asked: Objective, room: float
+) -> None:
     worths = {name: 1.0 + place for place, name in enumerate(options)}
-    found = cross(options, worths, room, asked)
+    found = choose_treatments(options, worths, room, asked)
     tried = tried_all(options, asked, room)
     fitting = [cost for crosses, cost in tried if crosses <= room]
     assert found.exact
@@ -123,8 +131,10 @@ def test_a_part_of_the_tuples_has_what_all_cannot_have(
     options: dict[str, list[Option]], synopsis: str, room: float, dearer: float
 ) -> None:
     worths = {name: 1.0 + place for place, name in enumerate(options)}
-    whole = cross(options, worths, room, Terms(synopsis=synopsis))
-    found = cross(options, worths, room, Terms(synopsis=synopsis), dearer=dict.fromkeys(options, dearer))
+    whole = choose_treatments(options, worths, room, Objective(synopsis=synopsis))
+    found = choose_treatments(
+        options, worths, room, Objective(synopsis=synopsis), dearer=dict.fromkeys(options, dearer)
+    )
     assert (found.over, found.loss <= whole.loss) == (whole.over, True)
     if found.finer is None:
         assert found == whole
@@ -146,7 +156,7 @@ def test_a_part_of_the_tuples_has_what_all_cannot_have(
 
 def test_where_one_attribute_is_all_there_is_most_of_it_crosses() -> None:
     value = [Option("v", "keep", 10.0), Option("v", "round", 4.0, 0.0, 1.0), Option("v", "shed", 0.0, 6.0)]
-    found = cross({"v": value}, {"v": 1.0}, 3.0, Terms(synopsis="hold"), dearer={"v": 1.0})
+    found = choose_treatments({"v": value}, {"v": 1.0}, 3.0, Objective(synopsis="hold"), dearer={"v": 1.0})
     assert found.finer is not None
     assert (found.ways["v"].name, found.finer.way.name) == ("shed, its synopsis held", "round")
     assert (found.finer.share, found.loss, found.crosses) == (0.75, 25.75, 3.0)
@@ -158,7 +168,7 @@ def test_what_was_to_be_sent_stays_where_nothing_else_fits_and_no_more_than_that
 
     options = {name: ways(name) for name in "ab"}
     for room, names in ((8.0, set()), (7.0, {"a"}), (3.0, {"a", "b"})):
-        found = cross(options, {"a": 1.0, "b": 2.0}, room, Terms(synopsis="send"))
+        found = choose_treatments(options, {"a": 1.0, "b": 2.0}, room, Objective(synopsis="send"))
         assert (found.over, {name for name, one in found.ways.items() if one.name.endswith("held")}) == (
             0.0,
             names,
@@ -167,9 +177,10 @@ def test_what_was_to_be_sent_stays_where_nothing_else_fits_and_no_more_than_that
 
 def test_with_room_for_everything_nothing_is_touched() -> None:
     options = {name: [Option(name, "keep", 2.0), Option(name, "round", 0.5, 0.0, 0.0)] for name in "abc"}
-    assert [one.name for one in cross(options, dict.fromkeys("abc", 1.0), 6.0, Terms()).ways.values()] == [
-        "keep"
-    ] * 3
+    assert [
+        one.name
+        for one in choose_treatments(options, dict.fromkeys("abc", 1.0), 6.0, Objective()).ways.values()
+    ] == ["keep"] * 3
 
 
 def test_one_per_mille_too_much_costs_next_to_no_error() -> None:
@@ -178,7 +189,7 @@ def test_one_per_mille_too_much_costs_next_to_no_error() -> None:
         return [Option(name, "keep", 1.0), *rounded, Option(name, "shed", 0.0, 0.2, 1.5)]
 
     options = {name: ways(name) for name in "abcdefg"}
-    found = cross(options, dict.fromkeys(options, 1.0), 7.0 * 0.999, Terms())
+    found = choose_treatments(options, dict.fromkeys(options, 1.0), 7.0 * 0.999, Objective())
     assert found.loss == pytest.approx(0.04)
     assert sum(one.touched for one in found.ways.values()) == 1
 
@@ -194,8 +205,8 @@ def test_the_loss_falls_over_the_whole_curve() -> None:
     }
     worths = {name: 1.0 + k for k, name in enumerate(options)}
     for synopsis in ("auto", "send", "hold"):
-        asked = Terms(synopsis=synopsis)
-        losses = [round(cross(options, worths, room / 4, asked).loss, 9) for room in range(110)]
+        asked = Objective(synopsis=synopsis)
+        losses = [round(choose_treatments(options, worths, room / 4, asked).loss, 9) for room in range(110)]
         assert losses == sorted(losses, reverse=True)
         assert losses[-1] == 0.0 < losses[0]
 
@@ -209,7 +220,7 @@ def test_which_are_absent_is_decided_by_worth_and_the_rest_is_as_exact_as_the_ro
         ]
         for name in "abc"
     }
-    found = cross(options, {"a": 3.0, "b": 1.0, "c": 2.0}, 60.0, Terms(synopsis="hold"))
+    found = choose_treatments(options, {"a": 3.0, "b": 1.0, "c": 2.0}, 60.0, Objective(synopsis="hold"))
     assert {name: one.name for name, one in found.ways.items()} == {
         "a": "round",
         "b": "shed, its synopsis held",
@@ -225,7 +236,11 @@ def test_bytes_are_paid_for_where_the_channel_is() -> None:
     ]
 
     def way(**more: float | str) -> str:
-        return cross({"temp": temp}, {"temp": 1.0}, 100.0, Terms(minimize="bytes", **more)).ways["temp"].name  # type: ignore[arg-type]
+        return (
+            choose_treatments({"temp": temp}, {"temp": 1.0}, 100.0, Objective(minimize="bytes", **more))
+            .ways["temp"]
+            .name
+        )  # type: ignore[arg-type]
 
     assert way() == "shed, its synopsis held"
     assert way(synopsis="send") == "shed, its synopsis sent"
@@ -236,10 +251,10 @@ def test_bytes_are_paid_for_where_the_channel_is() -> None:
 @settings(max_examples=200, deadline=None)
 @given(streams, terms, st.integers(0, 120).map(float), st.integers(0, 12).map(float))
 def test_what_lies_around_sent_synopses_is_paid_once_where_any_is_sent(
-    options: dict[str, list[Option]], asked: Terms, room: float, around: float
+    options: dict[str, list[Option]], asked: Objective, room: float, around: float
 ) -> None:
     worths = {name: 1.0 + place for place, name in enumerate(options)}
-    found = cross(options, worths, room, asked, around)
+    found = choose_treatments(options, worths, room, asked, around)
     tried = tried_all(options, asked, room, around)
     fitting = [cost[0] for crosses, cost in tried if crosses <= room]
     if fitting:
@@ -255,7 +270,9 @@ def test_what_is_held_takes_its_smallest_form() -> None:
         for place, (size, error) in enumerate([(3, 0), (1, 2)])
     ]
     (held,) = [
-        one for one in crossings_of([Option("a", "keep", 5.0), *forms], Terms()) if one.name.endswith("held")
+        one
+        for one in allowed_treatments([Option("a", "keep", 5.0), *forms], Objective())
+        if one.name.endswith("held")
     ]
     assert (held.option.precision, held.loss) == (1, 100.0)
 
@@ -263,22 +280,22 @@ def test_what_is_held_takes_its_smallest_form() -> None:
 def test_a_rounding_that_takes_as_much_as_the_column_is_no_way() -> None:
     kept = Option("a", "keep", 1.0)
     options = [kept, Option("a", "round", 1.0, 0.0, 0.5), Option("a", "round", 0.9, 0.0, 0.7)]
-    assert [one.option for one in crossings_of(options, Terms())] == [kept, options[2]]
+    assert [one.option for one in allowed_treatments(options, Objective())] == [kept, options[2]]
 
 
 def test_what_lies_around_a_sent_synopsis_counts_where_nothing_else_tells_two_ways_apart() -> None:
     options = [Option("a", "keep", 2.0), Option("a", "round", 1.0), Option("a", "shed", 0.0, 0.4)]
     for around, way in ((0.5, "shed, its synopsis sent"), (0.7, "round")):
-        assert cross({"a": options}, {"a": 1.0}, 1.5, Terms(), around).ways["a"].name == way
+        assert choose_treatments({"a": options}, {"a": 1.0}, 1.5, Objective(), around).ways["a"].name == way
 
 
 def test_every_way_says_why() -> None:
     temp = [Option("temp", "keep", 2.0), Option("temp", "shed", 0.0, 0.4, 1.25)]
-    assert why(Crossing(temp[0]), temp) == "kept: 2 bytes a tuple"
-    assert why(Crossing(temp[1], sent=True), temp) == (
+    assert describe_treatment(TreatmentOption(temp[0]), temp) == "kept: 2 bytes a tuple"
+    assert describe_treatment(TreatmentOption(temp[1], sent=True), temp) == (
         "shed, 0.4 bytes of synopsis sent: 0.4 bytes a tuple instead of 2, mean error 1.25 %"
     )
-    assert why(Crossing(temp[1]), temp) == (
+    assert describe_treatment(TreatmentOption(temp[1]), temp) == (
         "shed, 0.4 bytes of synopsis held at the source: 0 bytes a tuple instead of 2; absent until it is asked for"
     )
 
@@ -294,7 +311,7 @@ def test_every_way_says_why() -> None:
     ],
 )
 def test_nonsense_is_refused_by_name(more: dict[str, object], says: str) -> None:
-    with pytest.raises(Refused, match=says):
-        Terms(**more)  # type: ignore[arg-type]
-    with pytest.raises(Refused, match="offer to keep"):
-        crossings_of([Option("a", "round", 1.0)], Terms())
+    with pytest.raises(InvalidValue, match=says):
+        Objective(**more)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="offer to keep"):
+        allowed_treatments([Option("a", "round", 1.0)], Objective())

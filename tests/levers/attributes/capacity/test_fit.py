@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.capacity.fit import (
     count_to_shed,
-    fit,
+    fit_prefix,
 )
 
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -43,10 +43,10 @@ def test_a_whole_quotient_is_not_lifted_by_a_floats_last_bit() -> None:
 
 @pytest.mark.parametrize("capacity", [0, -1, math.nan, math.inf])
 def test_a_capacity_of_nothing_cannot_be_planned_with(capacity: float) -> None:
-    with pytest.raises(Refused, match="`capacity_kbps` must be above 0"):
+    with pytest.raises(InvalidValue, match="`capacity_kbps` must be above 0"):
         count_to_shed(10, capacity, 3)
-    with pytest.raises(Refused, match="`capacity_kbps` must be above 0"):
-        fit(["a"], {"a": 1}, 1, capacity)
+    with pytest.raises(InvalidValue, match="`capacity_kbps` must be above 0"):
+        fit_prefix(["a"], {"a": 1}, 1, capacity)
 
 
 widths = st.lists(st.integers(0, 64), min_size=1, max_size=7)
@@ -56,7 +56,7 @@ widths = st.lists(st.integers(0, 64), min_size=1, max_size=7)
 @given(widths, st.integers(0, 32), st.integers(1, 300))
 def test_a_fit_by_bits_fits_or_says_by_how_much_not(bits: list[int], key: int, capacity: int) -> None:
     names = [f"a{i}" for i in range(len(bits))]
-    fitted = fit(names, {"key": key, **dict(zip(names, bits, strict=True))}, 1000, capacity)
+    fitted = fit_prefix(names, {"key": key, **dict(zip(names, bits, strict=True))}, 1000, capacity)
     total = key + sum(bits)
     kept = total - sum(bits[names.index(name)] for name in fitted.shed)
     assert fitted.planned_kbps == kept
@@ -71,7 +71,7 @@ def test_a_fit_by_bits_fits_or_says_by_how_much_not(bits: list[int], key: int, c
 
 
 def test_what_a_wide_attribute_made_needless_is_given_back() -> None:
-    fitted = fit(["narrow", "wide", "other"], {"narrow": 8, "wide": 64, "other": 32}, 1000, 50)
+    fitted = fit_prefix(["narrow", "wide", "other"], {"narrow": 8, "wide": 64, "other": 32}, 1000, 50)
     assert fitted.shed == ("wide",)
     assert fitted.reasons["narrow"].startswith("given back")
     assert fitted.reasons["wide"].startswith("shed: place 2")
@@ -80,12 +80,12 @@ def test_what_a_wide_attribute_made_needless_is_given_back() -> None:
 
 def test_giving_back_starts_with_the_most_informative() -> None:
     # 11 of excess: the shortest prefix is a, b, c with 5 to spare, which is b's 4 and then not a's as well
-    fitted = fit(["a", "b", "c"], {"a": 4, "b": 4, "c": 8, "key": 20}, 1000, 25)
+    fitted = fit_prefix(["a", "b", "c"], {"a": 4, "b": 4, "c": 8, "key": 20}, 1000, 25)
     assert fitted.shed == ("a", "c")
 
 
 def test_the_count_of_the_thesis_takes_equal_widths_and_its_excess_is_not_silent() -> None:
-    fitted = fit(["thin", "wide"], {"key": 8, "thin": 8, "wide": 84}, 1000, 70, fit="count")
+    fitted = fit_prefix(["thin", "wide"], {"key": 8, "thin": 8, "wide": 84}, 1000, 70, fit="count")
     assert fitted.shed == ("thin",)
     assert fitted.planned_kbps == 92
     assert fitted.shortfall_kbps == 22
@@ -93,13 +93,13 @@ def test_the_count_of_the_thesis_takes_equal_widths_and_its_excess_is_not_silent
 
 
 def test_a_channel_below_the_keys_own_width_is_a_shortfall() -> None:
-    fitted = fit(["a"], {"key": 24, "a": 8}, 1000, 10)
+    fitted = fit_prefix(["a"], {"key": 24, "a": 8}, 1000, 10)
     assert (fitted.shed, fitted.planned_kbps, fitted.shortfall_kbps) == (("a",), 24.0, 14.0)
 
 
 def test_a_stream_that_stands_still_needs_no_shedding() -> None:
     for how, names in itertools.product(("bits", "count"), ([], ["a"])):
-        fitted = fit(names, {"key": 24, **dict.fromkeys(names, 8)}, 0, 10, fit=how)
+        fitted = fit_prefix(names, {"key": 24, **dict.fromkeys(names, 8)}, 0, 10, fit=how)
         assert (fitted.shed, fitted.planned_kbps, fitted.shortfall_kbps) == ((), 0.0, 0.0)
 
 
@@ -114,5 +114,5 @@ def test_a_stream_that_stands_still_needs_no_shedding() -> None:
     ],
 )
 def test_a_fit_with_nonsense_is_refused_by_name(arguments: tuple[object, ...], named: str) -> None:
-    with pytest.raises(Refused, match=f"`{named}` must"):
-        fit(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match=f"`{named}` must"):
+        fit_prefix(*arguments)  # type: ignore[arg-type]

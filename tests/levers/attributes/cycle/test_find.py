@@ -10,7 +10,7 @@ import pytest
 from tests.levers.attributes.demo_streams import DEMO, Stream, bits_of, rows_of, stocks, weather
 
 from evidence.streams import perturb, polled_stream
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle
 from spillway.levers.attributes.cycle.robust import trace_cycle
 
@@ -342,17 +342,17 @@ def test_an_order_attribute_that_repeats_or_goes_back_does_not_matter() -> None:
 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     columns = {"a": np.arange(10) % 2}
-    with pytest.raises(Refused, match="`a` must have 9 values, got 10"):
+    with pytest.raises(InvalidValue, match="`a` must have 9 values, got 10"):
         find_cycle(columns, np.arange(9), {})
-    with pytest.raises(Refused, match="`confidence` must lie in"):
+    with pytest.raises(InvalidValue, match="`confidence` must lie in"):
         find_cycle(columns, np.arange(10), {}, confidence=0.2)
-    with pytest.raises(Refused, match="must name attributes of the stream, got 'b'; choose among a"):
+    with pytest.raises(InvalidValue, match="must name attributes of the stream, got 'b'; choose among a"):
         declared_cycle(columns, np.arange(10), ["b"])
-    with pytest.raises(Refused, match="must have values, got \['a'\]"):
+    with pytest.raises(InvalidValue, match="must have values, got \['a'\]"):
         declared_cycle({"a": text([None, None])}, np.arange(2), ["a"])
     cycle = find_cycle(columns, np.arange(10), {}).to_dict()
     for field, value in (("attributes", []), ("length", 0), ("form", "guessed")):
-        with pytest.raises(Refused, match=f"`{field}` must"):
+        with pytest.raises(InvalidValue, match=f"`{field}` must"):
             Cycle.from_dict({**cycle, field: value})
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evidence.streams import perturb
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.cycle.find import (
     Cycle,
     CycleNotFound,
@@ -216,6 +216,6 @@ def test_a_strict_order_in_which_a_key_comes_twice_is_still_one() -> None:
 
 def test_a_key_that_is_no_attribute_is_refused() -> None:
     with pytest.raises(
-        Refused, match="`keys` must name attributes of the stream, got 'kee'; choose among key"
+        InvalidValue, match="`keys` must name attributes of the stream, got 'kee'; choose among key"
     ):
         found({"key": np.arange(10) % 2}, "kee", order=None)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import columns
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import CODED, COLUMNS, KEYED, KEYED_LISTED, LISTED, pack, unpack
 from spillway.levers.attributes.packing.whole_numbers import BITS, WholeForm, decimals_of
@@ -127,9 +127,9 @@ def test_keys_in_no_order_cost_no_more_than_keys_in_turn():
 def test_a_keyed_block_without_its_rows_is_refused_by_name():
     frame = stream()
     block = pack(shed(AttributeModel("a", "real", 3.0), frame, np.ones(len(frame), bool)).entries, frame)
-    with pytest.raises(Refused, match="hold the rows that the block was packed with"):
+    with pytest.raises(InvalidValue, match="hold the rows that the block was packed with"):
         unpack(block)
-    with pytest.raises(Refused, match="hold the row of seq 100, got 101"):
+    with pytest.raises(InvalidValue, match="hold the row of seq 100, got 101"):
         unpack(block, frame.rows(1))
 
 
@@ -168,18 +168,18 @@ def sealed(block, at, value):
 def test_one_changed_byte_is_noticed(at):
     block = bytearray(FIXED)
     block[at] ^= 1
-    with pytest.raises(Refused, match="must match its checksum"):
+    with pytest.raises(InvalidValue, match="must match its checksum"):
         unpack(bytes(block))
 
 
 def test_other_bytes_other_versions_and_other_encodings_are_refused_by_name():
-    with pytest.raises(Refused, match="it is no synopsis block"):
+    with pytest.raises(InvalidValue, match="it is no synopsis block"):
         unpack(b"PAR1....")
-    with pytest.raises(Refused, match="it is no synopsis block"):
+    with pytest.raises(InvalidValue, match="it is no synopsis block"):
         unpack(b"SP")
-    with pytest.raises(Refused, match="`version` must be 2, got 9"):
+    with pytest.raises(InvalidValue, match="`version` must be 2, got 9"):
         unpack(sealed(FIXED, 2, 9))
-    with pytest.raises(Refused, match="`encoding` must be 0 to 4, got 77"):
+    with pytest.raises(InvalidValue, match="`encoding` must be 0 to 4, got 77"):
         unpack(sealed(FIXED, ENCODING_AT, 77))
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.ranking.rank import (
     population_std,
     rank,
@@ -131,11 +131,11 @@ def test_smoothing_takes_an_outlier_out_of_the_score() -> None:
 
 
 def test_what_cannot_be_ranked_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`rank_by` must"):
+    with pytest.raises(InvalidValue, match="`rank_by` must"):
         rank({}, [], by="variance")
-    with pytest.raises(Refused, match=r"`window` must hold .*; read b too"):
+    with pytest.raises(InvalidValue, match=r"`window` must hold .*; read b too"):
         rank({"a": np.zeros(2)}, ["a", "b"])
-    with pytest.raises(Refused, match=r"`recoverability` must be known .*b, got None"):
+    with pytest.raises(InvalidValue, match=r"`recoverability` must be known .*b, got None"):
         rank({}, ["a", "b"], by="recoverability", recoverability={"a": 1.0, "b": math.nan})
-    with pytest.raises(Refused, match="`recoverability` must be known"):
+    with pytest.raises(InvalidValue, match="`recoverability` must be known"):
         rank({}, ["a"], by="recoverability")

@@ -18,14 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.ranking.rank import score
 from spillway.levers.attributes.ranking.reevaluation import (
     LATEST,
     MEAN,
     TRAINED,
     Reevaluation,
-    State,
+    ReevaluationState,
     Treatment,
     ranking_of,
 )
@@ -45,7 +45,7 @@ def follow(
     trained: Mapping[str, float] | None = None,
 ) -> tuple[list[Treatment], int]:
     """The treatment that was in force on each window, and how many were evaluated."""
-    state, in_force = State(trained=trained or {}), []
+    state, in_force = ReevaluationState(trained=trained or {}), []
     for window, now in enumerate(scores):
         in_force.append(state.treatment)
         if controller.due(state, window):
@@ -61,7 +61,7 @@ def test_the_golden_trace_of_algorithm_2_is_reproduced() -> None:
 
 def test_the_same_scheme_doubles_the_interval_up_to_the_cap_and_a_change_resets_it() -> None:
     controller = Reevaluation.text(interval_windows=2, factor=2, cap_windows=6)
-    state = State()
+    state = ReevaluationState()
     intervals = []
     for scores in (A, A, A, A, B, B):
         state = controller.evaluate(state, state.next_window, scores, lowest)
@@ -191,14 +191,14 @@ def test_ours_is_what_its_description_says_also_where_a_stream_stays_for_long_an
 
 
 def test_what_a_forecast_never_saw_comes_last_in_it() -> None:
-    state = Reevaluation().evaluate(State(trained=A), 0, {"new": 0.0, **A}, lowest)
+    state = Reevaluation().evaluate(ReevaluationState(trained=A), 0, {"new": 0.0, **A}, lowest)
     assert (state.follows, state.treatment) == (TRAINED, lowest(ranking_of(A)))
     assert state.ranking[-1] == "new"
 
 
 def test_hysteresis_leaves_what_is_in_force_where_it_is_beaten_by_just_as_much() -> None:
     controller = Reevaluation(hysteresis=1.0, memory_evaluations=1)
-    state = controller.evaluate(State(), 0, {"a": 2.0, "b": 1.0}, lowest)
+    state = controller.evaluate(ReevaluationState(), 0, {"a": 2.0, "b": 1.0}, lowest)
     assert controller.evaluate(state, 1, {"a": 1.0, "b": 2.0}, lowest).treatment == {"b": "shed"}
 
 
@@ -215,11 +215,11 @@ def test_of_any_stream_no_more_windows_are_evaluated_than_stated(regimes: list[i
 @given(st.lists(st.tuples(*[st.floats(0, 9)] * 3), min_size=2, max_size=30), st.integers(1, 28))
 def test_a_state_that_went_through_json_goes_on_alike(rows: list[tuple[float, ...]], cut: int) -> None:
     controller = Reevaluation()
-    through, straight = State(), State()
+    through, straight = ReevaluationState(), ReevaluationState()
     for window, row in enumerate(rows):
         scores = dict(zip("abc", row, strict=True))
         if window == cut:
-            through = State.from_dict(json.loads(json.dumps(through.to_dict())))
+            through = ReevaluationState.from_dict(json.loads(json.dumps(through.to_dict())))
         assert controller.due(through, window) == controller.due(straight, window)
         if controller.due(straight, window):
             through = controller.evaluate(through, window, scores, lowest)
@@ -229,7 +229,7 @@ def test_a_state_that_went_through_json_goes_on_alike(rows: list[tuple[float, ..
 
 def test_hysteresis_keeps_what_is_in_force_until_it_is_clearly_beaten() -> None:
     controller = Reevaluation(hysteresis=0.1, memory_evaluations=1)
-    state = controller.evaluate(State(), 0, {"a": 1.0, "b": 2.0}, lowest)
+    state = controller.evaluate(ReevaluationState(), 0, {"a": 1.0, "b": 2.0}, lowest)
     for challenger, winner in ((0.95, "a"), (0.90, "b")):
         found = controller.evaluate(state, 1, {"a": 1.0, "b": challenger}, lowest)
         assert found.treatment == {winner: "shed"}
@@ -237,14 +237,14 @@ def test_hysteresis_keeps_what_is_in_force_until_it_is_clearly_beaten() -> None:
 
 def test_hysteresis_favours_what_is_in_force_among_negative_scores_too() -> None:
     controller = Reevaluation(hysteresis=0.1, memory_evaluations=1)
-    state = controller.evaluate(State(), 0, {"a": -5.0, "b": -4.0}, lowest)
+    state = controller.evaluate(ReevaluationState(), 0, {"a": -5.0, "b": -4.0}, lowest)
     assert controller.evaluate(state, 1, {"a": -5.0, "b": -5.4}, lowest).treatment == {"a": "shed"}
     assert controller.evaluate(state, 1, {"a": -5.0, "b": -5.6}, lowest).treatment == {"b": "shed"}
 
 
 def test_memory_is_the_plain_mean_until_it_is_full() -> None:
     controller = Reevaluation(memory_evaluations=3)
-    state = State()
+    state = ReevaluationState()
     for window, now in enumerate([3.0, 6.0, 9.0]):
         state = controller.evaluate(state, window * 64, {"a": now}, lowest)
     assert state.scores["a"] == 6.0
@@ -254,7 +254,7 @@ def test_memory_is_the_plain_mean_until_it_is_full() -> None:
 def test_on_noise_the_mean_is_followed_and_where_the_stream_turns_the_last_window() -> None:
     rng = np.random.default_rng(7)
     noise = [{"a": 1.0 + x, "b": 1.3 + y} for x, y in rng.normal(0, 0.5, (400, 2)).tolist()]
-    state = State()
+    state = ReevaluationState()
     for window, now in enumerate(noise):
         state = Reevaluation().evaluate(state, window, now, lowest)
     assert (state.follows, state.treatment) == (MEAN, {"a": "shed"})
@@ -264,11 +264,11 @@ def test_on_noise_the_mean_is_followed_and_where_the_stream_turns_the_last_windo
 
 
 def test_what_training_ranked_is_followed_until_something_else_forecasts_better() -> None:
-    state = State(trained=A)
+    state = ReevaluationState(trained=A)
     for window in range(3):
         state = Reevaluation().evaluate(state, window, A, lowest)
     assert state.follows == TRAINED
-    state, followed = State(trained=A), []
+    state, followed = ReevaluationState(trained=A), []
     for window in range(3):
         state = Reevaluation().evaluate(state, window, B, lowest)
         followed.append((state.follows, state.treatment))
@@ -284,7 +284,7 @@ def test_a_stream_that_changed_before_is_not_left_alone_for_long() -> None:
         "ours": Reevaluation(**stated),
         "without": Reevaluation(reach=None, **stated),
     }.items():
-        state, longest = State(), 0
+        state, longest = ReevaluationState(), 0
         for window, now in enumerate(turning):
             if controller.due(state, window):
                 state = controller.evaluate(state, window, now, lowest)
@@ -295,7 +295,7 @@ def test_a_stream_that_changed_before_is_not_left_alone_for_long() -> None:
 
 def test_a_miss_that_no_forecast_would_have_avoided_brings_the_next_look_no_nearer() -> None:
     controller = Reevaluation(most_pct=100.0, reach=None)
-    state = controller.evaluate(State(), 0, {"a": 1.0, "b": 2.0, "c": 3.0}, lowest)
+    state = controller.evaluate(ReevaluationState(), 0, {"a": 1.0, "b": 2.0, "c": 3.0}, lowest)
     state = controller.evaluate(state, 1, {"a": 1.0, "b": 2.0, "c": 3.0}, lowest)
     noise = controller.evaluate(state, 3, {"a": 2.0, "b": 1.0, "c": 3.0}, lowest)
     assert noise.treatment == state.treatment
@@ -309,7 +309,7 @@ def test_a_miss_that_no_forecast_would_have_avoided_brings_the_next_look_no_near
 
 def test_a_new_attribute_joins_and_a_lost_one_leaves() -> None:
     controller = Reevaluation()
-    state = controller.evaluate(State(), 0, {"a": 1.0, "b": 2.0}, lowest)
+    state = controller.evaluate(ReevaluationState(), 0, {"a": 1.0, "b": 2.0}, lowest)
     state = controller.evaluate(state, 1, {"b": 2.0, "c": 0.5}, lowest)
     assert state.treatment == {"c": "shed"}
     assert set(state.scores) == {"b", "c"}
@@ -350,7 +350,7 @@ def test_on_weather_ours_hits_as_often_as_algorithm_2_with_half_its_looks_wherev
         for start in range(0, len(scores) // 2, 16):
             own = [choose(ranking_of(now)) for now in scores[start:]]
             for name, rule in rules.items():
-                state = State(treatment=own[0])
+                state = ReevaluationState(treatment=own[0])
                 for window, now in enumerate(scores[start:]):
                     hits[name] += state.treatment.keys() == own[window].keys()
                     if rule.due(state, window):
@@ -378,13 +378,13 @@ def test_on_weather_ours_hits_as_often_as_algorithm_2_with_half_its_looks_wherev
     ],
 )
 def test_a_setting_that_cannot_be_is_named(settings_: dict[str, float], named: str) -> None:
-    with pytest.raises(Refused, match=f"`{named}` must"):
+    with pytest.raises(InvalidValue, match=f"`{named}` must"):
         Reevaluation(**settings_)  # type: ignore[arg-type]
 
 
 def test_windows_are_evaluated_in_order_and_with_something_to_rank() -> None:
-    state = Reevaluation().evaluate(State(), 5, A, lowest)
-    with pytest.raises(Refused, match="`window` must come after 5, got 5"):
+    state = Reevaluation().evaluate(ReevaluationState(), 5, A, lowest)
+    with pytest.raises(InvalidValue, match="`window` must come after 5, got 5"):
         Reevaluation().evaluate(state, 5, A, lowest)
-    with pytest.raises(Refused, match="`scores` must name at least one attribute"):
-        Reevaluation().evaluate(State(), 0, {}, lowest)
+    with pytest.raises(InvalidValue, match="`scores` must name at least one attribute"):
+        Reevaluation().evaluate(ReevaluationState(), 0, {}, lowest)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.ranking.smoothing import (
     Smoothing,
     exponential_moving_average,
@@ -135,5 +135,5 @@ def test_tables_are_printed_rounded_away_from_zero(value: float, decimals: int, 
     ],
 )
 def test_a_setting_that_cannot_be_is_named(settings_: dict[str, object], named: str) -> None:
-    with pytest.raises(Refused, match=f"`{named}` must"):
+    with pytest.raises(InvalidValue, match=f"`{named}` must"):
         Smoothing(**settings_)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.levers.attributes.demo_streams import bits_of, stocks
 
 from evidence.streams import perturb
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.cycle.find import declared_cycle, find_cycle
 from spillway.levers.attributes.ranking.windows import (
     TimeWindow,
@@ -222,14 +222,14 @@ def test_an_empty_or_tiny_stretch_is_one_window() -> None:
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(Refused, match="`tuples_per_second` must be positive and finite"):
+    with pytest.raises(InvalidValue, match="`tuples_per_second` must be positive and finite"):
         TimeWindow(3.0, rate)
 
 
 def test_window_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(Refused, match="`cycle_length` must be positive, got 0"):
+    with pytest.raises(InvalidValue, match="`cycle_length` must be positive, got 0"):
         window_tuples(0)
-    with pytest.raises(Refused, match="`tuples_at_least` must be positive, got 0"):
+    with pytest.raises(InvalidValue, match="`tuples_at_least` must be positive, got 0"):
         window_tuples(3, 0)
-    with pytest.raises(Refused, match="`duration_seconds` must be positive"):
+    with pytest.raises(InvalidValue, match="`duration_seconds` must be positive"):
         TimeWindow(0.0, 1.0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import columns, predictor_lists, within
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import recover, shed
@@ -149,7 +149,7 @@ def test_rounding_in_degrees_leaves_levels_a_degree_apart_and_no_zero_that_was_n
     ],
 )
 def test_bounds_that_bind_nothing_are_refused(make, message):
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(InvalidValue, match=message):
         make()
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.synopsis.model import PARTS, TICKS, ClockPart, clock_part, part_of
 
 
@@ -40,5 +40,5 @@ def test_dates_have_parts_too(date, part):
 
 @pytest.mark.parametrize("name", ["at", "at#hour", "at#us+0.century", "at#y+0.hour"])
 def test_a_name_that_says_no_part_is_refused(name):
-    with pytest.raises(Refused, match="name a unit, an offset and a part"):
+    with pytest.raises(InvalidValue, match="name a unit, an offset and a part"):
         part_of(name)

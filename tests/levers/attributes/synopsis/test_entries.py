@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import algorithm3, cases
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
@@ -169,20 +169,20 @@ def test_recovery_without_the_first_entries_says_what_is_missing(predictor):
     _, frame, everything = one_key([1.0, 2.0, 3.0])
     model = AttributeModel("a", "real", 10.0, predictors=(Predictor(predictor),))
     entries = shed(model, frame, everything).entries
-    with pytest.raises(Refused, match="read all batches of the frame"):
+    with pytest.raises(InvalidValue, match="read all batches of the frame"):
         recover(model, sent(frame, everything), everything, entries.take(np.array([False, True, True])))
 
 
 def test_entries_of_another_frame_are_refused():
     model, frame, everything = one_key([1.0, 2.0])
     entries = Entries.of_values(np.array([99]), Column.real([1.0]))
-    with pytest.raises(Refused, match="must have the seq of shed rows of the frame, got 99"):
+    with pytest.raises(InvalidValue, match="must have the seq of shed rows of the frame, got 99"):
         recover(model, frame, everything, entries)
 
 
 def test_a_mask_of_another_length_and_a_column_of_another_kind_are_refused():
     model, frame, _ = one_key([1.0, 2.0])
-    with pytest.raises(Refused, match="`is_shed` must have 2 flags, got 1"):
+    with pytest.raises(InvalidValue, match="`is_shed` must have 2 flags, got 1"):
         shed(model, frame, np.ones(1, bool))
-    with pytest.raises(Refused, match="`a` must be integer as trained, got 'real'"):
+    with pytest.raises(InvalidValue, match="`a` must be integer as trained, got 'real'"):
         shed(AttributeModel("a", "integer", 1.0), frame, np.ones(2, bool))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.attributes.synopsis.synopsis_reference import cases, columns, precisions, within
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
@@ -217,9 +217,9 @@ def test_a_place_that_no_precision_has_is_refused():
     everything = np.ones(2, bool)
     model = AttributeModel("a", "real", 10.0, roundings=(Rounding("grid", 1.0),))
     for places in ([0, 1], [-1, 0]):
-        with pytest.raises(Refused, match="`precision` must be a place among 1, got"):
+        with pytest.raises(InvalidValue, match="`precision` must be a place among 1, got"):
             shed(model, frame, everything, precision=np.array(places))
-        with pytest.raises(Refused, match="`precision` must be a place among 1, got"):
+        with pytest.raises(InvalidValue, match="`precision` must be a place among 1, got"):
             round_rows(model, frame, everything, np.array(places))
-    with pytest.raises(Refused, match="`precision` must have 2 places, got 1"):
+    with pytest.raises(InvalidValue, match="`precision` must have 2 places, got 1"):
         recover(model, frame, everything, shed(model, frame, everything).entries, np.array([0]))

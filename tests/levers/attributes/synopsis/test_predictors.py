@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from tests.levers.attributes.synopsis.synopsis_reference import cases
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.predictors import regression_values
 from spillway.levers.attributes.synopsis.walking import powers
-from spillway.levers.attributes.training.candidates import unit_of, without_regressors
+from spillway.levers.attributes.training.candidates import simple_predictors, unit_of
 from spillway.levers.attributes.training.regression import regressions
 
 
@@ -204,10 +204,10 @@ def test_a_change_since_the_row_before_is_an_exact_relation_too():
 def test_a_season_in_the_data_is_proposed():
     values = np.round(50 + 20 * np.sin(np.arange(4800) // 2 * 2 * np.pi / 24), 2)
     frame = Frame(np.arange(4800), np.arange(4800) % 2, {"a": Column.real(values)})
-    proposed = without_regressors(frame, "a", ["season", "trend", "any"])
+    proposed = simple_predictors(frame, "a", ["season", "trend", "any"])
     assert 24 in {p.season for p in proposed}
     assert {p.name for p in proposed} == {"season", "trend", "level", "any"}
-    assert without_regressors(frame, "a", ["last"]) == []
+    assert simple_predictors(frame, "a", ["last"]) == []
 
 
 def test_the_unit_of_whole_numbers_and_of_none():
@@ -262,5 +262,5 @@ def test_a_model_survives_json_and_refuses_what_cannot_be():
         (lambda: Predictor("season"), "`season`"),
     ]
     for make, message in bad:
-        with pytest.raises(Refused, match=message):
+        with pytest.raises(InvalidValue, match=message):
             make()

@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
 from evidence.golden.categories import categories_correct, held_out, judged, rows_as_printed
-from spillway.errors import Refused
-from spillway.levers.attributes.threshold.category import STRICTEST, KnownList, Matcher, Recogniser
+from spillway.errors import InvalidValue
+from spillway.levers.attributes.threshold.category import (
+    STRICTEST,
+    CategoryMatcher,
+    DomainRecogniser,
+    WordList,
+)
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 with (Path(__file__).parent / "category_lists.csv").open(encoding="utf-8") as lines:
@@ -25,11 +30,11 @@ with (Path(__file__).parent / "category_lists.csv").open(encoding="utf-8") as li
 SEEN = sorted({name for _, names in LISTS for name in names.split(" ")})
 
 
-def with_domains(domains: dict[str, list[str]], criticalities: dict[str, str]) -> Recogniser:
+def with_domains(domains: dict[str, list[str]], criticalities: dict[str, str]) -> DomainRecogniser:
     """The standard one with other vocabularies."""
     vocabularies = {domain: frozenset(words) for domain, words in domains.items()}
     return replace(
-        Matcher.standard(), vocabularies=vocabularies, criticalities=criticalities, correlations={}
+        CategoryMatcher.standard(), vocabularies=vocabularies, criticalities=criticalities, correlations={}
     )
 
 
@@ -41,8 +46,8 @@ def test_every_similarity_and_category_of_tables_c_1_and_c_2_is_reproduced_with_
 
 def test_65_of_the_80_rows_are_exactly_as_printed_and_the_plain_words_know_37_and_35_categories() -> None:
     assert rows_as_printed(GOLDEN) == 65
-    assert categories_correct(GOLDEN, "C1", Matcher.text()) == 37
-    assert categories_correct(GOLDEN, "C2", Matcher.text()) == 35
+    assert categories_correct(GOLDEN, "C1", CategoryMatcher.text()) == 37
+    assert categories_correct(GOLDEN, "C2", CategoryMatcher.text()) == 35
 
 
 def test_with_the_table_of_correlations_all_forty_of_both_tables_are_right() -> None:
@@ -77,12 +82,12 @@ def test_the_lists_held_back_are_many_of_every_kind_name_their_source_and_are_no
 def test_most_lists_held_back_are_right_and_those_of_no_known_domain_all_have_the_strictest_class() -> None:
     found = held_out(GOLDEN)
     assert sum(one.right for one in found) / len(found) > 0.85
-    classify = Matcher.standard().classify
+    classify = CategoryMatcher.standard().classify
     assert {classify(one.names.split(" ")).rate_pct for one in found if one.domain == "Others"} == {1.67}
 
 
 def test_what_is_recognised_has_the_rate_of_its_class_and_the_rest_the_strictest() -> None:
-    classify = Matcher.standard().classify
+    classify = CategoryMatcher.standard().classify
     assert classify(["patient_id", "heart_rate", "spo2"]).rate_pct == 1.67
     assert classify(["ticker", "open", "high", "low", "close", "volume"]).rate_pct == 4.7
     assert classify(["temp", "humidity", "wind"]).rate_pct == 4.81
@@ -97,7 +102,7 @@ def test_what_is_recognised_has_the_rate_of_its_class_and_the_rest_the_strictest
 def test_names_that_say_nothing_are_assumed_to_be_of_the_strictest_class_and_said_to_be(
     names: list[str],
 ) -> None:
-    for found in (Matcher.standard().classify(names), Matcher.text().classify(names)):
+    for found in (CategoryMatcher.standard().classify(names), CategoryMatcher.text().classify(names)):
         assert (found.assumed, found.criticality, found.rate_pct) == (True, "extremely", 1.67)
         assert found.domain.startswith("assumed: ")
 
@@ -107,14 +112,14 @@ def test_names_that_say_nothing_are_assumed_to_be_of_the_strictest_class_and_sai
 def test_whatever_the_names_the_rate_is_that_of_a_class_and_what_is_assumed_has_the_strictest(
     names: list[str],
 ) -> None:
-    matcher = Matcher.standard()
+    matcher = CategoryMatcher.standard()
     found = matcher.classify(names)
     assert found.rate_pct == matcher.rates_pct[found.criticality] <= 20.33
     assert not found.assumed or found.criticality == STRICTEST
 
 
 def test_a_temperature_and_a_pressure_in_an_engine_are_not_weather() -> None:
-    found = Matcher.standard().classify(["engine_temp", "oil_pressure", "rpm", "speed", "latitude"])
+    found = CategoryMatcher.standard().classify(["engine_temp", "oil_pressure", "rpm", "speed", "latitude"])
     assert (found.domain, found.assumed) == ("assumed: Vehicle telemetry has no class", True)
 
 
@@ -170,7 +175,7 @@ def test_a_domain_that_stands_alone_with_many_sure_words_may_explain_a_little_le
 
 
 def test_the_looser_a_class_the_more_of_the_words_its_domain_must_explain() -> None:
-    least = Matcher.standard().least_explained
+    least = CategoryMatcher.standard().least_explained
     classes = ["extremely", "very", "moderately", "low", "not"]
     assert [least[name] for name in classes] == sorted(least[name] for name in classes)
     words = ["wone", "wtwo", "wthree", "unknowna", "unknownb", "unknownc", "unknownd"]
@@ -191,34 +196,34 @@ def test_two_names_are_believed_but_where_almost_any_error_is_allowed(
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(["origin", "temp", "dewp", "humid", "wind_dir", "pressure", "visib"]))
 def test_the_order_of_the_names_does_not_matter(names: list[str]) -> None:
-    found = Matcher.standard().classify(names)
+    found = CategoryMatcher.standard().classify(names)
     assert (found.domain, found.criticality) == ("Weather Information", "moderately")
 
 
 def test_similarity_is_the_mean_coverage_and_eq_needs_both_thresholds() -> None:
-    known = KnownList("d", "low", ("a1", "b1", "c1", "d1"))
+    known = WordList("d", "low", ("a1", "b1", "c1", "d1"))
     table = {"x": {"a1": 0.5, "b1": 0.5}, "a1": {}, "b1": {}, "c1": {}, "d1": {}}
-    matcher = Matcher({"low": 13.5}, (known,), frozenset(), table)
+    matcher = CategoryMatcher({"low": 13.5}, (known,), frozenset(), table)
     match = matcher.compare(("x", "c1"), known)
     # x is covered by 1 - (1 - 0.5)(1 - 0.5), c1 fully; a1 and b1 by half, c1 fully, d1 not at all
     assert match.stream_in_list == pytest.approx((0.75 + 1) / 2)
     assert match.list_in_stream == pytest.approx((0.5 + 0.5 + 1 + 0) / 4)
     assert match.equal
-    assert not matcher.compare(("c1",), KnownList("d", "low", ("c1", "e", "f"))).equal  # differ by 0.67
+    assert not matcher.compare(("c1",), WordList("d", "low", ("c1", "e", "f"))).equal  # differ by 0.67
     assert not matcher.compare(("c1", "q", "r", "s"), known).equal  # 0.25 is below 0.29
 
 
 def test_correlation_is_symmetric_and_takes_one_step_over_a_synonym() -> None:
-    matcher = Matcher.standard()
+    matcher = CategoryMatcher.standard()
     assert matcher.correlation("dewp", "dewpoint") == matcher.correlation("dewpoint", "dewp") == 1.0
     assert matcher.correlation("dewp", "humidity") == matcher.correlation("dewpoint", "humidity") == 0.7
     assert matcher.correlation("router", "insulin") == 0.0
 
 
 def test_a_class_named_by_the_contract_has_its_rate_and_an_unknown_one_is_refused() -> None:
-    assert Matcher.standard().rate_pct("moderately") == 4.81
-    with pytest.raises(Refused, match="`criticality` must be one of extremely, very"):
-        Matcher.standard().rate_pct("somewhat")
+    assert CategoryMatcher.standard().rate_pct("moderately") == 4.81
+    with pytest.raises(InvalidValue, match="`criticality` must be one of extremely, very"):
+        CategoryMatcher.standard().rate_pct("somewhat")
 
 
 def test_the_data_files_are_in_order() -> None:

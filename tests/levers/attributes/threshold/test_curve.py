@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.threshold.category import Matcher
+from spillway.levers.attributes.threshold.category import CategoryMatcher
 from spillway.levers.attributes.threshold.curve import (
     ERROR_GRID_PCT,
     LOOSEST_PCT,
@@ -127,7 +127,7 @@ def test_the_lower_of_fixed_point_and_category_wins_unless_the_contract_speaks()
 
 
 def test_nothing_is_looser_than_the_loosest_class_unless_a_person_says_so() -> None:
-    assert Matcher.standard().rates_pct["not"] == LOOSEST_PCT
+    assert CategoryMatcher.standard().rates_pct["not"] == LOOSEST_PCT
     for found in (threshold(100.0), threshold(100.0, math.inf), threshold(60.5, 99.0)):
         assert found == Threshold(LOOSEST_PCT, "loosest_class")
     assert threshold(100.0, LOOSEST_PCT).source == "category"
@@ -151,17 +151,17 @@ def test_drift_asks_for_retraining_beyond_what_is_tolerated() -> None:
 
 
 def test_what_makes_no_threshold_is_refused_by_name() -> None:
-    with pytest.raises(Refused, match="`keys` must name"):
+    with pytest.raises(InvalidValue, match="`keys` must name"):
         curve([1.0, 2.0], [0])
-    with pytest.raises(Refused, match="`keys` must be codes"):
+    with pytest.raises(InvalidValue, match="`keys` must be codes"):
         curve([1.0], [-1])
     for grid in ([], [2, 1], [-1, 1], [0, math.inf]):
-        with pytest.raises(Refused, match="`error_grid_pct` must rise"):
+        with pytest.raises(InvalidValue, match="`error_grid_pct` must rise"):
             curve([1.0], [0], grid)
-    with pytest.raises(Refused, match="`flatness` must"):
+    with pytest.raises(InvalidValue, match="`flatness` must"):
         fixed_point(Curve((0,), (1,), 1), flatness=0)
     for fixed, rate, overrule in ((-1, 1, None), (1, math.nan, None), (1, 1, -1), (1, 1, math.inf)):
-        with pytest.raises(Refused, match="must be"):
+        with pytest.raises(InvalidValue, match="must be"):
             threshold(fixed, rate, overrule)
-    with pytest.raises(Refused, match="`observed_pct` must"):
+    with pytest.raises(InvalidValue, match="`observed_pct` must"):
         threshold_drift(1, -1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.levers.attributes.threshold.category import Matcher
+from spillway.levers.attributes.threshold.category import CategoryMatcher
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ from spillway.levers.attributes.threshold.category import Matcher
     ],
 )
 def test_a_name_is_taken_apart_into_words_that_are_known(name: str, words: tuple[str, ...]) -> None:
-    assert Matcher.standard().words([name]) == words
+    assert CategoryMatcher.standard().words([name]) == words
 
 
 @given(
@@ -60,4 +60,4 @@ def test_snake_case_camel_case_and_blanks_say_the_same(words: list[str]) -> None
         " ".join(words),
         "-".join(words).upper(),
     )
-    assert {Matcher.standard().words([name]) for name in spelt} == {tuple(words)}
+    assert {CategoryMatcher.standard().words([name]) for name in spelt} == {tuple(words)}

@@ -14,13 +14,13 @@ import pytest
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.batch import DONE
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.intake.take_in import take_in
-from spillway.levers.attributes.cycle.find import one_sender
-from spillway.levers.attributes.facts import Learned
+from spillway.intake.take_in import ingest
+from spillway.levers.attributes.cycle.find import single_sender_cycle
+from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.policy import measures_now, policy_of
-from spillway.levers.attributes.training.lesson import cycle_of, noticed
-from spillway.levers.protocol import Fact, Facts, Load, Offer, Part, open_questions
+from spillway.levers.attributes.training.lesson import cycle_of, detect_drift
+from spillway.levers.protocol import CapacityShare, Fact, Facts, Load, Offer, open_questions
 from spillway.store import blobs
 from spillway.streams.facts import needed_facts, newest_facts
 
@@ -97,10 +97,10 @@ def lakes() -> Iterator[list[Lake]]:
         lake.forget()
 
 
-def learned(lake: Lake) -> Learned:
+def learned(lake: Lake) -> TrainedFacts:
     facts = newest_facts(lake.tables, "halls", "attributes")
     assert facts is not None
-    return Learned.from_facts(facts)
+    return TrainedFacts.from_facts(facts)
 
 
 def assert_all_given_back(lake: Lake) -> None:
@@ -147,7 +147,7 @@ def test_a_stream_with_keys_and_no_order_is_trained_shed_and_given_back_by_its_k
     facts = newest_facts(lake.tables, "halls", "attributes")
     assert facts is not None
     later = lake.rows("raw", "halls")
-    seen = noticed(
+    seen = detect_drift(
         keyed, facts, lambda columns, count: later.select(["seq", *columns]).slice(later.num_rows - count)
     )
     assert not [one for one in seen if one.rule == "the_cycle_still_holds"], "no order was promised"
@@ -163,7 +163,7 @@ def test_the_next_training_may_find_another_identifier_while_the_last_ones_batch
     again.train()
     rows = "".join(json.dumps(row) + "\n" for row in in_rounds(2 * N, N)).encode()
     blobs.write_bytes(f"{lake.settings.landing}/halls/2020-01-03/a.json", rows)
-    take_in(again.tables, ENGINE, only_sites, "later")
+    ingest(again.tables, ENGINE, only_sites, "later")
     again.shed()
     assert learned(again).cycle.attributes == ("site",)
     assert "sensor" in learned(again).models
@@ -198,12 +198,12 @@ def test_planner_and_offer_leave_out_an_identifier_that_the_contract_lists_as_a_
             ("options", "sensor"): replace(facts.facts[("options", "temp")], subject="sensor"),
         },
     )
-    known = Learned.from_facts(mixed)
+    known = TrainedFacts.from_facts(mixed)
     assert "sensor" in HALLS.sheddable
     assert "sensor" in known.cycle.attributes
     load = Load(dict.fromkeys(HALLS.names, 32.0), 10.0)
     channel = lake.contracts.channels[HALLS.channel]
-    policy = policy_of(HALLS, channel, known, load, Part(load.rate_kbps / 2))
+    policy = policy_of(HALLS, channel, known, load, CapacityShare(load.rate_kbps / 2))
     assert set(policy.attributes) == set(measures_now(HALLS, known)) == {"temp", "load_pct"}
     offer = LEVER.offered(Offer(load.rate_kbps, load), HALLS, channel, mixed, None)
     # a choice for each of the two, first to keep it as wide as it is
@@ -236,4 +236,6 @@ def test_nothing_is_asked_where_all_is_measured_or_one_sender_is_stated() -> Non
     measured = contract(AT, SENSOR, TEMP, LOAD_PCT)
     assert cycle_of(measured, table(at_random(0, N)))[1].keys() == {"closest", "reason"}
     stated = contract(attribute("site", "string", "protected"), AT, SENSOR, TEMP, cycle={"attributes": []})
-    assert cycle_of(stated, table(in_rounds(0, N))) == (one_sender(), {}), "though the sites come round"
+    assert cycle_of(stated, table(in_rounds(0, N))) == (single_sender_cycle(), {}), (
+        "though the sites come round"
+    )

@@ -16,7 +16,7 @@ from spillway.levers.attributes.cycle.find import declared_cycle
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import curve, fixed_point
-from spillway.levers.attributes.training.lesson import noticed
+from spillway.levers.attributes.training.lesson import detect_drift
 from spillway.levers.protocol import Fact, Facts
 
 SITES = ["a", "b", "c", "d"]
@@ -71,7 +71,7 @@ def seen(contract: StreamContract, facts: Facts, later: pa.Table) -> dict[str, s
     def edge(columns: Sequence[str], count: int) -> pa.Table:
         return later.select(["seq", *columns]).slice(max(0, later.num_rows - count))
 
-    return {one.rule: one.sentence for one in noticed(contract, facts, edge)}
+    return {one.rule: one.sentence for one in detect_drift(contract, facts, edge)}
 
 
 def test_tuples_like_those_of_training_are_nothing_to_notice(contract: StreamContract) -> None:

@@ -2,7 +2,7 @@
 
 An attribute is *kept*, *rounded* to one of several precisions, or *shed* at one of several precisions. The synopsis of
 a shed attribute is *sent* with the batch, or *held* at the source until it is requested. Each of these treatments is a
-`Crossing`. It has the bytes per tuple that cross the channel, and a *loss*: the error in % of what the destination has
+`TreatmentOption`. It has the bytes per tuple that cross the channel, and a *loss*: the error in % of what the destination has
 without a request (absent values count 100). A plan keeps the bytes that cross within the capacity and minimises, in
 this order (specs/attributes.md, section 4),
 
@@ -14,7 +14,7 @@ bytes that is expected to be requested. The price of keeping applies to held byt
 within the error bound E is the one that is held. A synopsis that is not smaller than its column is never used.
 
 If the next better treatment of one attribute needs more than the remaining capacity, only a share of the tuples gets it
-(`Crossings.finer`). So the capacity is used up.
+(`TreatmentOptions.finer`). So the capacity is used up.
 
 With `synopsis: send` every synopsis is sent as long as such a plan fits. If none fits, the synopses of least weight
 stay at the source, because the capacity must not be exceeded.
@@ -23,7 +23,7 @@ Guarantee: if everything fits, nothing is rounded or shed. The loss never grows 
 
 >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4, 1.0)]
 >>> for room in (2.0, 1.5, 1.0, 0.4, 0.1):
-...     found = cross({"temp": temp}, {"temp": 1.0}, room, Terms(), dearer={"temp": 1.0})
+...     found = choose_treatments({"temp": temp}, {"temp": 1.0}, room, Objective(), dearer={"temp": 1.0})
 ...     finer = f", {found.finer.share:.0%} {found.finer.way.name}" if found.finer else ""
 ...     print(f"{found.ways['temp'].name}{finer}: {found.loss:.4g}")
 keep: 0
@@ -32,7 +32,7 @@ round: 0.5
 shed, its synopsis sent: 1
 shed, its synopsis held, 25% shed, its synopsis sent: 75.25
 
-`corrected` applies measured corrections of the bytes (`Paid`). `hoped` tries a finer treatment for all tuples if it was
+`correct_bytes` applies measured corrections of the bytes (`Paid`). `try_finer_for_all` tries a finer treatment for all tuples if it was
 never tried before.
 """
 
@@ -42,16 +42,16 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.loss import option_loss
 from spillway.levers.attributes.option import CROSSINGS, WAYS, Option, of_way
-from spillway.levers.knapsack import Alternative, least_cost, least_mixed
+from spillway.levers.knapsack import Alternative, least_cost, least_cost_divided
 
 _OBJECTIVES = ("error", "bytes")
 
 
 @dataclass(frozen=True)
-class Terms:
+class Objective:
     """The objective of a plan, the allowed treatments, and the prices."""
 
     minimize: str = "error"
@@ -66,18 +66,22 @@ class Terms:
     def __post_init__(self) -> None:
         for name, known in (("minimize", _OBJECTIVES), ("synopsis", CROSSINGS)):
             if getattr(self, name) not in known:
-                raise Refused(name, f"be one of {', '.join(known)}", getattr(self, name), f"write {known[0]}")
+                raise InvalidValue(
+                    name, f"be one of {', '.join(known)}", getattr(self, name), f"write {known[0]}"
+                )
         if not set(self.ways) <= set(WAYS) or "keep" not in self.ways:
-            raise Refused("ways", "be keep and any of round and shed", list(self.ways), "write ways: [keep]")
+            raise InvalidValue(
+                "ways", "be keep and any of round and shed", list(self.ways), "write ways: [keep]"
+            )
         if not 0.0 <= self.asked_back <= 1.0:
-            raise Refused("asked_back_pct", "lie within 0..100", 100 * self.asked_back, "write 1")
+            raise InvalidValue("asked_back_pct", "lie within 0..100", 100 * self.asked_back, "write 1")
         prices = (self.sent_price, self.kept_price)
         if not all(price >= 0 and math.isfinite(price) for price in prices):
-            raise Refused("prices", "be 0 or more", prices, "state both prices")
+            raise InvalidValue("prices", "be 0 or more", prices, "state both prices")
 
 
 @dataclass(frozen=True)
-class Crossing:
+class TreatmentOption:
     """One treatment of an attribute: its option, and whether its synopsis, if it has one, is sent with the batch."""
 
     option: Option
@@ -112,19 +116,19 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Finer:
+class FinerTreatment:
     """The better treatment that a `share` of the tuples has for one attribute."""
 
     attribute: str
-    way: Crossing
+    way: TreatmentOption
     share: float
 
 
 @dataclass(frozen=True)
-class Crossings:
+class TreatmentPlan:
     """The treatment of every attribute, the bytes per tuple and the loss, and the gap to the best plan."""
 
-    ways: Mapping[str, Crossing]
+    ways: Mapping[str, TreatmentOption]
     crosses: float
     loss: float
     """The sum of weight x loss."""
@@ -133,7 +137,7 @@ class Crossings:
     gap: float
     cost: tuple[float, float, float] = (0.0, 0.0, 0.0)
     """The three objectives in the order of the terms."""
-    finer: Finer | None = None
+    finer: FinerTreatment | None = None
     """The better treatment that a share of the tuples has for one attribute."""
 
     @property
@@ -148,31 +152,35 @@ class Crossings:
         return any(one.option.way == "shed" and not one.sent for one in self.ways.values())
 
 
-def crossings_of(options: Sequence[Option], terms: Terms) -> list[Crossing]:
+def allowed_treatments(options: Sequence[Option], terms: Objective) -> list[TreatmentOption]:
     """Return the treatments of one attribute that are allowed and save bytes; `keep` comes first.
 
     >>> options = [Option("a", "keep", 1.0), Option("a", "shed", 0.0, 0.7, 0.0), Option("a", "shed", 0.0, 2.0, 0.0)]
-    >>> [one.name for one in crossings_of(options, Terms(synopsis="send"))]
+    >>> [one.name for one in allowed_treatments(options, Objective(synopsis="send"))]
     ['keep', 'shed, its synopsis sent', 'shed, its synopsis held']
     """
     kept = of_way(options, "keep")
     if kept is None:
         ways = [one.way for one in options]
-        raise Refused("options", "offer to keep the attribute", ways, "add its measured width")
+        raise InvalidValue("options", "offer to keep the attribute", ways, "add its measured width")
     width = kept.wire_bytes_per_tuple
-    found = [Crossing(kept)]
+    found = [TreatmentOption(kept)]
     if "round" in terms.ways:
-        found += [Crossing(one) for one in options if one.way == "round" and one.wire_bytes_per_tuple < width]
+        found += [
+            TreatmentOption(one) for one in options if one.way == "round" and one.wire_bytes_per_tuple < width
+        ]
     forms = [one for one in options if one.way == "shed" and one.synopsis_bytes_per_tuple < width]
     if "shed" in terms.ways and forms:
         if terms.synopsis != "hold":
-            found += [Crossing(one, sent=True) for one in forms]
+            found += [TreatmentOption(one, sent=True) for one in forms]
         smallest = min(forms, key=lambda one: (one.synopsis_bytes_per_tuple, one.mean_error_pct))
-        found.append(Crossing(smallest, asked_back=terms.asked_back, last_resort=terms.synopsis == "send"))
+        found.append(
+            TreatmentOption(smallest, asked_back=terms.asked_back, last_resort=terms.synopsis == "send")
+        )
     return found
 
 
-def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, float]:
+def cost_of(one: TreatmentOption, worth: float, terms: Objective) -> tuple[float, float, float]:
     """Return the three objectives of a treatment in the order of the terms; `worth` is the weight of its loss."""
     lost, touched, option = worth * one.loss, float(one.touched), one.option
     if terms.minimize == "error":
@@ -181,12 +189,12 @@ def cost_of(one: Crossing, worth: float, terms: Terms) -> tuple[float, float, fl
     return one.crosses * terms.sent_price + held, lost, touched
 
 
-def choices_of(
-    options: Mapping[str, Sequence[Option]], worths: Mapping[str, float], terms: Terms
-) -> Iterator[tuple[list[Crossing], list[Alternative]]]:
+def knapsack_choices(
+    options: Mapping[str, Sequence[Option]], worths: Mapping[str, float], terms: Objective
+) -> Iterator[tuple[list[TreatmentOption], list[Alternative]]]:
     """Yield, for each attribute, its treatments and the same treatments as alternatives of the knapsack."""
     for name, found in options.items():
-        ways = crossings_of(found, terms)
+        ways = allowed_treatments(found, terms)
         yield (
             ways,
             [
@@ -201,14 +209,14 @@ def choices_of(
         )
 
 
-def cross(
+def choose_treatments(
     options: Mapping[str, Sequence[Option]],
     worths: Mapping[str, float],
     room_bytes: float,
-    terms: Terms,
+    terms: Objective,
     around_sent_bytes: float = 0.0,
     dearer: Mapping[str, float] | None = None,
-) -> Crossings:
+) -> TreatmentPlan:
     """Return the best treatments for a capacity of `room_bytes` per tuple; the fewest bytes if nothing fits.
 
     `around_sent_bytes` are the bytes of the file around sent synopses. They are counted once if any synopsis is sent.
@@ -218,43 +226,45 @@ def cross(
 
     >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5), Option("temp", "shed", 0.0, 0.4)]
     >>> for around in (0.5, 0.7):
-    ...     print(cross({"temp": temp}, {"temp": 1.0}, 1.0, Terms(), around).ways["temp"].name)
+    ...     print(choose_treatments({"temp": temp}, {"temp": 1.0}, 1.0, Objective(), around).ways["temp"].name)
     shed, its synopsis sent
     round
     """
-    whole = _best(options, worths, room_bytes, terms, 0.0, dearer or {})
+    whole = _choose_within(options, worths, room_bytes, terms, 0.0, dearer or {})
     if not whole.sends_any or not around_sent_bytes:
         return whole
-    with_file = _best(options, worths, room_bytes, terms, around_sent_bytes, dearer or {})
+    with_file = _choose_within(options, worths, room_bytes, terms, around_sent_bytes, dearer or {})
     held = replace(terms, synopsis="hold")
-    found = [with_file, _best(options, worths, room_bytes, held, 0.0, dearer or {})]
+    found = [with_file, _choose_within(options, worths, room_bytes, held, 0.0, dearer or {})]
     if terms.synopsis == "send":
         # nothing stays at the source as long as another plan fits
         none = replace(held, ways=tuple(way for way in terms.ways if way != "shed"))
-        found.append(_best(options, worths, room_bytes, none, 0.0, dearer or {}))
+        found.append(_choose_within(options, worths, room_bytes, none, 0.0, dearer or {}))
     return min(found, key=lambda one: (one.over, terms.synopsis == "send" and one.holds_any, one.cost))
 
 
-def _best(
+def _choose_within(
     options: Mapping[str, Sequence[Option]],
     worths: Mapping[str, float],
     room_bytes: float,
-    terms: Terms,
+    terms: Objective,
     around: float,
     dearer: Mapping[str, float],
-) -> Crossings:
+) -> TreatmentPlan:
     """Return the best choice for the capacity less `around`."""
-    offered = list(choices_of(options, worths, terms))
+    offered = list(knapsack_choices(options, worths, terms))
     # the columns that are always sent may exceed the capacity
     items = [choices for _, choices in offered]
     found = least_cost(items, room_bytes - around)
-    mixed = least_mixed(items, room_bytes - around, found, [dearer.get(name, math.inf) for name in options])
+    mixed = least_cost_divided(
+        items, room_bytes - around, found, [dearer.get(name, math.inf) for name in options]
+    )
     better, finer = mixed or found, None
     ways = {name: ways[at] for name, (ways, _), at in zip(options, offered, better.picks, strict=True)}
     lost = math.fsum(worths[name] * one.loss for name, one in ways.items())
     if mixed is not None:
         name, way = list(options)[mixed.place], offered[mixed.place][0][mixed.finer]
-        finer = Finer(name, way, mixed.share)
+        finer = FinerTreatment(name, way, mixed.share)
         lost -= mixed.share * worths[name] * (ways[name].loss - way.loss)
     first, second, third = better.cost
     cost = (
@@ -265,14 +275,14 @@ def _best(
     crosses = better.crosses + around
     over = crosses - room_bytes if crosses > room_bytes * (1 + 1e-12) else 0.0
     exact, gap = (True, 0.0) if mixed is not None else (found.exact, found.gap)
-    return Crossings(ways, crosses, lost, max(0.0, over), exact, gap, cost, finer)
+    return TreatmentPlan(ways, crosses, lost, max(0.0, over), exact, gap, cost, finer)
 
 
-def why(one: Crossing, options: Sequence[Option]) -> str:
+def describe_treatment(one: TreatmentOption, options: Sequence[Option]) -> str:
     """Describe a treatment in one line: the bytes per tuple that cross, those of the kept column, and the mean error.
 
     >>> temp = [Option("temp", "keep", 2.0), Option("temp", "round", 1.0, 0.0, 0.5)]
-    >>> print(why(Crossing(temp[1]), temp))
+    >>> print(describe_treatment(TreatmentOption(temp[1]), temp))
     rounded: 1 bytes a tuple instead of 2, mean error 0.5 %
     """
     kept = of_way(options, "keep")
@@ -300,7 +310,7 @@ HOPED = 1.1
 estimated. Then the finer treatment is tried for all tuples if its estimate is at most `HOPED` x the capacity."""
 
 
-def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
+def correct_bytes(options: Sequence[Option], paid: Mapping[str, float]) -> list[Option]:
     """Return the options with their bytes corrected by measured ratios; `keep` is exact, because its width is
     measured."""
     found, tried = [], bool(paid.keys() - {DIVIDED})
@@ -311,18 +321,20 @@ def corrected(options: Sequence[Option], paid: Mapping[str, float]) -> list[Opti
     return found
 
 
-def hoped(found: Crossings, room_bytes: float, worths: Mapping[str, float], paid: Paid) -> Crossings | None:
+def try_finer_for_all(
+    found: TreatmentPlan, room_bytes: float, worths: Mapping[str, float], paid: Paid
+) -> TreatmentPlan | None:
     """Return the plan with the finer treatment for all tuples, or None.
 
     It is None if the plan has no finer treatment, a mixture packs well (below `HOPED`), the finer treatment is `keep`
     or was tried before, or its estimate exceeds `HOPED` x the capacity.
 
-    >>> from spillway.levers.attributes.capacity.crossings import Terms, cross
+    >>> from spillway.levers.attributes.capacity.crossings import Objective, choose_treatments
     >>> coarse, fine = Option("a", "round", 1.0, 0.0, 2.0, precision=1), Option("a", "round", 2.0, 0.0, 1.0)
     >>> options = {"a": [Option("a", "keep", 4.0), fine, coarse]}
-    >>> divided = cross(options, {"a": 1.0}, 1.9, Terms(), dearer={"a": 1.2})
-    >>> whole = hoped(divided, 1.9, {"a": 1.0}, {"a": {DIVIDED: 1.2}})
-    >>> whole.crosses, whole.loss, hoped(divided, 1.9, {"a": 1.0}, {"a": {DIVIDED: 1.0}})
+    >>> divided = choose_treatments(options, {"a": 1.0}, 1.9, Objective(), dearer={"a": 1.2})
+    >>> whole = try_finer_for_all(divided, 1.9, {"a": 1.0}, {"a": {DIVIDED: 1.2}})
+    >>> whole.crosses, whole.loss, try_finer_for_all(divided, 1.9, {"a": 1.0}, {"a": {DIVIDED: 1.0}})
     (2.0, 1.0, None)
     """
     if found.finer is None:

@@ -11,7 +11,7 @@
 
 Guarantee: `planned_kbps` <= capacity, or `shortfall_kbps` has the difference.
 
->>> fitted = fit(["a", "b", "c"], {"key": 8, "a": 8, "b": 64, "c": 16}, tuples_per_second=1000, capacity_kbps=40)
+>>> fitted = fit_prefix(["a", "b", "c"], {"key": 8, "a": 8, "b": 64, "c": 16}, tuples_per_second=1000, capacity_kbps=40)
 >>> fitted.shed, fitted.planned_kbps, fitted.shortfall_kbps
 (('b',), 32.0, 0.0)
 """
@@ -23,10 +23,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import FITS
-from spillway.levers.attributes.ranking.rank import Ranked
-from spillway.levers.exact import exact
+from spillway.levers.attributes.ranking.rank import RankedAttribute
+from spillway.levers.exact import exact_fraction
 
 _REMEDY = "state what the channel carries"
 
@@ -42,14 +42,14 @@ def count_to_shed(rate_kbps: float | Fraction, capacity_kbps: float | Fraction, 
     _not_negative("rate_kbps", rate_kbps)
     _positive("capacity_kbps", capacity_kbps, _REMEDY)
     _not_negative("attributes", attributes)
-    rate, capacity = exact(rate_kbps), exact(capacity_kbps)
+    rate, capacity = exact_fraction(rate_kbps), exact_fraction(capacity_kbps)
     if rate <= capacity:
         return 0
     return math.ceil((rate - capacity) / rate * attributes)
 
 
 @dataclass(frozen=True)
-class Fit:
+class PrefixFit:
     """The attributes to shed so that the rest fits, in ranking order, and the rate before and after."""
 
     shed: tuple[str, ...]
@@ -60,14 +60,14 @@ class Fit:
     reasons: Mapping[str, str]
 
 
-def fit(
-    ranking: Sequence[Ranked | str],
+def fit_prefix(
+    ranking: Sequence[RankedAttribute | str],
     width_bits: Mapping[str, float],
     tuples_per_second: float,
     capacity_kbps: float | Fraction,
     fit: str = "bits",
     attributes: int | None = None,
-) -> Fit:
+) -> PrefixFit:
     """Shed from the front of `ranking` until the rest fits into the channel.
 
     `width_bits` has the width per tuple of every attribute that is sent, including the key and protected attributes,
@@ -76,9 +76,9 @@ def fit(
     """
     names = [one if isinstance(one, str) else one.attribute for one in ranking]
     _check(names, width_bits, tuples_per_second, capacity_kbps, fit)
-    per_bit = exact(tuples_per_second) / 1000
-    widths = {name: exact(width) * per_bit for name, width in width_bits.items()}
-    capacity = exact(capacity_kbps)
+    per_bit = exact_fraction(tuples_per_second) / 1000
+    widths = {name: exact_fraction(width) * per_bit for name, width in width_bits.items()}
+    capacity = exact_fraction(capacity_kbps)
     offered = sum(widths.values(), Fraction(0))
 
     if fit == "count":
@@ -88,7 +88,7 @@ def fit(
         shed = _shortest_prefix(names, widths, offered - capacity)
     planned = offered - sum((widths[name] for name in shed), Fraction(0))
     shortfall = max(planned - capacity, Fraction(0))
-    return Fit(
+    return PrefixFit(
         shed=tuple(shed),
         offered_kbps=float(offered),
         planned_kbps=float(planned),
@@ -147,28 +147,28 @@ def _check(
     fit: str,
 ) -> None:
     if fit not in FITS:
-        raise Refused("fit", f"be one of {', '.join(FITS)}", fit, "write fit: bits")
+        raise InvalidValue("fit", f"be one of {', '.join(FITS)}", fit, "write fit: bits")
     _not_negative("tuples_per_second", tuples_per_second)
     _positive("capacity_kbps", capacity_kbps, _REMEDY)
     for name, width in width_bits.items():
         _not_negative(f"width_bits.{name}", width)
     unknown = [name for name in names if name not in width_bits]
     if unknown:
-        raise Refused(
+        raise InvalidValue(
             "width_bits",
             "give the width of every ranked attribute",
             f"none for {', '.join(unknown)}",
             "measure those columns",
         )
     if len(set(names)) != len(names):
-        raise Refused("ranking", "name an attribute once", ", ".join(names), "rank it again")
+        raise InvalidValue("ranking", "name an attribute once", ", ".join(names), "rank it again")
 
 
 def _positive(name: str, value: float | Fraction, remedy: str) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise Refused(name, "be above 0", value, remedy)
+        raise InvalidValue(name, "be above 0", value, remedy)
 
 
 def _not_negative(name: str, value: float | Fraction) -> None:
     if not (math.isfinite(value) and value >= 0):
-        raise Refused(name, "be 0 or more", value, "measure it again")
+        raise InvalidValue(name, "be 0 or more", value, "measure it again")

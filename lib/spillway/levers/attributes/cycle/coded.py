@@ -29,7 +29,7 @@ Set = tuple[str, ...]
 
 
 @dataclass
-class CodedSet:
+class CodedTrainingSet:
     """The columns of one training set, the codes of each column, and the periods of replicated attributes."""
 
     columns: Mapping[str, npt.NDArray[Any]]

@@ -22,7 +22,7 @@ that only the first part has is rejected, and so is an order that the search ove
 >>> import numpy as np
 >>> steady = np.arange(400) % 5
 >>> refuted = np.where(np.arange(400) < 330, steady, np.random.default_rng(0).integers(0, 5, 400))
->>> [held_back(codes, trace_cycle(codes), 0.8).confirmed for codes in (steady, refuted)]
+>>> [confirm_on_held_back_rows(codes, trace_cycle(codes), 0.8).confirmed for codes in (steady, refuted)]
 [True, False]
 """
 
@@ -35,7 +35,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from spillway.levers.attributes.cycle.coded import CodedSet, Set
+from spillway.levers.attributes.cycle.coded import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     RECURRENCES,
     Codes,
@@ -61,7 +61,7 @@ Votes = Callable[[Codes, Codes, Set, int], tuple[int, int]]
 class Doubts:
     """The doubts about the candidates of one training set; results are cached."""
 
-    def __init__(self, coded: CodedSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
+    def __init__(self, coded: CodedTrainingSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
         self._coded, self._votes, self._comes_round = coded, votes, comes_round
         self._known: dict[Set, str | None] = {}
         self._followed: dict[str, set[str]] = {}
@@ -233,7 +233,7 @@ def first_rows(rows: int, length: float) -> int:
     return min(rows, max(rows - int(rows * HELD_BACK_SHARE), ceil(2.1 * length)))
 
 
-def held_back(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
+def confirm_on_held_back_rows(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
     """Return whether the last part of the rows confirms the ring that is learned from the first part."""
     cut = first_rows(len(codes), whole.mean_length)
     first = trace_cycle(codes[:cut], confidence=_less_error(confidence, cut))
@@ -250,7 +250,7 @@ def held_back(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
     present = int((later >= 0).sum())
     if not present or known.sum() < KNOWN_SHARE * present:
         return Confirmation(False, 0.0)
-    kept, counted = _foretold(positions[known], first, whole.mean_length)
+    kept, counted = _count_predicted_steps(positions[known], first, whole.mean_length)
     share = kept / (counted + strays) if counted + strays else 0.0
     enough = share >= _less_error(confidence, counted + strays)
     return Confirmation(
@@ -258,7 +258,7 @@ def held_back(codes: Codes, whole: Trace, confidence: float) -> Confirmation:
     )
 
 
-def moves_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
+def share_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
     """Return the share of the steps that go a few places ahead, among those at which one attribute changes.
 
     Example: senders report at random, each with its eight readings in a row. Then seven of eight steps conform, but
@@ -267,7 +267,7 @@ def moves_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
     >>> sender = np.repeat(np.random.default_rng(2).integers(0, 20, 100), 8)
     >>> both = 8 * sender + np.arange(800) % 8
     >>> trace = trace_cycle(both)
-    >>> round(trace.confidence, 2), round(moves_in_order(both, trace, sender), 2)
+    >>> round(trace.confidence, 2), round(share_in_order(both, trace, sender), 2)
     (0.89, 0.18)
     """
     places = trace.positions(codes)
@@ -279,7 +279,7 @@ def moves_in_order(codes: Codes, trace: Trace, part: Codes) -> float:
     return float(np.mean((ahead >= 1) & (ahead <= few))) if len(ahead) else 1.0
 
 
-def _foretold(positions: Codes, first: Trace, length: float) -> tuple[int, int]:
+def _count_predicted_steps(positions: Codes, first: Trace, length: float) -> tuple[int, int]:
     """Return the number of steps that follow the ring of the first part, and the number of steps that count."""
     members, n = len(first.order), len(positions)
     last = np.full(members, -1, dtype=np.int64)

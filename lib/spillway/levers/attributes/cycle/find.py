@@ -50,7 +50,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused, SpillwayError
+from spillway.errors import InvalidValue, SpillwayError
 from spillway.levers.attributes.cycle.coded import Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
@@ -336,11 +336,11 @@ class Cycle:
 
     def __post_init__(self) -> None:
         if not self.attributes and self.form != "one sender":
-            raise Refused("attributes", "name the cycle", self.attributes, "name at least one attribute")
+            raise InvalidValue("attributes", "name the cycle", self.attributes, "name at least one attribute")
         if self.length < 1:
-            raise Refused("length", "be positive", self.length, "train the cycle again")
+            raise InvalidValue("length", "be positive", self.length, "train the cycle again")
         if self.form not in FORMS:
-            raise Refused("form", f"be one of {', '.join(FORMS)}", self.form, "train the stream again")
+            raise InvalidValue("form", f"be one of {', '.join(FORMS)}", self.form, "train the stream again")
 
     @property
     def is_ordered(self) -> bool:
@@ -428,14 +428,16 @@ def find_cycle(
     (('sender',), 'by keys', 30, 1)
     """
     if not 0.5 < confidence <= 1:
-        raise Refused("confidence", "lie in (0.5, 1]", confidence, "the default is 0.8")
+        raise InvalidValue("confidence", "lie in (0.5, 1]", confidence, "the default is 0.8")
     tuples = len(seq)
     for name, column in columns.items():
         if len(column) != tuples:
-            raise Refused(name, f"have {tuples} values", len(column), "pass whole tuples")
+            raise InvalidValue(name, f"have {tuples} values", len(column), "pass whole tuples")
     for key in keys:
         if key not in columns:
-            raise Refused("keys", "name attributes of the stream", key, f"choose among {', '.join(columns)}")
+            raise InvalidValue(
+                "keys", "name attributes of the stream", key, f"choose among {', '.join(columns)}"
+            )
     names = [name for name in columns if name != order]
     instants = None if order is None or order not in columns else np.asarray(columns[order])
     if keys and tuples:
@@ -456,13 +458,13 @@ def find_cycle(
     return _cycle(found, search, seq, instants, confidence)
 
 
-def one_sender() -> Cycle:
+def single_sender_cycle() -> Cycle:
     """Return the cycle of a stream without identifier: all tuples belong to one sender, that is to one key.
 
     Recovered values are within their bound as always, because every value is compared with its prediction before it is
     sent. If in fact several senders send without a name, only the predictions are worse.
 
-    >>> alone = one_sender()
+    >>> alone = single_sender_cycle()
     >>> alone.attributes, alone.length_at(0), alone.ring, Cycle.from_dict(alone.to_dict()) == alone
     ((), 1, 1, True)
     """
@@ -494,7 +496,7 @@ def declared_cycle(
     """
     for name in attributes:
         if name not in columns:
-            raise Refused(
+            raise InvalidValue(
                 "cycle.attributes",
                 "name attributes of the stream",
                 name,
@@ -507,7 +509,9 @@ def declared_cycle(
         return Cycle(tuple(attributes), count, count, {}, "by keys", 0.0, ())
     trace = trace_cycle(codes, forced=True)
     if not len(trace.order):
-        raise Refused("cycle.attributes", "have values", list(attributes), "name others, these are all null")
+        raise InvalidValue(
+            "cycle.attributes", "have values", list(attributes), "name others, these are all null"
+        )
     instants = None if order is None else np.asarray(columns[order])
     members = members_of_trace(_turn_trace(trace, codes, instants), values, seq)
     length = max(trace.length, 1)

@@ -207,7 +207,7 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
         reason = "holds less than two full cycles"
     elif members > TURNOVER * mean_length:
         reason = "changes its values like a measure"
-    elif _comes_twice(positions, starts, stops, at, from_start, to_end):
+    elif _recurs_too_often(positions, starts, stops, at, from_start, to_end):
         reason = "holds a value that comes more than once in a cycle"
     return Trace(
         accepted=not reason,
@@ -224,7 +224,7 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
     )
 
 
-def _comes_twice(
+def _recurs_too_often(
     positions: Codes,
     starts: Codes,
     stops: Codes,

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.coded import CodedSet, Set
+from spillway.levers.attributes.cycle.coded import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
     comes_evenly,
@@ -42,7 +42,7 @@ from spillway.levers.attributes.cycle.codes import (
     usual_return,
     value_codes,
 )
-from spillway.levers.attributes.cycle.doubts import MOVING, Doubts, held_back, moves_in_order
+from spillway.levers.attributes.cycle.doubts import MOVING, Doubts, confirm_on_held_back_rows, share_in_order
 from spillway.levers.attributes.cycle.ring import same_successor_share
 from spillway.levers.attributes.cycle.robust import (
     DEFAULT_CONFIDENCE,
@@ -84,7 +84,7 @@ class Candidate:
 
 
 @dataclass
-class Search(CodedSet):
+class Search(CodedTrainingSet):
     """The search in one training set; tested candidates are cached."""
 
     confidence: float = DEFAULT_CONFIDENCE
@@ -117,11 +117,11 @@ class Search(CodedSet):
         codes = self.joint(chosen)
         trace = trace_cycle(codes, confidence=self.confidence)
         if trace.accepted:
-            later = held_back(codes, trace, self.confidence)
+            later = confirm_on_held_back_rows(codes, trace, self.confidence)
             if not later.confirmed:
                 share, reason = later.share, "is not confirmed by the last quarter of the tuples"
             else:
-                share = min(moves_in_order(codes, trace, self.codes[name]) for name in chosen)
+                share = min(share_in_order(codes, trace, self.codes[name]) for name in chosen)
                 reason = "" if share >= MOVING else NO_ORDER
             if reason:
                 trace = replace(trace, accepted=False, confidence=min(share, trace.confidence), reason=reason)

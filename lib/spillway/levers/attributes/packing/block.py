@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import KINDS, Column, Frame
 from spillway.levers.attributes.packing import entry_coder as coding
 from spillway.levers.attributes.packing.entry_coder import (
@@ -81,26 +81,28 @@ def unpack(block: bytes, frame: Frame | None = None) -> Entries:
     """Return the entries of a block; for a keyed block, those within the rows of `frame`."""
     block = bytes(block)
     if len(block) < _HEAD or block[:2] != _MAGIC:
-        raise Refused("block", f"start with {_MAGIC!r}", block[:2], "it is no synopsis block")
+        raise InvalidValue("block", f"start with {_MAGIC!r}", block[:2], "it is no synopsis block")
     if block[2] != VERSION:
-        raise Refused("version", f"be {VERSION}", block[2], "read it with the release that wrote it")
+        raise InvalidValue("version", f"be {VERSION}", block[2], "read it with the release that wrote it")
     if zlib.crc32(block[_HEAD:]) != int.from_bytes(block[3:_HEAD], "little"):
-        raise Refused("block", "match its checksum", "other bytes", "shed the batch again from raw")
+        raise InvalidValue("block", "match its checksum", "other bytes", "shed the batch again from raw")
     source = Reader(block, _HEAD)
     encoding, kind_code, n, first = source.byte(), source.byte(), source.number(), source.signed()
     if encoding not in range(5) or kind_code >= len(KINDS):
-        raise Refused("encoding", "be 0 to 4", encoding, "shed the batch again from raw")
+        raise InvalidValue("encoding", "be 0 to 4", encoding, "shed the batch again from raw")
     if encoding == COLUMNS:
         return _from_columns(source, KINDS[kind_code], n, first)
     if encoding in (CODED, LISTED):
         return _from_coded(source, KINDS[kind_code], n, encoding == LISTED, None, first)
     if frame is None:
-        raise Refused("frame", "hold the rows that the block was packed with", None, "read the frame's rows")
+        raise InvalidValue(
+            "frame", "hold the rows that the block was packed with", None, "read the frame's rows"
+        )
     start = int(np.searchsorted(frame.seq, first))
     if start == len(frame):
         return Entries.none(KINDS[kind_code])
     if frame.seq[start] != first:
-        raise Refused(
+        raise InvalidValue(
             "frame", f"hold the row of seq {first}", int(frame.seq[start]), "read all rows of the frame"
         )
     return _from_coded(source, KINDS[kind_code], n, encoding == KEYED_LISTED, frame, start)

@@ -33,13 +33,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import RANK_BY
 from spillway.levers.attributes.ranking.smoothing import Smoothing, Values
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedAttribute:
     """An attribute and its score; a lower score is shed earlier."""
 
     attribute: str
@@ -64,14 +64,14 @@ def rank(
     by: str = "stddev",
     smoothing: Smoothing | None = None,
     recoverability: Mapping[str, float] | None = None,
-) -> tuple[Ranked, ...]:
+) -> tuple[RankedAttribute, ...]:
     """Rank the attributes named in `order` (contract order) over one window, shed first."""
     if by not in RANK_BY:
-        raise Refused("rank_by", f"be one of {', '.join(RANK_BY)}", by, "write rank_by: stddev")
+        raise InvalidValue("rank_by", f"be one of {', '.join(RANK_BY)}", by, "write rank_by: stddev")
     if by == "recoverability":
         missing = [a for a in order if recoverability is None or not _is_number(recoverability.get(a))]
         if recoverability is None or missing:
-            raise Refused(
+            raise InvalidValue(
                 "recoverability",
                 f"be known for every attribute that may be shed, also {', '.join(missing)}",
                 None,
@@ -80,7 +80,7 @@ def rank(
         return _ascending(order, [-float(recoverability[a]) + 0.0 for a in order])
     missing = [a for a in order if a not in window]
     if missing:
-        raise Refused(
+        raise InvalidValue(
             "window",
             "hold every attribute that may be shed",
             sorted(window),
@@ -129,8 +129,8 @@ def text_score(values: npt.NDArray[Any]) -> float:
     return math.sqrt((total * total - sum(n * n for n in counts.values())) / (total * total))
 
 
-def _ascending(order: Sequence[str], scores: Sequence[float]) -> tuple[Ranked, ...]:
-    ranked = [Ranked(attribute, value) for attribute, value in zip(order, scores, strict=True)]
+def _ascending(order: Sequence[str], scores: Sequence[float]) -> tuple[RankedAttribute, ...]:
+    ranked = [RankedAttribute(attribute, value) for attribute, value in zip(order, scores, strict=True)]
     return tuple(sorted(ranked, key=lambda one: one.score))
 
 

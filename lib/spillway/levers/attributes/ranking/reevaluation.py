@@ -33,7 +33,7 @@ Extensions (ours), all switched off in `Reevaluation.text()`:
 Guarantee: all information is in the state (JSON, no clock, no globals). Replaying windows gives the same treatments.
 
 >>> controller = Reevaluation.text()
->>> state = State()
+>>> state = ReevaluationState()
 >>> for window in range(8):
 ...     if controller.due(state, window):
 ...         state = controller.evaluate(state, window, {"a": 1.0, "b": 2.0}, lambda ranking: {ranking[0]: "shed"})
@@ -48,7 +48,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 Treatment = Mapping[str, str]
 """Treatment and precision of every attribute that is not kept, such as `shed+/2` (+: synopsis sent)."""
@@ -72,10 +72,10 @@ def ranking_of(scores: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(sorted(scores, key=lambda name: scores[name]))
 
 
-def treated_otherwise(one: Treatment, other: Treatment) -> int:
+def count_changed_treatments(one: Treatment, other: Treatment) -> int:
     """Return the number of attributes that differ between two treatments, without precision; 0 is a hit.
 
-    >>> treated_otherwise({"a": "shed", "b": "round/1"}, {"a": "round", "b": "round/2", "c": "shed"})
+    >>> count_changed_treatments({"a": "shed", "b": "round/1"}, {"a": "round", "b": "round/2", "c": "shed"})
     2
     """
     return sum(_kind(one.get(name)) != _kind(other.get(name)) for name in {*one, *other})
@@ -86,7 +86,7 @@ def _kind(done: str | None) -> str | None:
 
 
 @dataclass(frozen=True)
-class State:
+class ReevaluationState:
     """The treatment in force, the scores behind it, and the time of the next evaluation."""
 
     treatment: Treatment = field(default_factory=dict)
@@ -115,13 +115,13 @@ class State:
         return {**asdict(self), "ranking": list(self.ranking)}
 
     @staticmethod
-    def from_dict(stored: Mapping[str, Any]) -> State:
+    def from_dict(stored: Mapping[str, Any]) -> ReevaluationState:
         """Return the state that `to_dict` wrote.
 
-        >>> State.from_dict(State(treatment={"a": "shed"}, evaluations=1).to_dict()).treatment
+        >>> ReevaluationState.from_dict(ReevaluationState(treatment={"a": "shed"}, evaluations=1).to_dict()).treatment
         {'a': 'shed'}
         """
-        return State(**{**stored, "ranking": tuple(stored["ranking"])})
+        return ReevaluationState(**{**stored, "ranking": tuple(stored["ranking"])})
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,13 @@ class Reevaluation:
         """Return Algorithm 2 as in the thesis: without memory, hysteresis, cap and limits."""
         return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None, None)
 
-    def due(self, state: State, window: int) -> bool:
+    def due(self, state: ReevaluationState, window: int) -> bool:
         """Return whether `window` is due for evaluation."""
         return window >= state.next_window
 
-    def evaluate(self, state: State, window: int, scores: Mapping[str, float], choose: Chooser) -> State:
+    def evaluate(
+        self, state: ReevaluationState, window: int, scores: Mapping[str, float], choose: Chooser
+    ) -> ReevaluationState:
         """Re-evaluate at `window`: adopt the treatment and set the next evaluation.
 
         `scores` is in contract order. Ties are broken first for attributes in force (with hysteresis), then by this
@@ -190,21 +192,21 @@ class Reevaluation:
             follows = state.follows
         ranking = self._ranking(forecasts[follows], state.treatment)
         treatment = choose(ranking)
-        moved = state.evaluations > 0 and treated_otherwise(treatment, state.treatment) > 0
+        moved = state.evaluations > 0 and count_changed_treatments(treatment, state.treatment) > 0
         changes, stay = state.changes + moved, state.stay_windows
         if moved:
             stayed = window - state.changed_window
             stay += (stayed - stay) / min(changes, self.memory_evaluations)
         interval = float(self.interval_windows)
         if state.evaluations and not moved:
-            missed = treated_otherwise(own, state.treatment) > 0
+            missed = count_changed_treatments(own, state.treatment) > 0
             doubted = missed and min(strayed[name] for name in forecasts) < strayed[follows]
             interval = self.next_interval(state.interval_windows, doubted)
             if self.reach is not None and changes and not doubted:
                 longest = max(stay, window - state.changed_window)
                 interval = max(self.interval_windows, min(interval, self.reach * longest))
         next_window = max(window + math.floor(interval), self._not_before(state.evaluations + 1))
-        return State(
+        return ReevaluationState(
             treatment=treatment,
             ranking=ranking,
             trained=state.trained,
@@ -238,17 +240,17 @@ class Reevaluation:
         return longer if self.cap_windows is None else min(longer, float(self.cap_windows))
 
     def _strayed(
-        self, state: State, scores: Mapping[str, float], own: Treatment, choose: Chooser
+        self, state: ReevaluationState, scores: Mapping[str, float], own: Treatment, choose: Chooser
     ) -> dict[str, float]:
         """Return how far each forecast is from this window's own treatment (`own`), with discounted history."""
         found = {name: _DISCOUNT * astray for name, astray in state.strayed.items()}
         for name, seen in ((TRAINED, state.trained), (MEAN, state.scores), (LATEST, state.latest)):
             if seen and (state.evaluations or name == TRAINED):
                 forecast = choose(self._ranking(_of(seen, scores), state.treatment))
-                found[name] += treated_otherwise(forecast, own)
+                found[name] += count_changed_treatments(forecast, own)
         return found
 
-    def _mean(self, state: State, scores: Mapping[str, float]) -> dict[str, float]:
+    def _mean(self, state: ReevaluationState, scores: Mapping[str, float]) -> dict[str, float]:
         count = min(self.memory_evaluations, state.evaluations + 1)
         if count == 1:
             return dict(scores)
@@ -277,7 +279,7 @@ def _of(seen: Mapping[str, float], known: Mapping[str, float]) -> dict[str, floa
 
 def _require(holds: bool, name: str, rule: str, value: object, remedy: str) -> None:
     if not holds:
-        raise Refused(name, rule, value, _advice(name, remedy))
+        raise InvalidValue(name, rule, value, _advice(name, remedy))
 
 
 def _advice(name: str, remedy: str) -> str:

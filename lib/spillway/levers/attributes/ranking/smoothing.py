@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import AVERAGES, SEEDS
 
 Values = npt.NDArray[np.float64]
@@ -48,16 +48,20 @@ class Smoothing:
 
     def __post_init__(self) -> None:
         if self.kind not in AVERAGES:
-            raise Refused("smoothing.kind", f"be one of {', '.join(AVERAGES)}", self.kind, "write kind: ema")
+            raise InvalidValue(
+                "smoothing.kind", f"be one of {', '.join(AVERAGES)}", self.kind, "write kind: ema"
+            )
         if self.seed not in SEEDS:
-            raise Refused("smoothing.seed", f"be one of {', '.join(SEEDS)}", self.seed, "write seed: first")
+            raise InvalidValue(
+                "smoothing.seed", f"be one of {', '.join(SEEDS)}", self.seed, "write seed: first"
+            )
         if not 0.0 < self.multiplier <= 1.0:
-            raise Refused(
+            raise InvalidValue(
                 "smoothing.multiplier", "be above 0 and at most 1", self.multiplier, "0.18 suits most streams"
             )
         wants_tuples = self.kind == "sma" or (self.kind == "ema" and self.seed == "sma")
         if wants_tuples and (self.sma_tuples is None or self.sma_tuples < 1):
-            raise Refused(
+            raise InvalidValue(
                 "smoothing.sma_tuples",
                 "be a whole number of at least 1 for a simple average",
                 self.sma_tuples,

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.cycle.codes import Codes
 
 
@@ -40,9 +40,9 @@ def window_tuples(cycle_length: int, tuples_at_least: int = 64) -> int:
     (66, 75)
     """
     if cycle_length < 1:
-        raise Refused("cycle_length", "be positive", cycle_length, "train the cycle again")
+        raise InvalidValue("cycle_length", "be positive", cycle_length, "train the cycle again")
     if tuples_at_least < 1:
-        raise Refused("tuples_at_least", "be positive", tuples_at_least, "the default is 64")
+        raise InvalidValue("tuples_at_least", "be positive", tuples_at_least, "the default is 64")
     return -(-tuples_at_least // cycle_length) * cycle_length
 
 
@@ -157,7 +157,7 @@ class TimeWindow:
         for name in ("duration_seconds", "tuples_per_second"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
-                raise Refused(name, "be positive and finite", value, "measure it again")
+                raise InvalidValue(name, "be positive and finite", value, "measure it again")
 
     @property
     def tuples(self) -> int:

@@ -81,13 +81,15 @@ class ErrorBound:
 EXACT = ErrorBound(0.0, 0.0)
 
 
-def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.ndarray) -> np.ndarray:
+def recovered_bound_pct(
+    places: Sequence[ErrorBound], precision: np.ndarray, values: np.ndarray
+) -> np.ndarray:
     """Return the bound of each recovered value in % of the true value; `places[precision]` is its error bound.
 
     A bound a in the attribute's own unit is converted to per cent of the smallest possible true value,
     100 a / (|v| - a) for |v| > a. It is infinite for other |v|. Zero is recovered only for zero, so its bound is 0.
 
-    >>> told_pct([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
+    >>> recovered_bound_pct([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
     [5.0, 2.5, 5.0]
     """
     limits_pct, limits = (np.array([getattr(one, name) for one in places]) for name in ("error_pct", "error"))
@@ -103,7 +105,7 @@ def told_pct(places: Sequence[ErrorBound], precision: np.ndarray, values: np.nda
 def own_unit_bounds(places: Sequence[ErrorBound], precision: np.ndarray, told: np.ndarray) -> np.ndarray:
     """Return the bounds in the attribute's own unit; NaN if there is none, or the value is exact.
 
-    `told`: what `told_pct` returns for the same values.
+    `told`: what `recovered_bound_pct` returns for the same values.
 
     >>> places, told = [ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([5.0, 2.5, 0.0])
     >>> own_unit_bounds(places, np.array([0, 1, 1]), told).tolist()
@@ -267,10 +269,10 @@ def relative_errors_pct(truth: Column, given: Column) -> np.ndarray:
     return np.asarray(_errors_pct(*_numbers(truth, given)))
 
 
-def changed(truth: Column, given: Column) -> np.ndarray:
+def changed_rows(truth: Column, given: Column) -> np.ndarray:
     """Return where `given` differs from the truth in any bit; null differs from every value.
 
-    >>> changed(Column.real([1.0, 0.0, None]), Column.real([1.0, -0.0, None])).tolist()
+    >>> changed_rows(Column.real([1.0, 0.0, None]), Column.real([1.0, -0.0, None])).tolist()
     [False, True, False]
     """
     if truth.kind == "text":

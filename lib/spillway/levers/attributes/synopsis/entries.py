@@ -36,9 +36,14 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
-from spillway.levers.attributes.synopsis.bounds import own_unit_bounds, told_pct, within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import (
+    own_unit_bounds,
+    recovered_bound_pct,
+    within_integer,
+    within_real,
+)
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
 from spillway.levers.attributes.synopsis.walking import step_tables, walk
@@ -218,7 +223,7 @@ def recover(
     source = _last_entry(frame.key, is_shed, is_entry)
     if bool((source < 0).any()):
         row = int(np.argmax(source < 0))
-        raise Refused(
+        raise InvalidValue(
             "entries",
             f"hold the first shed value of every key, as of that at seq {frame.seq[row]}",
             None,
@@ -303,7 +308,7 @@ def _walked(
         scale_of(model),
     )  # fmt: skip
     if lost >= 0:
-        raise Refused(
+        raise InvalidValue(
             "entries",
             f"give the rows as transmitted a start, as that at seq {frame.seq[lost]}",
             None,
@@ -321,7 +326,7 @@ def _tell_bounds(
         bound[is_shed] = 0.0
         return error
     places = [model.bound_at(place) for place in range(len(model.precisions))]
-    told = told_pct(places, precision, values.values)
+    told = recovered_bound_pct(places, precision, values.values)
     bound[is_shed] = told[is_shed]
     error[is_shed] = own_unit_bounds(places, precision, told)[is_shed]
     return error
@@ -350,10 +355,10 @@ def _checked(
 ) -> tuple[np.ndarray, np.ndarray]:
     is_shed = np.ascontiguousarray(is_shed, dtype=np.bool_)
     if len(is_shed) != len(frame):
-        raise Refused("is_shed", f"have {len(frame)} flags", len(is_shed), "one per row of the frame")
+        raise InvalidValue("is_shed", f"have {len(frame)} flags", len(is_shed), "one per row of the frame")
     column = frame.columns.get(model.attribute)
     if column is not None and column.kind != model.kind:
-        raise Refused(model.attribute, f"be {model.kind} as trained", column.kind, "retrain the stream")
+        raise InvalidValue(model.attribute, f"be {model.kind} as trained", column.kind, "retrain the stream")
     return is_shed, checked_precision(precision, len(frame), len(model.precisions))
 
 
@@ -369,10 +374,12 @@ def checked_precision(precision: np.ndarray | None, rows: int, count: int) -> np
         return np.zeros(rows, np.int16)
     precision = np.asarray(precision)
     if len(precision) != rows:
-        raise Refused("precision", f"have {rows} places", len(precision), "give one per row of the frame")
+        raise InvalidValue(
+            "precision", f"have {rows} places", len(precision), "give one per row of the frame"
+        )
     if rows and not 0 <= int(precision.min()) <= int(precision.max()) < count:
         odd = int(precision.min()) if precision.min() < 0 else int(precision.max())
-        raise Refused(
+        raise InvalidValue(
             "precision", f"be a place among {count}", odd, "use the models that the batch was shed with"
         )
     return precision.astype(np.int16)
@@ -385,5 +392,5 @@ def _rows_of(frame: Frame, is_shed: np.ndarray, entries: Entries) -> np.ndarray:
     good &= is_shed[np.where(inside, rows, 0)] if len(frame) else good
     if not bool(good.all()):
         seq = int(entries.seq[int(np.argmin(good))])
-        raise Refused("entries", "have the seq of shed rows of the frame", seq, "read the same frame")
+        raise InvalidValue("entries", "have the seq of shed rows of the frame", seq, "read the same frame")
     return rows

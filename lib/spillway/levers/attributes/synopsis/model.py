@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import PREDICTORS, WAYS
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 
@@ -107,16 +107,16 @@ class Predictor:
 
     def __post_init__(self) -> None:
         if self.name not in NAMES:
-            raise Refused("name", f"be one of {', '.join(NAMES)}", self.name, "retrain")
+            raise InvalidValue("name", f"be one of {', '.join(NAMES)}", self.name, "retrain")
         if (self.name == "regression") != bool(self.terms):
-            raise Refused(
+            raise InvalidValue(
                 "terms",
                 f"belong to a regression, not to {self.name}" if self.terms else "make a regression",
                 len(self.terms),
                 "retrain",
             )
         if self.season < 0 or (self.name == "season") != (self.season > 0):
-            raise Refused("season", "be a positive lag of a season", self.season, "retrain")
+            raise InvalidValue("season", "be a positive lag of a season", self.season, "retrain")
 
     @property
     def regressors(self) -> frozenset[str]:
@@ -171,11 +171,11 @@ class Precision:
         for name in ("aim_pct", "aim"):
             aim = getattr(self, name)
             if aim is not None and not (aim >= 0 and math.isfinite(aim)):
-                raise Refused(name, "be a finite number >= 0", aim, "retrain")
+                raise InvalidValue(name, "be a finite number >= 0", aim, "retrain")
         if not (self.step_pct >= 0 and math.isfinite(self.step_pct)):
-            raise Refused("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
+            raise InvalidValue("step_pct", "be a finite number >= 0", self.step_pct, "retrain")
         if not (self.unit >= 0 and math.isfinite(self.unit)):
-            raise Refused("unit", "be a finite number >= 0", self.unit, "retrain")
+            raise InvalidValue("unit", "be a finite number >= 0", self.unit, "retrain")
 
     @property
     def ladder(self) -> bool:
@@ -213,7 +213,7 @@ class Rounding:
 
     def __post_init__(self) -> None:
         if self.method not in ROUNDINGS:
-            raise Refused("method", f"be one of {', '.join(ROUNDINGS)}", self.method, "retrain")
+            raise InvalidValue("method", f"be one of {', '.join(ROUNDINGS)}", self.method, "retrain")
         _check_bound(self.error_pct, self.error)
 
     @property
@@ -233,9 +233,9 @@ class Rounding:
 
 def _check_bound(error_pct: float, error: float | None) -> None:
     if not error_pct >= 0 or (math.isinf(error_pct) and error is None):
-        raise Refused("error_pct", "be a finite number >= 0", error_pct, "state it in the contract")
+        raise InvalidValue("error_pct", "be a finite number >= 0", error_pct, "state it in the contract")
     if error is not None and not (error >= 0 and math.isfinite(error)):
-        raise Refused("error", "be a finite number >= 0", error, "state it in the contract")
+        raise InvalidValue("error", "be a finite number >= 0", error, "state it in the contract")
 
 
 def _finite(value: float) -> float | None:
@@ -281,24 +281,26 @@ class AttributeModel:
 
     def __post_init__(self) -> None:
         if self.kind not in ("real", "integer", "text"):
-            raise Refused("kind", "be real, integer or text", self.kind, "retrain")
+            raise InvalidValue("kind", "be real, integer or text", self.kind, "retrain")
         if self.way not in WAYS:
-            raise Refused("way", f"be one of {', '.join(WAYS)}", self.way, "retrain")
+            raise InvalidValue("way", f"be one of {', '.join(WAYS)}", self.way, "retrain")
         _check_bound(self.error_pct, self.error)
         if not self.precisions:
-            raise Refused("precisions", "name at least one", (), "retrain")
+            raise InvalidValue("precisions", "name at least one", (), "retrain")
         self._check_order("precisions", [self.bound_at(place) for place in range(len(self.precisions))])
         self._check_order("roundings", [one.bound for one in self.roundings])
         if not self.predictors:
-            raise Refused("predictors", "name at least one predictor", (), "last is the paper's")
+            raise InvalidValue("predictors", "name at least one predictor", (), "last is the paper's")
         if self.predictors[-1].terms:
-            raise Refused("predictors", "end with one that needs no regressor", "regression", "add previous")
+            raise InvalidValue(
+                "predictors", "end with one that needs no regressor", "regression", "add previous"
+            )
         if any(p.name == "last" for p in self.predictors) and len(self.predictors) > 1:
-            raise Refused(
+            raise InvalidValue(
                 "predictors", "be last alone or none of it", [p.name for p in self.predictors], "use previous"
             )
         if self.kind == "text" and not self.paper_form:
-            raise Refused("predictors", "be last for text", self.predictors[0].name, "retrain")
+            raise InvalidValue("predictors", "be last for text", self.predictors[0].name, "retrain")
 
     @property
     def paper_form(self) -> bool:
@@ -332,9 +334,9 @@ class AttributeModel:
             # a bound that is exact in one unit is exact in both
             found = [0.0 if not min(one.error_pct, one.error) else getattr(one, what) for one in bounds]
             if any(bound > most for bound in found):
-                raise Refused(name, f"lie within 0..{most:g}{unit}", found, "retrain")
+                raise InvalidValue(name, f"lie within 0..{most:g}{unit}", found, "retrain")
             if any(coarse < fine for fine, coarse in pairwise(found)):
-                raise Refused(name, "be finest first", found, "retrain")
+                raise InvalidValue(name, "be finest first", found, "retrain")
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON object for the table `models`."""
@@ -406,7 +408,7 @@ def part_of(name: str) -> ClockPart:
     """Return the part of a time from the name of a regressor (after the `#`)."""
     found = _NAME.fullmatch(name.partition("#")[2])
     if not found or found["part"] not in PARTS:
-        raise Refused("name", "name a unit, an offset and a part of the calendar", name, "retrain")
+        raise InvalidValue("name", "name a unit, an offset and a part of the calendar", name, "retrain")
     return ClockPart(found["unit"], int(found["offset"]), found["part"])
 
 

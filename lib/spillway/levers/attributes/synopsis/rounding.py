@@ -28,10 +28,10 @@ import pyarrow as pa
 from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.synopsis.bounds import told_pct, within_integer, within_real
+from spillway.levers.attributes.synopsis.bounds import recovered_bound_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.entries import checked_precision
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.parquet import widths_of
+from spillway.parquet import compressed_widths
 
 
 def levels_per_octave(error_pct: float) -> int:
@@ -141,7 +141,7 @@ def rounded_bound_pct(
     bounds = [one.bound for one in model.roundings]
     if sent.kind == "text" or not bounds:
         return np.full(len(sent), np.nan)
-    told = told_pct(bounds, precision, sent.values)
+    told = recovered_bound_pct(bounds, precision, sent.values)
     inexact = is_rounded & sent.valid & np.isfinite(sent.values) & (sent.values != 0) & (told > 0)
     return np.where(inexact, told, np.nan)
 
@@ -178,4 +178,4 @@ def as_sent(
 
 def parquet_bytes(column: Column) -> int:
     """Return the bytes of the column as it is sent (Parquet)."""
-    return widths_of(pa.table({"a": column.to_arrow()}))["a"] if len(column) else 0
+    return compressed_widths(pa.table({"a": column.to_arrow()}))["a"] if len(column) else 0

@@ -73,9 +73,9 @@ With W_i the words of the stream's names and W_j those of a known list,
     EQ = 1 when min(Sim(i, j), Sim(j, i)) >= 0.29 and |Sim(i, j) - Sim(j, i)| <= 0.65
 
 and c = 0 for different words, because the Wikipedia matrix of the thesis was never published. This reproduces 65 of the
-80 rows of Tables C.1 and C.2. `Matcher.standard()` returns the `Recogniser`, which training uses.
+80 rows of Tables C.1 and C.2. `Matcher.standard()` returns the `DomainRecogniser`, which training uses.
 
->>> Matcher.text().classify(["Router Name", "Packet Loss", "Average Delay"]).domain
+>>> CategoryMatcher.text().classify(["Router Name", "Packet Loss", "Average Delay"]).domain
 'Internet Traffic Information'
 """
 
@@ -93,7 +93,7 @@ from typing import Any
 
 import yaml
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 
 _PIECES = re.compile(r"[\W_]+")
 _PLAIN = re.compile(r"[0-9a-z]+", re.IGNORECASE)
@@ -231,7 +231,7 @@ class Category:
 
 
 @dataclass(frozen=True)
-class Classes:
+class CriticalityClasses:
     """The classes of criticality and their rates in per cent."""
 
     rates_pct: Mapping[str, float]
@@ -239,11 +239,11 @@ class Classes:
     def rate_pct(self, criticality: str) -> float:
         """Return the category recovery error rate of a class, in per cent.
 
-        >>> Classes(class_rates()).rate_pct("extremely")
+        >>> CriticalityClasses(class_rates()).rate_pct("extremely")
         1.67
         """
         if criticality not in self.rates_pct:
-            raise Refused(
+            raise InvalidValue(
                 "criticality", f"be one of {', '.join(self.rates_pct)}", criticality, "correct the contract"
             )
         return self.rates_pct[criticality]
@@ -278,7 +278,7 @@ _TOLD_DOMAINS = 3
 
 
 @dataclass(frozen=True)
-class Recogniser(Classes):
+class DomainRecogniser(CriticalityClasses):
     """The recogniser of domains: vocabularies, word correlations, and the limits for a sure result."""
 
     vocabularies: Mapping[str, frozenset[str]]
@@ -353,7 +353,7 @@ class Recogniser(Classes):
 
     def correlation(self, word: str, other: str) -> float:
         """Return c(w, k), equal in both directions; 0 for words that the table does not connect."""
-        return correlated(self.correlations, word, other)
+        return word_correlation(self.correlations, word, other)
 
     def _best(self, word: str, words: frozenset[str]) -> float:
         if word in words:
@@ -433,13 +433,13 @@ class Recogniser(Classes):
         return found
 
 
-def correlated(correlations: Mapping[str, Mapping[str, float]], word: str, other: str) -> float:
+def word_correlation(correlations: Mapping[str, Mapping[str, float]], word: str, other: str) -> float:
     """Return c(w, k), equal in both directions; 0 for words that the table does not connect."""
     return max(correlations.get(word, {}).get(other, 0.0), correlations.get(other, {}).get(word, 0.0))
 
 
 @cache
-def recogniser() -> Recogniser:
+def recogniser() -> DomainRecogniser:
     """Return the recogniser with the vocabularies of this package."""
     data = domain_data()
     heads = {
@@ -448,7 +448,9 @@ def recogniser() -> Recogniser:
     vocabularies = {domain: set(words) for domain, words in heads.items()}
     for row in data_rows("known_words.csv"):
         if row["domain"] not in vocabularies:
-            raise Refused("domain", "be one of categories.yaml", row["domain"], "correct known_words.csv")
+            raise InvalidValue(
+                "domain", "be one of categories.yaml", row["domain"], "correct known_words.csv"
+            )
         vocabularies[row["domain"]].update(row["words"].split())
     correlations = _correlations()
     paired = frozenset(word for word, others in correlations.items() for word in (word, *others))
@@ -457,7 +459,7 @@ def recogniser() -> Recogniser:
     )
     stop_words, units = frozenset(data["stop_words"]), frozenset(data["units"])
     common = direct.union(*heads.values())
-    return Recogniser(
+    return DomainRecogniser(
         class_rates(),
         {domain: frozenset(words) for domain, words in vocabularies.items()},
         {domain["name"]: domain["class"] for domain in data["domains"] if "class" in domain},
@@ -481,7 +483,7 @@ def _correlations() -> dict[str, dict[str, float]]:
     for row in data_rows("word_correlations.csv"):
         factor = float(row["factor"])
         if not 0.0 < factor <= 1.0:
-            raise Refused(
+            raise InvalidValue(
                 f"{row['word']}, {row['head']}",
                 "have a factor above 0 and at most 1",
                 factor,
@@ -501,7 +503,7 @@ def _correlations() -> dict[str, dict[str, float]]:
 
 
 @dataclass(frozen=True)
-class KnownList:
+class WordList:
     """A list of words in the attribute names of a domain; `criticality` is None if the domain has no class."""
 
     domain: str
@@ -513,41 +515,41 @@ class KnownList:
 class Match:
     """The comparison of a stream's names with one list."""
 
-    known: KnownList
+    known: WordList
     stream_in_list: float
     list_in_stream: float
     equal: bool
 
 
 @dataclass(frozen=True)
-class Matcher(Classes):
+class CategoryMatcher(CriticalityClasses):
     """The matching of the thesis: known lists, stop words, word correlations and the thresholds of EQ."""
 
-    lists: tuple[KnownList, ...]
+    lists: tuple[WordList, ...]
     stop_words: frozenset[str]
     correlations: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     permissible: float = 0.29
     variation: float = 0.65
 
     @staticmethod
-    def text() -> Matcher:
+    def text() -> CategoryMatcher:
         """Return the matcher with the predefined lists of the thesis and plain words."""
         return _text()
 
     @staticmethod
-    def standard() -> Recogniser:
+    def standard() -> DomainRecogniser:
         """Return the recogniser with all vocabularies and the table of word correlations."""
         return recogniser()
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the words of attribute names without stop words, repeats included (W).
 
-        >>> Matcher.text().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
+        >>> CategoryMatcher.text().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
         ('sale', 'index', 'net', 'change')
         """
         return tuple(word for name in names for word in _plain_words(name) if word not in self.stop_words)
 
-    def compare(self, words: Sequence[str], known: KnownList) -> Match:
+    def compare(self, words: Sequence[str], known: WordList) -> Match:
         """Return Sim in both directions, and EQ (equation 3.7)."""
         forth = self._similarity(words, known.words)
         back = self._similarity(known.words, words)
@@ -575,7 +577,7 @@ class Matcher(Classes):
             return 1.0
         uncovered = 1.0
         for other in others:
-            uncovered *= 1.0 - correlated(self.correlations, word, other)
+            uncovered *= 1.0 - word_correlation(self.correlations, word, other)
         return 1.0 - uncovered
 
 
@@ -585,11 +587,11 @@ def _plain_words(name: str) -> list[str]:
 
 
 @cache
-def _text() -> Matcher:
+def _text() -> CategoryMatcher:
     data = domain_data()
     stop_words = frozenset(data["text_stop_words"])
     lists = tuple(
-        KnownList(
+        WordList(
             domain["name"],
             domain["class"],
             tuple(word for name in domain["text"] for word in _plain_words(name) if word not in stop_words),
@@ -597,7 +599,7 @@ def _text() -> Matcher:
         for domain in data["domains"]
         if "text" in domain
     )
-    return Matcher(class_rates(), lists, stop_words, {}, data["permissible"], data["variation"])
+    return CategoryMatcher(class_rates(), lists, stop_words, {}, data["permissible"], data["variation"])
 
 
 def criticality_weight(criticality: str | None) -> float:
@@ -606,7 +608,7 @@ def criticality_weight(criticality: str | None) -> float:
     >>> criticality_weight("not"), round(criticality_weight("very"), 2), criticality_weight(None)
     (1.0, 4.33, 1.0)
     """
-    classes = Matcher.standard()
+    classes = CategoryMatcher.standard()
     # old facts, from before every stream had a class, may name the class without a rate
     if criticality is None or criticality == "others":
         return 1.0

@@ -59,7 +59,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.bounds import within_real
 
@@ -118,16 +118,18 @@ def curve(
     codes = np.ascontiguousarray(keys, dtype=np.int64)
     grid = np.ascontiguousarray(error_grid_pct, dtype=np.float64)
     if codes.shape != column.shape:
-        raise Refused(
+        raise InvalidValue(
             "keys",
             f"name the key of each of {column.size} values",
             codes.size,
             "pass both columns of the same rows",
         )
     if codes.size and codes.min() < 0:
-        raise Refused("keys", "be codes of 0 or more", int(codes.min()), "encode the keys first")
+        raise InvalidValue("keys", "be codes of 0 or more", int(codes.min()), "encode the keys first")
     if grid.size == 0 or not np.all(np.diff(grid) > 0) or grid[0] < 0 or not np.isfinite(grid[-1]):
-        raise Refused("error_grid_pct", "rise from 0 or more", list(error_grid_pct), "sort the thresholds")
+        raise InvalidValue(
+            "error_grid_pct", "rise from 0 or more", list(error_grid_pct), "sort the thresholds"
+        )
     stored = _stored_counts(column, codes, grid, int(codes.max()) + 1 if codes.size else 0)
     shares = stored * 100.0 / max(column.size, 1)
     return Curve(tuple(grid.tolist()), tuple(shares.tolist()), int(column.size))
@@ -140,7 +142,7 @@ def fixed_point(drawn: Curve, flatness: float = FLATNESS) -> float:
     2.0
     """
     if not 0 < flatness < 1:
-        raise Refused("flatness", "lie between 0 and 1", flatness, "0.01 is one per cent")
+        raise InvalidValue("flatness", "lie between 0 and 1", flatness, "0.01 is one per cent")
     shares = np.asarray(drawn.stored_share_pct)
     floor = shares[-1]
     allowed = flatness * (shares.max() - floor)
@@ -160,7 +162,7 @@ def threshold(
     if overrule_pct is not None:
         _check_error("error_pct", overrule_pct)
         if math.isinf(overrule_pct):
-            raise Refused(
+            raise InvalidValue(
                 "error_pct", "be finite in a contract", overrule_pct, "leave it out to have it trained"
             )
         return Threshold(float(overrule_pct), "contract")
@@ -192,7 +194,7 @@ def threshold_drift(trained_pct: float, observed_pct: float, tolerated_pct: floa
 
 def _check_error(name: str, value: float) -> None:
     if math.isnan(value) or value < 0:
-        raise Refused(name, "be 0 or more", value, "state it in per cent")
+        raise InvalidValue(name, "be 0 or more", value, "state it in per cent")
 
 
 @njit(cache=True, error_model="numpy")

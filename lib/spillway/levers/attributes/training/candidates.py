@@ -5,7 +5,7 @@ the training rows. Seasons are the lags with the smallest relative error. So a f
 
 >>> waves = np.round(50 + 20 * np.sin(np.arange(4800) // 2 * 2 * np.pi / 24), 2)
 >>> frame = Frame(np.arange(4800), np.arange(4800) % 2, {"load": Column.real(waves)})
->>> without_regressors(frame, "load", ["season"])[0].season
+>>> simple_predictors(frame, "load", ["season"])[0].season
 24
 """
 
@@ -134,7 +134,7 @@ def lattices_of(
     unit = unit_of(column, decimals)
     if unit:
         found += [Lattice(error_pct * aim, 0.0, unit) for aim in (1.0, 0.6, 0.3, 0.1)]
-    ground = unit or least_of(column) * error_pct / 50.0
+    ground = unit or relative_from(column) * error_pct / 50.0
     if ground > 0:
         found += [Lattice(error_pct * aim, error_pct * aim * width, ground) for aim, width in STEPS]
     found += [Lattice(error_pct * aim, 0.0) for aim in (1.0, 0.45, 0.13)]
@@ -207,14 +207,14 @@ def usual_unit(column: Column) -> float:
     return 0.0
 
 
-def least_of(column: Column) -> float:
+def relative_from(column: Column) -> float:
     """Return the 2 % quantile of the sizes, at which the ladder of levels becomes relative; 0 if there is none."""
     sizes = np.abs(column.values[column.valid].astype(np.float64))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     return float(np.quantile(sizes, 0.02)) if len(sizes) else 0.0
 
 
-def without_regressors(frame: Frame, attribute: str, allowed: Sequence[str]) -> list[Predictor]:
+def simple_predictors(frame: Frame, attribute: str, allowed: Sequence[str]) -> list[Predictor]:
     """Return trends, seasons, levels and common changes to try, with parameters from the data."""
     column = frame.columns[attribute]
     with np.errstate(all="ignore"):

@@ -29,7 +29,7 @@ from spillway.levers.attributes.option import PREDICTORS, WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
-from spillway.levers.attributes.training.search import ModelSearch, TrainedAttribute, all_shed
+from spillway.levers.attributes.training.search import ModelSearch, TrainedAttribute, shed_all
 
 
 def train_attributes(
@@ -69,7 +69,7 @@ def train_attributes(
     return trained
 
 
-class Learn(Protocol):
+class AttributeTrainer(Protocol):
     """`train_attributes` with its settings bound."""
 
     def __call__(
@@ -78,7 +78,11 @@ class Learn(Protocol):
 
 
 def train_cascade(
-    frame: Frame, error_pct: Mapping[str, float], order: Sequence[str], sent: Iterable[str], learn: Learn
+    frame: Frame,
+    error_pct: Mapping[str, float],
+    order: Sequence[str],
+    sent: Iterable[str],
+    learn: AttributeTrainer,
 ) -> dict[str, TrainedAttribute]:
     """Train attributes that are all shed, in the order of their recovery; `sent` are transmitted.
 
@@ -92,7 +96,7 @@ def train_cascade(
     for rank, attribute in enumerate(order):
         one = learn(frame, {attribute: error_pct[attribute]}, regressors=readable)[attribute]
         trained[attribute] = replace(one, model=replace(one.model, rank=rank))
-        given = all_shed(one.model, frame).reconstructed
+        given = shed_all(one.model, frame).reconstructed
         frame = frame.with_columns({attribute: given})
         readable.append(attribute)
     return trained

@@ -1,10 +1,10 @@
 """Train a stream, and test later whether the trained facts still hold (drift).
 
-`learn` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts of one
+`train_stream` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts of one
 training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then for
 the attributes that are shed at the current rate.
 
-`noticed` compares the facts with later tuples during validation, and names what should be trained again:
+`detect_drift` compares the facts with later tuples during validation, and names what should be trained again:
 
 - the cycle: members that joined or left, and how well its order still predicts the next tuple;
 - the thresholds: the fixed point of later tuples and the trained one (Ahuja 2006, section 3.2.4.3), if the fixed point
@@ -36,26 +36,26 @@ from spillway.levers.attributes.cycle.find import (
     cycle_drift,
     declared_cycle,
     find_cycle,
-    one_sender,
+    single_sender_cycle,
 )
 from spillway.levers.attributes.facts import kind_of_type
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.planner import rankable
+from spillway.levers.attributes.planner import ranking_values
 from spillway.levers.attributes.policy import (
-    Choosing,
+    DecisionInputs,
     decide_stages,
     may_be_inexact,
+    objective_of,
     own_bound,
     own_settings,
     smoothing_of,
-    terms_of,
     tuples_in_window,
 )
 from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import CRITICALITIES
-from spillway.levers.attributes.threshold.category import Category, Matcher
+from spillway.levers.attributes.threshold.category import Category, CategoryMatcher
 from spillway.levers.attributes.threshold.curve import (
     LOOSEST_PCT,
     Threshold,
@@ -67,13 +67,13 @@ from spillway.levers.attributes.threshold.curve import (
 )
 from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
-from spillway.levers.protocol import Fact, Facts, Lesson, Load, Noticed, Part, asking
+from spillway.levers.protocol import CapacityShare, Drift, Fact, Facts, Load, TrainingInput, question_evidence
 
 CYCLE_ROWS = 200_000
 """Number of rows in which the cycle is searched; more than for models, as members may join late and keys are cheap."""
 
 
-def learn(lesson: Lesson) -> list[Fact] | None:
+def train_stream(lesson: TrainingInput) -> list[Fact] | None:
     """Return the facts of one training; None if the stream was trained before and there are no tuples to learn
     from."""
     contract = lesson.contract
@@ -96,8 +96,8 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric, contract.order]))
     trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
     lesson.say(
-        f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_told(cycle)}, {category.domain}, thresholds "
-        + ", ".join(f"{name} {_bound_said(thresholds[name])}" for name in measures)
+        f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_describe_cycle(cycle)}, {category.domain}, thresholds "
+        + ", ".join(f"{name} {_format_bound(thresholds[name])}" for name in measures)
     )
     found = [
         Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity, **unsure}),
@@ -129,11 +129,11 @@ def learn(lesson: Lesson) -> list[Fact] | None:
     return found
 
 
-class TrainingSetsDamaged(SpillwayError):
+class DamagedTrainingSets(SpillwayError):
     """Every training set has a line that parity cannot correct; nothing is trained."""
 
 
-def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
+def _training_set(lesson: TrainingInput) -> tuple[pa.Table, dict[str, Any]]:
     """Return the training set: the first tuples of a new stream, the last tuples of one trained before.
 
     If lines have parity, a tuple that could not be corrected may hide a repetition. Its training set is discarded, and
@@ -153,7 +153,7 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
         discarded.append(lost)
     if not discarded:
         return offered, {"parity": contract.source.parity}
-    raise TrainingSetsDamaged(
+    raise DamagedTrainingSets(
         f"{contract.stream}: training must find a set of {count:,} tuples without a line that parity cannot correct, "
         f"got {len(discarded)} sets with {', '.join(map(str, discarded))} such lines; nothing was trained: send more "
         "data, or find the fault of the line"
@@ -161,7 +161,7 @@ def _training_set(lesson: Lesson) -> tuple[pa.Table, dict[str, Any]]:
 
 
 def train_models(
-    lesson: Lesson,
+    lesson: TrainingInput,
     frame: Frame,
     thresholds: Mapping[str, Threshold],
     numeric: Sequence[str],
@@ -189,8 +189,8 @@ def train_models(
     if lesson.load is None or lesson.part is None:
         return first
     options = {name: one.options for name, one in first.items()}
-    terms = terms_of(settings, lesson.channel)
-    gone = expected_shed(Choosing(settings, options, lesson.load, terms), lesson.part)
+    terms = objective_of(settings, lesson.channel)
+    gone = expected_shed(DecisionInputs(settings, options, lesson.load, terms), lesson.part)
     order = recovery_order(first, [name for name in error_pct if name in gone])
     sent = [name for name in numeric if name not in gone]
     again = train_cascade(frame, error_pct, order, sent, learn)
@@ -210,7 +210,7 @@ def clocks_of(contract: StreamContract) -> dict[str, str]:
     return {contract.order: units[kind]} if kind in units else {}
 
 
-def expected_shed(rests_on: Choosing, part: Part) -> set[str]:
+def expected_shed(rests_on: DecisionInputs, part: CapacityShare) -> set[str]:
     """Return the attributes that the plan would shed at this load."""
     decision = decide_stages(rests_on, part, list(rests_on.options))
     return {way.attribute for way in decision.ways if way.way == "shed"}
@@ -227,7 +227,9 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
     arrays[contract.order] = plain_values(rows[contract.order])
     by_hand = own_settings(contract).cycle.attributes
     if by_hand is not None:
-        return (declared_cycle(arrays, seq, by_hand, order=contract.order) if by_hand else one_sender()), {}
+        return (
+            declared_cycle(arrays, seq, by_hand, order=contract.order) if by_hand else single_sender_cycle()
+        ), {}
     bits = {attribute.name: attribute.declared_bits for attribute in contract.attributes}
     try:
         found = find_cycle(
@@ -238,16 +240,20 @@ def cycle_of(contract: StreamContract, rows: pa.Table) -> tuple[Cycle, dict[str,
             keys=contract.keys,
         )
     except CycleNotFound as none:
-        return one_sender(), {"closest": list(none.attributes), "reason": none.reason, **_whose(contract)}
+        return single_sender_cycle(), {
+            "closest": list(none.attributes),
+            "reason": none.reason,
+            **_request_for_key(contract),
+        }
     return found, {}
 
 
-def _whose(contract: StreamContract) -> dict[str, Any]:
+def _request_for_key(contract: StreamContract) -> dict[str, Any]:
     """Return a request for the key of a stream if an attribute that is no measure may be the name of the sender."""
     names = [a.name for a in contract.attributes if a.role == "protected" and a.type in ("string", "integer")]
     if not names:
         return {}
-    return asking(
+    return question_evidence(
         f"whose tuples these are cannot be told (no key is declared and nothing comes round): all are taken for one "
         f"sender's, though {', '.join(names)} may tell several apart",
         f"give what names the sender role: key in schemas/streams/{contract.stream}.yaml, or write "
@@ -255,7 +261,7 @@ def _whose(contract: StreamContract) -> dict[str, Any]:
     )
 
 
-def _told(cycle: Cycle) -> str:
+def _describe_cycle(cycle: Cycle) -> str:
     names = "+".join(cycle.attributes)
     if cycle.is_ordered:
         return f"cycle {names} of {cycle.length} ({cycle.form})"
@@ -275,7 +281,7 @@ def plain_values(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def category_of(contract: StreamContract) -> Category:
-    matcher = Matcher.standard()
+    matcher = CategoryMatcher.standard()
     stated = own_settings(contract).criticality
     if stated:
         return Category("stated in the contract", stated, matcher.rate_pct(stated))
@@ -291,7 +297,7 @@ def category_fact(contract: StreamContract, category: Category) -> Fact:
         "explained": {domain: round(share, 3) for domain, share in category.explained.items()},
     }
     if category.assumed:
-        evidence |= asking(
+        evidence |= question_evidence(
             f"how critical it is cannot be told from its attributes' names ({category.domain}), so errors are held to "
             f"{category.rate_pct:g} %, the strictest class",
             f"write criticality: ({'|'.join(CRITICALITIES)}) under its lever attributes in "
@@ -325,12 +331,12 @@ def thresholds_of(
         elif settings.bounds == "stated":
             found[name] = Threshold(0.0, "no bound is stated")
         else:
-            found[name] = threshold(fixed_point(curve(rankable(rows[name]), keys)), category.rate_pct)
+            found[name] = threshold(fixed_point(curve(ranking_values(rows[name]), keys)), category.rate_pct)
     return found
 
 
 def _curve_evidence(rows: pa.Table, cycle: Cycle, name: str) -> dict[str, Any]:
-    values = rankable(rows[name])
+    values = ranking_values(rows[name])
     if values.dtype == object:
         return {}
     drawn = curve(values, key_codes(rows, cycle.attributes))
@@ -366,7 +372,7 @@ def first_ranking(
     # the last window includes the remaining rows
     starts = range(0, max(1, rows.num_rows - window + 1), window)
     totals = dict.fromkeys(measures, 0.0)
-    columns = {name: rankable(rows[name]) for name in measures}
+    columns = {name: ranking_values(rows[name]) for name in measures}
     for start, end in pairwise([*starts, rows.num_rows]):
         part = {name: values[start:end] for name, values in columns.items()}
         for one in rank(part, measures, settings.rank_by, smoothing):
@@ -374,10 +380,10 @@ def first_ranking(
     return {name: total / len(starts) for name, total in totals.items()}
 
 
-def _bound_said(one: Threshold) -> str:
+def _format_bound(one: Threshold) -> str:
     """Return a bound in words: in per cent, in the attribute's own unit, or both.
 
-    >>> _bound_said(Threshold(4.5, "contract", 0.5)), _bound_said(Threshold(math.inf, "contract", 0.5))
+    >>> _format_bound(Threshold(4.5, "contract", 0.5)), _format_bound(Threshold(math.inf, "contract", 0.5))
     ('4.5 % and 0.5', '0.5')
     """
     said = [f"{one.error_pct:g} %"] if math.isfinite(one.error_pct) else []
@@ -388,28 +394,31 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def noticed(
+def detect_drift(
     contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
-) -> list[Noticed]:
+) -> list[Drift]:
     """Return the drift of the facts in force, as seen in the last tuples."""
     rows = edge(contract.names, own_settings(contract).training.tuples)
     if not rows.num_rows:
         return []
     cycle = Cycle.from_dict(facts.value(kinds.CYCLE))
-    found = list(_of_attributes(contract, cycle, facts))
+    found = list(_drift_of_attributes(contract, cycle, facts))
     if set(cycle.attributes) <= set(contract.names):
-        found += [*_of_cycle(contract, cycle, rows), *_of_thresholds(contract, cycle, facts, rows)]
+        found += [
+            *_drift_of_cycle(contract, cycle, rows),
+            *_drift_of_thresholds(contract, cycle, facts, rows),
+        ]
     return found
 
 
-def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iterator[Noticed]:
+def _drift_of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iterator[Drift]:
     """Yield the trained attributes that the contract no longer has, or has with another type."""
     types = {attribute.name: attribute.type for attribute in contract.attributes}
     lost = [(name, f"it makes the cycle {'+'.join(cycle.attributes)}") for name in cycle.attributes]
     lost += [(name, "it was trained") for name in facts.of(kinds.THRESHOLD)]
     for name, why in lost:
         if name not in types:
-            yield Noticed(
+            yield Drift(
                 "the_attributes_are_those_trained",
                 f"{name} is gone",
                 f"{name}, as trained",
@@ -417,7 +426,7 @@ def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iter
             )
     for name, fact in facts.of(kinds.MODEL).items():
         if name in types and kind_of_type(types[name]) != fact.value["kind"]:
-            yield Noticed(
+            yield Drift(
                 "the_attributes_are_those_trained",
                 f"{name} is {types[name]}",
                 f"{fact.value['kind']}, as trained",
@@ -426,11 +435,11 @@ def _of_attributes(contract: StreamContract, cycle: Cycle, facts: Facts) -> Iter
             )
 
 
-def _of_cycle(contract: StreamContract, cycle: Cycle, rows: pa.Table) -> Iterator[Noticed]:
+def _drift_of_cycle(contract: StreamContract, cycle: Cycle, rows: pa.Table) -> Iterator[Drift]:
     columns = {name: plain_values(rows[name]) for name in cycle.attributes}
     found = cycle_drift(cycle, columns, np.asarray(rows["seq"]))
     if found.needs_retraining:
-        yield Noticed(
+        yield Drift(
             "the_cycle_still_holds",
             f"confidence {found.confidence:.3f}",
             f"at least {found.needed_confidence:.2f}, same members",
@@ -438,7 +447,9 @@ def _of_cycle(contract: StreamContract, cycle: Cycle, rows: pa.Table) -> Iterato
         )
 
 
-def _of_thresholds(contract: StreamContract, cycle: Cycle, facts: Facts, rows: pa.Table) -> Iterator[Noticed]:
+def _drift_of_thresholds(
+    contract: StreamContract, cycle: Cycle, facts: Facts, rows: pa.Table
+) -> Iterator[Drift]:
     keys = key_codes(rows, cycle.attributes)
     for name, fact in facts.of(kinds.THRESHOLD).items():
         point = fact.evidence.get("fixed_point_pct")
@@ -446,9 +457,9 @@ def _of_thresholds(contract: StreamContract, cycle: Cycle, facts: Facts, rows: p
             continue
         if contract.attribute(name).type == "string":
             continue
-        seen = threshold_drift(float(point), fixed_point(curve(rankable(rows[name]), keys)))
+        seen = threshold_drift(float(point), fixed_point(curve(ranking_values(rows[name]), keys)))
         if seen.retrain:
-            yield Noticed(
+            yield Drift(
                 "the_thresholds_still_hold",
                 f"{name}: fixed point {seen.observed_pct:g} %",
                 f"{seen.trained_pct:g} %, give or take a quarter",

@@ -69,7 +69,7 @@ def _regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predic
     with np.errstate(all="ignore"):
         features = np.stack([reader.product(term) for term in terms], axis=1)
     usable &= np.isfinite(
-        features[:, [i for i, t in enumerate(terms) if not _looks_back(t)]][:, : len(names) + 1]
+        features[:, [i for i, t in enumerate(terms) if not _reads_previous_row(t)]][:, : len(names) + 1]
     ).all(1)
     found = _levels(truth, features, terms, usable)
     before = same_key_before(frame.key)
@@ -82,7 +82,7 @@ def _regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predic
                 truth[rows] - truth[before[rows]],
                 features[rows] - features[before[rows]],
             )
-        for weights, chosen in _pursue(changes, change_features, np.abs(truth[rows]), MOST_TERMS - 1):
+        for weights, chosen in _fit_terms(changes, change_features, np.abs(truth[rows]), MOST_TERMS - 1):
             found.append(_regression(terms, chosen, weights, 1.0))
         found += [
             p for p in (_persistent(p, truth, frame, rows, before) for p in tuple(found)) if p is not None
@@ -90,7 +90,7 @@ def _regressions(target: str, frame: Frame, names: Sequence[str]) -> list[Predic
     return found
 
 
-def _looks_back(term: Term) -> bool:
+def _reads_previous_row(term: Term) -> bool:
     return any(name.endswith("@1") for name in term.numerators + term.denominators)
 
 
@@ -130,7 +130,7 @@ def _levels(
 ) -> list[Predictor]:
     rows = np.flatnonzero(usable)
     size = np.abs(truth[rows])
-    fits = _pursue(truth[rows], features[rows], size, MOST_TERMS)
+    fits = _fit_terms(truth[rows], features[rows], size, MOST_TERMS)
     fits += [pair for even in (True, False) for pair in _best_pair(truth[rows], features[rows], size, even)]
     return [_regression(terms, chosen, weights, 0.0) for weights, chosen in fits]
 
@@ -143,7 +143,7 @@ def _regression(terms: list[Term], chosen: list[int], weights: np.ndarray, persi
     return Predictor("regression", tuple(parts), persistence)
 
 
-def _pursue(
+def _fit_terms(
     target: np.ndarray, features: np.ndarray, size: np.ndarray, most: int
 ) -> list[tuple[np.ndarray, list[int]]]:
     """Return fits of 1, 2, ... terms as (weights, chosen features); stop if no residual is left."""

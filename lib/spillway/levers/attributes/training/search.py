@@ -13,11 +13,11 @@ all of them (at most `PROOF_ROWS`).
 
 *Convex hull.* Of many points (mean error, bytes) only the lower convex hull is kept, from exact to coarse. A plan can
 mix two points (some windows with one, some with the other), so a point above the line between two others is never
-better. `height` is the mean height of a curve, by which two sets of points are compared.
+better. `hull_height` is the mean height of a curve, by which two sets of points are compared.
 
->>> on_the_hull([(0.0, 100), (1.0, 60), (2.0, 55), (3.0, 20), (4.0, 25)])
+>>> lower_hull([(0.0, 100), (1.0, 60), (2.0, 55), (3.0, 20), (4.0, 25)])
 [0, 1, 3]
->>> round(height([(0.0, 100), (2.0, 25)], [0.0, 2.0])), round(height([(0.0, 100)], [0.0, 2.0]))
+>>> round(hull_height([(0.0, 100), (2.0, 25)], [0.0, 2.0])), round(hull_height([(0.0, 100)], [0.0, 2.0]))
 (50, 100)
 
 *Measurement.* `measure` returns the bytes, measured or estimated, and the errors of shedding a column by a model.
@@ -72,7 +72,7 @@ from spillway.levers.attributes.training.candidates import (
     Lattice,
     estimated_bytes,
     lattices_of,
-    without_regressors,
+    simple_predictors,
 )
 from spillway.levers.attributes.training.regression import regressions
 from spillway.levers.certificate import Certificate
@@ -81,7 +81,7 @@ MOST = 10
 """Largest number of precisions of an attribute."""
 
 
-def on_the_hull(points: Sequence[tuple[float, float]]) -> list[int]:
+def lower_hull(points: Sequence[tuple[float, float]]) -> list[int]:
     """Return the indices of the points on the lower convex hull, by rising error and falling bytes."""
     order = sorted(range(len(points)), key=lambda place: (points[place], place))
     kept: list[int] = []
@@ -100,10 +100,10 @@ def _above(left: tuple[float, float], middle: tuple[float, float], right: tuple[
     return middle[1] >= left[1] + share * (right[1] - left[1])
 
 
-def thinned(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> list[int]:
+def thin_hull(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> list[int]:
     """Return at most `most` of the indices: both ends, and those that differ most in bytes from their neighbours.
 
-    >>> thinned([0, 1, 2, 3], [100, 99, 50, 20], most=3)
+    >>> thin_hull([0, 1, 2, 3], [100, 99, 50, 20], most=3)
     [0, 2, 3]
     """
     kept, weights = list(places), [math.log(max(1.0, size)) for size in sizes]
@@ -114,9 +114,9 @@ def thinned(places: Sequence[int], sizes: Sequence[float], most: int = MOST) -> 
     return kept
 
 
-def height(points: Sequence[tuple[float, float]], marks: Sequence[float]) -> float:
+def hull_height(points: Sequence[tuple[float, float]], marks: Sequence[float]) -> float:
     """Return the geometric mean, over the mean errors `marks`, of the fewest bytes that a mixture takes there."""
-    hull = [points[place] for place in on_the_hull(points)]
+    hull = [points[place] for place in lower_hull(points)]
     if not hull:
         return math.inf
     found = 0.0
@@ -134,12 +134,12 @@ def _at(hull: Sequence[tuple[float, float]], mark: float) -> float:
     return hull[-1][1]
 
 
-def rising(bounds: Sequence[tuple[float, ...]]) -> list[int]:
+def loosening_bounds(bounds: Sequence[tuple[float, ...]]) -> list[int]:
     """Return the indices of the bounds that are nowhere tighter than the last one kept.
 
     A model has its precisions finest first.
 
-    >>> rising([(0.0, 0.0), (2.0, 1.0), (1.0, 1.0), (3.0, 0.5), (3.0, 1.0)])
+    >>> loosening_bounds([(0.0, 0.0), (2.0, 1.0), (1.0, 1.0), (3.0, 0.5), (3.0, 1.0)])
     [0, 1, 4]
     """
     kept: list[int] = []
@@ -150,7 +150,7 @@ def rising(bounds: Sequence[tuple[float, ...]]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class SheddingCost:
     """The size and the errors of a whole column that is shed by a model."""
 
     packed_bytes: int
@@ -166,14 +166,14 @@ def measure(
     estimate: bool = False,
     precision: int = -1,
     rate_pct: float = LOOSEST_PCT,
-) -> Weighed:
+) -> SheddingCost:
     """Shed the whole column at a precision (-1: the coarsest), and return its packed (or estimated) size and errors."""
-    result = all_shed(model, frame, precision)
+    result = shed_all(model, frame, precision)
     stored = len(result.entries)
     truth, bound = frame.columns[model.attribute], model.bound
     errors = certify(truth, result.reconstructed, bound.error_pct, None, stored, error=bound.error)
     size = estimated_bytes(frame, result) if estimate else len(pack(result.entries, frame))
-    return Weighed(
+    return SheddingCost(
         size,
         errors.stored_share_pct,
         loss_of(errors, truth, rate_pct),
@@ -193,7 +193,7 @@ def loss_of(errors: Certificate, truth: Column, rate_pct: float) -> float:
     return errors.loss_pct(rate_pct) * len(truth) / present if present else 0.0
 
 
-def all_shed(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:
+def shed_all(model: AttributeModel, frame: Frame, precision: int = -1) -> Shed:
     """Shed the whole column at a precision (-1: the coarsest)."""
     place = model.coarsest if precision < 0 else precision
     return shed(model, frame, np.ones(len(frame), np.bool_), 0, np.full(len(frame), place))
@@ -283,7 +283,7 @@ def _spread(frame: Frame) -> Frame:
     return frame.take(np.unique(starts[:, None] + np.arange(size)))
 
 
-_Proved = tuple[AttributeModel, list[Weighed]]
+_Proved = tuple[AttributeModel, list[SheddingCost]]
 """A model, and the measurements of each of its precisions."""
 _Rounded = tuple[Rounding, int, tuple[float, float]]
 """A rounding, its wire bytes, its mean and its largest error."""
@@ -349,7 +349,7 @@ class ModelSearch:
 
     def _measured(
         self, model: AttributeModel, frame: Frame, estimate: bool = False, precision: int = -1
-    ) -> Weighed:
+    ) -> SheddingCost:
         return measure(model, frame, estimate, precision, self.rate_pct)
 
     def _proved(self, model: AttributeModel) -> _Proved:
@@ -357,8 +357,8 @@ class ModelSearch:
         proofs = [
             self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
         ]
-        kept = on_the_hull(_points(model, proofs))
-        kept = thinned(kept, [proofs[place].packed_bytes for place in kept])
+        kept = lower_hull(_points(model, proofs))
+        kept = thin_hull(kept, [proofs[place].packed_bytes for place in kept])
         precisions = tuple(model.precisions[place] for place in kept)
         return replace(model, precisions=precisions), [proofs[place] for place in kept]
 
@@ -372,25 +372,25 @@ class ModelSearch:
         )
         found: list[tuple[float, int, tuple[Predictor, ...], bool, list[tuple[Precision, float]]]] = []
         for predictors, blend in self._contenders(lattices[0]):
-            tried: list[tuple[Precision, Weighed]] = []
+            tried: list[tuple[Precision, SheddingCost]] = []
             for lattice in lattices:
                 one = self._with(predictors, blend, lattice)
                 facts = self._measured(one, self.search, estimate=True)
                 if not facts.violations:
                     tried.append((lattice.precision, facts))
             points = [_point(self.start, precision, facts) for precision, facts in tried]
-            curve = [(tried[place][0], points[place][1]) for place in on_the_hull(points)]
+            curve = [(tried[place][0], points[place][1]) for place in lower_hull(points)]
             found.append(
                 (self._packed_height(predictors, blend, curve), len(found), predictors, blend, curve)
             )
         _, _, predictors, blend, curve = min(found, key=lambda one: one[:2])
-        places = rising([_bound_of(self.start, precision) for precision, _ in curve])
-        places = thinned(places, [curve[place][1] for place in places], most=PROVED)
+        places = loosening_bounds([_bound_of(self.start, precision) for precision, _ in curve])
+        places = thin_hull(places, [curve[place][1] for place in places], most=PROVED)
         precisions = tuple(curve[place][0] for place in places)
         precisions = (self._smallest_exact(predictors, blend, lattices, precisions[0]), *precisions[1:])
         model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
         proved = self._proved(model)
-        heights = [height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
+        heights = [hull_height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
         fits = proved[1][-1].packed_bytes <= paper[1][-1].packed_bytes
         sound = not any(one.violations for one in proved[1])
         return proved if fits and sound and heights[0] < heights[1] * (1 - WORTH_IT) else paper
@@ -416,12 +416,12 @@ class ModelSearch:
         self, predictors: tuple[Predictor, ...], blend: bool, curve: Sequence[tuple[Precision, float]]
     ) -> float:
         """Return the height of a curve by packed sizes: estimates are too coarse to compare sets of predictors."""
-        places = thinned(range(len(curve)), [size for _, size in curve], most=COMPARED)
+        places = thin_hull(range(len(curve)), [size for _, size in curve], most=COMPARED)
         points = []
         for precision in (curve[place][0] for place in places):
             model = replace(self.start, predictors=predictors, blend=blend, precisions=(precision,))
             points.append(_point(self.start, precision, self._measured(model, self.search)))
-        return height(points, self._marks())
+        return hull_height(points, self._marks())
 
     def _marks(self) -> list[float]:
         """Return the mean errors at which curves are compared: those of a uniform quantiser, from exact to E."""
@@ -433,7 +433,7 @@ class ModelSearch:
         last_resort = (Predictor("any", persistence=0.0),) if "any" in self.allowed else ()
         alone = [
             Predictor("previous"),
-            *without_regressors(self.search, self.start.attribute, self.allowed),
+            *simple_predictors(self.search, self.start.attribute, self.allowed),
         ]
         ranked = sorted((self._size((p, *last_resort), lattice), i, p) for i, p in enumerate(alone))
         base = ranked[0][2]
@@ -487,12 +487,12 @@ class ModelSearch:
             for method in ROUNDINGS
         ]
         tried = [(rounding, *self._rounded(rounding, self.search)) for rounding in every]
-        hull = on_the_hull([(mean, size) for _, size, (mean, _) in tried])
+        hull = lower_hull([(mean, size) for _, size, (mean, _) in tried])
         found = [(tried[place][0], *self._rounded(tried[place][0], self.proof)) for place in hull]
         found = [one for one in found if one[1] < column_bytes]
-        found = [found[place] for place in on_the_hull([(mean, size) for _, size, (mean, _) in found])]
+        found = [found[place] for place in lower_hull([(mean, size) for _, size, (mean, _) in found])]
         bounds = [(one.bound.error_pct, one.bound.error) for one, _, _ in found]
-        return [found[place] for place in rising(bounds)]
+        return [found[place] for place in loosening_bounds(bounds)]
 
     def _rounded(self, rounding: Rounding, frame: Frame) -> tuple[int, tuple[float, float]]:
         given = round_rows(replace(self.start, roundings=(rounding,)), frame, np.ones(len(frame), np.bool_))
@@ -503,7 +503,7 @@ class ModelSearch:
     def _options(
         self,
         model: AttributeModel,
-        proofs: Sequence[Weighed],
+        proofs: Sequence[SheddingCost],
         roundings: Sequence[_Rounded],
         column_bytes: int,
         ways: Sequence[str],
@@ -540,13 +540,13 @@ def _bound_of(model: AttributeModel, precision: Precision) -> tuple[float, float
     return (bound.error_pct, bound.error) if min(bound.error_pct, bound.error) else (0.0, 0.0)
 
 
-def _point(model: AttributeModel, precision: Precision, facts: Weighed) -> tuple[float, float]:
+def _point(model: AttributeModel, precision: Precision, facts: SheddingCost) -> tuple[float, float]:
     """Return mean error and bytes; only an exact precision has error 0, even if training saw no error."""
     exact = not min(_bound_of(model, precision))
     return 0.0 if exact else max(facts.mean_error_pct, 1e-9), facts.packed_bytes
 
 
-def _points(model: AttributeModel, weighed: Sequence[Weighed]) -> list[tuple[float, float]]:
+def _points(model: AttributeModel, weighed: Sequence[SheddingCost]) -> list[tuple[float, float]]:
     return [_point(model, one, facts) for one, facts in zip(model.precisions, weighed, strict=True)]
 
 

@@ -15,31 +15,37 @@ from typing import Any
 
 import numpy as np
 
-from spillway.levers.joins.budget import LEFT, RIGHT, Allotment, allotted
-from spillway.levers.joins.calibration import calibrated, compiled
+from spillway.levers.joins.budget import LEFT, RIGHT, Allocation, allocate_budget
+from spillway.levers.joins.calibration import measure_core_speed, warm_up_kernels
 from spillway.levers.joins.controllers import (
     TypePairs,
-    expected,
-    faded,
-    followed,
-    owed_seconds,
-    ranks,
-    types_match,
+    adapt_fraction,
+    fade_counts,
+    match_rates,
+    overdrawn_seconds,
+    rank_basic_windows,
+    relative_match_rates,
 )
 from spillway.levers.joins.decision import WHOLE_SHARE, JoinDecision, SideBounds, total_and_variance
+from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.estimates import (
-    Missed,
+    MissedPairs,
     equal_pairs,
+    estimate_missed_pairs,
     heaviest_value,
-    missed_of,
-    weighted_pairs,
+    weighted_count_interval,
     weighted_sums,
 )
-from spillway.levers.joins.exploration import LearnedSide, Memory, lumps_behind, lumps_of, moved
+from spillway.levers.joins.exploration import (
+    LearnedSide,
+    Memory,
+    effective_matches,
+    has_drifted,
+    supporting_matches,
+)
 from spillway.levers.joins.matching import EQUALITY, PREDICATES
 from spillway.levers.joins.operands import Array
 from spillway.levers.joins.settings import JoinSettings
-from spillway.levers.joins.windows import Given
 from spillway.levers.windows import InputLoss
 
 Counts = Mapping[str, int]
@@ -68,13 +74,13 @@ class LostRows:
 
 
 @dataclass(frozen=True)
-class JoinTurn:
+class JoinWindow:
     """A window of a join: its rows, the contract, and the memory when it begins."""
 
     settings: JoinSettings
     memory: Memory
-    left: Given
-    right: Given
+    left: SideRows
+    right: SideRows
     seconds: float
     with_itself: bool = False
     bounds: SideBounds = field(default_factory=SideBounds)
@@ -135,17 +141,17 @@ class JoinTurn:
         return (*(one.worth for one in self.settings.types), self.settings.otherwise)
 
     @property
-    def allotment(self) -> Allotment:
+    def allotment(self) -> Allocation:
         """Return the decisions about comparisons."""
         return self._decided[0]
 
     @cached_property
-    def _decided(self) -> tuple[Allotment, float]:
+    def _decided(self) -> tuple[Allocation, float]:
         """Return the allotment, and the core seconds that it took."""
-        compiled()
+        warm_up_kernels()
         began = time.thread_time_ns()
-        found = allotted(
-            self.left, self.right, self.settings, self.memory, self.worth, self.seconds, calibrated
+        found = allocate_budget(
+            self.left, self.right, self.settings, self.memory, self.worth, self.seconds, measure_core_speed
         )
         return found, (time.thread_time_ns() - began) / 1e9
 
@@ -226,7 +232,7 @@ class JoinTurn:
         here = self._missed(counts)
         missed = self._missed_in_all(counts, here)
         before = None if not self.weighted else self.produced
-        curves = [expected(one.matches, one.comparisons) for one in after]
+        curves = [match_rates(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
         steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
         steps += sum(one.drawn.read for one in facing)
@@ -266,7 +272,10 @@ class JoinTurn:
             "r": self.allotment.r,
             "moved": elsewhere,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
-            **{f"{name}_ranks": ranks(curves[at]).tolist() for at, name in enumerate(("left", "right"))},
+            **{
+                f"{name}_ranks": rank_basic_windows(curves[at]).tolist()
+                for at, name in enumerate(("left", "right"))
+            },
             **{f"{name}_curve": curves[at].tolist() for at, name in enumerate(("left", "right"))},
         }
         return {**row, **self._memory(after, steps, counts).row()}
@@ -288,7 +297,9 @@ class JoinTurn:
             )
         each = core_seconds / core_steps if core_steps else 0.0
         return Memory(
-            self.allotment.r if counted else followed(before.r, fetched, arrived, self.settings.adapt.boost),
+            self.allotment.r
+            if counted
+            else adapt_fraction(before.r, fetched, arrived, self.settings.adapt.boost),
             self._owed(steps, self._decided[1] + counting + comparing, each) if counted else 0.0,
             self.allotment.free_at,
             core_seconds,
@@ -305,7 +316,7 @@ class JoinTurn:
         if budget.core_pct is None:
             return max(0.0, before.debt_steps + steps - self.allotment.may_spend)
         debt = before.debt_steps * (before.core_seconds / before.core_steps if before.core_steps else 0.0)
-        return owed_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
+        return overdrawn_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 
     def _moved(self, side: int, counts: Counts) -> bool:
         """Return whether drift was detected in a window: selected comparisons found far fewer pairs than expected."""
@@ -315,9 +326,9 @@ class JoinTurn:
         used = (one.selected_volumes * self._types_match(before)).sum(axis=1)
         found, pairs = float(counts.get(f"selected.{side}", 0)), used * one.curve
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
-        known = lumps_of(float(before.matches.sum()), before.squares)
-        lumps = lumps_behind(pairs, before.comparisons, known)
-        return moved(found, float(pairs.sum()), phi, lumps)
+        known = effective_matches(float(before.matches.sum()), before.squares)
+        lumps = supporting_matches(pairs, before.comparisons, known)
+        return has_drifted(found, float(pairs.sum()), phi, lumps)
 
     def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
         """Return what is known of a window after this turn.
@@ -332,8 +343,8 @@ class JoinTurn:
                 matches[int(name.split(".")[2])] += count
         made = (one.made_volumes * self._types_match(before)).sum(axis=1)
         return LearnedSide(
-            faded(before.matches, matches, keep),
-            faded(before.comparisons, made, keep),
+            fade_counts(before.matches, matches, keep),
+            fade_counts(before.comparisons, made, keep),
             before.squares * keep + counts.get(f"squares.{side}", 0),
             before.types.then(self._types(side, counts), keep),
             (one.chance, float(counts.get(f"drawn.{side}", 0))),
@@ -342,7 +353,7 @@ class JoinTurn:
     def _types_match(self, known: LearnedSide) -> Array:
         """Return, by type, how often rows match relative to the average row."""
         types = len(self.worth)
-        return types_match(known.types) if len(known.types.pairs) == types else np.ones(types)
+        return relative_match_rates(known.types) if len(known.types.pairs) == types else np.ones(types)
 
     def _pairs(self, side: int, counts: Counts) -> tuple[Array, Array]:
         """Return the pairs and their utility, by type of the row that probed a window."""
@@ -375,22 +386,22 @@ class JoinTurn:
         """Return the largest possible number of rows lost before the join that no weight represents."""
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
-    def _missed_in_all(self, counts: Counts, here: Missed) -> Missed:
+    def _missed_in_all(self, counts: Counts, here: MissedPairs) -> MissedPairs:
         """Return the missed pairs of all produced rows; `here`: the missed pairs of rows that arrived.
 
         If no weight represents lost rows, the upper end counts every pair that they could be in.
         """
         if not self.weighted:
-            return here if not self.inexact_rows else Missed(here.estimate, here.low, math.inf)
+            return here if not self.inexact_rows else MissedPairs(here.estimate, here.low, math.inf)
         pairs, possible = counts.get("pairs", 0), here.high + self._pairs_of_lost_rows
         total, variance = self._weighted_pairs(counts)
-        low, high = weighted_pairs(total, variance, self._heaviest_event)
+        low, high = weighted_count_interval(total, variance, self._heaviest_event)
         if self.with_itself and self._heaviest(LEFT) > 1.0:
             # a fixed number of rows of a region is kept: k (k - 1) / n (n - 1) of its pairs, not (k / n)^2
             least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
             high = high / (1.0 - 1.0 / least) if least >= REPELS_LITTLE else math.inf
         high = possible if self._unweighted or self.inexact_rows else min(possible, high - pairs)
-        return Missed(
+        return MissedPairs(
             min(possible, max(here.estimate, total - pairs)),
             min(possible, max(here.low, low - pairs)),
             max(here.high, high),
@@ -465,12 +476,12 @@ class JoinTurn:
         )
         return total, max(0.0, squares - both)
 
-    def _missed(self, counts: Counts) -> Missed:
+    def _missed(self, counts: Counts) -> MissedPairs:
         """Return the missed pairs of the rows that arrived: counted if possible, else estimated from the sample."""
         if self._everything:
-            return Missed(0.0, 0.0, 0.0)
+            return MissedPairs(0.0, 0.0, 0.0)
         if self._counts_missed:
-            return Missed(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
+            return MissedPairs(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
         found = sum(counts.get(f"drawn.{side}", 0) for side in (LEFT, RIGHT))
         left_out = float(self.allotment.possible - counts.get("compared", 0))
-        return missed_of(found, self.allotment.chance).at_most(left_out)
+        return estimate_missed_pairs(found, self.allotment.chance).at_most(left_out)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spillway.contracts.fields import Broken
-from spillway.errors import Refused
-from spillway.levers.sifters.consolidate import Asked
+from spillway.errors import InvalidValue
+from spillway.levers.sifters.consolidate import QueryBoxes
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import (
     Predicate,
-    columns_named,
+    compared_words,
+    named_columns,
     parse_predicate,
     parse_sql,
-    words_named,
 )
 from spillway.levers.sifters.regions import MOST_DIMENSIONS, Layout
 from spillway.levers.sifters.stated_queries import ReadingQuery, StatedQueries
@@ -36,7 +36,7 @@ DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ParsedQueries:
     """The parsed queries and must-keep rules of a contract, with their dimensions."""
 
     dimensions: tuple[Dimension, ...]
@@ -47,10 +47,10 @@ class Wanted:
     """A cache of `learn.digest_of`: by the other settings that shape a filter, the digest of these and of them."""
 
     @staticmethod
-    def of(settings: StatedQueries, contract: StreamContract) -> Wanted:
+    def of(settings: StatedQueries, contract: StreamContract) -> ParsedQueries:
         """Return the parsed queries and rules of a contract; a process caches them by queries and dimensions."""
         known = declared_dimensions(settings, contract)
-        return _parsed(settings.queries, settings.keep, tuple(known.values()))
+        return _parse_queries(settings.queries, settings.keep, tuple(known.values()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,10 +69,10 @@ class Wanted:
             np.arange(len(self.queries)), [len(predicate.boxes) for _, predicate in self.queries]
         )
 
-    def asked(self, layout: Layout) -> Asked:
+    def asked(self, layout: Layout) -> QueryBoxes:
         """Return the queries as boxes of places."""
         settings = [query for query, _ in self.queries]
-        return Asked(
+        return QueryBoxes(
             layout.boxes(self.boxes),
             self.query_of_box,
             np.array([one.weight for one in settings]),
@@ -93,13 +93,13 @@ class Wanted:
 
 
 @lru_cache(maxsize=CONTRACTS_KEPT)
-def _parsed(
+def _parse_queries(
     queries: tuple[ReadingQuery, ...], keep: tuple[str, ...], dimensions: tuple[Dimension, ...]
-) -> Wanted:
+) -> ParsedQueries:
     known = {one.name: one for one in dimensions}
-    asked = _over([query.where for query in queries], known, "queries")
-    kept = _over(keep, known, "keep")
-    return Wanted(
+    asked = _compared_dimensions([query.where for query in queries], known, "queries")
+    kept = _compared_dimensions(keep, known, "keep")
+    return ParsedQueries(
         tuple(asked.values()),
         tuple((query, parse_predicate(query.where, asked)) for query in queries),
         tuple(kept.values()),
@@ -107,11 +107,11 @@ def _parsed(
     )
 
 
-def wanted_problems(settings: StatedQueries, contract: StreamContract) -> Iterable[Broken]:
+def query_problems(settings: StatedQueries, contract: StreamContract) -> Iterable[Broken]:
     """Return the problems of each query and each must-keep rule of a contract."""
     try:
         known = declared_dimensions(settings, contract)
-    except Refused as problem:
+    except InvalidValue as problem:
         return (("dimensions", problem.problem.rule, problem.problem.value, problem.problem.remedy),)
     texts = tuple(query.where for query in settings.queries)
     return _problems_of(texts, tuple(settings.keep), tuple(known.values()))
@@ -136,20 +136,20 @@ def _found_problems(
             parsed = parse_predicate(text, _with_words([text], known))
             _ = parsed.boxes
             _check_domain(parsed)
-        except Refused as problem:
+        except InvalidValue as problem:
             one = problem.problem
             rule = one.rule if one.field == "where" else f"{one.rule} ({one.field})"
             yield where, rule, one.value, one.remedy
         else:
             if where.startswith("queries"):
                 fine.append(text)
-            elif not columns_named(parse_sql(text)):
+            elif not named_columns(parse_sql(text)):
                 yield where, "name an attribute: it keeps every row", text, "remove it, or say mode: observe"
     try:
-        if fine and not _over(fine, known, "queries"):
+        if fine and not _compared_dimensions(fine, known, "queries"):
             alike = "name an attribute: they want all rows alike"
             yield "queries", alike, fine[0], "say which rows one of them wants more"
-    except Refused as problem:
+    except InvalidValue as problem:
         yield "queries", problem.problem.rule, problem.problem.value, problem.problem.remedy
 
 
@@ -164,7 +164,7 @@ def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> di
         values = () if one is None or one.values is None else one.values
         low, high = (None, None) if one is None or one.between is None else one.between[:2]
         if values and attribute.type != "string":
-            raise Refused(
+            raise InvalidValue(
                 "values", f"be listed of a text, and {attribute.name} is none", attribute.type, "remove them"
             )
         if (
@@ -172,7 +172,7 @@ def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> di
             and high is not None
             and not (low < high and attribute.type in ("integer", "double"))
         ):
-            raise Refused(
+            raise InvalidValue(
                 "between",
                 f"be [least, most] of a number (of {attribute.name})",
                 [low, high],
@@ -184,17 +184,19 @@ def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> di
     return found
 
 
-def _over(texts: Sequence[str], known: dict[str, Dimension], field: str) -> dict[str, Dimension]:
+def _compared_dimensions(
+    texts: Sequence[str], known: dict[str, Dimension], field: str
+) -> dict[str, Dimension]:
     """Return the dimensions that some conditions compare, with the words that the conditions name."""
     lower = {name.lower(): name for name in known}
     named = dict.fromkeys(
         lower[column.lower()]
         for text in texts
-        for column in columns_named(parse_sql(text))
+        for column in named_columns(parse_sql(text))
         if column.lower() in lower
     )
     if field == "queries" and len(named) > MOST_DIMENSIONS:
-        raise Refused(
+        raise InvalidValue(
             field,
             f"be about at most {MOST_DIMENSIONS} attributes together",
             ", ".join(named),
@@ -207,7 +209,7 @@ def _with_words(texts: Iterable[str], known: dict[str, Dimension]) -> dict[str, 
     named: dict[str, set[str]] = {}
     names = [name for name, one in known.items() if one.is_text]
     for text in texts:
-        for name, words in words_named(parse_sql(text), names).items():
+        for name, words in compared_words(parse_sql(text), names).items():
             named.setdefault(name, set()).update(words)
     return {name: one.with_words(sorted(named.get(name, ()))) for name, one in known.items()}
 
@@ -221,7 +223,7 @@ def _check_domain(predicate: Predicate) -> None:
         low, high = inside[0][0][0], inside[1][0][1]
         spans = [span for product in predicate.products for span in product.get(place, ((low, high),))]
         if not any(begin < high and low < end for begin, end in spans):
-            raise Refused(
+            raise InvalidValue(
                 "where",
                 f"ask for something of {dimension.name} between {dimension.low:g} and {dimension.high:g}",
                 predicate.text,

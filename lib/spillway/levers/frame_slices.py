@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from spillway.batch import Batch
-from spillway.levers.protocol import FramePart
+from spillway.levers.protocol import FrameSlice
 
 MOST_ROWS = 625_000
 """Approximate number of rows of a task: enough for a file that is worth opening, and little work lost by a retry.
@@ -47,29 +47,29 @@ def frame_edges(
         seq = end + 1
 
 
-def frame_parts(batch: Batch, from_seq: int = 0, to_seq: int = 2**62) -> list[FramePart]:
+def frame_slices(batch: Batch, from_seq: int = 0, to_seq: int = 2**62) -> list[FrameSlice]:
     """Return the batch (or a range of it), split at frame boundaries."""
     low, high = max(from_seq, batch.first_seq), min(to_seq, batch.last_seq)
     origin = batch.first_seq if batch.frame_origin is None else batch.frame_origin
     return [
-        FramePart(batch.batch, batch.batch_date, frame, first, last)
+        FrameSlice(batch.batch, batch.batch_date, frame, first, last)
         for frame, first, last in frame_edges(low, high, origin, batch.frame_tuples)
     ]
 
 
-def parts_in(batches: Iterable[Batch], from_seq: int, to_seq: int) -> Iterator[FramePart]:
+def slices_in_range(batches: Iterable[Batch], from_seq: int, to_seq: int) -> Iterator[FrameSlice]:
     """Yield every slice of a frame that overlaps a range, in `seq` order."""
     for batch in sorted(batches, key=lambda one: one.first_seq):
         if batch.last_seq >= from_seq and batch.first_seq <= to_seq:
-            yield from frame_parts(batch, from_seq, to_seq)
+            yield from frame_slices(batch, from_seq, to_seq)
 
 
-def pieces(batch: Batch, most: int = MOST_ROWS) -> list[tuple[FramePart, ...]]:
+def split_batch(batch: Batch, most: int = MOST_ROWS) -> list[tuple[FrameSlice, ...]]:
     """Split the batch into pieces of about equal size, each of whole slices of frames.
 
     A batch that is one unbounded frame is one piece, and so the work of one core.
     """
-    parts = frame_parts(batch)
+    parts = frame_slices(batch)
     rows = batch.last_seq - batch.first_seq + 1
     count = min(len(parts), max(1, -(-rows // most)))
     edges = [len(parts) * i // count for i in range(count + 1)]

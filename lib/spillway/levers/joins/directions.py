@@ -1,4 +1,4 @@
-"""One direction of a join (`Facing`): the probing rows, the probed window, and the cost of comparisons by basic window.
+"""One direction of a join (`Direction`): the probing rows, the probed window, and the cost of comparisons by basic window.
 
 Costs are in steps. Without an index a comparison is one step. With an index steps are the list entries that are read,
 whose number varies between basic windows as matches do, plus one look-up for each list. A row that is compared with its
@@ -15,8 +15,8 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from spillway.errors import Refused
-from spillway.levers.joins.controllers import expected, how_known, smoothed
+from spillway.errors import InvalidValue
+from spillway.levers.joins.controllers import match_rates, smooth_curve, smoothing_weights
 from spillway.levers.joins.estimates import Chains, chains_of
 from spillway.levers.joins.exploration import LearnedSide
 from spillway.levers.joins.matching import (
@@ -89,7 +89,7 @@ def _added(order: Array, held: Array) -> Array:
     return found
 
 
-def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
+def pairs_per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
     """Return the pairs per step by basic window: pairs per comparison / steps per comparison, both smoothed alike.
 
     Where rows have more items in common, more entries are read and more pairs are found. If only one of the two were
@@ -98,14 +98,14 @@ def per_step(curve: Array, costs: Array, learned: LearnedSide) -> Array:
     """
     if len(learned.matches) != len(costs):
         return curve / costs
-    known, heard, passes = how_known(learned.matches, learned.comparisons)
-    there = smoothed(heard, passes)
-    smooth = np.where(there > 0, smoothed(costs * heard, passes) / np.maximum(there, 1e-12), costs)
+    known, heard, passes = smoothing_weights(learned.matches, learned.comparisons)
+    there = smooth_curve(heard, passes)
+    smooth = np.where(there > 0, smooth_curve(costs * heard, passes) / np.maximum(there, 1e-12), costs)
     found: Array = curve / (known * costs + (1.0 - known) * smooth)
     return found
 
 
-def steps_of_equals(
+def steps_with_single_values(
     firsts: Array, there: Array, equals: Array, curve: Array, made: Array
 ) -> tuple[float, Array]:
     """Return the steps per comparison for single values: of whole windows, and of each basic window selected alone.
@@ -122,7 +122,7 @@ def steps_of_equals(
     return (entries + looked_up) / total, np.maximum(picked, 1e-12)
 
 
-def steps_of_lists(
+def steps_with_lists(
     probes: Operand,
     low: Array,
     high: Array,
@@ -159,7 +159,7 @@ def steps_of_lists(
 
 
 @njit(cache=True)
-def list_stretches(
+def list_ranges(
     first: Array, items: Array, low: Array, high: Array, ix_first: Array, ix_rows: Array
 ) -> tuple[Array, Array]:
     """Return, by item of a probing row, the range of its list with rows `low..high - 1` (two binary searches)."""
@@ -212,7 +212,7 @@ MOST_SLOTS, MOST_SLOTS_APART = 1_000_000, 20_000_000
 
 
 @dataclass(frozen=True)
-class Given:
+class SideRows:
     """The rows of one side, and the range of them that probes (`low..high - 1`)."""
 
     rows: Operand
@@ -221,7 +221,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Facing:
+class Direction:
     """One direction: rows that probe, and the window of the other side that they probe."""
 
     probes: Operand
@@ -300,20 +300,20 @@ class Facing:
         looked: Array = chances if len(chances) else np.zeros(len(self.costs))
         return looked + (1.0 - looked) * self.chance, self.chance
 
-    def drawing(self, chance: float, seed: int) -> Facing:
+    def drawing(self, chance: float, seed: int) -> Direction:
         """Return a copy with a random sample of comparisons, each drawn with probability `chance`."""
         how, mine, seq = self.how, self.probes.sets, self.probes.seq
         if not self.indexed:
             drawn = drawn_comparisons(how.low, how.high, seq, chance, seed)
             return replace(self, chance=chance, drawn=drawn)
         index = self.index or index_for(mine, self.window.sets)
-        stretches = self.stretches or list_stretches(
+        stretches = self.stretches or list_ranges(
             mine.first, mine.items, how.low, how.high, index.first, index.rows
         )
         drawn = drawn_entries(mine, self.window.sets, index.rows, stretches, seq, chance, seed)
         return replace(self, index=index, stretches=stretches, chance=chance, drawn=drawn)
 
-    def looking(self, chances: Array, together: bool, seed: int) -> Facing:
+    def looking(self, chances: Array, together: bool, seed: int) -> Direction:
         """Return a copy with rows that look at whole basic windows, each with the probability of its basic window."""
         looking = Looking(chances, self.fetched, together, seed)
         return replace(self, how=replace(self.how, looking=looking))
@@ -359,15 +359,15 @@ class Facing:
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
 
-def facing_of(
-    probing: Given,
-    probed: Given,
+def build_direction(
+    probing: SideRows,
+    probed: SideRows,
     settings: JoinSettings,
     learned: LearnedSide,
     worth: Sequence[float],
     probe_is_left: bool,
     picks: bool = True,
-) -> Facing:
+) -> Direction:
     """Return a direction: all possible comparisons and their costs, with nothing selected yet.
 
     If `picks` is False, no basic windows are selected, and all of them are assumed to cost the same.
@@ -386,7 +386,7 @@ def facing_of(
         slots, there = drawn_together(slots, slots_of(window.at, basic), n)
         first, last = int(there[0]), int(there[-1])
         if last - first >= MOST_SLOTS_APART:
-            raise Refused(
+            raise InvalidValue(
                 "basic_window_seconds",
                 f"cut the stretches that hold rows into fewer than {MOST_SLOTS_APART:,}",
                 settings.basic_window_seconds,
@@ -400,20 +400,22 @@ def facing_of(
     curve, made = _curve(learned, n), found.sum(axis=1)
     if settings.index and settings.single_values:
         chains = chains_of(probes.sets, window.sets, (low, high))
-        whole_cost, costs = steps_of_equals(probes.sets.first, high > low, chains.equals, curve, made)
+        whole_cost, costs = steps_with_single_values(
+            probes.sets.first, high > low, chains.equals, curve, made
+        )
     elif settings.index:
         index = index_for(probes.sets, window.sets)
-        stretches = list_stretches(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
-        whole_cost, costs, looked_up, held = steps_of_lists(
+        stretches = list_ranges(probes.sets.first, probes.sets.items, low, high, index.first, index.rows)
+        whole_cost, costs, looked_up, held = steps_with_lists(
             probes, low, high, slots, starts, first, made, index, stretches, picks
         )
-        curve = per_step(curve, costs, learned) * costs if picks else curve
+        curve = pairs_per_step(curve, costs, learned) * costs if picks else curve
     order = (
         np.argsort(-curve / costs, kind="stable") if settings.adapt.correlation else np.arange(n)
     ).astype(np.int64)
     nothing = np.zeros(probes.rows, np.int64)
     how = Probing(low, high, slots, nothing, order, starts, first)
-    return Facing(
+    return Direction(
         probes, window, probe_is_left, how, settings.index, index, stretches, chains, found, 0.0,
         nothing_drawn(probes.rows), whole_cost, costs, looked_up, held, curve, np.ones(probes.rows, bool),
     )  # fmt: skip
@@ -422,4 +424,4 @@ def facing_of(
 def _curve(learned: LearnedSide, n: int) -> Array:
     if len(learned.matches) != n:
         return np.ones(n)
-    return expected(learned.matches, learned.comparisons)
+    return match_rates(learned.matches, learned.comparisons)
