@@ -20,7 +20,7 @@ from tests.small_lake import deliver, small_settings
 from spillway.cli import COMMANDS, main, parser
 from spillway.contracts import load_contracts
 from spillway.engine import ProcessEngine
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.ledger import LedgerRow
 from spillway.registry import extra_levers
 from spillway.report.text import format_bytes

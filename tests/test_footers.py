@@ -19,7 +19,7 @@ from hypothesis import strategies as some
 from spillway import parquet
 from spillway.errors import WrongFooter
 from spillway.parquet import ShortFooterSink, best_encodings, parquet_writer, short_footer
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 
 Field = tuple[int, Any]
 

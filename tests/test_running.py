@@ -14,7 +14,7 @@ from spillway.batch import DONE
 from spillway.cli import main
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.pipeline import run
 
 

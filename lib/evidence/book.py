@@ -88,7 +88,7 @@ class Book:
         self._current().parts.append(made)
         self.say("")
         self.say(title)
-        for line in as_text(made):
+        for line in format_table(made):
             self.say("  " + line)
         for note in made.notes:
             self.say("  " + note)
@@ -167,7 +167,7 @@ def shown(cell: Shown) -> str:
     return str(cell)
 
 
-def as_text(table: Table) -> list[str]:
+def format_table(table: Table) -> list[str]:
     """The table in columns of even width, the first to the left."""
     cells = [[shown(cell) for cell in row] for row in (table.header, *table.rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.header))]

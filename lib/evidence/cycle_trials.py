@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evidence.cycle_streams import FAMILIES, Family, KnownStream
-from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
+from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
 
 KINDS = ("text", "integer", "float")
 RIGHT, BY_KEYS, REFUSED, WRONG = "right", "by keys", "refused", "wrong"
@@ -62,7 +62,7 @@ def one_to_one(stream: KnownStream, attributes: tuple[str, ...]) -> bool:
     return len(set(said)) == len(set(true)) == len(set(zip(said, true, strict=True)))
 
 
-def tried(seeds: Iterable[int], families: Mapping[str, Family] = FAMILIES) -> Iterator[Trials]:
+def run_trials(seeds: Iterable[int], families: Mapping[str, Family] = FAMILIES) -> Iterator[Trials]:
     """Every family, with and without declared keys, over the seeds; the kind of the key's values goes round."""
     seeds = list(seeds)
     for place, (family, made) in enumerate(families.items()):

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evidence.streams import perturb
-from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
+from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
 
 
 @dataclass(frozen=True)

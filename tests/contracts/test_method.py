@@ -13,7 +13,7 @@ from tests.levers.joins.streams import Row, operand
 from spillway.contracts import StreamContract, read_channel, read_stream
 from spillway.contracts.loader import read_workload
 from spillway.errors import ContractError
-from spillway.levers.attributes.cycle.find import declared_cycle
+from spillway.levers.attributes.cycle.identifier import declared_cycle
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import own_settings, policy_of

@@ -21,11 +21,11 @@ from evidence.adaptive.values import (
     predictor_contest,
     residuals_by_slice,
 )
-from evidence.attributes.codecs.samples import Sample, real
+from evidence.attributes.codecs.samples import Sample, real_sample
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.planner import WindowRanking
+from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.synopsis.entries import Entries
 from spillway.parquet import compressed_widths
 
@@ -105,7 +105,7 @@ def test_rivals_are_given_all_that_the_coder_stores() -> None:
 
 @pytest.fixture(scope="module")
 def sample() -> Sample:
-    return real("seattle_days")
+    return real_sample("seattle_days")
 
 
 def test_value_contests_measure_every_contestant_on_the_same_slices(sample: Sample) -> None:

@@ -9,22 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from evidence.attributes.contestants import contestants_of, rule_fared, standing, text_settings
-from evidence.attributes.figures import PARTS, apart, of_part
+from evidence.attributes.contestants import contestants_of, rule_result, score_windows, thesis_settings
+from evidence.attributes.figures import PARTS, figures_by_part, part_name
 from evidence.attributes.generated import Source
 from evidence.attributes.hits import figures_of, hits, plan_figures, row_of
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import trained_and_shed
+from evidence.attributes.nine import train_and_shed
 from evidence.attributes.precision import Point, best_accuracy, least_bytes, precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import at_bytes
 from evidence.attributes.restated import with_error, with_thesis_ranking
-from evidence.attributes.single_ways import contestants, single_ways, spent_least, the_papers
+from evidence.attributes.single_ways import contestants, single_treatments, run_with_fewest_bytes, run_as_in_paper
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
-from spillway.levers.attributes.planner import WindowRanking
+from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.settings import AttributeSettings
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
@@ -47,7 +47,7 @@ NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Del
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     # at this share rounding is not enough: attributes are shed too
-    made = trained_and_shed(Source("a.net", "internet", NAMES, 24), cycles=100, seed=2, share=0.4)
+    made = train_and_shed(Source("a.net", "internet", NAMES, 24), cycles=100, seed=2, share=0.4)
     yield made
     made.lake.forget()
 
@@ -56,11 +56,11 @@ def test_the_plan_is_no_dearer_than_any_single_way_that_fits(lab: Lab) -> None:
     fitting = [one for one in contestants(lab).values() if lab.kbps(one.wire_bytes) <= lab.capacity_kbps]
     assert fitting
     # options are measured on the training tuples: on later ones the order may turn by a little
-    assert spent_least(lab).net_bytes <= 1.02 * min(one.net_bytes for one in fitting)
+    assert run_with_fewest_bytes(lab).net_bytes <= 1.02 * min(one.net_bytes for one in fitting)
 
 
 def test_the_papers_way_rounds_nothing_and_fits(lab: Lab) -> None:
-    found = the_papers(lab)
+    found = run_as_in_paper(lab)
     assert all(not one.rounded_values for one in found.certificates.values())
     assert found.violations == 0
     assert lab.kbps(found.wire_bytes) <= lab.capacity_kbps
@@ -91,8 +91,8 @@ def test_every_rule_is_judged_on_the_same_windows_by_what_was_in_force_on_them(l
 
 
 def test_the_yardstick_is_going_from_window_to_window_by_hand(lab: Lab) -> None:
-    looks = lab.watched(**text_settings(), measures_pct=50.0).looks
-    always = lab.watched(**text_settings(), measures_pct=50.0, evaluate_at=frozenset(range(10**4))).looks
+    looks = lab.watched(**thesis_settings(), measures_pct=50.0).looks
+    always = lab.watched(**thesis_settings(), measures_pct=50.0, evaluate_at=frozenset(range(10**4))).looks
     assert [look.scores for look in always] == [look.scores for look in looks]
     options = lab.learned.options
     for before, look in pairwise(always):
@@ -105,13 +105,13 @@ def test_the_yardstick_is_going_from_window_to_window_by_hand(lab: Lab) -> None:
             lost = [sum(100 * weight[n] for n in which) / len(order) for which in (look.in_force, look.fresh)]
             off += look.in_force != look.fresh
             extra += max(0.0, lost[0] - lost[1])
-        judged = standing(one, options)
+        judged = score_windows(one, options)
         assert judged.hits == len(one) - off
         assert judged.regret_points == pytest.approx(extra / len(one))
 
 
 def test_a_rule_that_never_changes_its_mind_does_not_hit_always() -> None:
-    made = trained_and_shed(Source("d.net", "weather", WEATHER, 8), cycles=600, seed=0)
+    made = train_and_shed(Source("d.net", "weather", WEATHER, 8), cycles=600, seed=0)
     found = {one.rule: one.all for one in contestants_of(made)}
     made.lake.forget()
     assert len({rule.hits for rule in found.values()}) > 1
@@ -162,7 +162,7 @@ def test_the_figures_have_the_names_that_others_look_for(lab: Lab) -> None:
     found |= hits(book, labs, GOLDEN)
     found |= predictors(book, labs)
     found |= precision(book, labs)
-    found |= single_ways(book, labs)
+    found |= single_treatments(book, labs)
     found |= targets(book, found, ["net"])
     # all windows of this stream ask for one treatment: no rule can miss, and no hits are a figure
     assert found["attributes.treatments_asked.net"] == 1
@@ -232,9 +232,9 @@ def test_the_best_accuracy_never_spends_more_than_allowed() -> None:
 
 def test_every_figure_of_recovery_is_told_for_training_and_for_later_tuples_apart(lab: Lab) -> None:
     book = Book(lambda _: None)
-    found = apart(book, {"net": lab}, GOLDEN)
+    found = figures_by_part(book, {"net": lab}, GOLDEN)
     names = {part: {name for name in found if name.startswith(f"attributes.{part}.")} for part in PARTS}
-    assert {of_part(name) for name in names["training"]} == {of_part(name) for name in names["later"]}
+    assert {part_name(name) for name in names["training"]} == {part_name(name) for name in names["later"]}
     assert len(names["later"]) > 30
     assert set(found) == names["training"] | names["later"]
     assert found["attributes.later.violations"] == 0
@@ -253,8 +253,8 @@ def looked(*fresh: dict[str, str]) -> list[WindowRanking]:
 def test_hits_where_no_rule_can_miss_are_no_figure(lab: Lab) -> None:
     """Never to change is right on a stream whose windows all ask for one treatment: that says nothing of a rule."""
     this, other = {"Response_Time": "shed/0"}, {"Packet_Loss": "shed/0"}
-    steady = rule_fared(lab, "plan", looked(this, {"Response_Time": "shed/1"}, this))
-    moving = rule_fared(lab, "plan", looked(this, other, this))
+    steady = rule_result(lab, "plan", looked(this, {"Response_Time": "shed/1"}, this))
+    moving = rule_result(lab, "plan", looked(this, other, this))
     assert (steady.all.hits_pct, steady.treatments_asked, moving.treatments_asked) == (100.0, 1, 2)
     assert plan_figures("net", steady) == {"attributes.plan_treatments_asked.net": 1}
     assert plan_figures("net", moving)["attributes.plan_hits_own_ranking_pct.net"] == pytest.approx(200 / 3)

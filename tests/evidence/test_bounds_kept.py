@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 
 from evidence.attributes.bounds_kept import INEXACT, ZERO_SWAPS, bound_violations, room_sensors
-from evidence.attributes.every_way import bounds_kept_every_way
+from evidence.attributes.every_way import bound_violations_every_treatment
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import brought_through
+from evidence.attributes.nine import run_through_channel
 
 
 class Spoiled:
@@ -30,7 +30,7 @@ class Spoiled:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = brought_through(room_sensors(rounds=60))
+    made = run_through_channel(room_sensors(rounds=60))
     yield made
     made.lake.forget()
 
@@ -38,7 +38,7 @@ def lab() -> Iterator[Lab]:
 def test_rooms_come_back_with_their_zeros_and_all_that_is_no_quantity(lab: Lab) -> None:
     assert bound_violations(lab.lake, "rooms", "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
     certificates = lab.run(dict.fromkeys(lab.measures, "shed")).certificates
-    assert bounds_kept_every_way(lab, "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
+    assert bound_violations_every_treatment(lab, "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
     assert {"people", "power_w", "last_seen", "http_status", "thermostat_setpoint"} <= set(
         certificates
     )  # they were shed

@@ -10,8 +10,8 @@ from evidence.attributes.codecs.absolute import smallest_within
 from evidence.attributes.codecs.compare import CURVE, compare_samples
 from evidence.attributes.codecs.compressors import COMPRESSORS, smallest
 from evidence.attributes.codecs.key_groups import over_ours
-from evidence.attributes.codecs.ours import bounds_of, place_within, planned_within, trained_on
-from evidence.attributes.codecs.samples import Sample, real
+from evidence.attributes.codecs.ours import bounds_of, place_within, plan_within, train_sample
+from evidence.attributes.codecs.samples import Sample, real_sample
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes
@@ -106,8 +106,8 @@ def test_ratios_at_every_precision_let_the_plan_keep_a_column():
         ]
         assert max(ratios) == figures[f"attributes.bytes_over_{name}_largest.any_precision"] < 1.0
     parts = sample(6000).parts
-    trained = trained_on(sample(6000), parts["training"], 4.5)
-    exact, loose = (planned_within(trained, parts["later"], mark) for mark in (0.0, 4.5))
+    trained = train_sample(sample(6000), parts["training"], 4.5)
+    exact, loose = (plan_within(trained, parts["later"], mark) for mark in (0.0, 4.5))
     for measure, one in exact.items():
         column = parts["later"].columns[measure]
         assert (one.mean_error_pct, one.violations, loose[measure].violations) == (0.0, 0, 0)
@@ -117,11 +117,11 @@ def test_ratios_at_every_precision_let_the_plan_keep_a_column():
 
 def test_temperatures_that_move_slowly_take_no_more_than_by_interpolation():
     """SZ3 interpolates. With steps of twice the aim alone we took 1.17 times its bytes at a mean error of 0.7 %."""
-    parts = real("sea_surface").parts
-    trained = trained_on(real("sea_surface"), parts["training"], 4.5)
+    parts = real_sample("sea_surface").parts
+    trained = train_sample(real_sample("sea_surface"), parts["training"], 4.5)
     column, key = parts["later"].columns["temperature"], parts["later"].key
     for mark in (0.7, 1.0):
-        ours = planned_within(trained, parts["later"], mark)["temperature"]
+        ours = plan_within(trained, parts["later"], mark)["temperature"]
         theirs = smallest("sz3", column, key, 4.5, mean_error_pct=ours.mean_error_pct)
         assert ours.packed_bytes <= 1.01 * theirs.packed_bytes
 
@@ -135,7 +135,7 @@ def test_streams_of_few_values_do_not_count_in_the_largest_ratio():
 def test_ours_is_trained_on_the_first_tuples_alone_and_codes_are_exact():
     parts = sample().parts
     assert [len(frame) for frame in parts.values()] == [1500, 1500]
-    trained = trained_on(sample(), parts["training"], 4.5)
+    trained = train_sample(sample(), parts["training"], 4.5)
     assert trained.error_pct == {"price": 4.5, "twice": 4.5, "code": 0.0}
     assert bounds_of(parts["training"], ("code",), 4.5) == {"code": 0.0}
     price = trained.attributes["price"]
@@ -168,6 +168,6 @@ def test_where_keys_obey_other_predictors_a_choice_by_key_is_seen_to_pay():
     rows = pa.table({"key": np.tile(np.arange(6), 1200), "level": np.round(np.array(columns).T.ravel(), 4)})
     sample = Sample("mixed", rows, ("key",), ("level",), (), None)
     parts = sample.parts
-    found = over_ours(trained_on(sample, parts["training"], 4.5), parts["training"], parts["later"])
+    found = over_ours(train_sample(sample, parts["training"], 4.5), parts["training"], parts["later"])
     assert found["hindsight"] <= found["training"] * 1.05
     assert found["hindsight"] < 0.95

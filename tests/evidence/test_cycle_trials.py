@@ -11,8 +11,8 @@ from evidence import cycle_trials
 from evidence.attributes.cycles import identifiers
 from evidence.book import Book
 from evidence.cycle_streams import FAMILIES, KnownStream
-from evidence.cycle_trials import BY_KEYS, REFUSED, RIGHT, WRONG, one_to_one, tried, verdict
-from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound
+from evidence.cycle_trials import BY_KEYS, REFUSED, RIGHT, WRONG, one_to_one, run_trials, verdict
+from spillway.levers.attributes.cycle.identifier import Cycle, CycleNotFound
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -30,7 +30,7 @@ def test_every_stream_has_whole_tuples_and_tempting_properties(family: str) -> N
 
 
 def test_on_every_family_with_and_without_keys_nothing_wrong_is_taken_or_proposed() -> None:
-    every = list(tried(range(50, 53)))
+    every = list(run_trials(range(50, 53)))
     assert {one.family for one in every} == set(FAMILIES)
     assert [f"{one.family}, {one.declared}" for one in every if one.verdicts[WRONG]] == []
     total: Counter[str] = sum((one.verdicts for one in every), Counter())

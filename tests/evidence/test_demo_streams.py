@@ -10,8 +10,8 @@ import pytest
 from demo.data import STREAMS
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycle_columns
-from evidence.attributes.figures import compared_streams, landed_and_shed
-from evidence.attributes.generated import Generated, Source, generated
+from evidence.attributes.figures import compared_streams, land_and_shed
+from evidence.attributes.generated import Generated, Source, generate_stream
 from evidence.attributes.lab import Lab
 from evidence.attributes.targets import targets
 from evidence.book import Book
@@ -32,7 +32,7 @@ LEVERS = {
 
 def made_with(name: str, levers: tuple[str, ...]) -> Generated:
     """Return a generated stream whose contract lists these levers; the sifter keeps few of the rows."""
-    made = generated(Source(name, "internet", NAMES, 12), cycles=60, seed=3)
+    made = generate_stream(Source(name, "internet", NAMES, 12), cycles=60, seed=3)
     stated = made.contract.lever_settings("attributes")
     sifter = settings_of("sifters")
     query = {"where": "Response_Time > 200", "weight": 1.0}
@@ -66,7 +66,7 @@ def contracts(streams: dict[str, Generated]) -> Contracts:
 def labs(streams: dict[str, Generated], contracts: Contracts) -> Iterator[dict[str, Lab]]:
     files = {name: one.files for name, one in streams.items()}
     compared = compared_streams(contracts, files)
-    lake = landed_and_shed(compared, files, contracts.channels)
+    lake = land_and_shed(compared, files, contracts.channels)
     yield {name: Lab(lake, name) for name in compared}
     lake.forget()
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from evidence.attributes.at_capacity import CAPACITIES_PCT, Trial, at_capacities_of
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.equal_bytes import best_ranking_error, ranking_error
-from evidence.attributes.generated import Source, generated
+from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.key_frames import key_frame_price
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import trained_and_shed
+from evidence.attributes.nine import train_and_shed
 from spillway.contracts import read_channel
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import Option
@@ -29,7 +29,7 @@ Measure = tuple[int, int, int]
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    made = trained_and_shed(Source("e.net", "internet", NAMES, 24), cycles=100, seed=3)
+    made = train_and_shed(Source("e.net", "internet", NAMES, 24), cycles=100, seed=3)
     yield made
     made.lake.forget()
 
@@ -145,7 +145,7 @@ def test_the_plan_is_measured_at_the_destination_and_held_against_the_best_ranki
 
 
 def test_what_the_ledger_counts_is_what_lies_on_a_disk() -> None:
-    made = generated(Source("f.net", "internet", NAMES, 24), cycles=100, seed=3)
+    made = generate_stream(Source("f.net", "internet", NAMES, 24), cycles=100, seed=3)
     name = made.contract.stream
     channel = read_channel("generated", {"capacity": "8 kbps"})
     (ratio,) = counted_over_file_bytes(

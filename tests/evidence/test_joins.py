@@ -11,12 +11,12 @@ from evidence.book import Book
 from evidence.joins import gains, honesty, in_the_lake, utilities
 from evidence.joins.driver import (
     ADAPTS,
-    Joined,
+    JoinRun,
     clairvoyant_pairs,
-    dropping_rows,
-    dropping_to,
+    join_with_random_drops,
+    join_with_even_drops,
     equality,
-    everything,
+    without_budget,
     hindsight_pairs,
     overlap,
     run_join,
@@ -32,14 +32,14 @@ TIGHT = {"comparisons_per_second": 40_000.0}
 
 
 @pytest.fixture(scope="module")
-def runs() -> tuple[Joined, Joined, Joined]:
+def runs() -> tuple[JoinRun, JoinRun, JoinRun]:
     """Everything, ours within a budget, and rows dropped."""
     left, right = STREAMS.both(3)
     settings = overlap(10, False, threshold=2, budget=TIGHT)
-    fast = everything(overlap(10, True, threshold=2, adapt={"memory": 0.7}))
+    fast = without_budget(overlap(10, True, threshold=2, adapt={"memory": 0.7}))
     whole = with_own_counts(run_join(left, right, fast, 0, 40), 0.7)
     ours = run_join(left, right, settings, 0, 40)
-    rival, _ = dropping_rows(left, right, settings, ours, 3)
+    rival, _ = join_with_random_drops(left, right, settings, ours, 3)
     return whole, ours, rival
 
 
@@ -57,7 +57,7 @@ def test_sets_are_of_about_five_different_items_and_popularity_rotates() -> None
         assert np.bincount(items, minlength=100).argmax() in (item, item + 1)
 
 
-def test_the_peak_of_matches_lies_where_it_was_said(runs: tuple[Joined, Joined, Joined]) -> None:
+def test_the_peak_of_matches_lies_where_it_was_said(runs: tuple[JoinRun, JoinRun, JoinRun]) -> None:
     last = runs[0].outcomes[-1].row
     # rows of the first stream are met 0.625 windows later: basic windows of one second, of ten
     assert abs(last["left_ranks"][0] - 6) <= 1
@@ -66,7 +66,7 @@ def test_the_peak_of_matches_lies_where_it_was_said(runs: tuple[Joined, Joined, 
 
 
 def test_dropping_rows_makes_as_many_comparisons_and_the_clairvoyant_finds_most(
-    runs: tuple[Joined, Joined, Joined],
+    runs: tuple[JoinRun, JoinRun, JoinRun],
 ) -> None:
     whole, ours, rival = runs
     assert rival.sum("compared") == pytest.approx(ours.sum("compared"), rel=0.03)
@@ -95,11 +95,11 @@ def test_a_peak_that_moved_is_noticed_and_found_again_within_three_windows() -> 
     left, right = streams.both(3)
     settings = overlap(10, False, threshold=2, budget=TIGHT)
     whole = with_own_counts(
-        run_join(left, right, everything(overlap(10, True, threshold=2, adapt={"memory": 0.0})), 0, 70), 0.0
+        run_join(left, right, without_budget(overlap(10, True, threshold=2, adapt={"memory": 0.0})), 0, 70), 0.0
     )
     ours = run_join(left, right, settings, 0, 70)
     shares = [
-        one.row["pairs"] / hindsight_pairs(Joined([full]), Joined([one]))
+        one.row["pairs"] / hindsight_pairs(JoinRun([full]), JoinRun([one]))
         for full, one in zip(whole.outcomes, ours.outcomes, strict=True)
     ]
     assert [at for at, one in enumerate(ours.outcomes) if one.row["moved"]] == [8]
@@ -120,7 +120,7 @@ def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_fin
     for one in ours.outcomes:
         assert one.row["left_shares"] + one.row["right_shares"] == pytest.approx([one.row["r"]] * 2, rel=0.15)
     assert ours.sum("steps") == pytest.approx(0.4 * whole.sum("steps"), rel=0.1)
-    rival = dropping_to(left, right, settings, ours, 3, "steps", skip=0)
+    rival = join_with_even_drops(left, right, settings, ours, 3, "steps", skip=0)
     assert ours.sum("pairs") >= rival.sum("pairs")
 
 
@@ -135,12 +135,12 @@ def test_dropping_rows_is_given_the_steps_of_the_windows_that_are_judged_and_no_
     left, right = STREAMS.both(3)
     ours = run_join(left, right, overlap(10, False, budget=TIGHT), 0, 40)
     plain = overlap(10, False)
-    judged, all_of_it = (dropping_to(left, right, plain, ours, 3, "steps", skip=skip) for skip in (2, 0))
+    judged, all_of_it = (join_with_even_drops(left, right, plain, ours, 3, "steps", skip=skip) for skip in (2, 0))
     # while windows fill, half of the first ten seconds, an even share of the rows takes less than ours does
     assert sum(one.row["steps"] for one in ours.outcomes[:2]) > 1.3 * sum(
         one.row["steps"] for one in all_of_it.outcomes[:2]
     )
-    late = [Joined(one.outcomes[2:]) for one in (ours, judged, all_of_it)]
+    late = [JoinRun(one.outcomes[2:]) for one in (ours, judged, all_of_it)]
     assert late[1].sum("steps") == pytest.approx(late[0].sum("steps"), rel=0.15)
     assert late[1].sum("pairs") < late[2].sum("pairs"), "it had what ours spent at the start"
 

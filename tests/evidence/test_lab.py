@@ -10,7 +10,7 @@ import pytest
 
 from evidence.attributes.generated import Source
 from evidence.attributes.lab import Lab, training_and_later
-from evidence.attributes.nine import trained_and_shed
+from evidence.attributes.nine import train_and_shed
 from evidence.attributes.results import read_result
 from spillway.batch import DONE
 from spillway.levers.attributes.columns import Column
@@ -27,7 +27,7 @@ ALL = ("Current_Index", "Response_Time", "Packet_Loss", "Minimum_Delay")
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     # at this share rounding is not enough: attributes are shed too
-    made = trained_and_shed(Source("b.net", "internet", NAMES, 24), cycles=60, seed=4, share=0.5)
+    made = train_and_shed(Source("b.net", "internet", NAMES, 24), cycles=60, seed=4, share=0.5)
     yield made
     made.lake.forget()
 
@@ -131,7 +131,7 @@ def test_what_no_table_holds_is_swept_and_nothing_else(lab: Lab) -> None:
 
 
 def test_a_lake_that_is_forgotten_leaves_nothing() -> None:
-    made = trained_and_shed(Source("c.net", "internet", ("Router", "Mean"), 9), cycles=30, seed=1)
+    made = train_and_shed(Source("c.net", "internet", ("Router", "Mean"), 9), cycles=30, seed=1)
     made.lake.forget()
     for root in (made.lake.settings.lake, made.lake.settings.landing):
         assert blobs.list_files(root) == []

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pcodec import standalone
 
-from evidence.attributes.generated import Source, generated
+from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.lake import Lake
 from evidence.attributes.lossless import (
     ComparedStream,
@@ -38,7 +38,7 @@ MEASURES = ("Current Index", "Response Time", "Packet Loss", "Average Delay")
 
 @pytest.fixture(scope="module")
 def one() -> ComparedStream:
-    made = generated(Source("a.net", "internet", ("Router", *MEASURES), 24), cycles=200, seed=3)
+    made = generate_stream(Source("a.net", "internet", ("Router", *MEASURES), 24), cycles=200, seed=3)
     return compare("a_net", made.contract, made.files)
 
 
@@ -105,7 +105,7 @@ def test_pcodec_gets_decimals_as_whole_numbers_too_and_is_counted_at_the_smaller
 
 
 def test_models_are_trained_on_no_row_of_the_newest_batch() -> None:
-    made = generated(Source("b.net", "internet", ("Router", *MEASURES), 24), cycles=40, seed=3)
+    made = generate_stream(Source("b.net", "internet", ("Router", *MEASURES), 24), cycles=40, seed=3)
     lake = Lake.landed("rivals-b", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
     greedy = with_settings(
         made.contract, replace(own_settings(made.contract), training=replace(TRAINING, tuples=10_000))

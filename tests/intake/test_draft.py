@@ -18,7 +18,7 @@ from spillway.contracts.sections import Batching
 from spillway.contracts.yaml import read_yaml
 from spillway.errors import ContractError, SpillwayError
 from spillway.intake import draft as intake_roles
-from spillway.intake.draft import draft_contract
+from spillway.intake.contract_draft import draft_contract
 from spillway.records import parse_records
 
 

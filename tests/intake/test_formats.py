@@ -15,10 +15,10 @@ from tests.intake.test_intake import CONTRACT, HERE, batches, deliver, everythin
 from spillway.contracts import StreamContract, read_stream
 from spillway.intake import parse
 from spillway.intake import parse as parsing
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
 from spillway.records import lines as line_reading
-from spillway.records import pieces, wrapper
+from spillway.records import file_slices, wrapper
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 

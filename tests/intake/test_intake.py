@@ -19,7 +19,7 @@ from spillway.errors import ConcurrentRun
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
 from spillway.intake.landing import batch_date_of, is_hidden
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches

@@ -16,8 +16,8 @@ from tests.intake.landing_world import HERE, START, LandingWorld, contract, line
 from spillway.batch import DONE, IN_WORK, Batch
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
-from spillway.intake.record import record_batches
-from spillway.intake.take_in import group_into_steps
+from spillway.intake.new_batches import record_batches
+from spillway.intake.ingest import group_into_steps
 from spillway.store.batches import save_batches
 from spillway.store.landing_zone import LandingFileChanged, list_landing_folder, open_landing_file
 
@@ -359,7 +359,7 @@ def test_a_backlog_is_taken_in_in_steps_of_bounded_size_each_a_commit_of_its_own
         return whole(*args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("spillway.intake.take_in.record_batches", third_time_dead)
+        patch.setattr("spillway.intake.ingest.record_batches", third_time_dead)
         with pytest.raises(Killed):
             world.take_in()
     assert steps == [2, 2, 2]

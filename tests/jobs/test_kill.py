@@ -19,7 +19,7 @@ from tests.pipeline.streams import ROOT, SITES, World, json_lines, sites
 from spillway.batch import DONE, PLANNED, RECORDED, TAKEN_IN
 from spillway.engine import ProcessEngine
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 
 Rows = dict[str, list[dict[str, Any]]]
 Deaths = tuple[tuple[str, str | None], ...]

@@ -34,7 +34,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
     world.train("sites")
     world.shed()
     world.deliver("sites/2020-01-02/b.json", json_lines(sites(ROWS, ROWS)))
-    from spillway.intake.take_in import ingest
+    from spillway.intake.ingest import ingest
 
     ingest(world.tables, world.engine, world.contracts.streams["sites"], "taken in")
     return world

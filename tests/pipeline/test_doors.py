@@ -12,7 +12,7 @@ from tests.house import note
 from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.engine.spark import SparkEngine
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.pipeline.validate import validate
 from spillway.store import delta_log
 from spillway.streams.reading import StreamQuery

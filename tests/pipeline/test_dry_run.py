@@ -31,7 +31,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> World:
     world.shed()
     world.deliver("sites/2020-01-02/b.json", json_lines(sites(330, 300)))
     world.deliver("meters/2020-01-02/b.csv", csv_lines(meters(350, 200)))
-    from spillway.intake.take_in import ingest
+    from spillway.intake.ingest import ingest
 
     for stream in ("sites", "meters"):
         ingest(world.tables, world.engine, world.contracts.streams[stream], "taken in")

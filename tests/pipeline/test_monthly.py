@@ -12,7 +12,7 @@ from tests.pipeline.streams import World, attribute, json_lines
 
 from spillway.batch import DONE
 from spillway.engine import ProcessEngine
-from spillway.levers.attributes.cycle.find import find_cycle
+from spillway.levers.attributes.cycle.identifier import find_cycle
 
 CITIES, MONTHS, TRAINED = 25, 120, 2_000
 ESTATE: dict[str, Any] = {

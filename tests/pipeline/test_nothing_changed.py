@@ -19,7 +19,7 @@ from spillway.errors import SpillwayError
 from spillway.pipeline import validate as validating
 from spillway.store import drafts
 from spillway.store.drafts import FileTask
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.engine import ProcessEngine
-from spillway.levers.attributes.training.lesson import DamagedTrainingSets
+from spillway.levers.attributes.training.train import DamagedTrainingSets
 from spillway.records.parity import lines_with_parity
 
 TRAINED_ON = 240

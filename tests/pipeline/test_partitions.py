@@ -24,9 +24,9 @@ from spillway.engine import Engine, ProcessEngine
 from spillway.intake import parse as parsing
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import FrameSlice
-from spillway.store import writing
+from spillway.store import file_writer
 from spillway.store.files import RowReader
-from spillway.store.writing import conform_to_schema, write_file
+from spillway.store.file_writer import conform_to_schema, write_file
 from spillway.streams import drafts
 from spillway.streams import recover as recovering
 from spillway.streams.certify import recover_and_certify

@@ -15,7 +15,7 @@ from spillway.contracts.sections import Rate
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.intake.landing import Landing, classify_files
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.pipeline.pending import channels_of_dates, is_pending, pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches

@@ -11,7 +11,7 @@ from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway.batch import DONE
 from spillway.errors import ConcurrentRun
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.pipeline.run import run_channel
 
 

@@ -20,7 +20,7 @@ from spillway.records import (
     measure_file,
     parse_blocks,
     parse_records,
-    pieces,
+    file_slices,
     split_file,
 )
 from spillway.records import csv_lines as csv_quotes

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from spillway.batch import REPLAYED, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.errors import ContractError, InvalidValue
-from spillway.intake.replayed import content_of, contract_of_originals
+from spillway.intake.rejected_rows import content_of, contract_of_originals
 from spillway.records import ParsedRecords, parse_records
 from spillway.records.parity import (
     CORRECTED,

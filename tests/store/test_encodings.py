@@ -215,7 +215,7 @@ def test_the_chosen_encoding_takes_no_more_bytes_than_any_other(values: pa.Array
 STREAM = """
 import hashlib, sys
 import numpy as np, pyarrow as pa
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 n = 50_000
 chance = np.random.default_rng(7)
 rows = pa.table({

@@ -14,7 +14,7 @@ import pytest
 from spillway.errors import InvalidValue
 from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 
 
 def written(folder: Path, name: str, seqs: list[int], **more: list[float]) -> DataFile:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from spillway.parquet import best_layout
 from spillway.settings import Settings
-from spillway.store import writing
+from spillway.store import file_writer
 from spillway.store.delta_log import data_file
 from spillway.store.files import (
     DataFile,
@@ -31,8 +31,8 @@ from spillway.store.files import (
     sort_keys_of,
 )
 from spillway.store.tables import Table, Tables
-from spillway.store.upkeep import compact
-from spillway.store.writing import write_file
+from spillway.store.maintenance import compact
+from spillway.store.file_writer import write_file
 
 ATTRIBUTES = [("site", "string"), ("unit", "integer"), ("at", "timestamp"), ("level", "double")]
 KEYS = ("site", "unit")

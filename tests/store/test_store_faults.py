@@ -21,12 +21,12 @@ from spillway.batch import DONE
 from spillway.contracts import load_usable
 from spillway.engine import ProcessEngine
 from spillway.errors import StoreFault, is_own_fault
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.delta_log import open_delta
 from spillway.store.tables import Tables
-from spillway.store.upkeep import shorten_log
+from spillway.store.maintenance import shorten_log
 
 LAKE = "s3://lake/one"
 ANSWERS = [

@@ -396,7 +396,7 @@ def test_a_refused_task_leaves_the_table_as_it_was_and_no_file(lake: Settings) -
 
 def test_a_task_that_breaks_leaves_no_half_a_file(lake: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = Tables(lake)
-    monkeypatch.setattr("spillway.store.writing.ROWS_IN_A_GROUP", 3)
+    monkeypatch.setattr("spillway.store.file_writer.ROWS_IN_A_GROUP", 3)
 
     def make(of: int, counts: dict[str, int]) -> Iterator[pa.Table]:
         yield from making(of, counts, 9)

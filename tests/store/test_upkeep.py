@@ -28,7 +28,7 @@ from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.files import DataFile, batch_bytes
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.upkeep import MaintenanceResult, compact, shorten_log, vacuum
+from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 
 LONG_AGO = 1_500_000_000
 

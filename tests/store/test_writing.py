@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from spillway.parquet import chunk_bytes, compressed_widths
-from spillway.store import writing
+from spillway.store import file_writer
 from spillway.store.blobs import MEMORY, free_memory
 from spillway.store.delta_log import data_file
 from spillway.store.files import column_bytes
-from spillway.store.writing import LAST_LETTER, WrittenFile, format_edge, write_file
+from spillway.store.file_writer import LAST_LETTER, WrittenFile, format_edge, write_file
 
 SEQ = pa.schema([("seq", pa.int64())])
 
@@ -150,7 +150,7 @@ FINITE = some.one_of(some.sampled_from([-0.0, 0.0, float("nan"), float("inf"), N
 
 @given(some.lists(some.lists(FINITE, min_size=1), min_size=1))
 def test_statistics_of_row_groups_bound_every_number_in_the_total_order(groups: list[list[Any]]) -> None:
-    log = writing.LogStatistics(pa.schema([("v", pa.float64())]))
+    log = file_writer.LogStatistics(pa.schema([("v", pa.float64())]))
     for group in groups:
         log.add(pa.table({"v": pa.array(group, pa.float64())}))
     stated = json.loads(log.to_json())
@@ -209,7 +209,7 @@ def test_size_and_widths_are_those_of_the_file_on_the_disk(tmp_path: Path) -> No
 def test_only_the_first_columns_are_in_the_log(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(12)]
     stated = says(write(tmp_path, pa.table({name: [1] for name in names})))
-    assert list(stated["minValues"]) == names[: writing.INDEXED_COLUMNS]
+    assert list(stated["minValues"]) == names[: file_writer.INDEXED_COLUMNS]
 
 
 ANYTHING = some.one_of(

@@ -16,16 +16,16 @@ from dataclasses import replace
 
 from evidence.adaptive.gains import Contest
 from evidence.adaptive.streams import slices
-from evidence.attributes.contestants import MEASURES_PCT, text_settings
-from evidence.attributes.even_intervals import evenly
+from evidence.attributes.contestants import MEASURES_PCT, thesis_settings
+from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.nine import CAPACITY_KBPS, CHANNEL, RATE_KBPS
-from evidence.attributes.real_streams import as_stream
+from evidence.attributes.real_streams import real_stream
 from evidence.attributes.restated import with_settings
 from spillway.contracts import read_channel
 from spillway.levers.attributes.loss import loss, place_weights
-from spillway.levers.attributes.planner import WindowRanking
+from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName, own_settings
 from spillway.levers.attributes.ranking.reevaluation import ranking_of
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate
@@ -49,7 +49,7 @@ def planned_labs(demo: Lake, real: Sequence[str]) -> Iterator[PlannedLab]:
     for name, contract in demo.contracts.streams.items():
         yield _planned(Lake(demo.settings, replace(demo.contracts, streams={name: contract})), name)
     for name in real:
-        made = as_stream(name)
+        made = real_stream(name)
         training = own_settings(made.contract).training
         contract = with_settings(made.contract, replace(TRAINED_CHEAPLY, training=training))
         lab = _planned(Lake.landed(f"adaptive-{name}", {name: contract}, {name: made.files}), name)
@@ -71,10 +71,10 @@ def _planned(lake: Lake, name: str) -> PlannedLab:
 def reevaluation_contests(lab: Lab) -> list[Contest]:
     """Compare our controller with its rivals on one stream, under the thesis's settings and by default."""
     room = {"measures_pct": MEASURES_PCT}
-    own, printed = text_settings(memory=True) | room, text_settings() | room
+    own, printed = thesis_settings(memory=True) | room, thesis_settings() | room
     ours = lab.watched(**own).looks
     even = frozenset(
-        ours[at].window for at in evenly(len(ours), max(1, sum(look.evaluated for look in ours)))
+        ours[at].window for at in even_windows(len(ours), max(1, sum(look.evaluated for look in ours)))
     )
     by_text = {
         "ours": ours,
@@ -100,8 +100,8 @@ def evaluations(lab: Lab) -> dict[str, float]:
     """Return the cost of adapting: how many of 100 windows each rule evaluates, under the thesis's settings."""
     room = {"measures_pct": MEASURES_PCT}
     found = {
-        "ours": lab.watched(**text_settings(memory=True), **room).looks,
-        "algorithm_2": lab.watched(**text_settings(), **room).looks,
+        "ours": lab.watched(**thesis_settings(memory=True), **room).looks,
+        "algorithm_2": lab.watched(**thesis_settings(), **room).looks,
     }
     return {
         f"adaptive.reevaluation.evaluated_pct.{rule}.{lab.stream}": 100.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from evidence.attributes.codecs.samples import REAL, Sample, real
+from evidence.attributes.codecs.samples import REAL, Sample, real_sample
 from evidence.attributes.lake import Lake
 from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Contracts, StreamContract
@@ -41,7 +41,7 @@ def samples(lake: Lake) -> Iterator[Sample]:
     """Yield the demo's streams, then the real streams of installed packages."""
     for name, contract in lake.contracts.streams.items():
         yield sample_of(contract, lake.rows("raw", name))
-    yield from (real(name) for name in REAL if name not in LEFT_OUT)
+    yield from (real_sample(name) for name in REAL if name not in LEFT_OUT)
 
 
 def sample_of(contract: StreamContract, rows: pa.Table) -> Sample:

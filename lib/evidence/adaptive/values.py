@@ -16,12 +16,12 @@ import numpy as np
 from evidence.adaptive.gains import Contest
 from evidence.adaptive.streams import row_slices
 from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
-from evidence.attributes.codecs.ours import Trained, bounds_of, model_bytes, place_within, trained_within
+from evidence.attributes.codecs.ours import Trained, bounds_of, model_bytes, place_within, train_within_bounds
 from evidence.attributes.codecs.samples import Sample
 from evidence.streams import perturb
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
-from spillway.levers.attributes.cycle.robust import replicated_period
+from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
+from spillway.levers.attributes.cycle.trace import replicated_period
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.option import PREDICTORS
 from spillway.levers.attributes.packing.block import pack
@@ -29,7 +29,7 @@ from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Entries, shed
 from spillway.levers.attributes.threshold.category import CategoryMatcher
 from spillway.levers.attributes.threshold.curve import curve, fixed_point, threshold
-from spillway.levers.attributes.training.lesson import plain_values
+from spillway.levers.attributes.training.train import plain_values
 from spillway.parquet import compressed_widths
 
 ERROR_PCT = 4.5
@@ -68,7 +68,7 @@ def predictor_contest(sample: Sample) -> tuple[Contest, Trained]:
     bounds = bounds_of(parts["training"], sample.measures, ERROR_PCT)
     sets = {"lattice": PREDICTORS, "last_value": ("last",), "small_set": SMALL_SET}
     trained = {
-        name: trained_within(sample, parts["training"], bounds, predictors)
+        name: train_within_bounds(sample, parts["training"], bounds, predictors)
         for name, predictors in sets.items()
     }
     blocks = {name: bytes_by_slice(one, parts["later"]) for name, one in trained.items()}
@@ -109,7 +109,7 @@ def lossless_contests(sample: Sample, trained: Trained) -> list[Contest]:
     The columns of all later rows are one file, as in a batch. Its bytes are divided evenly among the slices.
     """
     later = sample.rows.slice(len(sample.parts["training"])).select(sample.measures)
-    exact = trained_within(sample, sample.parts["training"], dict.fromkeys(sample.measures, 0.0))
+    exact = train_within_bounds(sample, sample.parts["training"], dict.fromkeys(sample.measures, 0.0))
     found = []
     for mechanism, one in (("synopsis", trained), ("synopsis_exact", exact)):
         ours = bytes_by_slice(one, sample.parts["later"])
@@ -135,7 +135,7 @@ def category_contest(sample: Sample) -> tuple[Contest, dict[str, float]]:
     for rate in set(rates.values()):
         bounds = bounds_by_class(sample, parts["training"], rate)
         by_rate[rate] = bytes_by_slice(
-            trained_within(sample, parts["training"], bounds, SMALL_SET), parts["later"]
+            train_within_bounds(sample, parts["training"], bounds, SMALL_SET), parts["later"]
         )
     blocks = {name: by_rate[rate] for name, rate in rates.items()}
     looser = float(rates["recognised"] > rates["stated_class"])
@@ -223,7 +223,7 @@ def bytes_under_key(sample: Sample, key: tuple[str, ...]) -> list[float]:
         under = replace(under, key=("one_sender",), rows=rows)
     parts = under.parts
     bounds = bounds_of(parts["training"], measures, ERROR_PCT)
-    return bytes_by_slice(trained_within(under, parts["training"], bounds, SMALL_SET), parts["later"])
+    return bytes_by_slice(train_within_bounds(under, parts["training"], bounds, SMALL_SET), parts["later"])
 
 
 def bytes_by_slice(trained: Trained, later: Frame) -> list[float]:

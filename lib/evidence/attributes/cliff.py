@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from evidence.attributes.generated import Source, generated
+from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.lake import Lake
 from evidence.attributes.restated import with_settings
 from evidence.book import Book
@@ -147,7 +147,7 @@ class CliffTrial:
 
 def small_trial(source: Source, settings: AttributeSettings, name: str) -> CliffTrial:
     """Return a trial of a stream with two batches of about a thousand tuples, the second of which is sent."""
-    made = generated(source, cycles=max(16, TUPLES // source.cycle))
+    made = generate_stream(source, cycles=max(16, TUPLES // source.cycle))
     contract = replace(made.contract, frame=replace(made.contract.frame, tuples=FRAME_TUPLES))
     stated = contract.lever_settings("attributes")
     contract = with_settings(contract, replace(settings, training=stated.training))

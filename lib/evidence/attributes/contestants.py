@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evidence.attributes.even_intervals import evenly
+from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
 from spillway.levers.attributes.loss import place_weights, regret
-from spillway.levers.attributes.planner import WindowRanking
+from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
 from spillway.levers.attributes.settings import Reevaluate
@@ -32,7 +32,7 @@ NO_CAP = 2**31
 
 
 @dataclass(frozen=True)
-class Standing:
+class WindowScore:
     """How a rule fared over some windows."""
 
     windows: int
@@ -51,13 +51,13 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class RuleFared:
+class RuleResult:
     """A rule, and how it fared: over all windows, over those of the training tuples, and over later ones."""
 
     rule: str
-    all: Standing
-    training: Standing
-    later: Standing
+    all: WindowScore
+    training: WindowScore
+    later: WindowScore
     treatments_asked: int = 2
     """How many different treatments the windows ask for, each ranked by itself."""
 
@@ -67,7 +67,7 @@ class RuleFared:
         return self.treatments_asked > 1
 
 
-def text_settings(memory: bool = False) -> dict[str, Any]:
+def thesis_settings(memory: bool = False) -> dict[str, Any]:
     """The thesis's own case: its ranking, its two ways, its re-evaluation (`memory`: with ours)."""
     text = Reevaluation.text()
     printed = Reevaluate(
@@ -89,13 +89,13 @@ def text_settings(memory: bool = False) -> dict[str, Any]:
     }
 
 
-def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleFared]:
+def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleResult]:
     """Every rule on this stream's windows."""
     room = {"measures_pct": measures_pct}
-    printed, own = text_settings() | room, text_settings(memory=True) | room
+    printed, own = thesis_settings() | room, thesis_settings(memory=True) | room
     ours = lab.watched(**own).looks
     windows = [look.window for look in ours]
-    even = frozenset(windows[at] for at in evenly(len(windows), max(1, sum(look.evaluated for look in ours))))
+    even = frozenset(windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in ours))))
     looks = {
         "ours": ours,
         "algorithm_2": lab.watched(**printed).looks,
@@ -104,28 +104,28 @@ def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleFar
         "never": lab.watched(**printed, evaluate_at=frozenset()).looks,
         "always": lab.watched(**printed, evaluate_at=frozenset(windows)).looks,
     }
-    return [rule_fared(lab, rule, seen) for rule, seen in looks.items()]
+    return [rule_result(lab, rule, seen) for rule, seen in looks.items()]
 
 
-def rule_fared(lab: Lab, rule: str, looks: Sequence[WindowRanking]) -> RuleFared:
+def rule_result(lab: Lab, rule: str, looks: Sequence[WindowRanking]) -> RuleResult:
     """How a rule fared by what was seen of its windows."""
     options = lab.learned.options
     trained = [look for look in looks if look.next_seq - 1 <= lab.trained_to_seq]
-    return RuleFared(
+    return RuleResult(
         rule,
-        standing(looks, options),
-        standing(trained, options),
-        standing(looks[len(trained) :], options),
-        treatments_asked(looks),
+        score_windows(looks, options),
+        score_windows(trained, options),
+        score_windows(looks[len(trained) :], options),
+        count_treatments(looks),
     )
 
 
-def treatments_asked(looks: Iterable[WindowRanking]) -> int:
+def count_treatments(looks: Iterable[WindowRanking]) -> int:
     """Return how many different treatments windows ask for, precision aside.
 
     >>> def window(**fresh: str) -> WindowRanking:
     ...     return WindowRanking(0, 0, {}, {}, fresh, evaluated=False)
-    >>> treatments_asked([window(a="shed/0"), window(a="shed/1")]), treatments_asked([window(a="shed"), window()])
+    >>> count_treatments([window(a="shed/0"), window(a="shed/1")]), count_treatments([window(a="shed"), window()])
     (1, 2)
     """
     return len(
@@ -133,7 +133,7 @@ def treatments_asked(looks: Iterable[WindowRanking]) -> int:
     )
 
 
-def standing(looks: Iterable[WindowRanking], options: OptionsByName) -> Standing:
+def score_windows(looks: Iterable[WindowRanking], options: OptionsByName) -> WindowScore:
     """Hits and mean regret of some windows.
 
     >>> from spillway.levers.attributes.option import Option
@@ -141,7 +141,7 @@ def standing(looks: Iterable[WindowRanking], options: OptionsByName) -> Standing
     >>> def window(number: int, a: float, b: float) -> WindowRanking:
     ...     fresh = {"a" if a < b else "b": "shed"}
     ...     return WindowRanking(number, 0, {"a": a, "b": b}, {"a": "shed"}, fresh, evaluated=False)
-    >>> found = standing([window(0, 1.0, 2.0), window(1, 2.0, 1.0)], options)
+    >>> found = score_windows([window(0, 1.0, 2.0), window(1, 2.0, 1.0)], options)
     >>> found.hits_pct, found.regret_points
     (50.0, 12.5)
     """
@@ -154,4 +154,4 @@ def standing(looks: Iterable[WindowRanking], options: OptionsByName) -> Standing
         # a hit may be less precise than its own data ask for
         weights = place_weights(ranking_of(look.scores))
         extra += regret(look.in_force, look.fresh, options, weights)
-    return Standing(windows, evaluations, hits, extra / max(1, windows))
+    return WindowScore(windows, evaluations, hits, extra / max(1, windows))

@@ -12,9 +12,9 @@ import yaml
 
 from evidence.attributes.lab import Lab
 from evidence.book import Book
-from evidence.cycle_trials import BY_KEYS, REFUSED, RIGHT, WRONG, tried
+from evidence.cycle_trials import BY_KEYS, REFUSED, RIGHT, WRONG, run_trials
 from evidence.cycles import hit_rate
-from spillway.levers.attributes.training.lesson import plain_values
+from spillway.levers.attributes.training.train import plain_values
 
 NOISY_TUPLES = 12_500
 """Enough that the youngest member of the demo's stocks has joined."""
@@ -70,7 +70,7 @@ def identifiers(book: Book, seeds: int) -> dict[str, float]:
         "of the key, labels in turn, counters, clocks. Right: the sender. By keys: the declared keys. Refused: an "
         "error that names the sender. Wrong: anything else.",
     )
-    every = list(tried(range(seeds)))
+    every = list(run_trials(range(seeds)))
     book.table(
         "Identifiers by family",
         ("family", "keys declared", "streams", RIGHT, BY_KEYS, REFUSED, WRONG, "longest, s"),

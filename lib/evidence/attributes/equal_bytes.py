@@ -63,15 +63,15 @@ def ranking_error(
     for name, value, known in (("synopsis", synopsis, SYNOPSES), ("treatments", treatments, TREATMENTS)):
         if value not in known:
             raise InvalidValue(name, f"be one of {', '.join(known)}", value, f"write {name}: {known[0]}")
-    whole = sum(_kept(found).wire_bytes_per_tuple for found in options.values())
+    whole = sum(_kept_option(found).wire_bytes_per_tuple for found in options.values())
     if whole <= room_bytes + _CRUMB:
         return 0.0
-    line = partial(_line, _hull if sharing else _falling)
+    line = partial(_line, _hull if sharing else _pareto_front)
     ways = [(room_bytes - around, _ladders(options, synopsis, treatments, line))]
     if synopsis == "send" and treatments == "all":
         rounds = {name: line(_rounded(found)) for name, found in options.items()}
         ways.append((room_bytes, {name: (ladder, []) for name, ladder in rounds.items()}))
-    return min(_filled(ladders, order, whole - room, sharing) for room, ladders in ways)
+    return min(_fill_by_order(ladders, order, whole - room, sharing) for room, ladders in ways)
 
 
 def best_treatments_error(
@@ -109,7 +109,7 @@ def error_over_best(error: float, best: float) -> float:
     return 1.0 if error <= 0 else FAR_WORSE
 
 
-def _filled(
+def _fill_by_order(
     ladders: Mapping[str, tuple[list[_Point], list[_Point]]],
     order: Sequence[str],
     over: float,
@@ -125,7 +125,7 @@ def _filled(
             if over <= _CRUMB:
                 return total / max(1, len(ladders))
             most, had = ladder[0]
-            size, has = _far_enough(ladder, most - over, sharing)
+            size, has = _first_fitting(ladder, most - over, sharing)
             total += has - had
             over -= most - size
     if over > _CRUMB:
@@ -133,7 +133,7 @@ def _filled(
     return total / max(1, len(ladders))
 
 
-def _far_enough(ladder: Sequence[_Point], room: float, sharing: bool) -> _Point:
+def _first_fitting(ladder: Sequence[_Point], room: float, sharing: bool) -> _Point:
     """The first point down a ladder that fits, or its end; `sharing`: on the line between two points."""
     for (before, had), (after, has) in pairwise(ladder):
         if after <= room:
@@ -148,7 +148,7 @@ def _ladders(
     """Of every attribute, its points while synopses cross (or nothing is sent), and when they stay behind."""
     found: dict[str, tuple[list[_Point], list[_Point]]] = {}
     for name, mine in options.items():
-        kept = _kept(mine)
+        kept = _kept_option(mine)
         width = kept.wire_bytes_per_tuple
         points = _rounded(mine) if treatments == "all" else [(width, 0.0)]
         sheds = options_of(mine, "shed")
@@ -164,7 +164,7 @@ def _ladders(
 
 
 def _rounded(options: Sequence[Option]) -> list[_Point]:
-    return [(_kept(options).wire_bytes_per_tuple, 0.0)] + [
+    return [(_kept_option(options).wire_bytes_per_tuple, 0.0)] + [
         (one.wire_bytes_per_tuple, one.mean_error_pct) for one in options_of(options, "round")
     ]
 
@@ -182,7 +182,7 @@ def _hull(points: Sequence[_Point]) -> list[_Point]:
     return [points[at] for at in reversed(lower_hull(bytes_, losses))]
 
 
-def _falling(points: Sequence[_Point]) -> list[_Point]:
+def _pareto_front(points: Sequence[_Point]) -> list[_Point]:
     """The points that no other beats, from what takes most to what takes least."""
     found: list[_Point] = []
     for size, loss in sorted(points, key=lambda point: (point[1], point[0])):
@@ -191,7 +191,7 @@ def _falling(points: Sequence[_Point]) -> list[_Point]:
     return found
 
 
-def _kept(options: Sequence[Option]) -> Option:
+def _kept_option(options: Sequence[Option]) -> Option:
     found = of_way(options, "keep")
     assert found is not None, "training measures what keeping takes"
     return found

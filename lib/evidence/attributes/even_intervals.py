@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 
-def evenly(windows: int, evaluations: int) -> tuple[int, ...]:
+def even_windows(windows: int, evaluations: int) -> tuple[int, ...]:
     """The windows that `evaluations` evaluations at even intervals look at.
 
-    >>> evenly(10, 3)
+    >>> even_windows(10, 3)
     (0, 3, 6)
     """
     return tuple(i * windows // evaluations for i in range(evaluations))

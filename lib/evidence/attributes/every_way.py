@@ -6,7 +6,7 @@ from evidence.attributes.bounds_kept import bound_violations
 from evidence.attributes.lab import Lab
 
 
-def bounds_kept_every_way(lab: Lab, slug: str) -> dict[str, float]:
+def bound_violations_every_treatment(lab: Lab, slug: str) -> dict[str, float]:
     """The two figures over three runs of a stream, each at the precisions that spend most."""
     total: dict[str, float] = {}
     for scheme in (None, dict.fromkeys(lab.measures, "shed"), dict.fromkeys(lab.measures, "round")):

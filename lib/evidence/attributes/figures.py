@@ -18,7 +18,7 @@ from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.codecs.samples import HELD_BACK
 from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycles, identifiers
-from evidence.attributes.every_way import bounds_kept_every_way
+from evidence.attributes.every_way import bound_violations_every_treatment
 from evidence.attributes.generated import sources
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
@@ -26,14 +26,14 @@ from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
 from evidence.attributes.lossless import lossless
-from evidence.attributes.nine import brought_through, nine
+from evidence.attributes.nine import run_through_channel, nine
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
-from evidence.attributes.real_streams import TRIED_REAL, as_stream
+from evidence.attributes.real_streams import TRIED_REAL, real_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.attributes.row_order import row_orders
-from evidence.attributes.single_ways import single_ways
+from evidence.attributes.single_ways import single_treatments
 from evidence.attributes.small_batches import small_batches
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
@@ -64,11 +64,11 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
         )
     contracts, files = narrow_contracts(load_contracts(settings.schemas)), narrow_files()
     streams = compared_streams(contracts, files)
-    lake = landed_and_shed(streams, files, contracts.channels)
+    lake = land_and_shed(streams, files, contracts.channels)
     labs = {name: Lab(lake, name) for name in streams}
     found: dict[str, float] = {}
     for name, lab in labs.items():
-        found |= bounds_kept_every_way(lab, name)
+        found |= bound_violations_every_treatment(lab, name)
     found |= golden(book, directory)
     found |= cycles(book, labs, Path(settings.schemas), seeds)
     found |= identifiers(book, min(seeds, TRIED_SEEDS))
@@ -76,7 +76,7 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= recovery(book, labs, directory)
     for lab in labs.values():
         original_and_recovered(book, lab)
-    found |= apart(book, labs, directory)
+    found |= figures_by_part(book, labs, directory)
     found |= at_capacities(book, labs)
     found |= cliffs(book, sources(directory)[::3])  # one of each domain
     found |= key_frames(book, labs)
@@ -91,8 +91,8 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= nine(book, directory, min(seeds, NOISY_GENERATED))
     found |= real_streams(book)
     found |= small_batches(book)
-    lab = brought_through(room_sensors())
-    found |= bounds_kept_every_way(lab, lab.stream)
+    lab = run_through_channel(room_sensors())
+    found |= bound_violations_every_treatment(lab, lab.stream)
     lab.lake.forget()
     found |= all_bound_violations(book, found)
     found |= targets(book, found, list(streams))
@@ -109,13 +109,13 @@ def compared_streams(
     have one ranking, the thesis's.
     """
     return {
-        name: with_this_lever_only(with_thesis_ranking(contracts.streams[name]))
+        name: with_attribute_lever_only(with_thesis_ranking(contracts.streams[name]))
         for name in files
         if LEVER in contracts.streams[name].lever_names
     }
 
 
-def landed_and_shed(
+def land_and_shed(
     streams: Mapping[str, StreamContract],
     files: Mapping[str, Mapping[str, bytes]],
     channels: Mapping[str, Channel],
@@ -129,7 +129,7 @@ def landed_and_shed(
     return lake
 
 
-def with_this_lever_only(contract: StreamContract) -> StreamContract:
+def with_attribute_lever_only(contract: StreamContract) -> StreamContract:
     """Return the contract with this lever as its only one."""
     return replace(contract, levers=tuple(one for one in contract.levers if one.lever == LEVER))
 
@@ -140,7 +140,7 @@ def recovery(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, 
         **summary(book, labs, directory),
         **predictors(book, labs),
         **precision(book, labs),
-        **single_ways(book, labs),
+        **single_treatments(book, labs),
         **rankings(book, labs),
     }
 
@@ -153,21 +153,21 @@ def real_streams(book: Book) -> dict[str, float]:
     )
     found: dict[str, float] = {}
     for name in TRIED_REAL:
-        lab = brought_through(as_stream(name))
-        found |= bounds_kept_every_way(lab, name)
+        lab = run_through_channel(real_stream(name))
+        found |= bound_violations_every_treatment(lab, name)
         found |= at_capacities(book, {name: lab})
         lab.lake.forget()
     return found
 
 
-def apart(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
+def figures_by_part(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
     """The same figures over the batches that training saw, and over later ones: `attributes.later.<figure>`."""
     found: dict[str, float] = {}
     parts = {name: training_and_later(lab) for name, lab in labs.items()}
     for part in PARTS:
         mine: dict[str, Lab] = {name: every[part] for name, every in parts.items() if part in every}
         figures = recovery(Book(lambda _: None), mine, directory) if mine else {}
-        found |= {of_part(name, part): value for name, value in figures.items()}
+        found |= {part_name(name, part): value for name, value in figures.items()}
     compared = sorted({name for name in found if _HEADLINES.match(name)})
     book.section("Training and later tuples", "Batches that training saw, and batches that it did not.")
     book.table(
@@ -185,10 +185,10 @@ def apart(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, flo
     return found
 
 
-def of_part(figure: str, part: str = "") -> str:
+def part_name(figure: str, part: str = "") -> str:
     """A figure's name over a part of the tuples; without a part: without one.
 
-    >>> of_part("attributes.violations", "later"), of_part("attributes.later.violations")
+    >>> part_name("attributes.violations", "later"), part_name("attributes.later.violations")
     ('attributes.later.violations', 'attributes.violations')
     """
     words = [word for word in figure.split(".") if word not in PARTS]

@@ -4,7 +4,7 @@ The sources are long gone; these obey what is known of such data (levels of each
 exact relations between a price, its change and its percentage, skewed delays), with a fixed seed.
 
 >>> miq = Source("average.miq.net", "internet", ("Router", "Response Time", "Packet Loss"), 50)
->>> made = generated(miq, cycles=4, seed=1)
+>>> made = generate_stream(miq, cycles=4, seed=1)
 >>> made.rows.num_rows, made.contract.keys, made.contract.sheddable
 (200, ('Router',), ('Response_Time', 'Packet_Loss'))
 >>> list(made.files)
@@ -72,7 +72,7 @@ def sources(directory: Path) -> list[Source]:
     ]
 
 
-def generated(source: Source, cycles: int | None = None, seed: int = 0) -> Generated:
+def generate_stream(source: Source, cycles: int | None = None, seed: int = 0) -> Generated:
     """The source as a stream; `cycles` None: enough for about 20,000 tuples, at least 16."""
     rng = np.random.default_rng([seed, source.cycle])
     rounds = cycles or max(16, TUPLES // source.cycle)

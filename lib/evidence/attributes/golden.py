@@ -9,7 +9,7 @@ from typing import Any
 
 from evidence.book import Book
 from evidence.golden.attributes import GROUPS
-from evidence.golden.categories import HELD_OUT, TRUTHS, Judged, categories_correct, held_out, rows_as_printed
+from evidence.golden.categories import HELD_OUT, TRUTHS, ClassifiedList, categories_correct, classify_held_out, rows_as_printed
 from evidence.golden.cells import AGAINST, read_csv
 from spillway.levers.attributes.capacity.fit import count_to_shed
 from spillway.levers.attributes.threshold.category import CategoryMatcher
@@ -58,14 +58,14 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
         "attributes.categories_correct.c1": c1,
         "attributes.categories_correct.c2": c2,
         "attributes.categories_right_pct": right_pct,
-        "attributes.categories_right_pct_newest_lists": _right_pct(held_out(directory, HELD_OUT[-1:])),
+        "attributes.categories_right_pct_newest_lists": _right_pct(classify_held_out(directory, HELD_OUT[-1:])),
         "attributes.categories_looser_than_truth": looser,
     }
 
 
 def _held_out(book: Book, directory: Path) -> tuple[float, int]:
     """The share of lists held back that is put right, and how many are put in a looser class than the truth."""
-    lists = held_out(directory)
+    lists = classify_held_out(directory)
     rows = []
     for domain in TRUTHS:
         own = [one for one in lists if one.domain == domain]
@@ -85,7 +85,7 @@ def _held_out(book: Book, directory: Path) -> tuple[float, int]:
     return _right_pct(lists), looser
 
 
-def _right_pct(lists: Sequence[Judged]) -> float:
+def _right_pct(lists: Sequence[ClassifiedList]) -> float:
     return 100.0 * sum(one.right for one in lists) / max(1, len(lists))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evidence.attributes.contestants import MEASURES_PCT, RuleFared, contestants_of, rule_fared
+from evidence.attributes.contestants import MEASURES_PCT, RuleResult, contestants_of, rule_result
 from evidence.attributes.lab import Lab
 from evidence.bars import percent_bars
 from evidence.book import Book
@@ -44,7 +44,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
         found = contestants_of(lab)
         rows += [row_of(name, one) for one in found]
         figures |= figures_of(name, found)
-        plan = rule_fared(lab, "plan", lab.watched().looks)
+        plan = rule_result(lab, "plan", lab.watched().looks)
         planned.append(row_of(name, plan))
         figures |= plan_figures(name, plan)
     book.table(
@@ -94,7 +94,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
     return figures
 
 
-def row_of(stream: str, one: RuleFared) -> tuple[Any, ...]:
+def row_of(stream: str, one: RuleResult) -> tuple[Any, ...]:
     """A line of the tables; without hits and regret where they say nothing."""
     parts = [
         (part.hits_pct, part.regret_points) if part.windows and one.is_conclusive else (None, None)
@@ -105,7 +105,7 @@ def row_of(stream: str, one: RuleFared) -> tuple[Any, ...]:
     return (stream, said, one.all.windows, one.all.evaluations, *standings, one.treatments_asked)
 
 
-def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
+def figures_of(stream: str, found: list[RuleResult]) -> dict[str, float]:
     """Hits, regret and share of windows evaluated of every rule, ours without its name; none where no rule can miss."""
     figures: dict[str, float] = {f"attributes.treatments_asked.{stream}": found[0].treatments_asked}
     if not found[0].is_conclusive:
@@ -130,7 +130,7 @@ def figures_of(stream: str, found: list[RuleFared]) -> dict[str, float]:
     return figures
 
 
-def plan_figures(stream: str, plan: RuleFared) -> dict[str, float]:
+def plan_figures(stream: str, plan: RuleResult) -> dict[str, float]:
     """The same of the product's own plan."""
     asked: dict[str, float] = {f"attributes.plan_treatments_asked.{stream}": plan.treatments_asked}
     if not plan.is_conclusive:

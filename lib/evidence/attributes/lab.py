@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from evidence.attributes.costs import SchemeCost, cost_of
 from evidence.attributes.lake import Lake
-from evidence.attributes.restated import of_equal_worth, with_models, with_settings
+from evidence.attributes.restated import with_equal_priorities, with_models, with_settings
 from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
 from evidence.attributes.rival.settings import RivalSettings
@@ -33,7 +33,7 @@ from spillway.contracts import StreamContract
 from spillway.contracts.channel import Prices
 from spillway.levers.attributes.capacity.fit import fit_prefix
 from spillway.levers.attributes.columns import Frame
-from spillway.levers.attributes.cycle.find import Cycle
+from spillway.levers.attributes.cycle.identifier import Cycle
 from spillway.levers.attributes.facts import THRESHOLD, TrainedFacts
 from spillway.levers.attributes.frames import frame_of, with_regressors
 from spillway.levers.attributes.plan import AttributePlan
@@ -223,7 +223,7 @@ class Lab:
         self._replan(TRAINED, allowed_kbps)
         lake = self._set(scheme=scheme, **settings)
         if allowed_kbps is not None:
-            lake = lake.with_contract(of_equal_worth(lake.contracts.streams[self.stream], self.exact))
+            lake = lake.with_contract(with_equal_priorities(lake.contracts.streams[self.stream], self.exact))
         with extra_levers(**DECIDES_ELSE):
             lake.send([self.stream])
         return lake

@@ -3,8 +3,8 @@
 What lands is taken in, trained, shed, recovered and certified exactly as jobs do it; only the roots lie in memory and
 pieces run here. Whatever is measured is read off the tables afterwards.
 
->>> from evidence.attributes.generated import Source, generated
->>> made = generated(Source("a.net", "internet", ("Router", "Response Time"), 9), cycles=40, seed=1)
+>>> from evidence.attributes.generated import Source, generate_stream
+>>> made = generate_stream(Source("a.net", "internet", ("Router", "Response Time"), 9), cycles=40, seed=1)
 >>> lake = Lake.landed("doctest", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
 >>> [(batch.batch, batch.rows, batch.seconds_covered) for batch in lake.batches("a_net")]
 [(1, 180, 0.45), (2, 180, 0.45)]
@@ -22,7 +22,7 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.engine import ProcessEngine
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.levers.protocol import Load
 from spillway.settings import Settings
 from spillway.store import blobs

@@ -37,9 +37,9 @@ import pyarrow.compute as pc
 from demo.data import STREAMS
 from evidence.attributes.at_capacity import ledger_bytes
 from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
-from evidence.attributes.generated import generated, sources
+from evidence.attributes.generated import generate_stream, sources
 from evidence.attributes.lake import Lake
-from evidence.attributes.real_streams import TRIED_REAL, as_stream
+from evidence.attributes.real_streams import TRIED_REAL, real_stream
 from evidence.attributes.restated import with_settings
 from evidence.book import Book
 from spillway.batch import Batch
@@ -136,10 +136,10 @@ def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Lan
             levers = tuple(one for one in contract.levers if one.lever == LEVER)
             yield name, (replace(contract, levers=levers), make())
     for source in sources(directory):
-        made = generated(source)
+        made = generate_stream(source)
         yield f"generated.{made.contract.stream}", (made.contract, made.files)
     for name in TRIED_REAL:
-        made = as_stream(name)
+        made = real_stream(name)
         yield name, (made.contract, made.files)
 
 

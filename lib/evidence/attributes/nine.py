@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from evidence.attributes.at_capacity import at_capacities
-from evidence.attributes.contestants import contestants_of, rule_fared
+from evidence.attributes.contestants import contestants_of, rule_result
 from evidence.attributes.cycles import cycle_columns
-from evidence.attributes.every_way import bounds_kept_every_way
-from evidence.attributes.generated import Generated, Source, generated, sources
+from evidence.attributes.every_way import bound_violations_every_treatment
+from evidence.attributes.generated import Generated, Source, generate_stream, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
 from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab
@@ -45,14 +45,14 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         for r in read_csv(directory, "000_table4_6_n_shed.csv")
     }
     for source in sources(directory):
-        lab = labs[source.name] = trained_and_shed(source)
-        kept = bounds_kept_every_way(lab, f"generated.{lab.stream}")
+        lab = labs[source.name] = train_and_shed(source)
+        kept = bound_violations_every_treatment(lab, f"generated.{lab.stream}")
         found = _cycle_found(lab, source.cycle, seeds)
         plan, rules = lab.plan, contestants_of(lab)
         standings += [row_of(source.name, one) for one in rules]
         ours, text = rules[0].all, rules[1].all
         shed = list(plan.shed)
-        share, accuracy, violations = _certified(plan.shed)
+        share, accuracy, violations = _certified_figures(plan.shed)
         printed = next(n for (name, d, c), n in counts.items() if source.name in name and (d, c) == (120, 72))
         by_prefix = len(
             lab.until_it_fits(lab.learned.ranked(lab.measures, own_settings(lab.contract).rank_by))
@@ -74,7 +74,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
             **kept,
         }
         figures |= figures_of(slug, rules)
-        figures |= plan_figures(slug, rule_fared(lab, "plan", lab.watched().looks))
+        figures |= plan_figures(slug, rule_result(lab, "plan", lab.watched().looks))
     book.table(
         "The nine generated streams",
         ("source", "cycle", "found", "CID found %", "members too %", "n' printed", "n' by count", "n' by bits",
@@ -95,14 +95,14 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     return figures
 
 
-def trained_and_shed(
+def train_and_shed(
     source: Source, cycles: int | None = None, seed: int = 0, share: float = CAPACITY_KBPS / RATE_KBPS
 ) -> Lab:
     """Bring a generated source through a channel that takes this share of its rate."""
-    return brought_through(generated(source, cycles, seed), share)
+    return run_through_channel(generate_stream(source, cycles, seed), share)
 
 
-def brought_through(made: Generated, share: float = CAPACITY_KBPS / RATE_KBPS) -> Lab:
+def run_through_channel(made: Generated, share: float = CAPACITY_KBPS / RATE_KBPS) -> Lab:
     """Bring a stream of its own lake through a channel that takes this share of its rate."""
     name = made.contract.stream
     lake = Lake.landed(f"generated-{name}", {name: made.contract}, {name: made.files})
@@ -126,7 +126,7 @@ def _cycle_found(lab: Lab, cycle: int, seeds: int) -> tuple[float, float]:
     return found.found_pct, found.members_pct
 
 
-def _certified(certificates: Mapping[str, Certificate]) -> tuple[float, float, int]:
+def _certified_figures(certificates: Mapping[str, Certificate]) -> tuple[float, float, int]:
     every = list(certificates.values())
     shed = sum(one.shed_values for one in every)
     stored = sum(one.stored_values for one in every)
@@ -139,7 +139,7 @@ def _paper(lab: Lab, shed: list[str]) -> tuple[int, float | None, float | None]:
     if not shed:
         return 0, None, None
     found = lab.given(dict.fromkeys(shed, "shed"), lab.paper_models())
-    share, accuracy, _ = _certified(found.shed)
+    share, accuracy, _ = _certified_figures(found.shed)
     return sum(found.synopsis_bytes.values()), share, accuracy
 
 

@@ -43,14 +43,14 @@ def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, f
 
 
 @dataclass(frozen=True)
-class NearestFared:
+class NearestResult:
     """The Euclidean neighbour of the adjacent window: median relative error, and the share of values beyond E."""
 
     median_error_pct: float
     beyond_bound_pct: float
 
 
-def nearest(lab: Lab, attribute: str) -> tuple[NearestFared | None, NearestFared | None]:
+def nearest_results(lab: Lab, attribute: str) -> tuple[NearestResult | None, NearestResult | None]:
     """How recovery by the adjacent window's nearest tuple fared on the training tuples, and on later ones."""
     numeric = [n for n in lab.measures if lab.models[n].kind != "text"]
     if attribute not in numeric or len(numeric) < 2:
@@ -67,13 +67,13 @@ def nearest(lab: Lab, attribute: str) -> tuple[NearestFared | None, NearestFared
         errors.append(relative_errors_pct(Column.real(truth[known]), Column.real(given[known])))
         later.append(frame.seq[known] > lab.trained_to_seq)
     every, is_later = np.concatenate(errors), np.concatenate(later)
-    return tuple(_fared(every[rows], lab.error_pct[attribute]) for rows in (~is_later, is_later))  # type: ignore[return-value]
+    return tuple(_nearest_result(every[rows], lab.error_pct[attribute]) for rows in (~is_later, is_later))  # type: ignore[return-value]
 
 
-def _fared(errors: np.ndarray, error_pct: float) -> NearestFared | None:
+def _nearest_result(errors: np.ndarray, error_pct: float) -> NearestResult | None:
     if not errors.size:
         return None
-    return NearestFared(float(np.median(errors)), 100.0 * float((errors > error_pct).mean()))
+    return NearestResult(float(np.median(errors)), 100.0 * float((errors > error_pct).mean()))
 
 
 def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
@@ -96,7 +96,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             error_pct = lab.error_pct[attribute]
             last_bytes, ours = paper.synopsis_bytes[attribute], plan.synopsis_bytes[attribute]
             others = rivals(lab, attribute, error_pct)
-            euclid = nearest(lab, attribute)
+            euclid = nearest_results(lab, attribute)
             for part, fared in zip(("training", "later"), euclid, strict=True):
                 if fared is not None:
                     figures[f"attributes.{part}.nearest_median_error_pct.{name}.{attribute}"] = (
@@ -144,7 +144,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     return figures
 
 
-def _both(fared: NearestFared | None) -> tuple[float | None, float | None]:
+def _both(fared: NearestResult | None) -> tuple[float | None, float | None]:
     return (None, None) if fared is None else (fared.median_error_pct, fared.beyond_bound_pct)
 
 

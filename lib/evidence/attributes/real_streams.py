@@ -3,7 +3,7 @@
 The samples that compressors are compared on, as streams with contracts: nothing is said of them but names, types and
 the sender. `codecs.samples.HELD_BACK` were not looked at while the plan was made.
 
->>> made = as_stream("seattle_days")
+>>> made = real_stream("seattle_days")
 >>> made.contract.keys, made.contract.order, made.contract.sheddable
 (('sender',), 'date', ('precipitation', 'temp_max', 'temp_min', 'wind'))
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evidence.attributes.codecs.samples import real
+from evidence.attributes.codecs.samples import real_sample
 from evidence.attributes.generated import TUPLES_PER_SECOND, Generated
 from spillway.contracts import read_stream
 
@@ -31,9 +31,9 @@ TRIED_REAL = (
 )
 
 
-def as_stream(name: str) -> Generated:
+def real_stream(name: str) -> Generated:
     """A real stream, of two batch dates: the first half is trained on, at most."""
-    sample = real(name)
+    sample = real_sample(name)
     kept = [*sample.key, *([sample.order] if sample.order else []), *sample.measures]
     rows = sample.rows.select(kept).slice(0, ROWS_AT_MOST)
     if sample.order and pa.types.is_floating(rows[sample.order].type):

@@ -41,7 +41,7 @@ def with_thesis_ranking(contract: StreamContract) -> StreamContract:
     return with_settings(replace(contract, attributes=attributes), AttributeSettings(rank_by="stddev"))
 
 
-def of_equal_worth(contract: StreamContract, exact: Collection[str] = ()) -> StreamContract:
+def with_equal_priorities(contract: StreamContract, exact: Collection[str] = ()) -> StreamContract:
     """The contract with every priority 1; what may only be exact always travels."""
     attributes = tuple(
         replace(one, priority=1.0, role="protected" if one.name in exact else one.role)

@@ -34,7 +34,7 @@ class RunResult:
 
     def of(self, batches: Collection[int]) -> RunResult:
         """The same of some batches."""
-        return _together([self.by_batch[batch] for batch in batches])
+        return _combine([self.by_batch[batch] for batch in batches])
 
     @property
     def wire_bytes(self) -> int:
@@ -84,10 +84,10 @@ def read_result(lake: Lake, stream: str) -> RunResult:
             },
             tuple(load_runs(tables, stream, [batch.batch])),
         )
-    return replace(_together(list(by_batch.values())), by_batch=by_batch)
+    return replace(_combine(list(by_batch.values())), by_batch=by_batch)
 
 
-def _together(parts: Sequence[RunResult]) -> RunResult:
+def _combine(parts: Sequence[RunResult]) -> RunResult:
     """Several batches as one; attributes in the order of the first that has them."""
     certificates: dict[str, Certificate] = {}
     for part in parts:

@@ -27,16 +27,16 @@ BATCH_ROWS = 1_000, 10_000
 
 def row_orders(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
     """Return `attributes.key_order_saves_pct.<stream>`, and `attributes.bytes_per_row.<class>.<stream>`."""
-    return compared_orders(book, samples(labs, directory))
+    return compare_orders(book, samples(labs, directory))
 
 
-def compared_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
+def compare_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     """Compare the orders of some samples."""
     figures: dict[str, float] = {}
     saved: list[tuple[Shown, ...]] = []
     widths: list[tuple[Shown, ...]] = []
     for sample in every:
-        rows = as_sent(sample)
+        rows = transmitted_columns(sample)
         name = sample.name
         sizes = [size for size in BATCH_ROWS if size < rows.num_rows]
         parts = [rows.slice((rows.num_rows - size) // 2, size) for size in sizes] + [rows]
@@ -61,7 +61,7 @@ def compared_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     return figures
 
 
-def as_sent(sample: Sample) -> pa.Table:
+def transmitted_columns(sample: Sample) -> pa.Table:
     """Return the columns of `transmitted`: `seq` and `batch`, then the stream's own, times in microseconds."""
     rows, count = sample.rows, sample.rows.num_rows
     columns = {"seq": pa.array(np.arange(count)), "batch": pa.array(np.ones(count, np.int64))}

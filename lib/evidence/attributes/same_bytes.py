@@ -29,10 +29,10 @@ import pyarrow.csv as pv
 
 from demo.data import STREAMS
 from evidence.attributes.at_capacity import Trial
-from evidence.attributes.generated import generated, sources
+from evidence.attributes.generated import generate_stream, sources
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
-from evidence.attributes.real_streams import TRIED_REAL, as_stream
+from evidence.attributes.real_streams import TRIED_REAL, real_stream
 from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, load_contracts, read_channel
@@ -61,7 +61,7 @@ Landed = tuple[StreamContract, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierFigures:
     """The figures of the old revision on one stream."""
 
     figures: Mapping[str, float]
@@ -100,10 +100,10 @@ def evidence_streams(settings: Settings) -> Iterator[tuple[str, Landed]]:
             files = _in_thirds(make()) if name == "weather" else make()
             yield name, (with_thesis_ranking(replace(contract, levers=alone)), files)
     for name in TRIED_REAL:
-        made = as_stream(name)
+        made = real_stream(name)
         yield name, (made.contract, made.files)
     for source in sources(Path(settings.home, "tests", "golden")):
-        made = generated(source)
+        made = generate_stream(source)
         yield f"generated.{made.contract.stream}", (made.contract, made.files)
 
 
@@ -116,7 +116,7 @@ def _in_thirds(files: Mapping[str, bytes]) -> dict[str, bytes]:
     }
 
 
-def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
+def measure(landed: Landed, before: EarlierFigures | None = None) -> dict[str, float]:
     """Return the figures of one stream.
 
     Capacities are shares of the bytes that the old revision offered, or of the stream's own bytes without `before`.
@@ -146,7 +146,7 @@ def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
     trial = SameBytes(Lab(lake, name), None if before is None else before.offered_bytes)
     inexact = {"measures": float(len(trial.measures))}
     _require_equal(name, "number of measures that may be inexact", before, inexact)
-    found |= {f"{CHANNEL_BYTES}{number}": size, **inexact, **offered(trial)}
+    found |= {f"{CHANNEL_BYTES}{number}": size, **inexact, **offered_bytes_figures(trial)}
     for synopsis in SYNOPSES:
         for capacity in CAPACITIES_PCT:
             one, place = trial.at(capacity, synopsis), f"{synopsis}.{capacity}"
@@ -157,14 +157,14 @@ def measure(landed: Landed, before: Before | None = None) -> dict[str, float]:
     return found
 
 
-def _require_equal(stream: str, what: str, before: Before | None, found: Mapping[str, float]) -> None:
+def _require_equal(stream: str, what: str, before: EarlierFigures | None, found: Mapping[str, float]) -> None:
     """Raise an error if both revisions do not measure the same."""
     if before is not None and any(before.figures[figure] != value for figure, value in found.items()):
         rule = f"have the {what} that the old revision was measured on"
         raise InvalidValue(f"stream {stream}", rule, dict(found), REMEASURE, BEFORE.name)
 
 
-def offered(trial: SameBytes) -> dict[str, float]:
+def offered_bytes_figures(trial: SameBytes) -> dict[str, float]:
     """Return the bytes if everything is sent: in total, per row by class of column, and fixed bytes."""
     whole, lab = trial.whole, trial.lab
     contract, tables = lab.contract, lab.lake.tables
@@ -190,13 +190,13 @@ def offered(trial: SameBytes) -> dict[str, float]:
     }
 
 
-def read_before(path: Path = BEFORE) -> dict[str, Before]:
+def read_earlier_figures(path: Path = BEFORE) -> dict[str, EarlierFigures]:
     """Return the figures of the old revision by stream."""
     found: dict[str, dict[str, float]] = {}
     with path.open(encoding="utf-8", newline="") as source:
         for row in csv.DictReader(source):
             found.setdefault(row["stream"], {})[row["figure"]] = float(row["value"])
-    return {stream: Before(figures) for stream, figures in found.items()}
+    return {stream: EarlierFigures(figures) for stream, figures in found.items()}
 
 
 def bytes_before_and_after(book: Book, settings: Settings, seeds: int = 20) -> dict[str, float]:
@@ -206,7 +206,7 @@ def bytes_before_and_after(book: Book, settings: Settings, seeds: int = 20) -> d
         "Every stream is sent through shares of the bytes that the old revision offered (files, footers, log and "
         "metadata), so that both revisions have the same absolute capacities.",
     )
-    old = read_before()
+    old = read_earlier_figures()
     measured = {name: measure(landed, old[name]) for name, landed in evidence_streams(settings)}
     both = {name: (old[name].figures, after) for name, after in measured.items()}
     _tell_bytes(book, both)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evidence.attributes.contestants import text_settings
+from evidence.attributes.contestants import thesis_settings
 from evidence.attributes.costs import SchemeCost, mean_cost
 from evidence.attributes.lab import Lab
 from evidence.attributes.orders import largest_first, random_order
@@ -29,7 +29,7 @@ def contestants(lab: Lab) -> dict[str, SchemeCost]:
     return {
         "everything kept": lab.weigh({}),
         "everything rounded": lab.weigh(dict.fromkeys(lab.measures, "round")),
-        "the paper's: by deviation until it fits, last value": lab.cost(the_papers(lab)),
+        "the paper's: by deviation until it fits, last value": lab.cost(run_as_in_paper(lab)),
         "everything shed, last value": lab.cost(lab.given(dict.fromkeys(lab.measures, "shed"), paper)),
         "random attributes, mean": mean_cost(drawn),
         "random attributes, best": min(drawn, key=lambda one: one.net_bytes),
@@ -37,17 +37,17 @@ def contestants(lab: Lab) -> dict[str, SchemeCost]:
     }
 
 
-def the_papers(lab: Lab) -> RunResult:
+def run_as_in_paper(lab: Lab) -> RunResult:
     """The product set as the text has it: ways, models, ranking, and Algorithm 2 without memory or hysteresis."""
-    return lab.run(models=lab.paper_models(), predictors=("last",), **text_settings())
+    return lab.run(models=lab.paper_models(), predictors=("last",), **thesis_settings())
 
 
-def spent_least(lab: Lab) -> RunResult:
+def run_with_fewest_bytes(lab: Lab) -> RunResult:
     """The product's plan on a channel that is paid by the byte: a byte kept costs as much as one sent."""
     return lab.run(paid_by_byte=True, asked_back_pct=0.0, synopsis="hold")
 
 
-def single_ways(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
+def single_treatments(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     """Net bytes of the plan over the best single way, stream by stream."""
     book.section(
         "The plan against single ways",
@@ -58,7 +58,7 @@ def single_ways(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, lab in labs.items():
         every = contestants(lab)
-        plan = spent_least(lab)
+        plan = run_with_fewest_bytes(lab)
         rivals = {label: one for label, one in every.items() if label != "everything kept"}
         best = min(one.net_bytes for one in rivals.values())
         accuracy = [one.accuracy_pct for one in plan.shed.values()]

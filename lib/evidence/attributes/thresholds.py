@@ -14,7 +14,7 @@ from evidence.attributes.restated import with_error
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
-from spillway.levers.attributes.planner import ranking_values
+from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import Curve, curve, fixed_point, threshold_drift
 from spillway.report.page.svg import Line, line_chart
@@ -23,7 +23,7 @@ ACCURACIES = (90, 95, 98, 99)
 ERRORS_PCT = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6.5, 8, 10, 13, 17, 22, 30, 40, 55, 75, 100)
 
 
-def drawn(lab: Lab, attribute: str, rows: Any) -> Curve:
+def share_curve(lab: Lab, attribute: str, rows: Any) -> Curve:
     """The curve of stored share against E over some rows."""
     return curve(ranking_values(rows[attribute]), key_codes(rows, lab.cycle.attributes))
 
@@ -42,9 +42,9 @@ def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[s
         pictures = []
         batches = [lab.lake.rows("raw", name, batch) for batch in lab.batches[1:]]
         for i, attribute in enumerate(_numeric(lab)):
-            trained = drawn(lab, attribute, lab.training_rows)
+            trained = share_curve(lab, attribute, lab.training_rows)
             point = fixed_point(trained)
-            later = [fixed_point(drawn(lab, attribute, rows)) for rows in batches]
+            later = [fixed_point(share_curve(lab, attribute, rows)) for rows in batches]
             moved = [threshold_drift(point, other).deviation_pct for other in later]
             finite = [one for one in moved if np.isfinite(one)]
             mine += finite

@@ -148,7 +148,7 @@ def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01
     return batch
 
 
-def fresh(tables: Tables) -> None:
+def reset_batch(tables: Tables) -> None:
     """Back to a batch that was only taken in: nothing of it was sent before, as nothing of a new batch was."""
     empty(tables, "transmitted", "telemetry")
     empty(tables, "synopsis")
@@ -172,22 +172,22 @@ def empty(tables: Tables, table: str, stream: str | None = None) -> None:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    return spent(work)["clock"]
+    return seconds_by_clock(work)["clock"]
 
 
-def spent(work: Callable[[], Any]) -> dict[str, float]:
+def seconds_by_clock(work: Callable[[], Any]) -> dict[str, float]:
     """Return the seconds that some work takes, by clock."""
     started = {name: clock() for name, clock in CLOCKS.items()}
     work()
     return {name: clock() - started[name] for name, clock in CLOCKS.items()}
 
 
-def shed_again(tables: Tables, engine: SparkEngine, given: Contracts) -> None:
+def shed_fresh(tables: Tables, engine: SparkEngine, given: Contracts) -> None:
     done = shed_channel(tables, engine, given, "line", dates=(DAY, DAY))
     assert [batch.status for batch in done] == [DONE]
 
 
-def recover_again(tables: Tables, engine: SparkEngine, given: Contracts, batch: Batch) -> None:
+def recover_fresh(tables: Tables, engine: SparkEngine, given: Contracts, batch: Batch) -> None:
     recover_batches(tables.now(), engine, given.streams["telemetry"], [batch])
 
 
@@ -222,7 +222,7 @@ def alternate(contestants: dict[str, Contestant]) -> dict[str, dict[str, float]]
         for name in names:
             ready, work = contestants[name]
             ready()
-            took = spent(work)
+            took = seconds_by_clock(work)
             print(f"  round {turn}: {name} {took['clock']:.1f} s, {took['processor']:.2f} CPU s", flush=True)
             for clock, value in took.items() if turn else ():
                 every[name][clock].append(value)
@@ -257,18 +257,18 @@ def shed_and_recover(rows: int, validated: bool = True) -> dict[str, float]:
             found["attributes.train_10mb_seconds"] = min(
                 took, found.get("attributes.train_10mb_seconds", math.inf)
             )
-            fresh(tables)
-            shed_again(tables, engine, given)
+            reset_batch(tables)
+            shed_fresh(tables, engine, given)
             (batch,) = load_batches(tables.now(), "telemetry")
             contestants: dict[str, Contestant] = {
                 "copy": (lambda: None, lambda: copy(tables, engine, "raw", f"{folder}/copy")),
                 f"shed {shed}": (
-                    lambda: fresh(tables),
-                    partial(shed_again, tables, engine, given),
+                    lambda: reset_batch(tables),
+                    partial(shed_fresh, tables, engine, given),
                 ),
                 f"recover {shed}": (
                     lambda: empty(tables, "recovered", "telemetry"),
-                    partial(recover_again, tables, engine, given, batch),
+                    partial(recover_fresh, tables, engine, given, batch),
                 ),
             }
             best = alternate(contestants)
@@ -359,14 +359,14 @@ def _child(rows: int) -> None:
             make_raw(tables, engine, rows)
             given = contracts(2, error_pct=2.0)
             train_stream(tables, given, "telemetry")
-            fresh(tables)
-            shed_again(tables, engine, given)
+            reset_batch(tables)
+            shed_fresh(tables, engine, given)
             watcher = threading.Thread(target=watch)
             watcher.start()
             took = math.inf
             for _ in range(ROUNDS):
-                fresh(tables)
-                took = min(took, seconds(lambda: shed_again(tables, engine, given)))
+                reset_batch(tables)
+                took = min(took, seconds(lambda: shed_fresh(tables, engine, given)))
             over.set()
             watcher.join()
     finally:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evidence.attributes.codecs.samples import REAL, of_source, real
+from evidence.attributes.codecs.samples import REAL, of_source, real_sample
 from evidence.attributes.generated import sources
 from evidence.bench.bench_attributes import telemetry
 from spillway.parquet import ROWS_IN_A_GROUP, best_encodings, parquet_writer
@@ -38,19 +38,19 @@ CHOICES: Mapping[str, Mapping[str, Any]] = {
 def streams(directory: Path) -> Iterator[tuple[str, pa.Table]]:
     """Yield the kind and the rows of each stream."""
     for name in REAL:
-        yield "real", sent(real(name).rows)
+        yield "real", as_transmitted(real_sample(name).rows)
     for source in sources(directory):
-        yield "generated", sent(of_source(source).rows)
+        yield "generated", as_transmitted(of_source(source).rows)
     yield "long", pa.concat_tables(telemetry((0, LONG_ROWS, 0.01), {}))
 
 
-def sent(rows: pa.Table) -> pa.Table:
+def as_transmitted(rows: pa.Table) -> pa.Table:
     """Return rows with the columns of `transmitted` in front of them."""
     columns = {"seq": pa.array(range(rows.num_rows), pa.int64()), "batch": pa.repeat(1, rows.num_rows)}
     return pa.table(columns | {name: rows[name] for name in rows.column_names})
 
 
-def written(rows: pa.Table, encodings: Mapping[str, str], options: Mapping[str, Any]) -> tuple[int, float]:
+def write_cost(rows: pa.Table, encodings: Mapping[str, str], options: Mapping[str, Any]) -> tuple[int, float]:
     """Return the bytes of a file, and the processor seconds of writing it."""
     other = dict(options)
     size = other.pop("rows", ROWS_IN_A_GROUP)
@@ -72,7 +72,7 @@ def encoding_bench(home: str) -> dict[str, float]:
         encodings = best_encodings(rows.slice(0, ROWS_IN_A_GROUP))
         choosing[kind] = choosing.get(kind, 0.0) + time.process_time() - began
         for name, options in {"": {}, **CHOICES}.items():
-            size, seconds = written(rows, encodings, options)
+            size, seconds = write_cost(rows, encodings, options)
             before = totals.get((name, kind), (0, 0.0))
             totals[name, kind] = before[0] + size, before[1] + seconds
     found: dict[str, float] = {}

@@ -70,7 +70,7 @@ def decision_figures(rounds: int = 15) -> dict[str, float]:
             sic = size / np.bincount(query, size, queries)[query]
             batches = Batches(query, sic, size, chance.permutation(count))
             for share in (0.5, 0.9) if (queries, count) == (QUERIES[-1], BATCHES[-1]) else (0.5,):
-                run = _deciding(batches, Entitlements.equal(queries), share * float(size.sum()))
+                run = _decision_task(batches, Entitlements.equal(queries), share * float(size.sum()))
                 # a core's seconds: other processes must not count
                 seconds = best_seconds({"decide": run}, rounds, time.process_time)["decide"]
                 name = f"quality.kernel_decide_ms.{queries}_queries.{count}_batches"
@@ -81,7 +81,7 @@ def decision_figures(rounds: int = 15) -> dict[str, float]:
     return found
 
 
-def _deciding(batches: Batches, to: Entitlements, room: float) -> Callable[[], object]:
+def _decision_task(batches: Batches, to: Entitlements, room: float) -> Callable[[], object]:
     return lambda: admit_fairly(batches, to, room)
 
 
@@ -89,7 +89,7 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
     """What coverage adds to a query by Spark over so many rows, all of which are kept."""
     engine = SparkEngine(lambda: spark)
     with tempfile.TemporaryDirectory() as folder:
-        lake = _landed(folder, rows)
+        lake = _landed_lake(folder, rows)
         contract = read_workload(
             {
                 "name": "asked",
@@ -155,7 +155,7 @@ def _plain_view(rows: WindowRows, decision: SqlDecision, window: Any) -> SqlView
     return SqlView(schema, [partial(rows.only(portion), tuple(schema.names)) for portion in read.portions])
 
 
-def _landed(folder: str, rows: int) -> Lake:
+def _landed_lake(folder: str, rows: int) -> Lake:
     """The stream on a disk: some files of many rows, and one row that closes the window."""
     first = datetime(2026, 1, 1, tzinfo=UTC)
     parts, files = 4, {}

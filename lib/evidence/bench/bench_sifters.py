@@ -37,7 +37,7 @@ from spillway.contracts.yaml import read_yaml
 from spillway.engine.spark import spark_engine
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import CapacityGroup
-from spillway.levers.sifters import predicates, wanted
+from spillway.levers.sifters import parsed_queries, predicates
 from spillway.levers.sifters.choose import partition_space, region_frequencies
 from spillway.levers.sifters.configure import optimal_thresholds
 from spillway.levers.sifters.consolidate import consolidate_queries
@@ -119,7 +119,7 @@ def _shed_once(queries: int) -> dict[str, float]:
             ],
         }
     )
-    for cache in (predicates._condition, wanted._parse_queries, wanted._problems_of):
+    for cache in (predicates._condition, parsed_queries._parse_queries, parsed_queries._problems_of):
         cache.cache_clear()
     begin = time.process_time()
     contract = read_stream(read_yaml(text, Report("queried.yaml")))

@@ -32,7 +32,7 @@ from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.files import DataFile, rows_of
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 
 WIDTH, DEPTH = 2048, 5
 

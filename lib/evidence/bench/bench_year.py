@@ -26,7 +26,7 @@ from spillway.sketches.specification import SketchSpec
 from spillway.store.batches import save_batches
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 from spillway.streams.sketching import summarise_days
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
@@ -63,12 +63,12 @@ def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.from_environment({**os.environ, "SPILLWAY_LAKE": f"{folder}/lake"})
         specs = [SketchSpec("count_min", (name,), ("integer",)) for name in ("k", "l", "m", "n")]
-        _lay(Tables(settings), specs, days)
+        _write_year(Tables(settings), specs, days)
         # the one that is asked; the others lie beside it
         summarise_days(Tables(settings), "year", specs[:1], set())
         middle, last = FIRST_OF_YEAR + timedelta(days=days // 2), FIRST_OF_YEAR + timedelta(days=days - 1)
-        closed = [_asked(settings, middle) for _ in range(rounds)]
-        still_open = [_asked(settings, last) for _ in range(rounds)]
+        closed = [_query_cost(settings, middle) for _ in range(rounds)]
+        still_open = [_query_cost(settings, last) for _ in range(rounds)]
     return {
         # from the tables to the answer, in a process that is up
         "sketches.query_ms": 1e3 * min(one[0] for one in closed),
@@ -81,7 +81,7 @@ def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
     }
 
 
-def _asked(settings: Settings, day: date) -> list[float]:
+def _query_cost(settings: Settings, day: date) -> list[float]:
     env = {**os.environ, "SPILLWAY_LAKE": settings.lake, "SPILLWAY_DESTINATION": settings.lake}
     done = subprocess.run(
         [sys.executable, "-c", _ASKS, str(day)], env=env, capture_output=True, text=True, check=True
@@ -92,11 +92,11 @@ def _asked(settings: Settings, day: date) -> list[float]:
     return found
 
 
-def _lay(tables: Tables, specs: list[SketchSpec], days: int) -> None:
+def _write_year(tables: Tables, specs: list[SketchSpec], days: int) -> None:
     """A year of batches and their sketches, a file a closed day as `keep` leaves them, a file a batch of the last."""
     sketches = tables.at("sketches")
     contract = table_contracts()["sketches"]
-    templates = [[_filled(spec, seed) for seed in range(TEMPLATES)] for spec in specs]
+    templates = [[_sketch_row(spec, seed) for seed in range(TEMPLATES)] for spec in specs]
     now = datetime(2025, 1, 1, tzinfo=UTC)
     files = []
     for day in range(days):
@@ -136,7 +136,7 @@ def _lay(tables: Tables, specs: list[SketchSpec], days: int) -> None:
     sketches.publish(files, batch=-1)
 
 
-def _filled(spec: SketchSpec, seed: int) -> dict[str, Any]:
+def _sketch_row(spec: SketchSpec, seed: int) -> dict[str, Any]:
     """A row of `sketches` of a batch of Zipf keys."""
     counts = zipf_frequencies(ROWS, 5_000, 0.9, seed)
     keys = pa.array(np.repeat(np.arange(5_000), counts))

@@ -56,7 +56,7 @@ class _Node:
         return sum((one for _, one in self.reached), start=np.zeros(len(LOADS)))
 
 
-def _worked(engine: SparkEngine, queries: np.ndarray) -> float:
+def _query_seconds(engine: SparkEngine, queries: np.ndarray) -> float:
     """Seconds that one question to these queries' batches takes."""
     began = time.perf_counter()
     cuts = [
@@ -73,7 +73,7 @@ def batches_that_fit(spark: Any, interval: float) -> int:
     took = {}
     for count in (few, many):
         queries = sources.take(np.arange(count), mode="wrap")
-        took[count] = float(np.median([_worked(engine, queries) for _ in range(5)][1:]))
+        took[count] = float(np.median([_query_seconds(engine, queries) for _ in range(5)][1:]))
     each = max(1e-6, (took[many] - took[few]) / (many - few))
     return max(few, round(few + (interval - took[few]) / each))
 
@@ -114,7 +114,7 @@ def run_node(
             decide.append(time.perf_counter() - before)
         mine, waiting = waiting[admitted], np.zeros(0, np.int64)
         if len(mine):
-            took = _worked(engine, mine)
+            took = _query_seconds(engine, mine)
             node.cost = node.cost.after(took, len(mine) * BATCH_TUPLES)
             late += took > interval
         node.reached.append((now, carries * np.bincount(mine, minlength=len(LOADS))))

@@ -23,7 +23,7 @@ from spillway.contracts.capacity import shannon_kbps
 from spillway.levers import loss_curve
 from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.cycle.find import find_cycle
+from spillway.levers.attributes.cycle.identifier import find_cycle
 from spillway.levers.attributes.ranking import reevaluation as scheme
 from spillway.levers.attributes.ranking.rank import population_std, rank
 from spillway.levers.attributes.ranking.smoothing import (
@@ -46,15 +46,15 @@ def recompute(directory: Path) -> list[Cell]:
 
 def table_3_3(directory: Path) -> Iterable[Cell]:
     """Weather smoothed with m = 0.7 from the first value, printed rounded up (A10, A11)."""
-    yield from _smoothed(directory, "3.3", "3_2", "3_3", 0.7, "first")
+    yield from _smoothing_cells(directory, "3.3", "3_2", "3_3", 0.7, "first")
 
 
 def table_3_6(directory: Path) -> Iterable[Cell]:
     """Stocks smoothed with m = 0.2 from zero; one sign is misprinted (A12)."""
-    yield from _smoothed(directory, "3.6", "3_5", "3_6", 0.2, "zero")
+    yield from _smoothing_cells(directory, "3.6", "3_5", "3_6", 0.2, "zero")
 
 
-def _smoothed(
+def _smoothing_cells(
     directory: Path, table: str, raw: str, printed: str, multiplier: float, seed: str
 ) -> Iterable[Cell]:
     rows = read_csv(directory, f"000_table{raw}_raw.csv")

@@ -77,7 +77,7 @@ def categories_correct(
 
 
 @dataclass(frozen=True)
-class Judged:
+class ClassifiedList:
     """How one list held back was classified; `source` is the schema it comes from."""
 
     domain: str
@@ -88,22 +88,22 @@ class Judged:
     looser: bool
 
 
-def held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[Judged]:
+def classify_held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[ClassifiedList]:
     """Every list held back, judged; `directory` is the one of the golden files."""
     beside = directory.parent / "levers" / "attributes" / "threshold"
     found = []
     for file in files:
         with (beside / file).open(encoding="utf-8", newline="") as lines:
-            found += [judged(row["domain"], row["source"], row["names"]) for row in csv.DictReader(lines)]
+            found += [classify_list(row["domain"], row["source"], row["names"]) for row in csv.DictReader(lines)]
     return found
 
 
-def judged(domain: str, source: str, names: str) -> Judged:
+def classify_list(domain: str, source: str, names: str) -> ClassifiedList:
     """One list, its names separated by blanks.
 
-    >>> judged("Medical", "a bedside monitor", "patient_id heart_rate spo2").right
+    >>> classify_list("Medical", "a bedside monitor", "patient_id heart_rate spo2").right
     True
-    >>> judged("Others", "a dishwasher", "wash_arm rinse_aid salt").found
+    >>> classify_list("Others", "a dishwasher", "wash_arm rinse_aid salt").found
     'assumed: no known domain'
     """
     matcher = CategoryMatcher.standard()
@@ -114,7 +114,7 @@ def judged(domain: str, source: str, names: str) -> Judged:
         else category.domain.startswith(domain) and not category.assumed
     )
     looser = category.rate_pct > matcher.rate_pct(TRUTHS[domain])
-    return Judged(domain, source, names, category.domain, right, looser)
+    return ClassifiedList(domain, source, names, category.domain, right, looser)
 
 
 def rows_as_printed(directory: Path) -> int:

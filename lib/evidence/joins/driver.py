@@ -81,7 +81,7 @@ class Outcome:
 
 
 @dataclass
-class Joined:
+class JoinRun:
     """Windows one after the other."""
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -110,13 +110,13 @@ def run_join(
     keep_pairs: bool = False,
     memory: Memory | None = None,
     adapts: float = ADAPTS,
-) -> Joined:
+) -> JoinRun:
     """Every window from `begin` to `end`, each with what the one before it left."""
-    known, found = memory or Memory(), Joined()
+    known, found = memory or Memory(), JoinRun()
     back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
     for start in np.arange(begin, end - 1e-9, adapts):
         began = time.thread_time()
-        given = [given_of(one, start - back, start, start + adapts) for one in (left, right)]
+        given = [operand_window(one, start - back, start, start + adapts) for one in (left, right)]
         turn = JoinWindow(settings, known, given[0], given[1], adapts)
         decision = turn.decision
         counts: dict[str, int] = {}
@@ -143,7 +143,7 @@ def run_join(
     return found
 
 
-def best_timed(run: Callable[[], Joined]) -> Joined:
+def fastest_run(run: Callable[[], JoinRun]) -> JoinRun:
     """The fastest of a few runs that differ in nothing but time: one of milliseconds alone says little of it."""
     found = [run()]
     while len(found) < REPEATS and sum(one.seconds for one in found) < ENOUGH_SECONDS:
@@ -151,7 +151,7 @@ def best_timed(run: Callable[[], Joined]) -> Joined:
     return min(found, key=lambda one: one.seconds)
 
 
-def given_of(rows: Operand, back: float, begin: float, end: float) -> SideRows:
+def operand_window(rows: Operand, back: float, begin: float, end: float) -> SideRows:
     """One side of a window: rows from `back` on are there, those from `begin` on probe."""
     first, low, high = (
         int(one) for one in np.searchsorted(rows.at, [round(t * MICROS) for t in (back, begin, end)])
@@ -164,14 +164,14 @@ def _pairs(tables: Iterable[Any]) -> Iterator[tuple[int, int]]:
         yield from zip(table["left_seq"].to_pylist(), table["right_seq"].to_pylist(), strict=True)
 
 
-def everything(settings: JoinSettings) -> JoinSettings:
+def without_budget(settings: JoinSettings) -> JoinSettings:
     """The same join without a budget."""
     return replace(settings, budget=None)
 
 
-def dropping_rows(
-    left: Operand, right: Operand, settings: JoinSettings, like: Joined, seed: int, of: str = "compared"
-) -> tuple[Joined, tuple[Operand, Operand]]:
+def join_with_random_drops(
+    left: Operand, right: Operand, settings: JoinSettings, like: JoinRun, seed: int, of: str = "compared"
+) -> tuple[JoinRun, tuple[Operand, Operand]]:
     """Rows dropped at random so that each window makes as many comparisons (or steps) as `like` made there."""
     chance = np.random.default_rng([seed, 77])
     kept = [np.ones(one.rows, bool) for one in (left, right)]
@@ -185,14 +185,14 @@ def dropping_rows(
             )
             for one in (left, right)
         ]
-        whole = _takes(left, right, [k.copy() for k in kept], settings, outcome.begin, of)
+        whole = _join_steps(left, right, [k.copy() for k in kept], settings, outcome.begin, of)
         if whole > target:
             for _ in range(18):
                 middle = (low + high) / 2
                 tried = [k.copy() for k in kept]
                 for mine, drawn, span in zip(tried, draws, spans, strict=True):
                     mine[span] = drawn[span] < middle
-                if _takes(left, right, tried, settings, outcome.begin, of) > target:
+                if _join_steps(left, right, tried, settings, outcome.begin, of) > target:
                     high = middle
                 else:
                     low = middle
@@ -200,10 +200,10 @@ def dropping_rows(
                 mine[span] = drawn[span] < high
     thinned = (_thin(left, kept[0]), _thin(right, kept[1]))
     begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
-    return run_join(*thinned, everything(settings), begin, end), thinned
+    return run_join(*thinned, without_budget(settings), begin, end), thinned
 
 
-def _takes(
+def _join_steps(
     left: Operand, right: Operand, kept: Sequence[Numbers], settings: JoinSettings, begin: float, of: str
 ) -> float:
     """Comparisons (or steps) that a window takes when these rows are kept and joined in full."""
@@ -237,19 +237,19 @@ def _thin(rows: Operand, kept: Numbers) -> Operand:
     )  # fmt: skip
 
 
-def hindsight_pairs(whole: Joined, like: Joined) -> float:
+def hindsight_pairs(whole: JoinRun, like: JoinRun) -> float:
     """What the best choice finds with the steps that `like` took, window by window: of basic windows, or of whole rows.
 
     From the full join's counts: matches and comparisons by basic window, of both windows, those that yield most a step
     first. Without an index a step is a comparison.
     """
     return sum(
-        _found_by(full, mine, full.row["own_matches"] / np.maximum(full.row["own_volumes"], 1e-12))
+        _pairs_by_curve(full, mine, full.row["own_matches"] / np.maximum(full.row["own_volumes"], 1e-12))
         for full, mine in zip(whole.outcomes, like.outcomes, strict=True)
     )
 
 
-def clairvoyant_pairs(whole: Joined, like: Joined) -> float:
+def clairvoyant_pairs(whole: JoinRun, like: JoinRun) -> float:
     """The same by the true match curve, which one window's luck does not change: the mean of all windows of `whole`.
 
     For streams that keep their ways. It is taken from the very run that is judged, so what luck is left favours the
@@ -259,10 +259,10 @@ def clairvoyant_pairs(whole: Joined, like: Joined) -> float:
         sum(one.row[name] for one in whole.outcomes) for name in ("own_matches", "own_volumes")
     )
     curve = matches / np.maximum(volumes, 1e-12)
-    return sum(_found_by(full, mine, curve) for full, mine in zip(whole.outcomes, like.outcomes, strict=True))
+    return sum(_pairs_by_curve(full, mine, curve) for full, mine in zip(whole.outcomes, like.outcomes, strict=True))
 
 
-def _found_by(full: Outcome, mine: Outcome, curve: Numbers) -> float:
+def _pairs_by_curve(full: Outcome, mine: Outcome, curve: Numbers) -> float:
     """Pairs of a window that are in the basic windows which the curve has for the best, in the steps of `mine`."""
     matches, volumes, costs = full.row["own_matches"], full.row["own_volumes"], mine.row["costs"]
     order = np.argsort(-curve / costs)
@@ -284,7 +284,7 @@ def _found_by(full: Outcome, mine: Outcome, curve: Numbers) -> float:
     return max(picked, of_all)
 
 
-def with_own_counts(whole: Joined, memory: float) -> Joined:
+def with_own_counts(whole: JoinRun, memory: float) -> JoinRun:
     """The full join with what each window alone counted: what it learned, less what had faded from before."""
     before: dict[str, Numbers] = {}
     for outcome in whole.outcomes:
@@ -301,22 +301,22 @@ def with_own_counts(whole: Joined, memory: float) -> Joined:
     return whole
 
 
-def kept_evenly(left: Operand, right: Operand, share: float, seed: int) -> tuple[Operand, Operand]:
+def sample_both(left: Operand, right: Operand, share: float, seed: int) -> tuple[Operand, Operand]:
     """Both streams with each row kept with the same probability."""
     chance = np.random.default_rng([seed, 78])
     return _thin(left, chance.random(left.rows) < share), _thin(right, chance.random(right.rows) < share)
 
 
-def dropping_to(
+def join_with_even_drops(
     left: Operand,
     right: Operand,
     settings: JoinSettings,
-    like: Joined,
+    like: JoinRun,
     seed: int,
     of: str,
     skip: int,
     turns: int = 3,
-) -> Joined:
+) -> JoinRun:
     """Rows dropped evenly so that the windows that are judged, all but the first few (`skip`), take as many steps
     (`steps`), or as long (`seconds`), as they took `like`.
 
@@ -324,15 +324,15 @@ def dropping_to(
     """
     begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
 
-    def takes(joined: Joined) -> float:
-        judged = Joined(joined.outcomes[skip:])
+    def takes(joined: JoinRun) -> float:
+        judged = JoinRun(joined.outcomes[skip:])
         return judged.seconds if of == "seconds" else judged.sum(of)
 
     target, share, best = takes(like), 0.3, None
     for _ in range(turns):
-        kept = kept_evenly(left, right, share, seed)
-        run = partial(run_join, *kept, everything(settings), begin, end)
-        tried = best_timed(run) if of == "seconds" else run()
+        kept = sample_both(left, right, share, seed)
+        run = partial(run_join, *kept, without_budget(settings), begin, end)
+        tried = fastest_run(run) if of == "seconds" else run()
         took = takes(tried)
         if best is None or abs(took - target) < abs(best[0] - target):
             best = (took, tried)

@@ -11,11 +11,11 @@ import numpy as np
 
 from evidence.book import Book
 from evidence.joins.driver import (
-    Joined,
-    best_timed,
+    JoinRun,
+    fastest_run,
     clairvoyant_pairs,
-    dropping_rows,
-    dropping_to,
+    join_with_random_drops,
+    join_with_even_drops,
     equality,
     hindsight_pairs,
     overlap,
@@ -151,17 +151,17 @@ def _gain(case: Case, seed: int) -> dict[str, float]:
     whole = with_own_counts(run_join(left, right, fast, begin, end), 0.0)
     if settings.budget is None:
         settings = replace(settings, budget=_as_budget(whole.sum("steps") * kept / (end - begin)))
-    ours = best_timed(partial(run_join, left, right, settings, begin, end))
+    ours = fastest_run(partial(run_join, left, right, settings, begin, end))
     if seed < 0:
         return {}
     skip = LEARNED if settings.index else WARM
     if settings.index:
-        rival = dropping_to(left, right, settings, ours, seed, "steps", skip)
+        rival = join_with_even_drops(left, right, settings, ours, seed, "steps", skip)
     else:  # what an index finds it with makes no difference to what there is to find
-        rival, _ = dropping_rows(left, right, replace(settings, index=True), ours, seed)
-    in_time = dropping_to(left, right, settings, ours, seed, "seconds", skip)
-    from_start = dropping_to(left, right, settings, ours, seed, "seconds", 0)
-    late = tuple(Joined(one.outcomes[skip:]) for one in (ours, rival, in_time, whole))
+        rival, _ = join_with_random_drops(left, right, replace(settings, index=True), ours, seed)
+    in_time = join_with_even_drops(left, right, settings, ours, seed, "seconds", skip)
+    from_start = join_with_even_drops(left, right, settings, ours, seed, "seconds", 0)
+    late = tuple(JoinRun(one.outcomes[skip:]) for one in (ours, rival, in_time, whole))
     pairs = [one.sum("pairs") for one in late]
     return {
         "output_gain_pct": 100 * (pairs[0] / pairs[1] - 1),
@@ -188,7 +188,7 @@ def peak_moves(book: Book, seeds: int) -> dict[str, float]:
         ours = run_join(left, right, overlap(20, False, budget=budget_of(CAPACITY / 2)), 0, 110)
         ratios = np.array(
             [
-                one.row["pairs"] / max(1.0, hindsight_pairs(Joined([full]), Joined([one])))
+                one.row["pairs"] / max(1.0, hindsight_pairs(JoinRun([full]), JoinRun([one])))
                 for full, one in zip(whole.outcomes, ours.outcomes, strict=True)
             ]
         )
@@ -208,7 +208,7 @@ def peak_moves(book: Book, seeds: int) -> dict[str, float]:
     }
 
 
-def pairs_between(joined: Joined, low: float, high: float) -> float:
+def pairs_between(joined: JoinRun, low: float, high: float) -> float:
     return float(sum(one.row["pairs"] for one in joined.outcomes if low <= one.begin < high))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from evidence.book import Book
-from evidence.joins.driver import Joined, equality, everything, join_settings, overlap, run_join
+from evidence.joins.driver import JoinRun, equality, without_budget, join_settings, overlap, run_join
 from evidence.joins.workload import MICROS, PaperStreams, steady
 from spillway.levers.joins.explain import total_missed_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
@@ -29,7 +29,7 @@ class _Judged:
     runs_held: list[bool] = field(default_factory=list)
     run_widths: list[float] = field(default_factory=list)
 
-    def add(self, whole: Joined, ours: Joined) -> None:
+    def add(self, whole: JoinRun, ours: JoinRun) -> None:
         """One run; its first two windows are not full, the others are judged all alike."""
         both = list(zip(whole.outcomes[2:], ours.outcomes[2:], strict=True))
         missed = [float(full.row["pairs"] - mine.row["pairs"]) for full, mine in both]
@@ -88,7 +88,7 @@ def unsteady_coverage(book: Book, seeds: int) -> dict[str, float]:
             judged = _Judged()
             for seed in range(seeds):
                 left, right = (unsteady(kind, seed, which, name != "equality") for which in (0, 1))
-                whole = run_join(left, right, everything(replace(settings, index=True)), 0, 60)
+                whole = run_join(left, right, without_budget(replace(settings, index=True)), 0, 60)
                 judged.add(whole, run_join(left, right, settings, 0, 60))
             case = kind if name == "equality" else f"{kind}_{name}"
             for key, value in zip(_TOLD, judged.told, strict=True):
@@ -197,7 +197,7 @@ def against_an_oracle(book: Book, seeds: int) -> dict[str, float]:
                     **more,
                 )
                 ours = run_join(left, right, settings, 0, 20, keep_pairs=True).pairs
-                whole = run_join(left, right, everything(settings), 0, 20, keep_pairs=True).pairs
+                whole = run_join(left, right, without_budget(settings), 0, 20, keep_pairs=True).pairs
                 false += len(ours - truth)
                 differs += len(whole ^ truth)
                 compared += len(truth)

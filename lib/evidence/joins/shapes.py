@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evidence.book import Book
-from evidence.joins.driver import ADAPTS, dropping_rows, given_of, kept_evenly, overlap, run_join
+from evidence.joins.driver import ADAPTS, join_with_random_drops, operand_window, sample_both, overlap, run_join
 from evidence.joins.gains import CAPACITY, KEPT_STEPS, budget_of, pairs_between
 from evidence.joins.workload import PaperStreams, steady
 from spillway.levers.joins.directions import build_direction
@@ -25,7 +25,7 @@ def drop_rates(book: Book) -> dict[str, float]:
                 low, high = 0.0, 1.0
                 for _ in range(8 if _steps(left, right, settings) > CAPACITY * ADAPTS else 0):
                     middle = (low + high) / 2
-                    taken = _steps(*kept_evenly(left, right, middle, 0), settings)
+                    taken = _steps(*sample_both(left, right, middle, 0), settings)
                     low, high = (middle, high) if taken <= CAPACITY * ADAPTS else (low, middle)
                 name = "indexed" if index else "plain"
                 dropped = 100.0 * (1.0 - (low if low else 1.0))
@@ -45,7 +45,7 @@ def drop_rates(book: Book) -> dict[str, float]:
 def _steps(left: Operand, right: Operand, settings: JoinSettings) -> float:
     """What comparing everything takes in the window after both are full."""
     lasts = settings.left.lasts_seconds
-    given = [given_of(one, 0.0, lasts, lasts + ADAPTS) for one in (left, right)]
+    given = [operand_window(one, 0.0, lasts, lasts + ADAPTS) for one in (left, right)]
     learned = LearnedSide()
     return sum(
         build_direction(given[1 - side], given[side], settings, learned, (1.0,), side == 1).whole_steps
@@ -69,7 +69,7 @@ def rate_by_window(book: Book) -> dict[str, float]:
                 0,
                 streams.seconds,
             )
-            rival, _ = dropping_rows(left, right, overlap(window, True), ours, 0)
+            rival, _ = join_with_random_drops(left, right, overlap(window, True), ours, 0)
             gain = 100 * (ours.sum("pairs") / rival.sum("pairs") - 1)
             found[f"joins.rate_adaptation_by_window_pct.kappa_{kappa:g}_{window:g}_s"] = gain
             rows.append((kappa, window, gain))
@@ -106,7 +106,7 @@ def adaptations(book: Book) -> dict[str, float]:
         left, right = aligned.both(0)
         settings = overlap(20, False, budget=budget_of(CAPACITY), adapt=ways["rate"])
         ours = run_join(left, right, settings, 0, aligned.seconds)
-        rival, _ = dropping_rows(left, right, overlap(20, True), ours, 0)
+        rival, _ = join_with_random_drops(left, right, overlap(20, True), ours, 0)
         for rate, (low, high) in {500: (60, 75), 300: (75, 105)}.items():
             gain = 100 * (pairs_between(ours, low, high) / pairs_between(rival, low, high) - 1)
             found[f"joins.rate_adaptation_gain_pct.at_{rate}_kappa_{kappa:g}"] = gain
@@ -158,7 +158,7 @@ def basic_windows_and_skew(book: Book) -> dict[str, float]:
         streams = PaperStreams(kappa=kappa, rates=steady(500, 60))
         left, right = streams.both(0)
         ours = run_join(left, right, overlap(20, False, threshold=4, budget=budget_of(CAPACITY)), 0, 60)
-        rival, _ = dropping_rows(left, right, overlap(20, True, threshold=4), ours, 0)
+        rival, _ = join_with_random_drops(left, right, overlap(20, True, threshold=4), ours, 0)
         gain = 100 * (pairs_between(ours, 30, 60) / max(1.0, pairs_between(rival, 30, 60)) - 1)
         found[f"joins.output_gain_by_skew_pct.kappa_{kappa:g}"] = gain
         rows.append((f"threshold 4, kappa {kappa:g}", gain))

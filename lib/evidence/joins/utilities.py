@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from evidence.book import Book
-from evidence.joins.driver import ADAPTS, Joined, overlap, run_join, with_own_counts
+from evidence.joins.driver import ADAPTS, JoinRun, overlap, run_join, with_own_counts
 from evidence.joins.gains import CAPACITY, WARM, budget_of
 from evidence.joins.workload import Numbers, PaperStreams, steady
 
@@ -120,4 +120,4 @@ def _utility_gain(worth: Numbers, how: str, seed: int) -> float:
         for one in other.outcomes[WARM:]
         for i, j in one.pairs or ()
     )
-    return float(100 * (Joined(ours.outcomes[WARM:]).sum("utility") / theirs - 1))
+    return float(100 * (JoinRun(ours.outcomes[WARM:]).sum("utility") / theirs - 1))

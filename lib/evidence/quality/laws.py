@@ -24,7 +24,7 @@ from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.intervals import Clusters, WindowSample, have_even_sizes
 from spillway.levers.quality.random_order import is_chosen_by_chance
 from spillway.store.files import row_groups
-from spillway.store.upkeep import compact
+from spillway.store.maintenance import compact
 
 
 def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[OperatorNode]]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from evidence.sketches.stable_bloom import StableBloom, StableBloomParameters
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.forms import checked_parameters
+from spillway.sketches.payload_checks import checked_parameters
 from spillway.sketches.types import Booleans, require_same
 
 KIND = "bloom"

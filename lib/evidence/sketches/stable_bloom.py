@@ -31,7 +31,7 @@ from numba import njit
 from evidence.sketches import stable_bloom_theory as theory
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.forms import ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.payload_checks import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.kernels import mix64, xxhash64_key
 from spillway.sketches.types import Booleans, Keys

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from spillway.store import blobs, writing
+from spillway.store import blobs, file_writer
 from spillway.store.delta_log import DeltaLog
 
 PHASES = ("before", "within", "after")

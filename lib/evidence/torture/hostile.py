@@ -25,7 +25,7 @@ import yaml
 
 from spillway.cli import main
 from spillway.contracts import StreamContract, check, read_stream
-from spillway.records import WholeFile, lines, measure_file, parse_blocks, parse_records, pieces, split_file
+from spillway.records import WholeFile, lines, measure_file, parse_blocks, parse_records, file_slices, split_file
 
 FIELDS = ("site", "at", "level", "count", "up", "day", "note")
 TYPES = ("string", "timestamp", "double", "integer", "boolean", "date", "string")
@@ -334,7 +334,7 @@ JUDGES: Mapping[str, Callable[[random.Random], bool]] = {
 def prepare_lake(folder: Path) -> None:
     """A lake that holds a few tuples of `rooms`, named by the environment, for whoever asks it."""
     from spillway.engine import ProcessEngine
-    from spillway.intake.take_in import ingest
+    from spillway.intake.ingest import ingest
     from spillway.settings import Settings
     from spillway.store.tables import Tables
 

@@ -38,8 +38,8 @@ from typing import Any
 from spillway.batch import REFUSED, TAKEN
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import ProcessEngine
-from spillway.intake import parse, record
-from spillway.intake.take_in import ingest
+from spillway.intake import parse, new_batches
+from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches

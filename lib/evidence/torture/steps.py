@@ -10,7 +10,7 @@ from evidence.torture.world import Tortured
 from spillway.contracts import Contracts
 from spillway.engine import Engine, ProcessEngine
 from spillway.intake.replay import Selection, replay
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.store.tables import Tables

@@ -43,7 +43,7 @@ from spillway.store.batches import batches_of_files, compact_batches, last_arriv
 from spillway.store.blobs import write_bytes
 from spillway.store.filters import match_mask
 from spillway.store.tables import Table, Tables
-from spillway.store.writing import WrittenFile, write_file
+from spillway.store.file_writer import WrittenFile, write_file
 from spillway.streams.facts import newest_facts
 from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up

@@ -110,7 +110,7 @@ def print_schema(asked: argparse.Namespace) -> int:
 
 
 def create_contract(asked: argparse.Namespace) -> int:
-    from spillway.intake.draft import draft_contract
+    from spillway.intake.contract_draft import draft_contract
 
     if not Path(asked.sample).is_file():
         raise UsageError(f"`sample` must be a file, got {asked.sample!r}; name a delivered file")

@@ -61,7 +61,7 @@ from spillway.sketches.values import json_values
 from spillway.store.delta_log import data_file
 from spillway.store.files import DataFile, RowReader, rows_of
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.writing import WrittenFile, write_file
+from spillway.store.file_writer import WrittenFile, write_file
 
 
 def find_repeated_seqs(

@@ -29,7 +29,7 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Problem, SpillwayError, escape_text
 from spillway.intake.landing import landing_path, landing_root
-from spillway.intake.quarantine import Exclusion, FileResult, final_results, results_by_file
+from spillway.intake.file_results import Exclusion, FileResult, final_results, results_by_file
 from spillway.records import (
     WHOLE,
     FileSlice,
@@ -46,7 +46,7 @@ from spillway.store.blobs import raise_store_fault
 from spillway.store.drafts import discard
 from spillway.store.landing_zone import LandingFileChanged, open_landing_file
 from spillway.store.tables import Table
-from spillway.store.writing import WrittenFile, write_file
+from spillway.store.file_writer import WrittenFile, write_file
 
 TASK_BYTES = 32 * 1024 * 1024
 _IN_MEMORY = 2 * TASK_BYTES

@@ -19,9 +19,9 @@ from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, SpillwayError, is_own_fault
 from spillway.intake.dedupe import BatchRepeats, remove_repeats, save_filter_states
 from spillway.intake.parse import DraftTarget, ParseResult, discard_drafts, parse_all
-from spillway.intake.quarantine import FILE_REFUSED, FileResult, files_with_results, whole_file_rows
+from spillway.intake.file_results import FILE_REFUSED, FileResult, files_with_results, whole_file_rows
 from spillway.intake.rate import HISTORY_NOTE, latest_event_end, rated_batches, time_covered
-from spillway.intake.replayed import mark_as_replayed, originals_of
+from spillway.intake.rejected_rows import mark_as_replayed, originals_of
 from spillway.ledger import LedgerRow
 from spillway.levers.protocol import Say
 from spillway.records import (
@@ -35,7 +35,7 @@ from spillway.records import (
 from spillway.store.batches import batches_of_files, reserve, save_batches, write_ledger
 from spillway.store.delta_log import commit_bytes
 from spillway.store.tables import Tables
-from spillway.store.writing import WrittenFile, write_file
+from spillway.store.file_writer import WrittenFile, write_file
 
 INTAKE = "intake"
 

@@ -41,8 +41,8 @@ from spillway.errors import InvalidValue, SpillwayError, escape_text
 from spillway.intake.dedupe import DELIVERED_BEFORE
 from spillway.intake.landing import batch_date_of, find_landing_files
 from spillway.intake.raw import write_batches
-from spillway.intake.record import record_batches
-from spillway.intake.replayed import (
+from spillway.intake.new_batches import record_batches
+from spillway.intake.rejected_rows import (
     can_be_replayed,
     content_of,
     entries_of,
@@ -50,7 +50,7 @@ from spillway.intake.replayed import (
     refusal_kind,
     refused_rows,
 )
-from spillway.intake.take_in import group_into_steps
+from spillway.intake.ingest import group_into_steps
 from spillway.ledger import Row
 from spillway.levers.protocol import Say
 from spillway.store.batches import batches_of_files, load_batches, next_numbers, save_batches

@@ -16,8 +16,8 @@ other way. The pipeline calls, in this order:
 A lever subclasses `Lever` and describes only itself: other levers may come before and after it. Decisions and their
 members must pickle, because they travel to tasks. State between batches is kept in the lever's own tables.
 
-A lever also explains itself, as data: drift it has detected (`Drift`), why an attribute is treated as it is (`LeverExplanation`),
-and pictures for the report (`Picture`).
+A lever also explains itself, as data: drift it has detected (`Drift`), why an attribute is treated as it is
+(`LeverExplanation`), and pictures for the report (`Picture`).
 
 A lever asks the author of the contract a question if training had to assume something that the contract does not say.
 The question is stored in the evidence of the assumed fact. `status` finds it there, for any lever. It stays open until
@@ -545,8 +545,8 @@ class Lever(ABC):
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
         """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
 
-        `exact_fraction`: no value may differ; otherwise values stay within their bounds. None is returned if the lever has no
-        such settings, for example because it drops rows.
+        `exact_fraction`: no value may differ; otherwise values stay within their bounds. None is returned if the lever
+        has no such settings, for example because it drops rows.
         """
         return None
 

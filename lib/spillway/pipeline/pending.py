@@ -14,7 +14,7 @@ from spillway.clock import utc_now
 from spillway.contracts import StreamContract, load_usable
 from spillway.intake.landing import find_landing_files
 from spillway.intake.rate import rated_batches
-from spillway.intake.take_in import can_be_rated, is_waiting_for_rate
+from spillway.intake.ingest import can_be_rated, is_waiting_for_rate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables

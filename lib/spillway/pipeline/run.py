@@ -19,7 +19,7 @@ from spillway.batch import DONE, REFUSED, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, escape_text, format_count
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.ledger import TOTAL, Row
 from spillway.levers.protocol import Say
 from spillway.pipeline.validate import validate

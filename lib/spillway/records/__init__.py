@@ -53,7 +53,7 @@ from spillway.records.csv_lines import csv_blocks
 from spillway.records.json_lines import json_blocks
 from spillway.records.parity import CheckedBytes, note_parity
 from spillway.records.parquet import parquet_blocks
-from spillway.records.pieces import WHOLE, FileSlice, MeasuredFile, SliceReader, measure_file, split_file
+from spillway.records.file_slices import WHOLE, FileSlice, MeasuredFile, SliceReader, measure_file, split_file
 from spillway.records.rejects import (
     ORIGINAL_BYTES_AT_MOST,
     REJECTED_SCHEMA,

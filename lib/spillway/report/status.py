@@ -25,7 +25,7 @@ from spillway.contracts.capacity import DAY_SECONDS
 from spillway.errors import SpillwayError, escape_text, format_count
 from spillway.intake.landing import Landing, find_landing_files
 from spillway.intake.rate import HISTORY_NOTE
-from spillway.intake.take_in import is_waiting_for_rate
+from spillway.intake.ingest import is_waiting_for_rate
 from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED

@@ -37,7 +37,7 @@ from numba import njit
 
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.kernels import mix64, xxhash64_key
 from spillway.sketches.types import Booleans, Integers, Keys

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import InvalidValue
-from spillway.sketches.forms import REBUILD, ArrayForm, refuse_malformed
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, refuse_malformed
 
 MAGIC = b"SPLWSKCH"
 FORMAT_VERSION = 1

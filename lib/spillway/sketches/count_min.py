@@ -73,7 +73,7 @@ import numpy as np
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
     bucket_of_mixed,

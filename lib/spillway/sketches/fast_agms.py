@@ -26,7 +26,7 @@ from numba import njit
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
 from spillway.sketches.kernels import mix64

@@ -26,7 +26,7 @@ import numpy as np
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.forms import REBUILD, ArrayForm
+from spillway.sketches.payload_checks import REBUILD, ArrayForm
 from spillway.sketches.hashing import as_keys
 from spillway.sketches.types import Estimates, Keys, require_same
 

@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from spillway.errors import InvalidValue
 from spillway.sketches.binary import LibrarySketch
-from spillway.sketches.forms import REBUILD, refuse_malformed
+from spillway.sketches.payload_checks import REBUILD, refuse_malformed
 from spillway.sketches.types import Floats, Integers, require_same
 
 LEAST_K, MOST_K = 8, 65535

@@ -53,7 +53,7 @@ from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, narrow_counters
-from spillway.sketches.forms import REBUILD, ArrayForm, checked_numbers, checked_parameters
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.kernels import mix64

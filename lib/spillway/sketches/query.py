@@ -21,7 +21,7 @@ from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Coverage
 from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
-from spillway.sketches.forms import REBUILD
+from spillway.sketches.payload_checks import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
 from spillway.sketches.kinds.base import LoadedSketch, Segment, SketchKind
 

@@ -56,7 +56,7 @@ from spillway.store.blobs import (
 )
 from spillway.store.files import DataFile
 from spillway.store.schemas import TableContract
-from spillway.store.writing import INDEXED_COLUMNS, WrittenFile, statistics_json
+from spillway.store.file_writer import INDEXED_COLUMNS, WrittenFile, statistics_json
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}

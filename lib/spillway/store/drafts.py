@@ -14,7 +14,7 @@ from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.delta_log import add_bytes, commit_info_bytes, data_file
 from spillway.store.files import DataFile
-from spillway.store.writing import WrittenFile, write_file
+from spillway.store.file_writer import WrittenFile, write_file
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ from spillway.store.schemas import (
     spark_type,
     table_contracts,
 )
-from spillway.store.writing import WrittenFile, conform_to_schema, write_file
+from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 
 
 @dataclass

@@ -17,7 +17,7 @@ from datetime import date, datetime, timedelta
 from spillway.batch import DONE, PENDING, RECORDED, Batch
 from spillway.contracts import StreamContract
 from spillway.errors import format_bytes, format_count
-from spillway.intake.take_in import is_waiting_for_rate
+from spillway.intake.ingest import is_waiting_for_rate
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 

@@ -35,7 +35,7 @@ from spillway.store import blobs
 from spillway.store.delta_log import commit_bytes
 from spillway.store.drafts import split_by_weight
 from spillway.store.tables import Tables
-from spillway.store.writing import write_file
+from spillway.store.file_writer import write_file
 
 TOLD = "told"
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}

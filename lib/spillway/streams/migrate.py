@@ -29,14 +29,14 @@ from spillway.batch import DONE, RETIRED, Batch
 from spillway.contracts import load_usable
 from spillway.contracts.column_names import BOUND_SUFFIX, bounded_attribute
 from spillway.errors import ContractError, SpillwayError
-from spillway.intake.replayed import mark_as_replayed
+from spillway.intake.rejected_rows import mark_as_replayed
 from spillway.levers.protocol import Say
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
 from spillway.store.schemas import SchemaDifferences, schema_differences
 from spillway.store.tables import Table, Tables
-from spillway.store.upkeep import correct_rows
+from spillway.store.maintenance import correct_rows
 from spillway.streams.presence import WHOLE_ROWS, presence
 
 

@@ -50,7 +50,7 @@ from spillway.store.batches import load_batches
 from spillway.store.files import as_date
 from spillway.store.schemas import SPARK_TYPES
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.writing import conform_to_schema
+from spillway.store.file_writer import conform_to_schema
 from spillway.streams.facts import needed_facts
 from spillway.streams.stages import AT_A_TIME, RecoveryPath
 

@@ -34,7 +34,7 @@ from spillway.settings import refuse_uri
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, ReadBack
 from spillway.store.tables import FileTask, Tables
-from spillway.store.writing import WrittenFile
+from spillway.store.file_writer import WrittenFile
 from spillway.streams.reading import (
     QueryPlan,
     SliceQuery,

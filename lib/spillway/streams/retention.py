@@ -44,7 +44,7 @@ from spillway.store import blobs
 from spillway.store.files import DataFile, as_date
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.upkeep import MaintenanceResult, compact, shorten_log, vacuum
+from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
 TRANSMITTED = "transmitted"

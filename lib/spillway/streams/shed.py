@@ -54,7 +54,7 @@ from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fault
-from spillway.intake.take_in import is_waiting_for_rate
+from spillway.intake.ingest import is_waiting_for_rate
 from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
 from spillway.store.tables import Between, Tables

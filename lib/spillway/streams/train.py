@@ -11,7 +11,7 @@ import pyarrow as pa
 from spillway.batch import HELD, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
-from spillway.intake.take_in import ingest
+from spillway.intake.ingest import ingest
 from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Say, TrainingInput
 from spillway.records.parity import RULE
 from spillway.registry import lever

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import (
-    as_transmitted,
+    transmitted_frame,
     frame_of,
     join_entries,
     recover_frame,
@@ -96,7 +96,7 @@ def test_every_value_keeps_to_its_rows_precision_whatever_the_schemes_and_batche
             in_one = [block.payload for block in whole if block.attribute == name]
             found = join_entries(payloads[name, sent], MODELS[name].kind, truth)
             assert found.seq.tolist() == join_entries(in_one, MODELS[name].kind, truth).seq.tolist()
-    seen = as_transmitted(truth, runs, MODELS)
+    seen = transmitted_frame(truth, runs, MODELS)
     received = pa.table(
         {
             "seq": table["seq"],
@@ -134,7 +134,7 @@ def test_a_scheme_of_finer_precision_gives_back_more_closely():
     for place in range(4):
         runs = Runs((Run(1000, 999 + ROWS, (AttributeTreatment("x", "shed", precision=place),)),))
         blocks = shed_frame(table, ["key"], runs, MODELS, 1000)
-        hidden = as_transmitted(truth, runs, MODELS).columns["x"]
+        hidden = transmitted_frame(truth, runs, MODELS).columns["x"]
         received = table.set_column(2, "x", hidden.to_arrow())
         back = recover_frame(
             received, ["key"], runs, MODELS, {("x", False): [block.payload for block in blocks]}

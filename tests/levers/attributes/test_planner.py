@@ -14,8 +14,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spillway.levers.attributes.cycle.find import Cycle, Member
-from spillway.levers.attributes.planner import (
+from spillway.levers.attributes.cycle.identifier import Cycle, Member
+from spillway.levers.attributes.window_planner import (
     STRETCH,
     Policy,
     SchemeDecision,

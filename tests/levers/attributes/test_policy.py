@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.levers.attributes.capacity.crossings import UNTRIED, Objective, choose_treatments
-from spillway.levers.attributes.cycle.find import declared_cycle
+from spillway.levers.attributes.capacity.treatments import UNTRIED, Objective, choose_treatments
+from spillway.levers.attributes.cycle.identifier import declared_cycle
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.levers.attributes.cycle.find import declared_cycle
+from spillway.levers.attributes.cycle.identifier import declared_cycle
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.option import Option

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
-from evidence.joins.driver import equality, everything, join_settings, run_join
+from evidence.joins.driver import equality, join_settings, run_join, without_budget
 from evidence.joins.honesty import unsteady
 from spillway.engine import ProcessEngine
 from spillway.levers.joins.directions import SideRows
@@ -92,7 +92,7 @@ def test_of_equal_values_what_was_missed_is_counted_whatever_comes(kind: str) ->
         replace(tight, adapt=replace(tight.adapt, rate="followed")),
         equality(10, True, budget={"comparisons_per_second": 100.0}),
     ):
-        whole = run_join(left, right, everything(replace(join, index=True)), 0, 60)
+        whole = run_join(left, right, without_budget(replace(join, index=True)), 0, 60)
         ours = run_join(left, right, join, 0, 60)
         assert ours.sum("missed") > 0
         for full, mine in zip(whole.outcomes, ours.outcomes, strict=True):
@@ -110,7 +110,7 @@ def test_of_sets_the_interval_holds_in_streams_that_are_not_as_they_were(kind: s
     )  # fmt: skip
     for seed in (1, 2):
         left, right = (unsteady(kind, seed, which, of_sets=True) for which in (0, 1))
-        whole = run_join(left, right, everything(replace(join, index=True)), 0, 60)
+        whole = run_join(left, right, without_budget(replace(join, index=True)), 0, 60)
         ours = run_join(left, right, join, 0, 60)
         for full, mine in zip(whole.outcomes, ours.outcomes, strict=True):
             missed = full.row["pairs"] - mine.row["pairs"]

@@ -81,8 +81,8 @@ def test_clocks_centuries_apart_are_joined_in_the_room_that_their_rows_take(inde
 def test_more_basic_windows_than_there_is_room_for_are_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(windows, "MOST_SLOTS", 10)
-    monkeypatch.setattr(windows, "MOST_SLOTS_APART", 20)
+    monkeypatch.setattr(directions, "MOST_SLOTS", 10)
+    monkeypatch.setattr(directions, "MOST_SLOTS_APART", 20)
     rows = operand([Row(100.0 * k, {1: 1.0}) for k in range(9)])
     given_ = SideRows(rows, 0, rows.rows)
     with pytest.raises(InvalidValue, match="basic_window_seconds"):
@@ -167,7 +167,7 @@ def test_of_rows_with_many_items_fewer_say_what_basic_windows_cost(monkeypatch: 
     asked: list[int] = []
     costed = directions._entries_of
     monkeypatch.setattr(
-        windows, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
+        directions, "_entries_of", lambda some, *told: (asked.append(len(some)), costed(some, *told))[1]
     )
     for items in (5, 1000):
         rows = [

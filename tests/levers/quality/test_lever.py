@@ -40,7 +40,7 @@ from spillway.levers.windows import Portion
 from spillway.report.status import status
 from spillway.store import files as store_files
 from spillway.store.files import row_groups
-from spillway.store.upkeep import compact
+from spillway.store.maintenance import compact
 from spillway.workloads.losses import window_portions
 from spillway.workloads.run import MOST_TOO_LONG
 from spillway.workloads.windows import StoredWindows

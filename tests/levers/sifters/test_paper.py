@@ -12,7 +12,7 @@ from tests.pipeline.streams import World, json_lines
 from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.fields import to_plain
 from spillway.engine import ProcessEngine
-from spillway.levers.sifters import predicates, wanted
+from spillway.levers.sifters import parsed_queries, predicates
 from spillway.levers.sifters.choose import partition_space
 from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.consolidate import consolidate_queries
@@ -102,7 +102,7 @@ def test_each_query_is_parsed_once_per_process(tmp_path: Path, count: int) -> No
     lever = {**SIFTERS, "queries": [{"where": text} for text in texts], "rows_per_second": 50.0}
     stream = {**LOGS, "levers": [lever]}
     predicates._condition.cache_clear()
-    wanted._parse_queries.cache_clear()
+    parsed_queries._parse_queries.cache_clear()
     assert read_stream(stream) == read_stream(stream)
     world = World.begin(ProcessEngine(), tmp_path, stream, capacity="1 Mbps")
     for number in range(3):
@@ -111,4 +111,4 @@ def test_each_query_is_parsed_once_per_process(tmp_path: Path, count: int) -> No
         world.train("logs")
     assert len(world.rows("sifters")) >= 2
     assert predicates._condition.cache_info().misses == count + len(SIFTERS["keep"])
-    assert wanted._parse_queries.cache_info().misses == 1
+    assert parsed_queries._parse_queries.cache_info().misses == 1

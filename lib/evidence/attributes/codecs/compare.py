@@ -23,14 +23,14 @@ from evidence.attributes.codecs.ours import (
     Synopsis,
     Trained,
     model_bytes,
-    planned_within,
-    rounded,
+    plan_within,
+    rounded_bytes,
     synopses_within,
-    trained_in_unit,
-    trained_on,
-    within_unit,
+    train_in_unit,
+    train_sample,
+    synopses_in_unit,
 )
-from evidence.attributes.codecs.samples import HELD_BACK, REAL, Sample, of_lab, of_source, real
+from evidence.attributes.codecs.samples import HELD_BACK, REAL, Sample, of_lab, of_source, real_sample
 from evidence.attributes.generated import sources
 from evidence.attributes.lab import Lab
 from evidence.book import Book
@@ -62,7 +62,7 @@ def samples(labs: Mapping[str, Lab], directory: Path) -> Iterable[Sample]:
     """The demo's, the generated and the real streams, those held back last."""
     yield from (of_lab(lab) for lab in labs.values())
     yield from (of_source(source) for source in sources(directory))
-    yield from (real(name) for name in REAL)
+    yield from (real_sample(name) for name in REAL)
 
 
 def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
@@ -75,7 +75,7 @@ def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
     figures: dict[str, float] = {}
     for sample in every:
         parts = sample.parts
-        trained = trained_on(sample, parts["training"], ERROR_PCT)
+        trained = train_sample(sample, parts["training"], ERROR_PCT)
         for term, mean_error_pct in TERMS.items():
             ratios: list[float] = []
             for part, frame in parts.items():
@@ -147,7 +147,7 @@ def extra_figures(sample: Sample, trained: Trained) -> dict[str, float]:
     """Bounds in an attribute's own unit, predictors chosen by key, and what models take, on later tuples."""
     parts, name = sample.parts, sample.name
     errors = bounds_in_unit(parts["training"], trained.error_pct)
-    ours = within_unit(trained_in_unit(sample, parts["training"], errors), parts["later"])
+    ours = synopses_in_unit(train_in_unit(sample, parts["training"], errors), parts["later"])
     mine = sum(one.packed_bytes for one in ours.values())
     found = {}
     for rival in COMPRESSORS:
@@ -211,7 +211,7 @@ def at_every_precision(
     found: dict[float, dict[str, tuple[float, float]]] = {}
     violations = 0
     for mark in CURVE:
-        ours = planned_within(trained, frame, mark)
+        ours = plan_within(trained, frame, mark)
         violations += sum(one.violations for one in ours.values())
         found[mark] = {"ours": _point([(one.packed_bytes, one.mean_error_pct) for one in ours.values()])}
         for name in COMPRESSORS:
@@ -226,7 +226,7 @@ def at_every_precision(
                 for measure, one in ours.items()
             ]
             found[mark][name] = _point([(one.packed_bytes, one.mean_error_pct) for one in theirs])
-        size, mean = rounded(trained, frame, mark)
+        size, mean = rounded_bytes(trained, frame, mark)
         found[mark]["rounding"] = (mean, float(size))
     return found, violations
 

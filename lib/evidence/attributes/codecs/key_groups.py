@@ -5,7 +5,7 @@ precision; of each key those entries are packed that its own predictor leaves. W
 training tuples, or in *hindsight* on the later ones themselves, by about what its entries take. Which key has which
 predictor is not counted, nor are blocks of their own: both favour the choice by key.
 
->>> about_bits(np.array([True, False]), np.array([3, 0])).tolist()
+>>> estimated_bits(np.array([True, False]), np.array([3, 0])).tolist()
 [6.0, 40.0]
 """
 
@@ -27,7 +27,7 @@ from spillway.levers.attributes.training.search import shed_all
 WHOLE_BITS, ENTRY_BITS = 40.0, 2.0
 
 
-def about_bits(is_step: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def estimated_bits(is_step: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """About what each entry takes."""
     return np.where(is_step, ENTRY_BITS + 2.0 * np.log2(1.0 + np.abs(steps)), WHOLE_BITS)
 
@@ -41,12 +41,12 @@ def single_predictor_models(model: AttributeModel, frame: Frame) -> list[Attribu
     return [replace(model, predictors=one, blend=False) for one in dict.fromkeys(tried)]
 
 
-def by_key(frame: Frame, walked: list[Shed], keys: np.ndarray) -> np.ndarray:
+def best_predictor_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray) -> np.ndarray:
     """For each key the place of the predictor whose entries take least."""
     bits = np.zeros((len(walked), len(keys)))
     for place, one in enumerate(walked):
         at = np.searchsorted(keys, frame.key[one.positions])
-        np.add.at(bits[place], at, about_bits(one.entries.is_step, one.entries.steps))
+        np.add.at(bits[place], at, estimated_bits(one.entries.is_step, one.entries.steps))
     return np.asarray(bits.argmin(0))
 
 
@@ -79,7 +79,7 @@ def over_ours(trained: Trained, training: Frame, later: Frame) -> dict[str, floa
             before, after = [shed_all(m, training) for m in models], [shed_all(m, later) for m in models]
             for when, frame, walked in (("training", training, before), ("hindsight", later, after)):
                 keys = np.unique(frame.key)
-                sizes[when] += packed_by_key(later, after, keys, by_key(frame, walked, keys))
+                sizes[when] += packed_by_key(later, after, keys, best_predictor_by_key(frame, walked, keys))
         given = shed_all(model, training).reconstructed
         training = training.with_columns({name: given})
         later = later.with_columns({name: ours.reconstructed})

@@ -23,7 +23,7 @@ from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes, round_rows
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
-from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
+from spillway.levers.attributes.training.cascade import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute, loss_of
 
 CODES = 32
@@ -61,12 +61,12 @@ def _is_code(column: Column) -> bool:
     return column.kind == "integer" and len(np.unique(column.values[column.valid])) <= CODES
 
 
-def trained_on(sample: Sample, frame: Frame, error_pct: float) -> Trained:
+def train_sample(sample: Sample, frame: Frame, error_pct: float) -> Trained:
     """The product's training, everything shed."""
-    return trained_within(sample, frame, bounds_of(frame, sample.measures, error_pct))
+    return train_within_bounds(sample, frame, bounds_of(frame, sample.measures, error_pct))
 
 
-def trained_within(
+def train_within_bounds(
     sample: Sample, frame: Frame, bounds: Mapping[str, float], predictors: Sequence[str] = PREDICTORS
 ) -> Trained:
     """Return the product's training within given bounds, everything shed; `predictors` as in a contract."""
@@ -77,7 +77,7 @@ def trained_within(
     return Trained(tuple(order), models, bounds)
 
 
-def trained_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) -> Trained:
+def train_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) -> Trained:
     """The same with bounds in each attribute's own unit, and no relative ones; exact where there is none."""
     bounds = {name: math.inf if bound else 0.0 for name, bound in error.items()}
     stated = {name: bound for name, bound in error.items() if bound}
@@ -87,7 +87,7 @@ def trained_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) ->
     return Trained(tuple(order), train_cascade(frame, bounds, order, sample.sent, learn), bounds)
 
 
-def within_unit(trained: Trained, frame: Frame) -> dict[str, Synopsis]:
+def synopses_in_unit(trained: Trained, frame: Frame) -> dict[str, Synopsis]:
     """Every measure shed at its coarsest precision by its own bound; the mean error is in % as ever."""
     found = {}
     for name in trained.order:
@@ -134,7 +134,7 @@ def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> di
     return found
 
 
-def planned_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
+def plan_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
     """Return each measure within a mean error in the treatment with the fewest bytes: kept, rounded or shed.
 
     The bytes are those that training measured, as in the product: a column that takes fewer bytes than its synopsis is
@@ -163,7 +163,7 @@ def planned_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dic
     return found
 
 
-def rounded(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int, float]:
+def rounded_bytes(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int, float]:
     """Wire bytes of every measure rounded, each at its coarsest rounding within a mean error, and that mean error."""
     total, errors = 0, []
     for name in trained.order:

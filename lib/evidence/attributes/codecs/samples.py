@@ -4,7 +4,7 @@ Beside the demo's and the generated streams, real ones out of packages of data: 
 delays, a sea's and two cities' temperatures, a city's days, a ride on a bicycle, the world's population, visits to
 doctors, blood sugar, emissions. `HELD_BACK` were not looked at while predictors and packing were made.
 
->>> [sample.rows.num_rows for sample in map(real, ("sea_surface", "seattle_days"))]
+>>> [sample.rows.num_rows for sample in map(real_sample, ("sea_surface", "seattle_days"))]
 [19226, 1461]
 """
 
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pv
 
 from demo.landing import package_file
-from evidence.attributes.generated import Source, generated
+from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.lab import Lab
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.frames import frame_of
@@ -75,13 +75,13 @@ def of_lab(lab: Lab) -> Sample:
 
 def of_source(source: Source) -> Sample:
     """A generated stream as a sample."""
-    made = generated(source)
+    made = generate_stream(source)
     key, *measures = source.attributes
     numeric = tuple(name for name in measures if not pa.types.is_string(made.rows.schema.field(name).type))
     return Sample(made.contract.stream, made.rows.slice(0, MOST_ROWS), (key,), numeric, (), "polled_at")
 
 
-def real(name: str) -> Sample:
+def real_sample(name: str) -> Sample:
     """A real stream by name."""
     return REAL[name](name)
 

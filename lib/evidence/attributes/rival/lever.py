@@ -11,7 +11,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AROUND_SENT_BYTES, AttributePlan
-from spillway.levers.attributes.planner import WindowRanking, plan_batch
+from spillway.levers.attributes.window_planner import WindowRanking, plan_batch
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
 from spillway.levers.attributes.scheme import AttributeTreatment, Run
@@ -19,7 +19,7 @@ from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Plan, Views, Work
 
 
-class GivenPlan(AttributePlan):
+class FixedSchemePlan(AttributePlan):
     """One scheme for every batch, decided by somebody else; what follows from it is the product's."""
 
     def __init__(
@@ -34,7 +34,7 @@ class GivenPlan(AttributePlan):
         self.work, self.framed = work, framed
         for batch in work.batches:
             models = self.learned[batch.models["attributes"]].models
-            ways = tuple(_given(scheme.get(name, "keep"), model) for name, model in models.items())
+            ways = tuple(_parse_treatment(scheme.get(name, "keep"), model) for name, model in models.items())
             rate = work.loads[batch.batch].rate_kbps
             capacity = batch.allowed_kbps
             self.runs[batch.batch] = [
@@ -55,10 +55,10 @@ class GivenPlan(AttributePlan):
         return False
 
 
-def _given(treatment: str, model: AttributeModel) -> AttributeTreatment:
+def _parse_treatment(treatment: str, model: AttributeModel) -> AttributeTreatment:
     """The way as planners write it (`shed+/2`: sent, in the third precision); without one, what spends most.
 
-    >>> _given("shed+/0", AttributeModel("temp", "real", 1.0)).sent
+    >>> _parse_treatment("shed+/0", AttributeModel("temp", "real", 1.0)).sent
     True
     """
     kind, _, precision = treatment.partition("/")
@@ -95,7 +95,7 @@ class WatchedPlan(AttributePlan):
                 self.contract, channel, learned, load, part, around_sent_bytes=around, hits=True
             )
             if asked.evaluate_at is not None:
-                looking = _LooksAt(**vars(policy.reevaluation), at=asked.evaluate_at)
+                looking = _FixedWindows(**vars(policy.reevaluation), at=asked.evaluate_at)
                 policy = replace(policy, reevaluation=looking)
             self.runs[batch.batch], state = plan_batch(
                 work.before(batch.batch_date),
@@ -125,7 +125,7 @@ def room_kbps(load: Load, measures: Collection[str], measures_pct: float) -> flo
 
 
 @dataclass(frozen=True)
-class _LooksAt(Reevaluation):
+class _FixedWindows(Reevaluation):
     """Evaluates these windows and no others."""
 
     at: frozenset[int] = frozenset()
@@ -146,7 +146,7 @@ class Rival(Attributes):
         if isinstance(settings, RivalSettings) and settings.watched:
             return WatchedPlan(work, channel, tables, work.framed, settings)
         if isinstance(settings, RivalSettings) and settings.scheme is not None:
-            return GivenPlan(work, channel, tables, work.framed, settings.scheme)
+            return FixedSchemePlan(work, channel, tables, work.framed, settings.scheme)
         return AttributePlan(work, channel, tables, work.framed)
 
 

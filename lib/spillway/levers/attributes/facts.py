@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from spillway.errors import InvalidExternalValue
-from spillway.levers.attributes.cycle.find import Cycle
+from spillway.levers.attributes.cycle.identifier import Cycle
 from spillway.levers.attributes.option import Option, of_way
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.protocol import Facts

@@ -22,7 +22,7 @@ from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.scheme import Runs
 from spillway.levers.attributes.synopsis.entries import Entries, Recovered, recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.synopsis.rounding import as_sent
+from spillway.levers.attributes.synopsis.rounding import sent_frame
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,14 @@ def needed_columns(models: Mapping[str, AttributeModel], attributes: Iterable[st
     return tuple(found)
 
 
-def as_transmitted(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
+def transmitted_frame(frame: Frame, runs: Runs, models: Mapping[str, AttributeModel]) -> Frame:
     """Return the frame as the destination sees it under these runs: rounded values rounded, shed values hidden."""
     masks = {
         way: {name: rows for name in frame.columns if (rows := runs.mask(name, way, frame.seq)).any()}
         for way in ("shed", "round")
     }
     places = {name: runs.precision(name, "round", frame.seq) for name in masks["round"]}
-    return as_sent(frame, models, masks["shed"], masks["round"], precision=places)
+    return sent_frame(frame, models, masks["shed"], masks["round"], precision=places)
 
 
 def shed_frame(
@@ -119,7 +119,7 @@ def shed_frame(
     """
     attributes = with_regressors(models, runs.shed(sent))
     truth = frame_of(rows, key, needed_columns(models, attributes))
-    seen = as_transmitted(truth, runs, models)
+    seen = transmitted_frame(truth, runs, models)
     first_new_row = int(np.searchsorted(truth.seq, first_new_seq))
     blocks = []
     for name, crosses, here in _in_order(attributes, runs, truth.seq, (True,) if sent else (True, False)):

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
-from spillway.levers.attributes.capacity.crossings import knapsack_choices
+from spillway.levers.attributes.capacity.treatments import knapsack_choices
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.plan import AttributePlan, attribute_decision
 from spillway.levers.attributes.policy import (
@@ -51,7 +51,7 @@ class Attributes(Lever):
     record_tables = (SCHEMES,)
 
     def train(self, lesson: TrainingInput) -> list[Fact] | None:
-        from spillway.levers.attributes.training.lesson import train_stream
+        from spillway.levers.attributes.training.train import train_stream
 
         return train_stream(lesson)
 
@@ -152,7 +152,7 @@ class Attributes(Lever):
         facts: Facts,
         edge: Callable[[Sequence[str], int], pa.Table],
     ) -> list[Drift]:
-        from spillway.levers.attributes.training.lesson import detect_drift
+        from spillway.levers.attributes.training.train import detect_drift
 
         return detect_drift(contract, facts, edge)
 

@@ -17,10 +17,10 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
-from spillway.levers.attributes.capacity.crossings import DIVIDED
+from spillway.levers.attributes.capacity.treatments import DIVIDED
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.planner import plan_batch
+from spillway.levers.attributes.window_planner import plan_batch
 from spillway.levers.attributes.policy import (
     bound_now,
     decision_inputs,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from spillway.contracts import Attribute, Channel, StreamContract
-from spillway.levers.attributes.capacity.crossings import (
+from spillway.levers.attributes.capacity.treatments import (
     DIVIDED,
     UNTRIED_DIVIDED,
     Objective,
@@ -36,7 +36,7 @@ from spillway.levers.attributes.capacity.fit import fit_prefix
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.loss import ABSENT, place_weights
 from spillway.levers.attributes.option import Option, options_of, saves_bytes, scale_options
-from spillway.levers.attributes.planner import Policy, SchemeDecision
+from spillway.levers.attributes.window_planner import Policy, SchemeDecision
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow

@@ -220,8 +220,8 @@ def _budgets(looked: Sequence[_SampledDirection], settings: JoinSettings) -> Ite
 def wilson_interval(events: int, of: int, confidence: float) -> tuple[float, float]:
     """Return the Wilson score interval of a proportion: `events` of `of` observations.
 
-    >>> [round(end, 3) for end in wilson_interval(0, 10, 0.95)], [round(end, 3) for end in wilson_interval(50, 100, 0.95)]
-    ([0.0, 0.278], [0.404, 0.596])
+    >>> [[round(end, 3) for end in wilson_interval(events, of, 0.95)] for events, of in ((0, 10), (50, 100))]
+    [[0.0, 0.278], [0.404, 0.596]]
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     share, more = events / of, z * z / of

@@ -95,8 +95,8 @@ whose partner types y occur as often as in the window.
 >>> alike = TypePairs(np.array([105.0, 95.0]), np.array([100.0, 100.0]), np.array([105.0, 95.0]), squares=800.0)
 >>> relative_match_rates(alike).tolist()
 [1.0, 1.0]
->>> between_group_variance = TypePairs(np.array([1500.0, 500.0]), np.array([1e3, 1e3]), np.array([1500.0, 500.0]), squares=8000.0)
->>> [round(float(m), 2) for m in relative_match_rates(between_group_variance)]
+>>> different = TypePairs(np.array([1500.0, 500.0]), np.array([1e3, 1e3]), np.array([1500.0, 500.0]), squares=8000.0)
+>>> [round(float(m), 2) for m in relative_match_rates(different)]
 [1.5, 0.5]
 """
 
@@ -175,8 +175,8 @@ def is_selection_worthwhile(yields: float, budget: float, sides: Sequence[Side],
 
     >>> import numpy as np
     >>> side = Side(np.array([[10.0], [10.0]]), np.array([3.0, 1.0]), np.ones(1), np.full(2, 2.0), np.array([0, 1]))
-    >>> is_selection_worthwhile(30.0, 20.0, [side], whole_steps=40.0), is_selection_worthwhile(30.0, 20.0, [side], whole_steps=25.0)
-    (True, False)
+    >>> [is_selection_worthwhile(30.0, 20.0, [side], whole_steps) for whole_steps in (40.0, 25.0)]
+    [True, False]
     """
     whole = sum(float((one.volumes * np.outer(one.o, one.u)).sum()) for one in sides)
     return bool(yields * whole_steps >= PAYS * whole * budget)
@@ -228,8 +228,8 @@ def overdrawn_seconds(debt: float, used: float, core_pct: float, seconds: float)
     `MOST_OWED` windows. Without this limit, a time in which deciding alone exceeds the share would stop all comparisons
     for long afterwards.
 
-    >>> overdrawn_seconds(0.0, used=1.5, core_pct=20.0, seconds=5.0), overdrawn_seconds(0.5, used=0.2, core_pct=20.0, seconds=5.0)
-    (0.5, 0.0)
+    >>> [overdrawn_seconds(debt, used, core_pct=20.0, seconds=5.0) for debt, used in ((0.0, 1.5), (0.5, 0.2))]
+    [0.5, 0.0]
     """
     share = core_pct / 100.0 * seconds
     return min(MOST_OWED * share, max(0.0, debt + used - share))
@@ -389,8 +389,9 @@ def relative_match_rates(known: TypePairs) -> Array:
 def between_group_variance(ratio: Array, noise: Array) -> float:
     """Return tau^2: the variance of ratios of mean 1 beyond their noise (its variances), by DerSimonian and Laird.
 
-    >>> between_group_variance(np.array([1.5, 0.5]), np.array([0.01, 0.01])), between_group_variance(np.array([1.05, 0.95]), np.array([0.01, 0.01]))
-    (0.49, 0.0)
+    >>> noise = np.array([0.01, 0.01])
+    >>> [between_group_variance(np.array(ratio), noise) for ratio in ([1.5, 0.5], [1.05, 0.95])]
+    [0.49, 0.0]
     """
     sums = [float((noise**-p).sum()) for p in (1, 2)]
     heterogeneity = float(((ratio - 1.0) ** 2 / noise).sum()) - (len(ratio) - 1)

@@ -1,4 +1,4 @@
-"""One direction of a join (`Direction`): the probing rows, the probed window, and the cost of comparisons by basic window.
+"""One direction of a join: the probing rows, the probed window, and the cost of comparisons by basic window.
 
 Costs are in steps. Without an index a comparison is one step. With an index steps are the list entries that are read,
 whose number varies between basic windows as matches do, plus one look-up for each list. A row that is compared with its

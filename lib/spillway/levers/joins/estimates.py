@@ -44,10 +44,10 @@ chains: from a probing row to the newest row with its value, and from each row t
 Sets are compared for equality by a 64-bit hash of their items. The probability that any two different ones of n sets
 count as equal is n^2 / 2^65.
 
-**Finding pairs of equal values along chains** (`find_chained_pairs`). It finds what a hash index finds, without building one
-(4.2). A pair takes one step, and no list is counted, filled or searched. It serves rows that are compared with their
-whole window, without a selection of basic windows. That is the only case that pays if every entry of an index is a
-pair. `probe` finds the same pairs with any index.
+**Finding pairs of equal values along chains** (`find_chained_pairs`). It finds what a hash index finds, without
+building one (4.2). A pair takes one step, and no list is counted, filled or searched. It serves rows that are compared
+with their whole window, without a selection of basic windows. That is the only case that pays if every entry of an
+index is a pair. `probe` finds the same pairs with any index.
 """
 
 from __future__ import annotations

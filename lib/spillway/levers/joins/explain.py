@@ -54,8 +54,8 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
     if bound is not None:
         what += (
             f"; {given_back:,} of these pairs rest on values that were rounded, or shed and given back (within "
-            f"{format_number(bound, 3)} %): they need not be pairs of the true values, others of those are not found, and "
-            "what is said to be missed is so of the values given back"
+            f"{format_number(bound, 3)} %): they need not be pairs of the true values, others of those are not found, "
+            "and what is said to be missed is so of the values given back"
         )
     budget = settings.budget
     unit = "steps (entries of the index read and lists looked up)" if settings.index else "comparisons"

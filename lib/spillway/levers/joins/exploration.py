@@ -7,9 +7,9 @@ costs. So the share of exploration is gamma or more at first, and less later.
 Knowledge is counted in *lumps*, the effective number of independent matches: (sum m)^2 / sum m^2 over rows, where m is
 the number of matches of a row. It equals the number of matching rows if all match alike. K_j is the share of the lumps
 that belongs to basic window j, in proportion to the comparisons made there. Selected comparisons count too: a basic
-window that is selected needs no exploration. How many lumps are enough depends on tau^2 (`between_group_variance`): the variance of the
-yield per comparison among basic windows, relative to the mean yield and beyond noise. If all of the budget were spent
-on even exploration, basic window j would get the share
+window that is selected needs no exploration. How many lumps are enough depends on tau^2 (`between_group_variance`): the
+variance of the yield per comparison among basic windows, relative to the mean yield and beyond noise. If all of the
+budget were spent on even exploration, basic window j would get the share
 
     gamma_j = clip(gamma N / K_j, LEAST_LOOKED gamma, max(gamma, MOST_LOOKED)),    N = min(MOST_LUMPS, SIGNAL / tau^2)
 
@@ -40,8 +40,8 @@ looked. The lumps are those of the basic windows that P comes from,
 so that a yield guessed from a neighbour, for a basic window with few comparisons, has little weight. A second peak that
 grows elsewhere is found by exploration, while the learned counts fade.
 
->>> has_drifted(found=400.0, expected=1000.0, phi=3.0, lumps=200.0), has_drifted(found=900.0, expected=1000.0, phi=3.0, lumps=200.0)
-(True, False)
+>>> [has_drifted(found, expected=1000.0, phi=3.0, lumps=200.0) for found in (400.0, 900.0)]
+[True, False]
 >>> has_drifted(found=400.0, expected=1000.0, phi=3.0, lumps=10.0)
 False
 

@@ -11,8 +11,8 @@
 >>> alarms.lever_settings("joins").left.lasts_seconds, alarms.lever_settings("joins").adapt.direction
 (20.0, 'each')
 
-`column_type_problems` checks the types of joined columns before a row is read. Sets are written in texts. Single values are
-compared with values of the same type, and numbers with numbers. Operands refuse the same in the rows themselves
+`column_type_problems` checks the types of joined columns before a row is read. Sets are written in texts. Single values
+are compared with values of the same type, and numbers with numbers. Operands refuse the same in the rows themselves
 (`operands.holds_sets`, `operands.are_comparable`).
 """
 

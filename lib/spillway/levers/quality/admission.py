@@ -8,10 +8,11 @@
 - *Projected sic* begins at what the query has reached elsewhere (`reached`): in other nodes, jobs, earlier runs.
 - A *weight* is an entitlement to a share: queries are kept level in sic / weight. A *priority* is a strict order: a
   lower one gets what the higher ones leave. A contract can state both.
-- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `admit_by_algorithm_1`). Here a batch
-  that does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per cost
-  (for batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is drawn
-  by seed, so any batch of a source is as likely to be kept as any other, and answers may be scaled up (`intervals`).
+- The capacity is never exceeded. The paper's last batch may exceed it (erratum D6; see `admit_by_algorithm_1`). Here a
+  batch that does not fit is skipped, and the query tries its next one. The batches of a query are ordered by sic per
+  cost (for batches of equal size the paper's order), or by `turn` if it is given. Ties are resolved by `tie`. It is
+  drawn by seed, so any batch of a source is as likely to be kept as any other, and answers may be scaled up
+  (`intervals`).
 - Costs may be affine. A group is a window of a query, which the engine answers once. The first admitted batch of a
   group costs the group's fixed cost in addition to its own.
 - Batches that must be kept go first. Then each query that has waited long enough gets one batch (`waited`,
@@ -32,15 +33,15 @@ largest of any query, in sic / weight. Time: about n + k log n for n batches of 
 *Policies* (`admit_by_policy`):
 
 - `fair`: `admit_fairly`, our form of the paper's rule.
-- `admit_by_algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic, admit its
-  batch of the highest sic, until the admitted batches fill the capacity. So the last batch may exceed it (erratum D6).
-  Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
+- `admit_by_algorithm_1`: the paper's own rule (Fiscato 2012, Algorithm 1). Take the query of the lowest projected sic,
+  admit its batch of the highest sic, until the admitted batches fill the capacity. So the last batch may exceed it
+  (erratum D6). Priorities, floors and `starve_slices` are ignored; a weight divides a query's sic.
 - `random`: batches in random order.
 - `round_robin`: a batch of each query in turn, beginning with those that have waited longest (`Entitlements.waited`).
 - `priority`: one query after the other, the highest priority first, equal priorities by their number.
 
-All policies first keep the batches that must be kept. All but `admit_by_algorithm_1` skip a batch that does not fit. Random
-order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
+All policies first keep the batches that must be kept. All but `admit_by_algorithm_1` skip a batch that does not fit.
+Random order is `Batches.tie`, drawn from a seed: the same input gives the same choice.
 
 >>> two = Batches(np.array([0, 0, 0, 1]), np.array([0.3, 0.3, 0.4, 1.0]), np.ones(4))
 >>> {name: admit_by_policy(name, two, Entitlements.equal(2), 3.0).tolist() for name in ("round_robin", "priority")}
@@ -62,9 +63,10 @@ whole batches lifts the poorest query above L; `admit_fairly` ends within one ba
 
 *Projection*: what a query has reached before a decision (Fiscato 2012, 5.3).
 
-Earlier windows (`starting_coverage`): fairness covers a few windows, like the paper's source time window of many intervals. A
-query begins at the sum of what its last windows reached, so one that got little has precedence the next time. A query
-with a shorter history gets the average of the others for the missing windows: it has no claim from before it existed.
+Earlier windows (`starting_coverage`): fairness covers a few windows, like the paper's source time window of many
+intervals. A query begins at the sum of what its last windows reached, so one that got little has precedence the next
+time. A query with a shorter history gets the average of the others for the missing windows: it has no claim from before
+it existed.
 
 Other jobs or nodes (`own_capacity`): a job that decides only some of the queries of a room leaves to the others what a
 joint decision would give them. That is the max-min level of its own batches and of the last load of the others. If
@@ -73,9 +75,9 @@ loads are constant, two such jobs reach the same level and fill the capacity tog
 >>> starting_coverage({"a": [0.5, 0.1], "b": [0.4, 0.4]}, ["a", "b", "new"]).round(2).tolist()
 [0.6, 0.8, 0.7]
 
-*Evenness* (`coverage_spread`): Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2). It is 1 if all are equal, and 1/n if one
-has everything. In addition there are the four figures of Fiscato 2012: mean, standard deviation, interquartile range
-(IQR), and Q.95 - Q.05. If queries have different weights, pass sic / weight.
+*Evenness* (`coverage_spread`): Jain's index of x_1..x_n is (sum x)^2 / (n sum x^2). It is 1 if all are equal, and 1/n
+if one has everything. In addition there are the four figures of Fiscato 2012: mean, standard deviation, interquartile
+range (IQR), and Q.95 - Q.05. If queries have different weights, pass sic / weight.
 
 >>> coverage_spread(np.array([1.0, 1.0, 1.0, 1.0])).jain, round(coverage_spread(np.array([1.0, 0.0])).jain, 2)
 (1.0, 0.5)

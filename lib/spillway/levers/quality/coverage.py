@@ -9,9 +9,9 @@ T_s: the tuples that s *produced* in the window, S: the sources. So all sources 
 thesis omits |S| (a perfect result then has 3); here it is never omitted. If sources have weights, the source's share
 of all weights replaces 1 / |S|.
 
-The produced tuples are known from numbers that the source gave them (`sequence_fates`), or from an expected rate. Otherwise
-they are the tuples that arrived, were refused, or were dropped by a lever; then the tally is `relative`. A source that
-produced nothing counts as fully covered.
+The produced tuples are known from numbers that the source gave them (`sequence_fates`), or from an expected rate.
+Otherwise they are the tuples that arrived, were refused, or were dropped by a lever; then the tally is `relative`. A
+source that produced nothing counts as fully covered.
 
 >>> tally = WindowTally((SourceTally("a", produced=2, kept=2), SourceTally("b", 4, 3), SourceTally("c", 3, 3)))
 >>> round(tally.sic * 3, 6), tally.relative
@@ -20,11 +20,11 @@ produced nothing counts as fully covered.
 >>> WindowTally(sensors).sic
 0.5
 
-*Numbered tuples* (`sequence_fates`). If a source gives its tuples consecutive numbers, each number missing between two others
-belongs to a tuple that was produced and did not arrive in time. A tuple that arrives after its window was computed is
-*late*; one that has not arrived is *lost*. While a source is silent, its numbers have no gap: nothing was produced, so
-nothing is missing. The numbers of one source increase by 1, a little out of order at most. A number more than `RESTART`
-below the highest so far begins a new run.
+*Numbered tuples* (`sequence_fates`). If a source gives its tuples consecutive numbers, each number missing between two
+others belongs to a tuple that was produced and did not arrive in time. A tuple that arrives after its window was
+computed is *late*; one that has not arrived is *lost*. While a source is silent, its numbers have no gap: nothing was
+produced, so nothing is missing. The numbers of one source increase by 1, a little out of order at most. A number more
+than `RESTART` below the highest so far begins a new run.
 
 If the last number of the previous window is known, the first number of a window follows it. So a gap at the edge of two
 windows counts once, in the window that ends it.

@@ -11,13 +11,13 @@ An average is the ratio of two totals: r = sum y / sum c, with the residuals y_i
 shed, the value is exact and the interval has no width.
 
 The spread of the batches that were read says nothing about a batch that differs from all of them. If a few batches make
-up a sum, intervals of 95 % that use the spread alone contain the sum in only 9 to 85 % of the cases. So `ValueRange` moves
-the ends: it adds what hidden batches may contain, and it limits the ends to what all rows can add up to.
+up a sum, intervals of 95 % that use the spread alone contain the sum in only 9 to 85 % of the cases. So `ValueRange`
+moves the ends: it adds what hidden batches may contain, and it limits the ends to what all rows can add up to.
 
 The spread is not used in four cases: fewer than `FEWEST` batches were read; chance alone chose fewer than `FEWEST` of
-them; their sizes are not `have_even_sizes`; too few of them contain what is added up (`shows_spread`). Then the certain bounds
-alone are the interval. If the range of a row's contribution is unknown, there is no interval, and a reason says why.
-The exception is `assume_alike`: the batches that were left out are assumed to be like those that were read.
+them; their sizes are not `have_even_sizes`; too few of them contain what is added up (`shows_spread`). Then the certain
+bounds alone are the interval. If the range of a row's contribution is unknown, there is no interval, and a reason says
+why. The exception is `assume_alike`: the batches that were left out are assumed to be like those that were read.
 
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
@@ -44,8 +44,8 @@ left out is
 
     C(N - k, n) / C(N, n) = prod_{i < k} (N - n - i) / (N - i)
 
-So at most `max_hidden_batches` unusual batches may have been left out (2.5 % at either end). Each of them may have any values
-that its rows allow, and the ends are moved accordingly.
+So at most `max_hidden_batches` unusual batches may have been left out (2.5 % at either end). Each of them may have any
+values that its rows allow, and the ends are moved accordingly.
 
 >>> max_hidden_batches(10, 20), max_hidden_batches(39, 40), max_hidden_batches(5, 20)
 (4, 1, 9)

@@ -9,8 +9,8 @@ stretches as the input with the fewest portions has portions. The stretches are 
 for all inputs, because rows that join by time lie in the same stretch. Within a stretch the portions of all inputs are
 ordered by the share of their input's tuples in the stretch that precedes them.
 
-Portions that arrived after their window was computed come last (`move_late_last`). So the portions that it kept are kept
-again: an answer does not get worse because rows arrive.
+Portions that arrived after their window was computed come last (`move_late_last`). So the portions that it kept are
+kept again: an answer does not get worse because rows arrive.
 
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
@@ -215,8 +215,10 @@ def _turns_of_input(
 def move_late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
     """Return the order with late portions behind all others; `order`: integer positions, or turns from 0 to 1.
 
-    >>> move_late_last(np.array([2, 0, 1]), np.array([False, True, False])), move_late_last(np.array([0.5]), np.array([True]))
-    (array([1, 2, 0]), array([0.75]))
+    >>> move_late_last(np.array([2, 0, 1]), np.array([False, True, False]))
+    array([1, 2, 0])
+    >>> move_late_last(np.array([0.5]), np.array([True]))
+    array([0.75])
     """
     if order.dtype.kind == "i":
         if not late.any():

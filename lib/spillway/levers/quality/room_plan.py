@@ -56,7 +56,7 @@ class WindowShare:
     kept: tuple[Portion, ...]
     offered: tuple[Portion, ...]
     drawn: tuple[int, ...]
-    """Indices into `kept` of the portions that chance alone chose, independent of their sizes (`is_chosen_by_chance`)."""
+    """Indices into `kept` of the portions that chance alone chose, whatever their sizes (`is_chosen_by_chance`)."""
     slice: int
     cost: float
     cost_offered: float
@@ -466,7 +466,7 @@ def starting_coverages(rules: RoomRules, history: RoomHistory, number: int) -> d
 def _entitlements(
     rules: RoomRules, history: RoomHistory, number: int, names: Sequence[str], every: Mapping[str, float]
 ) -> Entitlements:
-    """Return the entitlements of some queries in a slice; `every`: what each query reached before (`starting_coverages`)."""
+    """Return the entitlements of some queries in a slice; `every`: the result of `starting_coverages`."""
     settings = [rules.queries[name] for name in names]
     weight = np.array([rules.weights[name] for name in names])
     begin = np.array([every[name] for name in names])
@@ -494,7 +494,8 @@ def _load_of_other_queries(
     """Return the load that the room is likely to get in this slice in addition, from each query's last load.
 
     A query that has had no window in the slice counts with its whole last load. A query with some windows counts with
-    the share of those that have not closed yet. `now`: windows that are planned now, by query; `every`: `starting_coverages`.
+    the share of those that have not closed yet. `now`: windows that are planned now, by query; `every`:
+    `starting_coverages`.
     """
     shares: dict[str, float] = {}
     for name in sorted(set(rules.queries) - rules.failed):

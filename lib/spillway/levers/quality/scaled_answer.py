@@ -48,7 +48,8 @@ def partial_aggregates_sql(of: PlainAggregate, inexact: frozenset[str], weighted
     `weighted`: rows were dropped before, so Horvitz-Thompson sums are included.
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
-    >>> partial_aggregates_sql(plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2"), frozenset()).partition(" FROM ")[0]
+    >>> query = plain_aggregate("SELECT avg(x) AS m FROM t WHERE x > 2")
+    >>> partial_aggregates_sql(query, frozenset()).partition(" FROM ")[0]
     'SELECT spillway_portion, count(x) AS spillway_n0, sum(x) AS spillway_s0'
     """
     # a name may be a reserved word of SQL
@@ -122,7 +123,8 @@ def merge_partial_aggregates(of: PlainAggregate, parts: pa.Table) -> pa.Table:
 
     >>> from spillway.levers.quality.sql_text import plain_aggregate
     >>> parts = {PORTION: [0, 1, 1], "k": ["b", "b", None], PART + "n0": [2, 1, 1], PART + "s0": [3.0, 6.0, 5.0]}
-    >>> merge_partial_aggregates(plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k"), pa.table(parts)).to_pylist()
+    >>> query = plain_aggregate("SELECT k, avg(x) AS m FROM t GROUP BY k")
+    >>> merge_partial_aggregates(query, pa.table(parts)).to_pylist()
     [{'k': None, 'm': 5.0}, {'k': 'b', 'm': 3.0}]
     """
     held = _PartialAggregates.of(parts, of.keys)

@@ -20,7 +20,8 @@ fold only separates schemes that beat the usual one after two folds.
 
 Guarantee: the same sample, queries and seed give the same regions.
 
-`partition_space` builds the regions of one scheme by name. `SharedResults` holds the intermediate results that schemes share.
+`partition_space` builds the regions of one scheme by name. `SharedResults` holds the intermediate results that schemes
+share.
 
 >>> asked = QueryBoxes(np.array([[[0.0, 0.5]]]), np.zeros(1, int), np.ones(1))
 >>> partition_space("data_depth", np.array([[0.0, 1.0]]), np.array([[0.1, 0.2, 0.9]]), asked, 3).count

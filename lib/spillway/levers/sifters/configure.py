@@ -23,7 +23,8 @@ Delta = 0 is random dropping, which is wrong because rows that no query asks for
 Guarantee: the result is the optimum of the program, to the precision of the sums. Constraints that cannot be met are
 refused, and the error names values that can be met.
 
->>> found = optimal_thresholds(np.array([0.1, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False]), 0.5, 0.5)
+>>> worths, frequencies, touched = np.array([0.1, 0.5, 0.0]), np.array([0.4, 0.4, 0.2]), np.array([True, True, False])
+>>> found = optimal_thresholds(worths, frequencies, touched, throttle=0.5, fairness=0.5)
 >>> found.round(3).tolist()
 [0.625, 0.125, 1.0]
 

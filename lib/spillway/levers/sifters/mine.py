@@ -21,8 +21,8 @@ every run, so it is left out too.
 becomes `TEMPLATED`, which no condition may name. An optional block (`{% if ... %}`) is left out, because it is not part
 of every run, unless the statement cannot be parsed without it.
 
->>> sql_readings("{{ config(x=1) }} select * from {{ ref('flights') }} where a > {{ var('low') }} {% if x %}and b{% endif %}"
-... )[0]
+>>> model = "{{ config(x=1) }} select * from {{ ref('flights') }} where a > {{ var('low') }} {% if x %}and b{% endif %}"
+>>> sql_readings(model)[0]
 ' select * from flights where a > spillway_templated '
 """
 

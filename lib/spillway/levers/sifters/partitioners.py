@@ -101,7 +101,8 @@ def query_equi_depth(space: np.ndarray, boxes: np.ndarray, regions: int) -> Regi
 def slices_by_dimension(divisible: Sequence[bool], regions: int) -> list[int]:
     """Return the number of slices of each dimension: as even as possible, with a product of at most `regions`.
 
-    >>> slices_by_dimension([True, True], 16), slices_by_dimension([True, False, True, True], 100), slices_by_dimension([True] * 6, 100)
+    >>> cases = ([True, True], 16), ([True, False, True, True], 100), ([True] * 6, 100)
+    >>> tuple(slices_by_dimension(divisible, regions) for divisible, regions in cases)
     ([4, 4], [5, 1, 5, 4], [3, 2, 2, 2, 2, 2])
     """
     counts = [1] * len(divisible)

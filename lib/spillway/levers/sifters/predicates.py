@@ -27,7 +27,8 @@ A cast that does not change the value returns that value. A cast that changes it
 the predicate. Examples are casts that round (`cast(2.7 as int)`, `0.1F`) and a date with a time of day, which Spark
 truncates.
 
->>> cast_value(exp.DataType.build("double"), parse_number("0.1")), cast_value(exp.DataType.build("int"), parse_number("2.7"))
+>>> double, whole = exp.DataType.build("double"), exp.DataType.build("int")
+>>> cast_value(double, parse_number("0.1")), cast_value(whole, parse_number("2.7"))
 (0.1, None)
 >>> compute("*", parse_number("0.1"), parse_number("3e0"))
 0.30000000000000004

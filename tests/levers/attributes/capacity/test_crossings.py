@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.errors import InvalidValue
-from spillway.levers.attributes.capacity.crossings import (
+from spillway.levers.attributes.capacity.treatments import (
     Objective,
     TreatmentOption,
     allowed_treatments,

@@ -7,7 +7,7 @@ import pytest
 
 from evidence.cycle_streams import FAMILIES
 from evidence.cycle_trials import KINDS
-from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
+from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
 
 N = 4000
 Columns = dict[str, np.ndarray]

@@ -11,8 +11,8 @@ from tests.levers.attributes.demo_streams import DEMO, Stream, bits_of, rows_of,
 
 from evidence.streams import perturb, polled_stream
 from spillway.errors import InvalidValue
-from spillway.levers.attributes.cycle.find import Cycle, CycleNotFound, declared_cycle, find_cycle
-from spillway.levers.attributes.cycle.robust import trace_cycle
+from spillway.levers.attributes.cycle.identifier import Cycle, CycleNotFound, declared_cycle, find_cycle
+from spillway.levers.attributes.cycle.trace import trace_cycle
 
 
 def text(values: object) -> np.ndarray:

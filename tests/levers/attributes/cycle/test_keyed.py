@@ -10,7 +10,7 @@ import pytest
 
 from evidence.streams import perturb
 from spillway.errors import InvalidValue
-from spillway.levers.attributes.cycle.find import (
+from spillway.levers.attributes.cycle.identifier import (
     Cycle,
     CycleNotFound,
     cycle_drift,

@@ -7,7 +7,7 @@ import pytest
 from tests.levers.attributes.demo_streams import Stream, bits_of, rows_of, stocks
 
 from evidence.streams import perturb
-from spillway.levers.attributes.cycle.find import Cycle, Member, cycle_drift, find_cycle
+from spillway.levers.attributes.cycle.identifier import Cycle, Member, cycle_drift, find_cycle
 
 
 def cities(names: str, rounds: int) -> Stream:

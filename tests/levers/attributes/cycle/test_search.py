@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from spillway.levers.attributes.cycle import search as searching
-from spillway.levers.attributes.cycle.find import CycleNotFound, find_cycle
-from spillway.levers.attributes.cycle.robust import Trace, trace_cycle
+from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
+from spillway.levers.attributes.cycle.trace import Trace, trace_cycle
 from spillway.levers.attributes.cycle.search import MOST_COMBINATIONS, MOST_TESTED, Search
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.cycle.codes import first_appearance, joint_codes, value_codes
-from spillway.levers.attributes.cycle.find import find_cycle
-from spillway.levers.attributes.cycle.robust import is_unique_in_cycle, replicated_period, smallest_period
+from spillway.levers.attributes.cycle.identifier import find_cycle
+from spillway.levers.attributes.cycle.trace import is_unique_in_cycle, replicated_period, smallest_period
 
 CASES = json.loads((Path(__file__).parents[3] / "golden" / "000_cid_cases.json").read_text())["cases"]
 

@@ -13,7 +13,7 @@ from tests.levers.attributes.demo_streams import bits_of, stocks
 
 from evidence.streams import perturb
 from spillway.errors import InvalidValue
-from spillway.levers.attributes.cycle.find import declared_cycle, find_cycle
+from spillway.levers.attributes.cycle.identifier import declared_cycle, find_cycle
 from spillway.levers.attributes.ranking.windows import (
     TimeWindow,
     window_count,

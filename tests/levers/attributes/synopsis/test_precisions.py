@@ -14,7 +14,7 @@ from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding
-from spillway.levers.attributes.synopsis.rounding import as_sent, round_rows
+from spillway.levers.attributes.synopsis.rounding import sent_frame, round_rows
 
 OF_BEFORE = {
     "attribute": "a",
@@ -182,7 +182,7 @@ def test_every_rounded_value_keeps_to_its_own_rows_precision(column, found, data
     assert (errors <= np.where(wanted, np.array([bound for bound, _ in found])[place], 0.0)).all()
     assert given_back.values[~wanted].tobytes() == column.values[~wanted].tobytes()
     assert round_rows(model, frame, wanted, place).values.tobytes() == given_back.values.tobytes()
-    sent = as_sent(frame, {"a": model}, {}, {"a": wanted}, precision={"a": place})
+    sent = sent_frame(frame, {"a": model}, {}, {"a": wanted}, precision={"a": place})
     assert sent.columns["a"].values.tobytes() == given_back.values.tobytes()
     for index, one in enumerate(roundings):
         alone = AttributeModel("a", column.kind, 13.5, way="round", roundings=(one,))

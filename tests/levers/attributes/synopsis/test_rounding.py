@@ -11,7 +11,7 @@ from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.rounding import (
-    as_sent,
+    sent_frame,
     levels_per_octave,
     parquet_bytes,
     round_rows,
@@ -136,10 +136,10 @@ def test_both_ends_agree_where_a_regressor_is_sent_then_rounded_then_shed():
         ),
     }
     masks = {"a": np.ones(n, bool), "x": third == 2}, {"x": third == 1}
-    received = as_sent(frame, models, *masks)
+    received = sent_frame(frame, models, *masks)
     stored_by_third = np.zeros(3)
     for name, model in models.items():
-        entries = shed(model, as_sent(frame, models, *masks, truth_of=name), masks[0][name]).entries
+        entries = shed(model, sent_frame(frame, models, *masks, truth_of=name), masks[0][name]).entries
         recovered = recover(model, received, masks[0][name], entries)
         assert (relative_errors_pct(frame.columns[name], recovered.values) <= 4.0).all()
         if name == "a":

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
-from evidence.golden.categories import categories_correct, held_out, judged, rows_as_printed
+from evidence.golden.categories import categories_correct, classify_held_out, classify_list, rows_as_printed
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.threshold.category import (
     STRICTEST,
@@ -56,7 +56,7 @@ def test_with_the_table_of_correlations_all_forty_of_both_tables_are_right() -> 
 
 
 def test_of_the_lists_the_vocabularies_were_tuned_on_nearly_all_are_right_in_every_domain() -> None:
-    found = [judged(domain, "", names) for domain, names in LISTS]
+    found = [classify_list(domain, "", names) for domain, names in LISTS]
     assert len(found) > 500
     for domain in {one.domain for one in found}:
         own = [one.right for one in found if one.domain == domain]
@@ -64,12 +64,12 @@ def test_of_the_lists_the_vocabularies_were_tuned_on_nearly_all_are_right_in_eve
 
 
 def test_no_list_is_put_in_a_looser_class_than_its_own() -> None:
-    found = [*(judged(domain, "", names) for domain, names in LISTS), *held_out(GOLDEN)]
+    found = [*(classify_list(domain, "", names) for domain, names in LISTS), *classify_held_out(GOLDEN)]
     assert [one for one in found if one.looser] == []
 
 
 def test_the_lists_held_back_are_many_of_every_kind_name_their_source_and_are_not_those_tuned_on() -> None:
-    found = held_out(GOLDEN)
+    found = classify_held_out(GOLDEN)
     counts = Counter(one.domain for one in found)
     assert len(found) >= 85
     assert counts["Medical"] >= 20
@@ -80,7 +80,7 @@ def test_the_lists_held_back_are_many_of_every_kind_name_their_source_and_are_no
 
 
 def test_most_lists_held_back_are_right_and_those_of_no_known_domain_all_have_the_strictest_class() -> None:
-    found = held_out(GOLDEN)
+    found = classify_held_out(GOLDEN)
     assert sum(one.right for one in found) / len(found) > 0.85
     classify = CategoryMatcher.standard().classify
     assert {classify(one.names.split(" ")).rate_pct for one in found if one.domain == "Others"} == {1.67}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from spillway.contracts import StreamContract, read_stream
-from spillway.levers.attributes.training.lesson import category_fact, category_of
+from spillway.levers.attributes.training.train import category_fact, category_of
 from spillway.levers.protocol import Facts, open_questions
 
 

@@ -11,7 +11,7 @@ import pytest
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import options_of
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor
-from spillway.levers.attributes.training.choose import train_attributes
+from spillway.levers.attributes.training.cascade import train_attributes
 from spillway.levers.attributes.training.search import MOST, describe, measure
 
 

@@ -14,12 +14,12 @@ import pytest
 from evidence.attributes.lake import ENGINE, Lake
 from spillway.batch import DONE
 from spillway.contracts import StreamContract, read_channel, read_stream
-from spillway.intake.take_in import ingest
-from spillway.levers.attributes.cycle.find import single_sender_cycle
+from spillway.intake.ingest import ingest
+from spillway.levers.attributes.cycle.identifier import single_sender_cycle
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.lever import LEVER
 from spillway.levers.attributes.policy import measures_now, policy_of
-from spillway.levers.attributes.training.lesson import cycle_of, detect_drift
+from spillway.levers.attributes.training.train import cycle_of, detect_drift
 from spillway.levers.protocol import CapacityShare, Fact, Facts, Load, Offer, open_questions
 from spillway.store import blobs
 from spillway.streams.facts import needed_facts, newest_facts

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from spillway.contracts import read_stream
-from spillway.levers.attributes.cycle.find import declared_cycle
+from spillway.levers.attributes.cycle.identifier import declared_cycle
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.ranking.rank import rank
 from spillway.levers.attributes.ranking.smoothing import Smoothing
-from spillway.levers.attributes.training.lesson import first_ranking
+from spillway.levers.attributes.training.train import first_ranking
 from spillway.levers.protocol import Load
 
 CONTRACT = read_stream(

@@ -12,11 +12,11 @@ import pytest
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.levers.attributes import facts as kinds
-from spillway.levers.attributes.cycle.find import declared_cycle
+from spillway.levers.attributes.cycle.identifier import declared_cycle
 from spillway.levers.attributes.frames import key_codes
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import curve, fixed_point
-from spillway.levers.attributes.training.lesson import detect_drift
+from spillway.levers.attributes.training.train import detect_drift
 from spillway.levers.protocol import Fact, Facts
 
 SITES = ["a", "b", "c", "d"]

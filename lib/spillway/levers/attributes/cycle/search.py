@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.coded import CodedTrainingSet, Set
+from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
     comes_evenly,
@@ -42,9 +42,9 @@ from spillway.levers.attributes.cycle.codes import (
     usual_return,
     value_codes,
 )
-from spillway.levers.attributes.cycle.doubts import MOVING, Doubts, confirm_on_held_back_rows, share_in_order
+from spillway.levers.attributes.cycle.validation import MOVING, Doubts, confirm_on_held_back_rows, share_in_order
 from spillway.levers.attributes.cycle.ring import same_successor_share
-from spillway.levers.attributes.cycle.robust import (
+from spillway.levers.attributes.cycle.trace import (
     DEFAULT_CONFIDENCE,
     NO_ORDER,
     Trace,

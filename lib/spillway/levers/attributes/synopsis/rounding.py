@@ -146,7 +146,7 @@ def rounded_bound_pct(
     return np.where(inexact, told, np.nan)
 
 
-def as_sent(
+def sent_frame(
     frame: Frame,
     models: Mapping[str, AttributeModel],
     is_shed: Mapping[str, np.ndarray],
@@ -163,9 +163,9 @@ def as_sent(
     >>> frame = Frame(np.arange(2), np.zeros(2, int), {"a": Column.real([101.0, 7.0])})
     >>> model = AttributeModel("a", "real", error_pct=10, roundings=(Rounding("grid", 10.0),))
     >>> masks = {"a": np.array([False, True])}, {"a": np.array([True, False])}
-    >>> as_sent(frame, {"a": model}, *masks).columns["a"].to_list()
+    >>> sent_frame(frame, {"a": model}, *masks).columns["a"].to_list()
     [102.4, None]
-    >>> as_sent(frame, {"a": model}, *masks, truth_of="a").columns["a"].to_list()
+    >>> sent_frame(frame, {"a": model}, *masks, truth_of="a").columns["a"].to_list()
     [102.4, 7.0]
     """
     places = precision or {}

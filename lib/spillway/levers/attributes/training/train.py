@@ -30,7 +30,7 @@ from spillway.contracts import StreamContract
 from spillway.errors import SpillwayError
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.columns import Column, Frame
-from spillway.levers.attributes.cycle.find import (
+from spillway.levers.attributes.cycle.identifier import (
     Cycle,
     CycleNotFound,
     cycle_drift,
@@ -41,7 +41,7 @@ from spillway.levers.attributes.cycle.find import (
 from spillway.levers.attributes.facts import kind_of_type
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.planner import ranking_values
+from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.attributes.policy import (
     DecisionInputs,
     decide_stages,
@@ -65,7 +65,7 @@ from spillway.levers.attributes.threshold.curve import (
     threshold,
     threshold_drift,
 )
-from spillway.levers.attributes.training.choose import recovery_order, train_attributes, train_cascade
+from spillway.levers.attributes.training.cascade import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.protocol import CapacityShare, Drift, Fact, Facts, Load, TrainingInput, question_evidence
 

@@ -329,7 +329,7 @@ def try_finer_for_all(
     It is None if the plan has no finer treatment, a mixture packs well (below `HOPED`), the finer treatment is `keep`
     or was tried before, or its estimate exceeds `HOPED` x the capacity.
 
-    >>> from spillway.levers.attributes.capacity.crossings import Objective, choose_treatments
+    >>> from spillway.levers.attributes.capacity.treatments import Objective, choose_treatments
     >>> coarse, fine = Option("a", "round", 1.0, 0.0, 2.0, precision=1), Option("a", "round", 2.0, 0.0, 1.0)
     >>> options = {"a": [Option("a", "keep", 4.0), fine, coarse]}
     >>> divided = choose_treatments(options, {"a": 1.0}, 1.9, Objective(), dearer={"a": 1.2})

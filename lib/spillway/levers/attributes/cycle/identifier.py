@@ -51,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import InvalidValue, SpillwayError
-from spillway.levers.attributes.cycle.coded import Set
+from spillway.levers.attributes.cycle.training_set import Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
     coded_keys,
@@ -62,7 +62,7 @@ from spillway.levers.attributes.cycle.codes import (
     value_codes,
 )
 from spillway.levers.attributes.cycle.ring import conforming_steps
-from spillway.levers.attributes.cycle.robust import (
+from spillway.levers.attributes.cycle.trace import (
     DEFAULT_CONFIDENCE,
     EDGE_CYCLES,
     Trace,

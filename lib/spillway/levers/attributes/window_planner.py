@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from spillway.levers.attributes.columns import Column
-from spillway.levers.attributes.cycle.find import Cycle
+from spillway.levers.attributes.cycle.identifier import Cycle
 from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.reevaluation import (
     LATEST,

@@ -19,7 +19,7 @@ from spillway.levers.attributes.cycle.codes import (
     joint_codes,
     value_codes,
 )
-from spillway.levers.attributes.cycle.robust import MOST_VALUES, replicated_period
+from spillway.levers.attributes.cycle.trace import MOST_VALUES, replicated_period
 
 RECURRING = 1.5
 """An order attribute recurs if its values have at least this number of tuples on average."""

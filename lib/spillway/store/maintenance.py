@@ -24,7 +24,7 @@ from spillway.store.delta_log import open_delta
 from spillway.store.drafts import discard
 from spillway.store.files import ARRIVAL, DataFile, groups_of, rows_of, sort_keys_of
 from spillway.store.tables import ROWS_AT_A_TIME, Table
-from spillway.store.writing import WrittenFile, conform_to_schema, write_file
+from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 
 SAFE_HOURS = 7 * 24
 """The age at which a file that no table has is removed: the least that `enforce_retention_duration=True` permits."""

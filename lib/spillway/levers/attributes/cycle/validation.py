@@ -35,7 +35,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from spillway.levers.attributes.cycle.coded import CodedTrainingSet, Set
+from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     RECURRENCES,
     Codes,
@@ -45,7 +45,7 @@ from spillway.levers.attributes.cycle.codes import (
     looks_like_a_key,
 )
 from spillway.levers.attributes.cycle.ring import conforming_steps
-from spillway.levers.attributes.cycle.robust import EDGE_CYCLES, Trace, is_chance, trace_cycle
+from spillway.levers.attributes.cycle.trace import EDGE_CYCLES, Trace, is_chance, trace_cycle
 
 CLOSENESS_ROWS = 10_000
 MOST_NAMES = 8

@@ -21,7 +21,7 @@ from spillway.errors import escape_text
 from spillway.intake.landing import DeliveredFile, batch_date_of, find_landing_files, landing_root
 from spillway.intake.rate import RatedBatch, borrow_rate, rated_batches
 from spillway.intake.raw import write_batches
-from spillway.intake.record import record_batches
+from spillway.intake.new_batches import record_batches
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists
