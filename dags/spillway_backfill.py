@@ -1,14 +1,13 @@
 """
 ### Shed dates again
 
-Run a backfill of this DAG (one run a date), or trigger it with `from_date` and `to_date`: exactly the batches of
-those dates are shed again, from `raw`, with the facts they were first shed with. Dates whose raw tuples were
-retired are refused by name, and nothing that was sent of them is touched. Their sketches are made again by a step of
-their own. A scheduled run has nothing to do and
-says so; the schedule is there for Airflow's backfills.
+Run a backfill of this DAG (one run per date), or trigger it with `from_date` and `to_date`. The batches of these
+dates are shed again from `raw`, with the facts with which they were first shed. A separate step makes their sketches
+again. Dates whose raw tuples were retired are refused by name, and their sent rows stay unchanged. A scheduled run has
+nothing to do and says so; the schedule exists for Airflow's backfills.
 
-Each channel alone with its streams: neither another date, nor shedding, training, validation or keeping of the same
-channel goes on beside it. Run again, it leaves the same rows.
+Only one step at a time works on a channel: no other date is shed, and no training, validation or maintenance of the
+same channel runs meanwhile. A second run leaves the same rows.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5))
     def find_dates() -> list[str]:
-        """The channels with a batch of the dates; skips the rest, and all where there is none."""
+        """Return the channels with a batch of the dates; skip the others, and the whole run if there is none."""
         from spillway.scheduling import dates_to_backfill, shed_arguments
         from spillway.settings import Settings
 
@@ -61,7 +60,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
     def find_sketches() -> list[str]:
-        """The channels with a batch of the dates and sketches to make of it."""
+        """Return the channels with a batch of the dates and sketches to make."""
         from spillway.scheduling import dates_to_backfill, sketch_arguments
         from spillway.settings import Settings
 

@@ -1,10 +1,10 @@
 """
-### Keep the lake fit
+### Maintain the lake
 
-Nightly: rows that are past their table's retention go (column contracts in `schemas/tables`, `retain` in a
-stream's contract), delivered files whose batch is done are archived or removed where a contract says so
-(`source.after_taken_in`), the small files of closed dates and small tables are put together, and files that no
-table has needed for a week leave the disk. Nothing goes that recovery or validation still needs. Needs no Spark.
+Every night this DAG deletes rows that are past their table's retention (column contracts in `schemas/tables`, `retain`
+in a stream's contract). It archives or removes delivered files whose batch is done, if the contract says so
+(`source.after_taken_in`). It merges the small files of closed dates and of small tables, and deletes files that no
+table has needed for a week. Data that recovery or validation still needs stays. Needs no Spark.
 
 **Dry run**: trigger with `dry_run`; the log says what would be done.
 """
@@ -36,7 +36,7 @@ with DAG(
 
     @task
     def keep(room: str | None) -> str:
-        """Keep what is of a channel, or what all share; another run comes first, and what failed is told at the end."""
+        """Maintain the streams of a channel, or the shared tables; give way to other runs, and raise failures at the end."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import keep_lake
         from spillway.settings import Settings

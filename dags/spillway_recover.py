@@ -1,14 +1,14 @@
 """
-### Give shed values back
+### Recover shed values
 
-On demand: fill in the form. The destination's `transmitted` rows, and what was kept at the source of what was
-shed, give every value back with its bound.
+On demand: fill in the form. Every shed value is recovered with its bound, from the `transmitted` rows of the
+destination and from the data that was kept at the source.
 
-- **With an output** exactly the rows and attributes that are asked for are written below the folder
-  `SPILLWAY_OUTPUT`: to a file that ends in `.parquet`, `.csv` or `.json`, or, without an ending, to a Delta table,
-  which then holds these rows and no others; the bytes read are told in the log.
-- **Without one** every batch that the range touches is given back whole, in `recovered/<stream>`, where it
-  replaces what was there of these batches. Run again, it leaves the same rows.
+- **With an output** the requested rows and attributes are written below the folder `SPILLWAY_OUTPUT`. A name that
+  ends in `.parquet`, `.csv` or `.json` is a file. A name without a suffix is a Delta table, which then holds only
+  these rows. The log has the number of bytes read.
+- **Without one** every batch that the range touches is recovered as a whole and replaces its rows in
+  `recovered/<stream>`. A second run leaves the same rows.
 
 One key at one moment needs no Spark and no DAG: `spillway recover STREAM --key name=value` answers at once.
 """
@@ -85,7 +85,7 @@ with DAG(
 
     @task(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """The job's arguments; what the form cannot mean is refused by name, and not retried."""
+        """Return the job's arguments; refuse an invalid form by name, without a retry."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import recover_arguments
         from spillway.settings import Settings

@@ -1,23 +1,23 @@
 """
-### Take in what arrived and shed it to capacity
+### Take in new files and shed them to capacity
 
-Every quarter of an hour: look at the landing zone; if a file is new or a batch is pending, submit one Spark
-application per channel, which takes in, plans, sheds and accounts. Nothing new: the run ends in seconds
+Every quarter of an hour this DAG lists the landing zone. If a file is new or a batch is pending, it submits one Spark
+application per channel, which takes in, plans, sheds and accounts. If there is nothing new, the run ends in seconds
 without starting Spark.
 
 A contract may let small batches wait for each other (`batching:`). They are taken in at once. The first run after they
 are large enough, or have waited long enough, sends them together, also if no new file has landed. `spillway status`
 lists the batches that wait. `spillway run --now` and a backfill do not wait.
 
-The sketches that contracts ask for are made by a step of their own, of what was taken in: it can be looked at and
-retried alone, and when it fails what was shed is validated all the same; the next run makes what is missing.
+A separate step makes the sketches that contracts specify, from the accepted rows. It can be inspected and retried
+alone. If it fails, the shed data is validated nevertheless, and the next run makes the missing sketches.
 
-**Recompute dates**: `spillway_backfill`, one run a date; a backfill of this DAG is refused.
+**Recompute dates**: `spillway_backfill`, one run per date; a backfill of this DAG is refused.
 
-One stream's fault keeps no other back: the others of its channel are brought through, then the task ends red with
-one sentence a fault. A contract that cannot be read turns `read_contracts` red, and its stream alone waits.
+A fault in one stream does not stop the others: they are processed, then the task fails with one sentence per fault. If
+a contract cannot be read, `read_contracts` fails, and only its stream waits.
 
-**When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is
+**If it fails**, read the task's log: the last `spillway:` line has the problem, its place and the remedy. A retry is
 always safe; a batch replaces its own rows.
 """
 
@@ -50,7 +50,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5))
     def find_work() -> list[str]:
-        """The channels with something to do; skips the rest, and all where there is none."""
+        """Return the channels with work; skip the others, and the whole run if there is none."""
         from spillway.scheduling import refuse_backfill, shed_arguments
         from spillway.settings import Settings
 
@@ -61,7 +61,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
     def find_sketches() -> list[str]:
-        """The channels that lack sketches, also of runs that failed to make them."""
+        """Return the channels that lack sketches, also those of failed runs."""
         from spillway.scheduling import sketch_arguments
         from spillway.settings import Settings
 

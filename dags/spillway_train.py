@@ -1,11 +1,11 @@
 """
-### Learn the streams
+### Train the levers
 
-Nightly: every lever of every stream learns what it needs (`attributes`: cycle, thresholds, categories,
-predictors), as a new version of its own in `models`, with the evidence. Landing files of streams that were
-never trained are taken in first, so that the first run of a new stream has something to learn from.
+Every night this DAG trains every lever of every stream (`attributes`: cycle, thresholds, categories, predictors). Each
+training writes a new version to `models`, with its evidence. Landing files of streams that were never trained are
+taken in first, so that the first run of a new stream has data for training.
 
-Batches keep the versions they started with; a retrain never changes what was already shed.
+Batches keep the versions with which they were pinned; a new training never changes data that was already shed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """The channels whose streams are to be trained."""
+        """Return the channels whose streams are trained."""
         from spillway.scheduling import stream_arguments
         from spillway.settings import Settings
 

@@ -1,13 +1,13 @@
 """
-### Prove what was given back
+### Validate recovered data
 
-Nightly, and whenever `spillway_shed` announces new data: recover what was shed, compare it with `raw` while
-raw is there, write certificates, run every expectation suite, retire the raw tuples whose contract asks for
-it and whose recovery was validated, and write the report and the Data Docs. Only what changed since the last
-validation is looked at.
+Every night, and whenever `spillway_shed` announces new data, this DAG recovers the shed data, compares it with `raw`
+while raw exists, writes certificates, runs every expectation suite, and retires raw tuples whose recovery was validated
+if their contract says so. Then it writes the report and the Data Docs. Only data that changed since the last
+validation is checked.
 
-**When it fails** an expectation was not met: the log's `spillway:` line says which table, where and by how
-much; `validations` has every outcome, and the Data Docs show them.
+**If it fails**, an expectation failed: the log's `spillway:` line has the table, the place and the value.
+`validations` has every outcome, and the Data Docs show them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ with DAG(
 
     @task.branch(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """The channels whose streams are to be validated."""
+        """Return the channels whose streams are validated."""
         from spillway.scheduling import stream_arguments
         from spillway.settings import Settings
 

@@ -1,15 +1,15 @@
 """
-### Work out joins and queries
+### Compute joins and queries
 
-Every hour, and whenever `spillway_shed` announces new data: look which windows of which joins and queries
-(`schemas/joins`, `schemas/queries`) their input streams have closed; if there are any, submit one Spark
-application, which works them out within their budgets, writes the results, and says what was left undone. Nothing
-closed: the run ends in seconds without starting Spark.
+Every hour, and whenever `spillway_shed` announces new data, this DAG finds the windows of joins and queries
+(`schemas/joins`, `schemas/queries`) that their input streams have closed. If there are any, it submits one Spark
+application, which computes them within their budgets, writes the results, and reports the work that was left out. If
+there are none, the run ends in seconds without starting Spark.
 
-One join's or query's fault keeps no other back: the others are worked out, then the task ends red with one sentence
-a fault. What comes late opens its window again.
+A fault in one join or query does not stop the others: they are computed, then the task fails with one sentence per
+fault. A batch that arrives late opens its window again.
 
-**When it fails** read the task's log: the last `spillway:` line says what, where and the remedy. Retrying is
+**If it fails**, read the task's log: the last `spillway:` line has the problem, its place and the remedy. A retry is
 always safe; a window replaces its own rows.
 """
 
@@ -39,7 +39,7 @@ with DAG(
 
     @task(execution_timeout=timedelta(minutes=5))
     def find_work() -> list[str]:
-        """The job's arguments: the joins and queries with a closed window; skips the rest when there is none."""
+        """Return the job's arguments: joins and queries with a closed window; skip the run if there is none."""
         from spillway.scheduling import workload_arguments
         from spillway.settings import Settings
 

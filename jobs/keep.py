@@ -1,4 +1,4 @@
-"""Keep the lake fit: retention, compaction, what no table needs any more, delivered files. Needs no Spark.
+"""Maintain the lake: retention, compaction, unused files, delivered files. Needs no Spark.
 
 python jobs/keep.py
 python jobs/keep.py --dry-run    # what would be done

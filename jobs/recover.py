@@ -1,14 +1,14 @@
-"""Give shed values back, each with its bound: exactly what is asked for, or whole batches as the table `recovered`.
+"""Recover shed values, each with its bound: the requested rows, or whole batches as the table `recovered`.
 
     spark-submit jobs/recover.py --stream weather --attributes temp,dewp --key origin=JFK \\
         --from-time 2013-02-01 --to-time 2013-02-02 --output temps.csv
     spark-submit jobs/recover.py --stream weather --key origin=JFK --from-seq 1 --to-seq 90000 --output of_jfk
     spark-submit jobs/recover.py --stream weather --from-time 2013-02-01 --to-time 2013-02-28
 
-With `--output` exactly the rows and attributes that are asked for are written below the folder `SPILLWAY_OUTPUT`: to a
-file whose name ends in .parquet, .csv or .json by this process, or, without an ending, to a Delta table by Spark, which
-replaces what was there. Without it, Spark gives every batch that the range touches back whole, into
-`recovered/<stream>`, where it replaces what was there of these batches.
+With `--output` the requested rows and attributes are written below the folder `SPILLWAY_OUTPUT`. A name that ends in
+.parquet, .csv or .json is a file, which this process writes. A name without a suffix is a Delta table, which Spark
+writes; it replaces the table that was there. Without `--output`, Spark recovers every batch that the range touches as a
+whole and replaces its rows in `recovered/<stream>`.
 """
 
 from __future__ import annotations

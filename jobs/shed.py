@@ -1,4 +1,4 @@
-"""Bring a channel's pending batches through: take in, plan, shed, account.
+"""Process the pending batches of a channel: take in, plan, shed, account.
 
 spark-submit jobs/shed.py --channel uplink
 spark-submit jobs/shed.py --channel uplink --from-date 2026-01-01 --to-date 2026-01-07   # again, exactly these

@@ -1,4 +1,4 @@
-"""Make the sketches that a channel's streams ask for and lack, of what was taken in.
+"""Make the missing sketches that the contracts of a channel's streams specify.
 
 spark-submit jobs/sketch.py --channel uplink
 spark-submit jobs/sketch.py --channel uplink --from-date 2026-01-01 --to-date 2026-01-07   # again, exactly these

@@ -1,4 +1,4 @@
-"""Train streams: every lever learns what it needs. Streams that were never trained first take in what has landed.
+"""Train the levers of streams. Streams that were never trained first take in their delivered files.
 
 spark-submit jobs/train.py                    # every stream
 spark-submit jobs/train.py --stream weather

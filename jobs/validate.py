@@ -1,4 +1,4 @@
-"""Recover what was shed since the last validation, certify it, run the expectation suites, retire, report.
+"""Validate what changed: recover it, certify it, run the expectation suites, retire raw dates, write the report.
 
 spark-submit jobs/validate.py                     # every stream, what changed
 spark-submit jobs/validate.py --stream weather --all

@@ -1,4 +1,4 @@
-"""Work out what joins and queries have waiting: every window that their input streams have closed.
+"""Compute joins and queries: every closed window that is not computed yet.
 
 spark-submit jobs/workloads.py                        # every join and query
 spark-submit jobs/workloads.py --subject crossings    # these alone

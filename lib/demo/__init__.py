@@ -1,3 +1,3 @@
-"""The demo: three streams, through the same DAGs and jobs as everything else."""
+"""The demo: three streams, through the same DAGs and jobs as any other stream."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Airflow that runs beside the project: its environment, its database, its log-in.
+"""Set up the demo's Airflow: its environment, its database, its log-in.
 
 `infra/airflow.env` holds the settings; this adds what depends on where the project lies. A deployment with an
 Airflow of its own needs none of it: the DAG folder, the `spillway` package and a `spark_default` connection
@@ -22,7 +22,7 @@ LOCAL_SPARK = {"conn_type": "spark", "host": "local[*]"}
 
 
 def read_env_file(text: str) -> dict[str, str]:
-    """`NAME=value` lines; comments and blank lines are passed over.
+    """Parse `NAME=value` lines; skip comments and blank lines.
 
     >>> read_env_file("# one\\nA=1\\n\\nB=x=y\\n")
     {'A': '1', 'B': 'x=y'}
@@ -34,7 +34,7 @@ def read_env_file(text: str) -> dict[str, str]:
 def environment(
     settings: Settings, port: int = 8080, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Everything an Airflow process and the Spark it submits need to be told; what is set in `base` wins."""
+    """Return the environment of Airflow and of the Spark that it submits; values that are set in `base` win."""
     outer = dict(os.environ if base is None else base)
     home = Path(settings.home)
     airflow = Path(outer.get("AIRFLOW_HOME") or Path(settings.build) / "airflow")
@@ -69,7 +69,7 @@ def environment(
 
 
 def prepare(env: Mapping[str, str]) -> bool:
-    """Make the database and the `spark_default` connection once; True when that was done now.
+    """Create the database and the `spark_default` connection once; return True if that was done now.
 
     The connection lives in the database, not in the environment, so that the UI can change it: another
     master there moves every DAG to another cluster.

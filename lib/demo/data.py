@@ -1,4 +1,4 @@
-"""Writes the demo's landing files: `python -m demo.data`.
+"""Write the demo's landing files: `python -m demo.data`.
 
     landing/<stream>/<date>/<file>
 
@@ -30,7 +30,7 @@ STREAMS: dict[str, Callable[[], dict[str, bytes]]] = {
 
 
 def write_demo(landing: str | Path, streams: Sequence[str] = tuple(STREAMS)) -> dict[str, tuple[int, int]]:
-    """Writes the landing files; by stream, how many files there are and how many had to be written."""
+    """Write the landing files; return, by stream, the number of files and the number of files written now."""
     counts, root = {}, Path(landing)
     for stream in streams:
         files = STREAMS[stream]()
@@ -41,7 +41,7 @@ def write_demo(landing: str | Path, streams: Sequence[str] = tuple(STREAMS)) -> 
 
 
 def _refuse_other_files(landing: Path, files: Mapping[str, bytes]) -> None:
-    """Files that the demo would write over, and did not write."""
+    """Refuse to overwrite files that the demo did not write."""
     known = demo_files(landing)
     for name, content in files.items():
         path = landing / name

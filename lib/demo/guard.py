@@ -1,4 +1,4 @@
-"""Runs a program and takes all of it with it, however whoever asked for it ends.
+"""Run a program, and end all of its processes when it or its caller ends.
 
 Airflow starts a scheduler, a server, workers, Spark: processes with sessions of their own, which a signal to their
 parent does not reach. A guard stands between: a process that starts the program, adopts whatever its processes leave
@@ -43,7 +43,7 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def guarded_process(
     command: Sequence[str], grace_seconds: float = GRACE_SECONDS, **told: Any
 ) -> Iterator[subprocess.Popen[Any]]:
-    """The program under a guard, told what `subprocess.Popen` is told; its exit code is the program's."""
+    """Start the program under a guard, with the arguments of `subprocess.Popen`; its exit code is the program's."""
     watched, held = os.pipe()
     try:
         process = subprocess.Popen(
@@ -66,7 +66,7 @@ def guarded_process(
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Within the block, being asked to end is an exception, so that blocks are left as they should be.
+    """Raise an exception on a request to end, until the block ends, so that all blocks clean up.
 
     Also where a shell started us in the background, and so deaf to SIGINT.
     """
@@ -83,14 +83,14 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def _prctl(option: int, value: int) -> bool:
-    """Whether Linux did as it was asked."""
+    """Set a process option of Linux; return whether it succeeded."""
     if not sys.platform.startswith("linux"):
         return False
     return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
 
 
 def _descendants() -> list[int]:
-    """Every process below this one that has not ended, from the system's list."""
+    """Return all running processes below this one, from the system's list."""
     children: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -132,7 +132,7 @@ class _Guard:
         return self.code if self.code is not None else 128 + signal.SIGTERM
 
     def _reap(self) -> bool:
-        """Take note of what has ended; whether the program itself has."""
+        """Reap ended processes; return whether the program itself has ended."""
         with suppress(ChildProcessError):
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -164,7 +164,7 @@ class _Guard:
 
 
 def _is_end_requested(woken: int, ready: set[int]) -> bool:
-    """Whether a signal that asks to end has come."""
+    """Return whether a signal that requests the end has arrived."""
     return woken in ready and any(number in _ASKED_TO_END for number in os.read(woken, 4096))
 
 

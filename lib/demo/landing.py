@@ -1,4 +1,4 @@
-"""Landing files of the demo: content by name, written once and byte for byte the same."""
+"""Write the demo's landing files: content by name, identical in every run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spillway.errors import SpillwayError
 
 
 def package_file(package: str, relative: str) -> Path:
-    """A data file inside an installed package, found without importing the package."""
+    """Return the path of a data file in an installed package, without importing the package."""
     spec = importlib.util.find_spec(package)
     places = list(spec.submodule_search_locations or ()) if spec else []
     for place in places:
@@ -23,7 +23,7 @@ def package_file(package: str, relative: str) -> Path:
 
 
 def insert_defects(lines: Sequence[bytes], defects: Mapping[int, bytes]) -> bytes:
-    """The lines with a defect put in so that it stands on its line number (from 1); no line is replaced.
+    """Insert each defect at its line number (from 1); no line is replaced.
 
     >>> insert_defects([b"a", b"b"], {2: b"?"})
     b'a\\n?\\nb\\n'
@@ -37,7 +37,7 @@ def insert_defects(lines: Sequence[bytes], defects: Mapping[int, bytes]) -> byte
 
 
 def write_landing(root: Path, files: Mapping[str, bytes]) -> int:
-    """Writes what is not there yet in just these bytes; returns how many files that were."""
+    """Write the files that do not exist with these bytes; return their number."""
     written = 0
     for name, content in files.items():
         path = root / name

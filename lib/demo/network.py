@@ -53,7 +53,7 @@ class _Day:
 
 
 def network_files() -> dict[str, bytes]:
-    """Landing files by name, defects included."""
+    """Return the landing files by name, defects included."""
     random = np.random.Generator(np.random.PCG64(SEED))
     base = np.round(random.gamma(4.0, 9.0, ROUTERS) + 4.0, 1)
     files: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""What in the landing zone and in the lake is the demo's own: nothing else is overwritten, emptied or removed.
+"""Determine what in the landing zone and in the lake belongs to the demo; nothing else is overwritten or removed.
 
 Beside the streams' folders of the landing zone the demo lists every file that it wrote. The lake is its own where it
 made it and left its mark, and where no stream is in it but the demo's. Everything else there is somebody's: streams of
@@ -20,7 +20,7 @@ _HEAD = "# Made by `make run`, which may write these files anew; `make clean` re
 
 
 def demo_files(landing: Path) -> set[str] | None:
-    """The files that the demo wrote, relative to the landing zone; None where it did not say which."""
+    """Return the files that the demo wrote, relative to the landing zone; None if there is no list."""
     try:
         lines = (landing / MARKER).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def demo_files(landing: Path) -> set[str] | None:
 
 
 def record_demo_files(landing: Path, names: Iterable[str]) -> None:
-    """Add to the list, before they are written: half a file is the demo's too."""
+    """Add files to the list before they are written, because a partly written file is the demo's too."""
     known = sorted({*(demo_files(landing) or ()), *names})
     landing.mkdir(parents=True, exist_ok=True)
     half = landing / f"{MARKER}.part"
@@ -38,7 +38,7 @@ def record_demo_files(landing: Path, names: Iterable[str]) -> None:
 
 
 def other_streams(lake: Path, ours: Collection[str] = DEMO_STREAMS) -> list[str]:
-    """Streams in the lake that the demo did not put there."""
+    """Return the streams in the lake that the demo did not create."""
     found = {
         entry.name for table in ("raw", "transmitted") for entry in (lake / table).glob("*") if entry.is_dir()
     }
@@ -46,7 +46,7 @@ def other_streams(lake: Path, ours: Collection[str] = DEMO_STREAMS) -> list[str]
 
 
 def clean(home: Path) -> Iterator[str]:
-    """Remove the demo's lake and its landing files from `home`; says what stays, where anything does."""
+    """Remove the demo's lake and landing files from `home`; yield a sentence for what stays."""
     lake, landing = home / "lake", home / "landing"
     if (lake / MARKER).is_file():
         others = other_streams(lake)

@@ -1,4 +1,4 @@
-"""Runs DAGs one after the other in this process, through Airflow's own `dag.test()`: no scheduler needed.
+"""Run DAGs one after the other in this process, by Airflow's `dag.test()`; no scheduler is needed.
 
 Started by `run`, which reads what is printed here line by line.
 """
@@ -14,7 +14,7 @@ STEP = "spillway-step"
 
 
 def without_retries(dag: Any) -> None:
-    """A person is watching: the first failure is shown at once, not after some minutes of trying."""
+    """Remove the retries, so that the first failure is shown at once."""
     for task in dag.task_dict.values():
         arguments = getattr(task, "partial_kwargs", None)
         if arguments is not None:
@@ -24,7 +24,7 @@ def without_retries(dag: Any) -> None:
 
 
 def run_dags(dag_ids: Sequence[str]) -> int:
-    """Run the DAGs in order until one fails; the number of those that failed."""
+    """Run the DAGs in order until one fails; return the number of failed DAGs."""
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(dag_folder=os.environ["AIRFLOW__CORE__DAGS_FOLDER"])

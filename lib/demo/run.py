@@ -43,11 +43,11 @@ TROUBLE = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception|Run|Failed)): (.
 
 
 class StepFailed(SpillwayError):
-    """A step failed: which, the sentence that says why, and where the whole log is."""
+    """A failed step: its name, the error sentence, and the path of the whole log."""
 
 
 def job_message(line: str) -> str | None:
-    """What a job says to people in a line of the log; None for all other lines.
+    """Return the message of a job to its users in a line of the log; None for all other lines.
 
     >>> job_message("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.task.hooks] loc=x.py:9")
     'weather: took in 9 tuples'
@@ -59,7 +59,7 @@ def job_message(line: str) -> str | None:
 
 
 def sentence(lines: Iterable[str]) -> str:
-    """The sentence of a failed log that says why: the job's own, or the last error that Airflow only reports.
+    """Return the error sentence of a failed log: the job's own, or the last error that Airflow reports.
 
     >>> sentence(["spillway: failed: `rate` must be known, got None; declare it", "ValueError: later"])
     '`rate` must be known, got None; declare it'
@@ -86,7 +86,7 @@ def sentence(lines: Iterable[str]) -> str:
 
 
 def reset_lake(settings: Settings, ours: Collection[str], keep: bool) -> str:
-    """Empty the demo's own lake, never another; says what was done with it.
+    """Empty the demo's own lake, never another one; return a sentence that says what was done.
 
     A lake is the demo's own when it is a local folder that the demo made (it left a marker in it) and holds
     no other streams.
@@ -110,7 +110,7 @@ def reset_lake(settings: Settings, ours: Collection[str], keep: bool) -> str:
 
 
 def run_dags(env: Mapping[str, str], logs: Path, progress: Progress) -> dict[str, float]:
-    """Run the DAGs in one Airflow process; the seconds of each, or Failed."""
+    """Run the DAGs in one Airflow process; return the seconds of each, or raise `StepFailed`."""
     logs.mkdir(parents=True, exist_ok=True)
     seconds: dict[str, float] = {}
     began = progress.elapsed()
@@ -163,7 +163,7 @@ def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Ite
 def main() -> int:
     from demo import data
 
-    progress = Progress.here(sys.stdout)
+    progress = Progress.for_stream(sys.stdout)
     console = progress.console
     try:
         settings = Settings.from_environment()

@@ -1,4 +1,4 @@
-"""Daily quotes of five tickers from 2000 to 2013 (bokeh_sampledata), as CSV, one file a year.
+"""Daily quotes of five tickers from 2000 to 2013 (bokeh_sampledata), as CSV, one file per year.
 
 The package holds one ticker after the other; a feed sends them day by day, so the rows are interleaved by date.
 GOOG joins on 2004-08-19 and FB on 2012-05-18: the cycle grows twice. Header and figures are left as they are.
@@ -14,7 +14,7 @@ FOLDERS = {"2004-12-31": range(2000, 2005), "2009-12-31": range(2005, 2010), "20
 
 
 def stocks_files() -> dict[str, bytes]:
-    """Landing files by name, defects included."""
+    """Return the landing files by name, defects included."""
     text = gzip.decompress(package_file("bokeh_sampledata", "_data/stocks.csv.gz").read_bytes()).decode(
         "utf-8"
     )

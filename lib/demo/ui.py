@@ -1,4 +1,4 @@
-"""`make ui`: Airflow's own web page, scheduler included, on this machine only; however it ends, Airflow ends too."""
+"""`make ui`: run Airflow's web page and scheduler on this machine only, and end all of it at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 180.0
 
 
 def passwords(home: Path) -> dict[str, str]:
-    """The log-ins that Airflow made up at its first start; empty until then."""
+    """Return the log-ins that Airflow created at its first start; empty until then."""
     file = home / "simple_auth_manager_passwords.json.generated"
     try:
         found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
@@ -32,7 +32,7 @@ def passwords(home: Path) -> dict[str, str]:
 
 
 def is_healthy(address: str) -> bool:
-    """Whether the server answers and its scheduler lives."""
+    """Return whether the server answers and its scheduler runs."""
     try:
         with urllib.request.urlopen(f"{address}/api/v2/monitor/health", timeout=5) as answer:
             return bool(json.load(answer)["scheduler"]["status"] == "healthy")
@@ -41,7 +41,7 @@ def is_healthy(address: str) -> bool:
 
 
 def free_port(told: str, host: str = "127.0.0.1") -> int:
-    """The port that was asked for, when nothing listens there.
+    """Return the requested port if it is free.
 
     >>> free_port("eighty")
     Traceback (most recent call last):
@@ -63,7 +63,7 @@ def free_port(told: str, host: str = "127.0.0.1") -> int:
 
 
 def open_private_log(log: Path) -> TextIO:
-    """A log that nobody else can read: Airflow writes the log-in that it makes up into it."""
+    """Open a log that only its owner can read, because Airflow writes the log-in into it."""
     log.unlink(missing_ok=True)
     return open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
 
@@ -78,7 +78,7 @@ def main() -> int:
 
 
 def serve(settings: Settings, port: int) -> int:
-    """Run Airflow until somebody ends it."""
+    """Run Airflow until the process is asked to end."""
     address = f"http://127.0.0.1:{port}"
     env = airflow_home.environment(settings, port)
     airflow_home.prepare(env)

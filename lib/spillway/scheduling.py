@@ -80,9 +80,9 @@ def channel_groups() -> tuple[str, ...]:
 
     The result is empty if `channels.yaml` cannot be read. The task that looks for work reports the error.
     """
-    from spillway.contracts import rooms_of
+    from spillway.contracts import find_channel_groups
 
-    return tuple(rooms_of(Settings.from_environment().schemas))
+    return tuple(find_channel_groups(Settings.from_environment().schemas))
 
 
 def pool_arguments(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def stream_arguments(
     contracts = load_usable(settings.schemas)
     found: dict[str, list[str]] = {}
     for contract in map(contracts.stream, streams or sorted(contracts.streams)):
-        room = contracts.planned_with(contract.channel)
+        room = contracts.planning_channel(contract.channel)
         found.setdefault(room, []).extend(["--stream", contract.stream])
     if not found:
         raise NothingToDo("no stream has a contract that can be used")

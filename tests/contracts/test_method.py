@@ -23,7 +23,7 @@ from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.joins import budget as allotting
-from spillway.levers.joins import turn
+from spillway.levers.joins import join_window
 from spillway.levers.joins.budget import allocate_budget
 from spillway.levers.joins.controllers import adapt_fraction
 from spillway.levers.joins.directions import SideRows
@@ -97,7 +97,7 @@ def test_paper_sheds_the_counted_prefix_of_the_ranking_by_deviation_and_holds_it
 def test_paper_smooths_by_the_moving_average_and_reevaluates_as_algorithm_2_is_printed() -> None:
     policy = planned()
     assert policy.smoothing == Smoothing("ema", 0.18, "first")
-    assert policy.reevaluation == Reevaluation.text()
+    assert policy.reevaluation == Reevaluation.of_thesis()
 
 
 def test_paper_ranks_windows_of_one_cycle() -> None:
@@ -113,7 +113,7 @@ def test_paper_keeps_or_sheds_and_recovers_from_the_last_stored_value() -> None:
 def test_stated_settings_of_attributes_override_the_preset() -> None:
     policy = planned(rank_by="relative", reevaluate={"factor": 1.5}, smoothing={"kind": "none"}, fit="bits")
     assert (policy.rank_by, policy.smoothing.kind) == ("relative", "none")
-    assert policy.reevaluation == Reevaluation.text(factor=1.5)
+    assert policy.reevaluation == Reevaluation.of_thesis(factor=1.5)
     assert own_settings(stream({"method": "paper", "fit": "bits"})).fit == "bits"
     with pytest.raises(ContractError, match=r"`levers\[0\].fit` must be absent if the plan is not prefix"):
         stream({"method": "paper", "plan": "least_loss"})
@@ -164,7 +164,7 @@ def test_paper_takes_its_fraction_from_what_could_be_fetched() -> None:
 
 def test_paper_takes_one_window_before_the_other_and_types_by_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Algorithm 4, and Algorithm 5 where rows have types."""
-    whole, each = (counting(monkeypatch, allotting, name) for name in ("by_direction", "by_worth"))
+    whole, each = (counting(monkeypatch, allotting, name) for name in ("allocate_by_direction", "allocate_by_utility"))
     budget = {"comparisons_per_second": 4.0}
     allotment(join(budget=budget))
     assert (len(whole), len(each)) == (1, 0)
@@ -185,7 +185,7 @@ def test_paper_ranks_basic_windows_by_a_sample_that_forgets() -> None:
     adapt = join().adapt
     assert (adapt.correlation, adapt.sample_pct, adapt.memory) == (True, 10.0, 0.0)
     assert join().basic_window_seconds == 1.0
-    assert turn.rank_basic_windows is not None
+    assert join_window.rank_basic_windows is not None
 
 
 def test_stated_settings_of_joins_override_the_preset_one_by_one() -> None:
@@ -206,8 +206,8 @@ def spec(**sketch: Any) -> SketchSpec:
 def counted(one: SketchSpec) -> tuple[Any, bytes]:
     keys = [f"k{key}" for key in np.random.default_rng(3).zipf(1.2, 5000).tolist()]
     sketch: Any = one.empty()
-    one.made_of.feed(sketch, one, pa.table({"key": keys}))
-    payload = one.made_of.whole(one, sketch, {}).to_bytes()
+    one.kind_object.add_rows(sketch, one, pa.table({"key": keys}))
+    payload = one.kind_object.whole(one, sketch, {}).to_bytes()
     return wrap_sketch(read_sketch(payload)), payload
 
 

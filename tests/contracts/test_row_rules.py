@@ -41,7 +41,7 @@ def test_rules_stand_with_an_attribute_or_with_the_stream() -> None:
         temp=[{"kind": "range", "least": -80, "most": 140.5}],
         at=[{"kind": "unique_with", "attributes": ["temp"]}],
         open=[{"kind": "one_of", "values": [True]}],
-    ).rules_to_judge
+    ).checked_rules
 
     assert [(one.name, one.said, one.action) for one in found] == [
         ("site_one_of", "be one of a, b", "fail"),

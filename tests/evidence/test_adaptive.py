@@ -25,8 +25,8 @@ from evidence.attributes.codecs.samples import Sample, real_sample
 from evidence.book import Book
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.synopsis.entries import Entries
+from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.parquet import compressed_widths
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product

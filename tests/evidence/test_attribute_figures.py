@@ -19,13 +19,18 @@ from evidence.attributes.precision import Point, best_accuracy, least_bytes, pre
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import at_bytes
 from evidence.attributes.restated import with_error, with_thesis_ranking
-from evidence.attributes.single_ways import contestants, single_treatments, run_with_fewest_bytes, run_as_in_paper
+from evidence.attributes.single_ways import (
+    contestants,
+    run_as_in_paper,
+    run_with_fewest_bytes,
+    single_treatments,
+)
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
 from evidence.book import Book
-from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.settings import AttributeSettings
+from spillway.levers.attributes.window_planner import WindowRanking
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 

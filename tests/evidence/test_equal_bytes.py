@@ -139,7 +139,7 @@ def test_the_plan_is_measured_at_the_destination_and_held_against_the_best_ranki
     assert found["attributes.error_at_capacity_pct.e.hold.25"] > 0
     assert found["attributes.channel_used_pct.e.hold.25"] <= 100.0
     # everything gone is everything lost
-    nothing = trial._given(dict.fromkeys(lab.measures, "shed"))
+    nothing = trial._send(dict.fromkeys(lab.measures, "shed"))
     assert all(nothing.error_of(batch, name) == 100.0 for batch in (1, 2) for name in lab.measures)
     assert any("best ranking" in str(row[2]) for row in rows)
 

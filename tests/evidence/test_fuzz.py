@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evidence.torture import fuzz as fuzzing
-from evidence.torture.fuzz import FuzzCounts, fuzz, judge, kind_of_input
+from evidence.torture.fuzz import FuzzCounts, fuzz, run_input, kind_of_input
 from evidence.torture.hostile import JUDGES, prepare_lake
 
 INPUTS = 40 * len(JUDGES)
@@ -26,7 +26,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> object:
 @pytest.mark.parametrize("kind", JUDGES)
 @pytest.mark.usefixtures("lake")
 def test_hostile_inputs_are_taken_or_refused_by_name(kind: str) -> None:
-    taken = [judge(3, number) for number in range(INPUTS) if kind_of_input(number) == kind]
+    taken = [run_input(3, number) for number in range(INPUTS) if kind_of_input(number) == kind]
     assert len(taken) == 40
     # of the lake nothing has crossed yet: there is nothing to give back
     assert any(taken) or kind == "recover", "some must be good, or nothing is tried"
@@ -55,7 +55,7 @@ def test_children_work_through_all_inputs_and_say_what_became_of_them() -> None:
 
 def test_whatever_is_neither_taken_nor_refused_is_a_fault_with_the_number_that_makes_it_again() -> None:
     counts = FuzzCounts()
-    assert fuzzing._heard(counts, "fault 5 channels 1/5: KeyError: 'x' (loader.py:3)", 5) == 6
+    assert fuzzing._record_line(counts, "fault 5 channels 1/5: KeyError: 'x' (loader.py:3)", 5) == 6
     assert counts.faults == ["channels 1/5: KeyError: 'x' (loader.py:3)"]
     assert (counts.inputs, counts.taken) == (1, 0)
 
@@ -69,13 +69,13 @@ def test_what_an_input_needs_is_measured_whatever_the_process_that_asks_held_bef
         return bool(b"x" * (sizes.get(number, 0) << 20))
 
     assert b"x" * (400 << 20), "held once, and let go"
-    monkeypatch.setattr(fuzzing, "judge", hungry)
+    monkeypatch.setattr(fuzzing, "run_input", hungry)
     monkeypatch.setattr(fuzzing, "prepare_lake", lambda folder: None)
     monkeypatch.setattr(fuzzing.resource, "setrlimit", lambda *_: None)
     fuzzing.work(1, len(JUDGES), len(JUDGES) + 4)
     counts = FuzzCounts()
     for line in capsys.readouterr().out.splitlines():
-        fuzzing._heard(counts, line, 0)
+        fuzzing._record_line(counts, line, 0)
     assert 290 < counts.peak_mb < 320
     assert counts.inputs == 4
     (fault,) = counts.faults

@@ -28,8 +28,12 @@ def test_a_generated_source_has_its_attributes_and_its_cycle(source: Source) -> 
 
 def test_generated_streams_repeat_themselves_bit_for_bit() -> None:
     source = Source("a.net", "internet", ("Router", "Mean", "Max"), 7)
-    assert generate_stream(source, cycles=9, seed=3).rows.equals(generate_stream(source, cycles=9, seed=3).rows)
-    assert not generate_stream(source, cycles=9, seed=3).rows.equals(generate_stream(source, cycles=9, seed=4).rows)
+    assert generate_stream(source, cycles=9, seed=3).rows.equals(
+        generate_stream(source, cycles=9, seed=3).rows
+    )
+    assert not generate_stream(source, cycles=9, seed=3).rows.equals(
+        generate_stream(source, cycles=9, seed=4).rows
+    )
 
 
 def test_a_stream_lands_on_two_dates_in_whole_cycles_without_a_refusal() -> None:

@@ -13,21 +13,21 @@ from evidence.joins.driver import (
     ADAPTS,
     JoinRun,
     clairvoyant_pairs,
-    join_with_random_drops,
-    join_with_even_drops,
     equality,
-    without_budget,
     hindsight_pairs,
+    join_with_even_drops,
+    join_with_random_drops,
     overlap,
     run_join,
     with_own_counts,
+    without_budget,
 )
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
 QUIET = Book(say=lambda _: None)
-STREAMS = PaperStreams(window_seconds=10.0, rates=steady(120, 40))
+STREAMS = PaperStreams(window_seconds=10.0, rates=constant_rate(120, 40))
 TIGHT = {"comparisons_per_second": 40_000.0}
 
 
@@ -44,7 +44,7 @@ def runs() -> tuple[JoinRun, JoinRun, JoinRun]:
 
 
 def test_sets_are_of_about_five_different_items_and_popularity_rotates() -> None:
-    left, _ = PaperStreams(rates=steady(200, 40)).both(1)
+    left, _ = PaperStreams(rates=constant_rate(200, 40)).both(1)
     sizes = np.diff(left.sets.first)
     assert sizes.mean() == pytest.approx(5.0, abs=0.1)
     for k in range(0, left.rows, 97):
@@ -76,7 +76,7 @@ def test_dropping_rows_makes_as_many_comparisons_and_the_clairvoyant_finds_most(
 
 
 def test_nothing_is_false_and_nothing_differs() -> None:
-    assert honesty.against_an_oracle(QUIET, 1) == {"joins.false_pairs": 0, "joins.full_join_differs": 0}
+    assert honesty.compare_with_oracle(QUIET, 1) == {"joins.false_pairs": 0, "joins.full_join_differs": 0}
 
 
 def test_parts_and_deaths_change_nothing_and_the_comparison_would_see_it() -> None:
@@ -91,11 +91,12 @@ def test_the_settings_are_the_papers() -> None:
 
 
 def test_a_peak_that_moved_is_noticed_and_found_again_within_three_windows() -> None:
-    streams = PaperStreams(window_seconds=10.0, rates=steady(120, 70), moves_at=40.0, moved_peak=0.1)
+    streams = PaperStreams(window_seconds=10.0, rates=constant_rate(120, 70), moves_at=40.0, moved_peak=0.1)
     left, right = streams.both(3)
     settings = overlap(10, False, threshold=2, budget=TIGHT)
     whole = with_own_counts(
-        run_join(left, right, without_budget(overlap(10, True, threshold=2, adapt={"memory": 0.0})), 0, 70), 0.0
+        run_join(left, right, without_budget(overlap(10, True, threshold=2, adapt={"memory": 0.0})), 0, 70),
+        0.0,
     )
     ours = run_join(left, right, settings, 0, 70)
     shares = [
@@ -111,7 +112,7 @@ def test_a_peak_that_moved_is_noticed_and_found_again_within_three_windows() -> 
 def test_where_an_index_leaves_nothing_to_choose_whole_rows_are_compared_and_find_as_much_as_dropping() -> (
     None
 ):
-    streams = PaperStreams(window_seconds=20.0, rates=steady(100, 40), items=500, mean_items=1.0)
+    streams = PaperStreams(window_seconds=20.0, rates=constant_rate(100, 40), items=500, mean_items=1.0)
     left, right = streams.both(3)
     settings = equality(20, True, basic=2)
     whole = run_join(left, right, settings, 20, 40)
@@ -135,7 +136,9 @@ def test_dropping_rows_is_given_the_steps_of_the_windows_that_are_judged_and_no_
     left, right = STREAMS.both(3)
     ours = run_join(left, right, overlap(10, False, budget=TIGHT), 0, 40)
     plain = overlap(10, False)
-    judged, all_of_it = (join_with_even_drops(left, right, plain, ours, 3, "steps", skip=skip) for skip in (2, 0))
+    judged, all_of_it = (
+        join_with_even_drops(left, right, plain, ours, 3, "steps", skip=skip) for skip in (2, 0)
+    )
     # while windows fill, half of the first ten seconds, an even share of the rows takes less than ours does
     assert sum(one.row["steps"] for one in ours.outcomes[:2]) > 1.3 * sum(
         one.row["steps"] for one in all_of_it.outcomes[:2]

@@ -109,7 +109,7 @@ def test_the_papers_models_store_values_as_they_are(lab: Lab) -> None:
 
 
 def test_watching_changes_nothing_of_the_plan(lab: Lab) -> None:
-    watched, alone = lab.watched(), lab.planned()
+    watched, alone = lab.watched(), lab.undrafted_plan()
     runs = [run for batch in lab.batches for run in watched.runs[batch.batch]]
     assert [replace(run, hits=-1) for run in runs] == [
         run for batch in lab.batches for run in alone.runs[batch.batch]

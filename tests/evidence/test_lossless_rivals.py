@@ -18,7 +18,7 @@ from evidence.attributes.lossless import (
     ComparedStream,
     SentBytes,
     compare,
-    compared,
+    compare_figures,
     differing_values,
     is_regular,
     pcodec_column_bytes,
@@ -106,7 +106,7 @@ def test_pcodec_gets_decimals_as_whole_numbers_too_and_is_counted_at_the_smaller
 
 def test_models_are_trained_on_no_row_of_the_newest_batch() -> None:
     made = generate_stream(Source("b.net", "internet", ("Router", *MEASURES), 24), cycles=40, seed=3)
-    lake = Lake.landed("rivals-b", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
+    lake = Lake.land("rivals-b", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
     greedy = with_settings(
         made.contract, replace(own_settings(made.contract), training=replace(TRAINING, tuples=10_000))
     )
@@ -143,7 +143,7 @@ def test_figures_compare_with_the_best_rival_with_and_without_fixed_bytes() -> N
     crossed = SentBytes(1000, {"seq": 5, "at": 10, "value": 100}, {"value": 125})
     made = ComparedStream("net", rows, (), sizes, crossed, crossed, 2, ("at",))
     other = ComparedStream("more", rows, (), {**sizes, "xz": 250}, crossed, crossed, 0, ("at",))
-    found = compared(Book(lambda _: None), [made, other])
+    found = compare_figures(Book(lambda _: None), [made, other])
     assert made.best == "pcodec"
     assert found["attributes.exact_bytes_over_best_lossless.net"] == 1.25
     assert found["attributes.exact_bytes_over_best_lossless_geometric_mean"] == pytest.approx(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evidence.attributes.codecs.samples import real_sample
-from evidence.attributes.row_order import transmitted_columns, compare_orders, rounded, shed
+from evidence.attributes.row_order import compare_orders, round_measures, shed_measures, transmitted_columns
 from evidence.book import Book
 from spillway.parquet import LEAST_SAVING, best_layout
 
@@ -26,6 +26,6 @@ def test_rounded_measures_keep_their_bound_and_shed_ones_are_null() -> None:
     sample = real_sample("seattle_days")
     rows = transmitted_columns(sample)
     for name in sample.measures:
-        was, now = (np.asarray(one[name].cast(pa.float64())) for one in (rows, rounded(rows, sample)))
+        was, now = (np.asarray(one[name].cast(pa.float64())) for one in (rows, round_measures(rows, sample)))
         assert (np.abs(now - was) <= 0.045 * np.abs(was) + 1e-9).all()
-        assert shed(rows, sample)[name].null_count == rows.num_rows
+        assert shed_measures(rows, sample)[name].null_count == rows.num_rows

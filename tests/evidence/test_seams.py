@@ -122,7 +122,7 @@ def test_a_sketch_that_cannot_be_made_of_all_rows_says_so() -> None:
     tables, stream = of.lake.tables, of.lake.contracts.stream("west")
     batches = of.lake.batches("west")
     added = replace(stream, sketches=(replace(stream.sketches[2], attributes=("code",)),))
-    save_batches(tables, [one.becomes(utc_now(), status=RETIRED) for one in batches])
+    save_batches(tables, [one.with_changes(utc_now(), status=RETIRED) for one in batches])
     tables.at("raw", "west").delete(batch=[one.batch for one in batches])
     assert sketch_stream(of.lake.tables, ENGINE, added) == 0
     with pytest.raises(InvalidValue, match="`sketch` must be one that the stream has"):

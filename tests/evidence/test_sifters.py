@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from evidence.book import Book
-from evidence.sifters.contest import RIVALS, SIFTERS, contest, rival, scale_to_mean
-from evidence.sifters.promises import promises_kept
+from evidence.sifters.contest import RIVALS, SIFTERS, contest, rival_drop_probabilities, scale_to_mean
+from evidence.sifters.promises import promise_violations
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 
 SMALL = WorkloadSettings(query_count=200, sample=400)
@@ -19,7 +19,7 @@ def test_every_contestant_drops_the_same_share() -> None:
     one = generate(SMALL, 1, 5000)
     rng = np.random.default_rng(1)
     for name in RIVALS:
-        lost = scale_to_mean(rival(name, one, rng), 0.5)
+        lost = scale_to_mean(rival_drop_probabilities(name, one, rng), 0.5)
         assert lost.mean() == pytest.approx(0.5)
         assert ((lost >= 0) & (lost <= 1)).all()
 
@@ -56,7 +56,7 @@ def test_sample_test_rows_and_queries_lie_in_hot_spots_and_apart() -> None:
 
 
 def test_promises_hold() -> None:
-    found = promises_kept(Book(lambda _: None), 1)
+    found = promise_violations(Book(lambda _: None), 1)
     assert found["sifters.threshold_off_rows_largest"] < 1 + 1e-9
     assert found["sifters.rows_differ_when_made_again"] == 0
     assert found["sifters.sample_bias_sigma"] < 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evidence.sketches import coverage, membership, pairs, repeats
-from evidence.sketches.figures import fuzzed
+from evidence.sketches.figures import fuzz_payloads
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
@@ -25,20 +25,20 @@ def test_every_question_type_and_skew_is_a_cell_of_its_own() -> None:
 
 
 def test_nothing_new_leaves_and_nothing_within_the_window_stays() -> None:
-    found = repeats.confirmed(silent, size=20_000)
+    found = repeats.confirm_repeats(silent, size=20_000)
     assert (found["sketches.new_rows_dropped"], found["sketches.repeats_within_missed"]) == (0, 0)
     assert found["sketches.repeats_found"] > 5_000
 
 
 def test_filters_that_take_turns_miss_fewer_than_the_stable_one() -> None:
-    found = membership.turns(silent, 1 << 14, spaces=[1 << 14])
+    found = membership.alternating_filters(silent, 1 << 14, spaces=[1 << 14])
     assert found["sketches.repeats_settings"] == 10
     assert found["sketches.repeats_missed_points_under_stable_bloom"] > 0
 
 
 def test_sampling_gets_the_bytes_that_counters_take() -> None:
     said: list[str] = []
-    found = pairs.online(said.append, size=4_000, seeds=1)
+    found = pairs.online_errors(said.append, size=4_000, seeds=1)
     assert "random samples of 750 records" in said[0], (
         "36,000 bytes: 3 streams of 1000 x 3 counters of 4 bytes"
     )
@@ -46,6 +46,6 @@ def test_sampling_gets_the_bytes_that_counters_take() -> None:
 
 
 def test_payloads_with_something_changed_are_read_or_refused() -> None:
-    found = fuzzed(silent, 600)
+    found = fuzz_payloads(silent, 600)
     assert found["sketches.fuzz_inputs"] >= 600
     assert found["sketches.fuzz_unhandled"] == 0

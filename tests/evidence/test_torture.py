@@ -13,32 +13,32 @@ import pytest
 
 from evidence.torture import parts
 from evidence.torture.deaths import PHASES, Writes
-from evidence.torture.forking import BROKEN, SENTENCE, Child, Ended
-from evidence.torture.kills import contents, differs
+from evidence.torture.forking import BROKEN, SENTENCE, Child, ProcessEnd
+from evidence.torture.kills import contents, first_difference
 from evidence.torture.laws import broken_laws
 from evidence.torture.parts import run_torture, write_figures
 from evidence.torture.reader import table_rows, tables_below
 from evidence.torture.steps import bring_all
-from evidence.torture.world import AWKWARD, Tortured, begin
+from evidence.torture.world import AWKWARD, TortureWorld, create_world
 from spillway.errors import SpillwayError
 from spillway.store.batches import load_batches
 from spillway.store.tables import Tables
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Tortured:
+def done(tmp_path_factory: pytest.TempPathFactory) -> TortureWorld:
     """The awkward stream, taken in, trained and shed."""
-    world = begin(tmp_path_factory.mktemp("torture") / "done", only=AWKWARD)
+    world = create_world(tmp_path_factory.mktemp("torture") / "done", only=AWKWARD)
     bring_all(world)
     return world
 
 
 @pytest.fixture
-def world(done: Tortured, tmp_path: Path) -> Tortured:
+def world(done: TortureWorld, tmp_path: Path) -> TortureWorld:
     return done.copy(tmp_path / "copy")
 
 
-def test_tables_are_read_as_the_product_reads_them(world: Tortured) -> None:
+def test_tables_are_read_as_the_product_reads_them(world: TortureWorld) -> None:
     tables = Tables(world.settings)
     assert {"batches", "ledger", f"raw/{AWKWARD}", f"transmitted/{AWKWARD}"} <= tables_below(
         world.lake
@@ -50,13 +50,13 @@ def test_tables_are_read_as_the_product_reads_them(world: Tortured) -> None:
     assert sorted(row["seq"] for row in table_rows(world.lake / "transmitted" / AWKWARD)) == sorted(sent)
 
 
-def test_what_was_done_well_breaks_no_law_and_differs_in_nothing_from_itself(world: Tortured) -> None:
+def test_what_was_done_well_breaks_no_law_and_differs_in_nothing_from_itself(world: TortureWorld) -> None:
     assert broken_laws(world) == []
     found = contents(world.lake)
     assert found["rejected"]
-    assert differs(found, found) == ""
+    assert first_difference(found, found) == ""
     bring_all(world)
-    assert differs(contents(world.lake), found) == ""
+    assert first_difference(contents(world.lake), found) == ""
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_what_was_done_well_breaks_no_law_and_differs_in_nothing_from_itself(wor
     ],
 )
 def test_what_is_lost_is_seen(
-    world: Tortured, table: str, stream: str | None, where: dict[str, object], law: str
+    world: TortureWorld, table: str, stream: str | None, where: dict[str, object], law: str
 ) -> None:
     before = contents(world.lake)
     Tables(world.settings).at(table, stream).delete(**where)
     assert any(law in line for line in broken_laws(world))
-    assert differs(contents(world.lake), before).startswith(table)
+    assert first_difference(contents(world.lake), before).startswith(table)
 
 
-def test_what_stands_twice_is_seen(world: Tortured) -> None:
+def test_what_stands_twice_is_seen(world: TortureWorld) -> None:
     tables = Tables(world.settings)
     tables.at("batches").append([load_batches(tables, AWKWARD)[0].row()])
     tables.at("ledger").append(tables.at("ledger").rows(batch=1, stage="sent").to_pylist())
@@ -113,7 +113,7 @@ def test_how_a_process_ended_is_told_apart(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in broke.said
     killed = Child(signal.pause, said).ended(kill_after=0.0)
     assert (killed.was_killed, killed.is_a_sentence) == (True, False)
-    assert Ended(0, "", 0.0).is_a_sentence
+    assert ProcessEnd(0, "", 0.0).is_a_sentence
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -20,7 +20,7 @@ def test_deliveries_are_taken_in_and_shed_by_runs_of_their_own(
     validated: list[Any] = []
     monkeypatch.setattr(years, "validate", lambda *given: validated.append(given))
     year = Year.begin(tmp_path)
-    year.really(1, 2, train=True)
+    year.run_batches(1, 2, train=True)
     for stream in STREAMS:
         batches = load_batches(Tables(year.settings), stream)
         assert [(one.batch, one.status, one.rows) for one in batches] == [

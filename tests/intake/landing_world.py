@@ -14,9 +14,9 @@ from spillway.batch import Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
+from spillway.intake.ingest import ingest
 from spillway.intake.landing import Landing, classify_files
 from spillway.intake.replay import ReplayResult, Selection, replay
-from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches

@@ -17,8 +17,8 @@ from spillway.intake import parse
 from spillway.intake import parse as parsing
 from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
-from spillway.records import lines as line_reading
 from spillway.records import file_slices, wrapper
+from spillway.records import lines as line_reading
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -160,7 +160,7 @@ def test_a_large_file_is_read_in_pieces_and_gives_the_same(
         deliver(tables, "2026-01-01/a", content)
         deliver(tables, "2026-01-01/b", small)
         monkeypatch.setattr(parsing, "TASK_BYTES", most)
-        monkeypatch.setattr(pieces, "BLOCK_BYTES", 1000)
+        monkeypatch.setattr(file_slices, "BLOCK_BYTES", 1000)
         ingest(tables, HERE, contract(form), "run")
         tasks.append(len(tables.now().at("raw", "delays").files()))
         found.append(without_bytes(everything(tables)))
@@ -218,7 +218,7 @@ def test_a_column_nobody_asked_for_is_refused_where_the_contract_says_so(tables:
     [
         ("json", b"".join(b'{"router": "r", "at": %d}\n' % i for i in range(9))),
         ("csv", b"router,at\n" + b"".join(b"r,%d\n" % i for i in range(9))),
-        ("parquet", parquet(three(0, 9).drop(["delay_ms"]))),
+        ("parquet", parquet(three(0, 9).discard(["delay_ms"]))),
     ],
 )
 def test_a_column_that_is_not_there_is_noted(tables: Tables, form: str, content: bytes) -> None:

@@ -18,8 +18,8 @@ from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
-from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.intake.ingest import ingest
+from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -211,7 +211,7 @@ def test_a_batch_that_was_only_recorded_is_written_again_row_for_row(
     deliver(tables, "2026-01-01/a.json", lines(0, 10))
     (batch,) = ingest(tables, HERE, contract, "run 1")
     before = everything(tables)
-    save_batches(tables.now(), [batch.becomes(batch.updated_at, status=RECORDED, rows=None)])
+    save_batches(tables.now(), [batch.with_changes(batch.updated_at, status=RECORDED, rows=None)])
     (again,) = ingest(tables, HERE, contract, "run 2")
     assert everything(tables) == before
     assert (again.run_id, again.rows, again.created_at) == ("run 1", 10, batch.created_at)
@@ -295,7 +295,9 @@ def test_files_are_read_in_tasks_of_bounded_size_that_never_cross_a_batch(
     monkeypatch.setattr(parsing, "TASK_BYTES", int(2.5 * len(lines(10, 10))))
     read: list[str] = []
     for module in (parsing, recording):
-        monkeypatch.setattr(module, "open_landed", lambda *of: read.append(of[1]) or open_landing_file(*of))
+        monkeypatch.setattr(
+            module, "open_landing_file", lambda *of: read.append(of[1]) or open_landing_file(*of)
+        )
     ingest(tables, HERE, contract, "run")
     held = tables.now().at("raw", "delays").files()
     assert sorted((str(file.value("batch_date")), file.records) for file in held) == [

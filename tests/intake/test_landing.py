@@ -16,8 +16,8 @@ from tests.intake.landing_world import HERE, START, LandingWorld, contract, line
 from spillway.batch import DONE, IN_WORK, Batch
 from spillway.intake import parse as parsing
 from spillway.intake import record as recording
-from spillway.intake.new_batches import record_batches
 from spillway.intake.ingest import group_into_steps
+from spillway.intake.new_batches import record_batches
 from spillway.store.batches import save_batches
 from spillway.store.landing_zone import LandingFileChanged, list_landing_folder, open_landing_file
 
@@ -215,7 +215,7 @@ def test_a_file_that_goes_or_changes_under_our_hands_is_left_for_later_and_stops
         return open_landing_file(root, name, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(recording if when == "measured" else parsing, "open_landed", late)
+        patch.setattr(recording if when == "measured" else parsing, "open_landing_file", late)
         (batch,) = world.take_in()
     assert (batch.rows, world.ats()) == (6, [0, 1, 2, 6, 7, 8])
     sentence = "it is gone" if fate == "gone" else "it changed"
@@ -398,7 +398,7 @@ def test_of_however_many_batches_only_those_that_know_a_file_are_read(
         world.deliver(f"{number}.json", lines(range(10 * number, 10 * number + 3)))
         world.take_in()
         (world.zone / f"{number}.json").unlink()
-    now = [one.becomes(world.now, status=DONE) for one in world.batches()]
+    now = [one.with_changes(world.now, status=DONE) for one in world.batches()]
     save_batches(world.tables, now)
     world.deliver("again.json", lines(range(20, 23)))
     world.deliver("new.json", lines([70, 71]))

@@ -276,7 +276,7 @@ def test_of_batches_that_nothing_waits_of_nothing_but_columns_is_read(
         delivered = world.deliver(f"2026-03-0{day}/a.json", lines([day, day, 5]))
         world.take_in()
         delivered.unlink()  # put away and done: what lies there or waits is looked at
-        save_batches(world.tables, [one.becomes(world.now, status=DONE) for one in world.batches()])
+        save_batches(world.tables, [one.with_changes(world.now, status=DONE) for one in world.batches()])
     world.deliver("2026-03-05/a.json", lines([6]) + without_delay(7))
     world.take_in()
     world.contract = contract(duplicates=repeats)
@@ -369,20 +369,20 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     now = world.now
     first, second, third = world.batches()
     pinned = {"frame_origin": 0, "frame_tuples": 100}
-    aside = first.becomes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
-    save_batches(world.tables, [aside, *(b.becomes(now, status=DONE, **pinned) for b in (second, third))])
+    aside = first.with_changes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
+    save_batches(world.tables, [aside, *(b.with_changes(now, status=DONE, **pinned) for b in (second, third))])
     assert world.replay(day=date(2026, 3, 2)).reopened == ()
     assert world.replay(file="a.json", reason="another").reopened == ()
     assert world.replay(file="a.json", reason="kernel").reopened == (1,)
     assert [b.status for b in world.batches()][:3] == [PLANNED, PLANNED, DONE]
     assert (world.batches()[0].attempts, world.batches()[0].reason) == (0, None)
     stands = world.batches()[0].revision
-    save_batches(world.tables, [aside.becomes(now, frame_origin=None, revision=stands)])
+    save_batches(world.tables, [aside.with_changes(now, frame_origin=None, revision=stands)])
     world.replay(reason="kernel")
     (first, second, *_) = world.batches()
     assert first.status == TAKEN_IN
     save_batches(
-        world.tables, [aside.becomes(now, revision=first.revision), second.becomes(now, status=RETIRED)]
+        world.tables, [aside.with_changes(now, revision=first.revision), second.with_changes(now, status=RETIRED)]
     )
     with pytest.raises(SpillwayError, match=r"batch 1 must go before batch 2 of its date 2026-03-01"):
         world.replay(reason="kernel")

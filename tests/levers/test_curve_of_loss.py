@@ -60,15 +60,15 @@ def test_what_is_weighed_is_the_least_that_fits_and_its_loss_is_told(
 ) -> None:
     capacity = share * sum(offer.rate_kbps for offer in offers.values())
     point = loss_at_capacity(offers, capacity)
-    weighed = sum(one.choice.cost[0] for one in point.taken)
+    weighed = sum(one.choice.cost[0] for one in point.choices)
     tried = every_point(offers)
     fitting = [cost for crosses, cost, _ in tried if crosses <= capacity]
     if fitting:
         assert weighed == pytest.approx(min(fitting))
-        assert point.over_kbps == 0
+        assert point.excess_kbps == 0
     else:
         assert point.sent_kbps == pytest.approx(min(crosses for crosses, _, _ in tried))
-        assert point.over_kbps > 0
+        assert point.excess_kbps > 0
     told = (point.sent_kbps, weighed, point.loss_pct)
     assert any(one == pytest.approx(told) for one in tried)
 
@@ -77,10 +77,10 @@ def test_what_is_weighed_is_the_least_that_fits_and_its_loss_is_told(
 def test_what_is_weighed_falls_with_the_capacity_to_nothing_where_all_fits(offers: dict[str, Offer]) -> None:
     rate = sum(offer.rate_kbps for offer in offers.values())
     curve = loss_curve(offers, curve_capacities(offers, 0.7 * rate))
-    weighed = [sum(one.choice.cost[0] for one in point.taken) for point in curve]
+    weighed = [sum(one.choice.cost[0] for one in point.choices) for point in curve]
     assert weighed == sorted(weighed, reverse=True)
     assert (curve[-1].capacity_kbps, curve[-1].loss_pct) == (pytest.approx(rate), 0.0)
-    assert all(point.over_kbps == 0 for point in curve)
+    assert all(point.excess_kbps == 0 for point in curve)
 
 
 def attribute(name: str, loss: float, *, less: float = 5.0, rate: float = 1.0) -> tuple[Alternative, ...]:

@@ -110,7 +110,7 @@ def test_a_batch_that_is_shed_again_is_told_again_with_the_facts_that_it_was_the
 def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
     sent: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("streams.shed", "streams.facts", "intake.take_in"):
+    for module in ("streams.shed", "streams.facts", "intake.ingest"):
         monkeypatch.setattr(f"spillway.{module}.utc_now", lambda: datetime(1999, 12, 31, tzinfo=UTC))
     later = brought_across(tmp_path, synopsis="send", ways=["keep", "shed"])
     assert later.rows("told") == sent.rows("told")

@@ -276,7 +276,7 @@ def test_what_failed_its_expectations_is_validated_again_and_not_retired(
 ) -> None:
     aged = world.copy(tmp_path)
     aged.contract_becomes(RETIRING, METERS, WATCHED)
-    save_batches(aged.tables.now(), [b.becomes(utc_now()) for b in aged.batches("sites")])
+    save_batches(aged.tables.now(), [b.with_changes(utc_now()) for b in aged.batches("sites")])
     failure: Any = type("Failure", (), {"sentence": "no", "success": False})()
 
     def fails(*_: Any) -> Any:

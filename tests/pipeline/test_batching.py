@@ -260,7 +260,7 @@ def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
 ) -> None:
     world = narrow(tmp_path)
     before, version = world.everything("sites"), world.at("transmitted", "sites").version
-    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    save_batches(world.tables.now(), [held(world, which).with_changes(utc_now(), status=PLANNED)])
     assert [one.batch for one in world.shed()] == [2, 3, 4]
     assert world.at("transmitted", "sites").version == version + 1, "one commit"
     assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
@@ -275,7 +275,7 @@ def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, whi
     tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
     others = {table: [row for row in world.rows(*table) if row.get("batch") != which] for table in tables}
     version = world.at("transmitted", "sites").version
-    save_batches(world.tables.now(), [held(world, which).becomes(utc_now(), status=PLANNED)])
+    save_batches(world.tables.now(), [held(world, which).with_changes(utc_now(), status=PLANNED)])
     only = lambda batch: batch.batch == which  # noqa: E731
     done = shed_channel(world.tables, world.engine, world.contracts, "narrow", only=only)
     assert [(one.batch, one.sent_with) for one in done] == [(which, None)]

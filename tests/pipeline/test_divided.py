@@ -39,7 +39,7 @@ def landed(name: str, columns: Mapping[str, np.ndarray], synopsis: str) -> Lake:
     sink = io.BytesIO()
     pq.write_table(rows, sink)
     wide = {"up": read_channel("up", {"capacity": "1 Gbps"})}
-    lake = Lake.landed(
+    lake = Lake.land(
         f"divided-{name}", {name: contract}, {name: {"2026-01-01/a.parquet": sink.getvalue()}}, wide
     )
     lake.train()

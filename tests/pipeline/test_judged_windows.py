@@ -96,7 +96,7 @@ def test_of_windows_that_are_to_be_worked_out_anew_no_result_is_judged(world: Wo
     tables = world.tables.now()
     rows = tables.at("windows").rows(subject="warm", status=DONE).to_pylist()
     first, *others = (Window.from_row(row) for row in rows)
-    late = first.becomes(utc_now(), status=PLANNED, inputs=(*first.inputs, ("east", 99)))
+    late = first.with_changes(utc_now(), status=PLANNED, inputs=(*first.inputs, ("east", 99)))
     found = suite_tables(tables, world.contracts, "warm", [late, *others])
     assert len(found["windows"]) == len(rows)
     assert set(found["coverage"]["window"].to_pylist()) == {one.window for one in others}
@@ -178,7 +178,7 @@ def test_pairs_are_judged_by_the_rule_that_made_them_and_not_by_a_later_one(worl
 def test_what_was_shed_again_since_is_not_held_against_its_pairs(world: World) -> None:
     spoil(world, "joined", "alike", lambda row: row.update(left_seq=100_000))
     (batch,) = world.batches("east")
-    row = batch.becomes(utc_now()).row()
+    row = batch.with_changes(utc_now()).row()
     world.tables.now().at("batches").replace([row], stream="east", batch=[batch.batch])
     world.validate()
     assert ("joined", "alike") in judged(world, "alike")

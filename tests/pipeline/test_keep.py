@@ -77,7 +77,7 @@ def test_every_row_and_every_answer_stays_in_a_bounded_number_of_files(lake: Wor
     before, asked, many = world.everything("sites", "meters"), answers(world), live(world)
     found = kept(world)
     assert found.tables.files_before > found.tables.files_after
-    assert (found.failed, found.gave_way, found.rows_removed) == ([], [], {})
+    assert (found.failed, found.conflicts, found.rows_removed) == ([], [], {})
     few = live(world)
     assert {name: count for name, count in few.items() if name.startswith(("raw", "transmitted"))} == {
         "raw/sites": 2, "raw/meters": 2, "transmitted/sites": 2, "transmitted/meters": 2,
@@ -158,7 +158,7 @@ def test_another_run_comes_first_and_the_others_tables_are_kept(
 
     monkeypatch.setattr(keeping, "compact", meanwhile)
     found = kept(world)
-    assert [one.partition(":")[0] for one in found.gave_way] == ["ledger"]
+    assert [one.partition(":")[0] for one in found.conflicts] == ["ledger"]
     assert found.failed == []
     assert live(world)["batches/None"] == 2
 

@@ -25,8 +25,8 @@ from spillway.intake import parse as parsing
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import FrameSlice
 from spillway.store import file_writer
-from spillway.store.files import RowReader
 from spillway.store.file_writer import conform_to_schema, write_file
+from spillway.store.files import RowReader
 from spillway.streams import drafts
 from spillway.streams import recover as recovering
 from spillway.streams.certify import recover_and_certify
@@ -45,7 +45,7 @@ def torn(world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The same tuples in three files a date, each of many row groups."""
     other = world.copy(tmp_path_factory.mktemp("torn"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "ROWS_IN_A_GROUP", 10)
+        patch.setattr(file_writer, "ROWS_IN_A_GROUP", 10)
         for table in (
             other.at(name, stream) for name in ("raw", "transmitted") for stream in ("sites", "meters")
         ):
@@ -211,7 +211,7 @@ def test_spark_and_this_process_leave_the_same_tables_in_few_tasks_and_in_many(
         if tasks == "many":
             monkeypatch.setattr(parsing, "TASK_BYTES", 1)
             for module in (drafts, recovering):
-                monkeypatch.setattr(module, "pieces", partial(split_batch, most=1))
+                monkeypatch.setattr(module, "split_batch", partial(split_batch, most=1))
             monkeypatch.setattr(drafts, "MOST_ROWS", 1)
         here, there = (
             whole_way(landed, one, tmp_path / tasks / name)

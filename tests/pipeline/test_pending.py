@@ -14,8 +14,8 @@ from spillway.contracts import load_contracts
 from spillway.contracts.sections import Rate
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
-from spillway.intake.landing import Landing, classify_files
 from spillway.intake.ingest import ingest
+from spillway.intake.landing import Landing, classify_files
 from spillway.pipeline.pending import channels_of_dates, is_pending, pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -68,7 +68,7 @@ def test_a_known_name_of_another_size_is_work_until_it_was_read_and_then_refused
     assert [one.name for one, _ in looked(settings, "river").refused] == [name]
     (batch,) = load_batches(Tables(settings), "river", batch=2)
     assert [file.status for file in batch.files] == ["refused"]
-    save_batches(Tables(settings), [batch.becomes(batch.updated_at, status=DONE)])
+    save_batches(Tables(settings), [batch.with_changes(batch.updated_at, status=DONE)])
     assert pending_channels(settings) == []
 
 

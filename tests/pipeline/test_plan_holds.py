@@ -56,7 +56,7 @@ def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
     pq.write_table(awkward(tuples), sink)
     wide = {"up": read_channel("up", {"capacity": "1 Gbps"})}
     name = f"plan-{tuples}-{synopsis}"
-    lake = Lake.landed(name, {"odd": contract}, {"odd": {"2026-01-01/a.parquet": sink.getvalue()}}, wide)
+    lake = Lake.land(name, {"odd": contract}, {"odd": {"2026-01-01/a.parquet": sink.getvalue()}}, wide)
     lake.train()
     yield lake
     lake.forget()

@@ -66,7 +66,7 @@ def outlived(tables: Tables, name: str) -> list[ExpiredRows]:
     found: list[ExpiredRows] = []
     queries = {"warm": read_workload(query("warm", COUNT, inputs=["net"]))}
     contracts = Contracts({"net": stream("net")}, {}, queries=queries)
-    Retention(tables.now(), contracts, NOW).outlived(found.append)
+    Retention(tables.now(), contracts, NOW).take_expired(found.append)
     return [one for one in found if one.table.contract.table == name]
 
 
@@ -178,7 +178,7 @@ def test_what_comes_for_a_window_is_late_only_where_it_had_been_worked_out(table
     contract = read_workload(query("warm", COUNT, inputs=["net"]))
     contracts, now = Contracts({"net": stream("net")}, {}, queries={"warm": contract}), tables.now()
     found = WindowSearchResult(StoredWindows(now, contract), {1: {new}, 2: {new}}, again={1: {new}, 2: {new}})
-    pinned = _Pins(now, contracts, contract, found, NOW).opened_again()
+    pinned = _Pins(now, contracts, contract, found, NOW).reopened()
     assert [(one.status, one.inputs, one.late) for one in pinned] == [
         (PLANNED, (("net", 1), new), ()),
         (PLANNED, (("net", 1), new), (new,)),

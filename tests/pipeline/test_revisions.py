@@ -49,22 +49,22 @@ def test_of_two_who_read_a_batch_the_second_to_save_it_is_refused_whichever_tabl
     aged: World,
 ) -> None:
     one, two = (load_batches(aged.tables.now(), "sites")[2] for _ in range(2))
-    (saved,) = save_batches(aged.tables.now(), [one.becomes(utc_now(), status=PLANNED)])
+    (saved,) = save_batches(aged.tables.now(), [one.with_changes(utc_now(), status=PLANNED)])
     assert saved.revision == one.revision + 1
     with pytest.raises(ConcurrentRun, match=OVERTAKEN):
         # long work in between, and the table opened anew: what was read is still what was decided on
-        save_batches(aged.tables.now(), [two.becomes(utc_now(), status=RETIRED)])
+        save_batches(aged.tables.now(), [two.with_changes(utc_now(), status=RETIRED)])
     assert aged.batches("sites")[2] == saved
 
 
 def test_of_two_first_writes_of_a_batch_the_second_is_refused(aged: World) -> None:
-    new = load_batches(aged.tables, "sites")[2].becomes(utc_now(), batch=4, status=RECORDED, revision=0)
+    new = load_batches(aged.tables, "sites")[2].with_changes(utc_now(), batch=4, status=RECORDED, revision=0)
     slow, quick = aged.tables.now(), aged.tables.now()
     assert len(load_batches(slow, "sites")) == len(load_batches(quick, "sites")) == 3
     save_batches(quick, [new])
     for tables in (slow, aged.tables.now()):
         with pytest.raises(ConcurrentRun, match="nothing was doubled"):
-            save_batches(tables, [new.becomes(utc_now(), first_seq=7)])
+            save_batches(tables, [new.with_changes(utc_now(), first_seq=7)])
     assert [(one.batch, one.first_seq) for one in aged.batches("sites")][3:] == [(4, new.first_seq)]
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_stood_still_after_it_recorded_a_batch_writes_no_raw_over_wha
 def test_a_batch_is_reserved_only_as_it_was_read(aged: World) -> None:
     (one,) = load_batches(aged.tables.now(), "sites")[2:]
     reserve(aged.tables.now(), [one], [])
-    save_batches(aged.tables.now(), [one.becomes(utc_now(), status=TAKEN_IN)])
+    save_batches(aged.tables.now(), [one.with_changes(utc_now(), status=TAKEN_IN)])
     with pytest.raises(ConcurrentRun, match=OVERTAKEN):
         reserve(aged.tables.now(), [one], [])
     reserve(aged.tables.now(), [], [])

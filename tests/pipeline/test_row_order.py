@@ -66,7 +66,7 @@ def landed(capacity: str, levers: bool = True, ways: Sequence[str] = ("keep", "r
     pq.write_table(visits(), sink)
     up: dict[str, Channel] = {"up": read_channel("up", {"capacity": capacity})}
     files = {"visits": {"2026-01-01/a.parquet": sink.getvalue()}}
-    lake = Lake.landed(f"order-{uuid4()}", {"visits": contract}, files, up)
+    lake = Lake.land(f"order-{uuid4()}", {"visits": contract}, files, up)
     if levers:
         lake.train()
     return lake

@@ -221,7 +221,7 @@ def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
     with pytest.raises(InvalidValue, match="sites: `--to` must not be before --from"):
         resend(world.tables, world.engine, world.contracts, "sites", (day(1), day(0)))
     retired = [one for one in world.batches("sites") if one.batch == 3]
-    save_batches(world.tables.now(), [one.becomes(utc_now(), status=RETIRED) for one in retired])
+    save_batches(world.tables.now(), [one.with_changes(utc_now(), status=RETIRED) for one in retired])
     before = world.everything("sites")
     with pytest.raises(
         InvalidValue, match="must be dates whose raw is held, got '2020-01-02'; its raw tuples were deleted"

@@ -319,7 +319,7 @@ def test_a_range_over_a_change_of_the_contract_is_answered_by_its_parts(world: W
     world.take_in(3, 540, sites(540, 60))
     tables = world.tables
     first = load_batches(tables, "sites", batch=[1, 2])
-    save_batches(tables, [batch.becomes(batch.updated_at, status=RETIRED) for batch in first])
+    save_batches(tables, [batch.with_changes(batch.updated_at, status=RETIRED) for batch in first])
     assert world.sketch(changed) == 1
     site = load_sketch(world.tables, "sites", "site", "count_min")
     assert [(one.from_date, one.to_date) for one in site.segments] == [

@@ -60,7 +60,7 @@ def landed(name: str, second: np.ndarray, minimize: str) -> Lake:
         pq.write_table(rows, sink)
         files[f"2026-01-0{day + 1}/a.parquet"] = sink.getvalue()
     wide = {"up": read_channel("up", {"capacity": "1 Gbps", "minimize": minimize})}
-    lake = Lake.landed(f"pays-{name}", {name: contract}, {name: files}, wide)
+    lake = Lake.land(f"pays-{name}", {name: contract}, {name: files}, wide)
     lake.train()
     return lake
 

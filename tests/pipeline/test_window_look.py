@@ -74,7 +74,7 @@ def test_the_last_moment_there_is_has_a_window() -> None:
 def test_a_file_whose_statistics_are_cut_to_the_millisecond_is_read_where_a_window_ends_within_it() -> None:
     first = datetime(1970, 1, 1, tzinfo=UTC)
     file = files.DataFile("a", 1, (), (("at", first),), (("at", first),), 2)
-    assert [WindowGrid(step).holding(file, "at") for step in (500, 1000)] == [None, 0]
+    assert [WindowGrid(step).only_cell_of_file(file, "at") for step in (500, 1000)] == [None, 0]
 
 
 def test_of_a_file_with_several_batches_only_those_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:

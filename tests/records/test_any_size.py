@@ -16,11 +16,11 @@ from spillway.records import (
     WHOLE,
     ParsedRecords,
     csv_lines,
+    file_slices,
     lines,
     measure_file,
     parse_blocks,
     parse_records,
-    file_slices,
     split_file,
 )
 from spillway.records import csv_lines as csv_quotes
@@ -51,8 +51,8 @@ def same(one: ParsedRecords, other: ParsedRecords) -> bool:
 class _NoStretch(QuoteIndex):
     """Every record is for the exact reader."""
 
-    def stretch(self, start: int) -> Any:
-        found = super().stretch(start)
+    def next_range(self, start: int) -> Any:
+        found = super().next_range(start)
         return type(found)(found.first[:0], found.last[:0], found.fields[:0])
 
 
@@ -72,7 +72,7 @@ def test_csv_is_the_same_in_blocks_in_pieces_and_record_by_record(
         patch.setattr(lines, "BLOCK_BYTES", block)
         patch.setattr(lines, "BLOCK_LINES", block_lines)
         assert same(in_parts(net, content), exact)
-        patch.setattr(pieces, "BLOCK_BYTES", max(block, 80))
+        patch.setattr(file_slices, "BLOCK_BYTES", max(block, 80))
         assert same(in_parts(net, content, piece_bytes=block), exact)
 
 
@@ -86,7 +86,7 @@ def test_json_is_the_same_in_blocks_and_in_pieces(rows: list[str], block: int, b
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
         patch.setattr(lines, "BLOCK_LINES", block_lines)
-        patch.setattr(pieces, "BLOCK_BYTES", block)
+        patch.setattr(file_slices, "BLOCK_BYTES", block)
         assert same(in_parts(net, content), whole)
         assert same(in_parts(net, content, piece_bytes=block), whole)
 
@@ -135,7 +135,7 @@ def quoted_rows(count: int, stray: int | None = None) -> bytes:
 def test_a_quoted_file_is_cut_as_far_as_its_quotes_stand_right(stray: int | None, at_least: int) -> None:
     net, content = contract("csv"), quoted_rows(6000, stray)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pieces, "BLOCK_BYTES", 20_000)
+        patch.setattr(file_slices, "BLOCK_BYTES", 20_000)
         found = split_file(net, pa.BufferReader(content), 60_000)
         assert len(found) >= at_least
         assert same(in_parts(net, content, 60_000), parse_records(net, "a", content))

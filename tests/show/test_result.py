@@ -110,7 +110,7 @@ def test_rows_that_were_taken_in_and_not_sent_wait(world: World) -> None:
     assert before["sites"] == 0
     (batch,) = world.batches("sites")[-1:]
     waits = replace(batch, batch=batch.batch + 1, status=TAKEN_IN, rows=40, attempts=0)
-    save_batches(world.tables.now(), [waits.becomes(utc_now(), revision=0)])
+    save_batches(world.tables.now(), [waits.with_changes(utc_now(), revision=0)])
     after = {one.seen.figures.stream: one.seen.rows_waiting for one in result(world).streams}
     assert after == before | {"sites": 40}
 

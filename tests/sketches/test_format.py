@@ -71,8 +71,8 @@ def test_a_file_written_by_an_earlier_spillway_reads_back_as_the_sketch_it_was(k
     mine, theirs = binary.read_header(stored.to_bytes()), binary.read_header(filled(kind).to_bytes())  # type: ignore[attr-defined]
     for field in ("kind", "parameters", "scalars", "context"):
         assert getattr(mine, field) == getattr(theirs, field)
-    for name, array in mine.unpacked().items():
-        assert array.tolist() == theirs.unpacked()[name].tolist()
+    for name, array in mine.unpack().items():
+        assert array.tolist() == theirs.unpack()[name].tolist()
 
 
 PAYLOAD = CountMin(CountMinParameters(32, 3, 11)).update(KEYS).to_bytes()
@@ -119,7 +119,7 @@ def test_a_newer_version_another_kind_and_a_lying_header_are_refused_by_name() -
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_arrays_of_another_shape_than_the_parameters_are_refused(kind: str) -> None:
     header = binary.read_header(filled(kind).to_bytes())  # type: ignore[attr-defined]
-    arrays = header.unpacked()
+    arrays = header.unpack()
     wrong = {name: array[:1] if array.shape[0] > 1 else array[:0] for name, array in arrays.items()}
     payload = binary.to_payload(header.kind, header.parameters, header.scalars, wrong)
     with pytest.raises(InvalidValue):

@@ -126,7 +126,7 @@ def test_pairs_of_too_many_attributes_are_refused_before_they_are_counted() -> N
 
 def test_super_values_that_do_not_rise_or_do_not_add_up_are_refused() -> None:
     header = binary.read_header(pairs(0))
-    arrays = header.unpacked()
+    arrays = header.unpack()
     for name, wrong, told in (
         ("values2", arrays["values2"][::-1].copy(), "`values2` must rise"),
         ("counts2", arrays["counts2"] * 2, "`counts2` must sum to"),
@@ -176,7 +176,7 @@ def test_a_header_that_is_no_header_is_one_refusal(told: bytes) -> None:
 @pytest.mark.parametrize("made", [count_min, heavy, bloom, agms, lambda: pairs(0), lambda: pairs(16)])
 def test_mutations_are_read_or_refused_and_nothing_else(made: Any) -> None:
     """Some hundred of the hundred thousand that `make torture` tries, from the same source."""
-    from evidence.torture.payloads import became, mutations
+    from evidence.torture.payloads import payload_outcome, mutations
 
     for payload in mutations(made(), seed=7, count=150):
-        assert became(payload) in ("read", "refused")
+        assert payload_outcome(payload) in ("read", "refused")

@@ -28,7 +28,7 @@ CASES = {
         "alternating_bloom", ("s", "i"), ("string", "integer"), within=500, shards=2
     ),
 }
-MERGING = [name for name, spec in CASES.items() if spec.made_of.merges]
+MERGING = [name for name, spec in CASES.items() if spec.kind_object.merges]
 SEEDED = [name for name in MERGING if not isinstance(CASES[name].empty(), LibrarySketch)]
 """Keys that are hashed by a seed of ours."""
 BLOOM = Path(__file__).parent / "fixtures" / "bloom.v1.sketch"
@@ -47,9 +47,9 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def fed(spec: SketchSpec, *tables: pa.Table) -> Any:
-    sketch = spec.made_of.part(spec)
+    sketch = spec.kind_object.part(spec)
     for table in tables:
-        spec.made_of.feed(sketch, spec, table)
+        spec.kind_object.add_rows(sketch, spec, table)
     return sketch
 
 
@@ -67,7 +67,7 @@ def test_a_sketch_comes_back_from_its_bytes_as_it_was(case: str) -> None:
         assert type(back) is type(sketch)
         assert back.to_bytes() == sketch.to_bytes()
         assert back.shape == sketch.shape
-        assert isinstance(back, spec.made_of.forms())
+        assert isinstance(back, spec.kind_object.forms())
 
 
 @pytest.mark.parametrize("case", MERGING)
@@ -82,7 +82,7 @@ def test_merging_is_sketching_all_the_rows_in_any_order_of_the_parts(case: str) 
     whole = state(fed(spec, *days))
     assert state(merge_sketches(parts)) == whole
     assert state(merge_sketches(parts[::-1])) == whole
-    assert state(merge_sketches([spec.made_of.part(spec), *parts])) == whole
+    assert state(merge_sketches([spec.kind_object.part(spec), *parts])) == whole
 
 
 @pytest.mark.parametrize("case", SEEDED)
@@ -115,7 +115,7 @@ def test_foreign_bytes_are_refused(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_answer_of_a_kind_can_be_asked_and_of_no_other(case: str) -> None:
     spec = CASES[case]
-    found = wrap_sketch(spec.made_of.whole(spec, fed(spec, rows(0, 60)), {}))
+    found = wrap_sketch(spec.kind_object.whole(spec, fed(spec, rows(0, 60)), {}))
     for kind in every_kind():
         for method in kind.answers:
             if kind.name == spec.kind:

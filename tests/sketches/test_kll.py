@@ -15,7 +15,7 @@ FLOATS = st.lists(st.floats(allow_nan=False, width=64), max_size=300)
 
 
 def made(values: object, k: int, integers: bool = False) -> Kll:
-    return Kll(KllParameters(k, integers)).update(values).narrowed(k)
+    return Kll(KllParameters(k, integers)).update(values).compacted_to(k)
 
 
 @given(FLOATS, st.integers(LEAST_K, 64))
@@ -61,7 +61,7 @@ def test_batches_united_and_made_small_again_stay_within_what_is_stated(
     for part in parts[1:]:
         whole = whole.merge(made(np.array(part), k))
     every = sorted(value for part in parts for value in part)
-    for sketch in (whole, whole.narrowed(k)):
+    for sketch in (whole, whole.compacted_to(k)):
         assert sketch.n == len(every)
         for value in every[:: max(len(every) // 20, 1)]:
             truth = int(np.searchsorted(every, value, side="right"))
@@ -102,7 +102,7 @@ def test_the_same_rows_give_the_same_bytes_however_they_are_handed_over() -> Non
     apart = Kll(KllParameters(64))
     for chunk in np.array_split(values, 13):
         apart.update(chunk)
-    assert apart.narrowed(64).to_bytes() == made(values, 64).to_bytes()
+    assert apart.compacted_to(64).to_bytes() == made(values, 64).to_bytes()
 
 
 def test_the_stated_error_is_the_librarys() -> None:

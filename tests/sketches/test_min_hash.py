@@ -45,7 +45,7 @@ def test_a_contract_sketches_a_text_and_says_how_many_are_near_copies() -> None:
     spec = SketchSpec.from_contract(entry, {"title": "string"}, "books")
     sketch: Any = spec.empty()
     rows = pa.table({"title": [*TITLES, *COPIES, "", None], "seq": range(802)})
-    spec.made_of.feed(sketch, spec, rows)
+    spec.kind_object.add_rows(sketch, spec, rows)
     found: Any = wrap_sketch(read_sketch(sketch.to_bytes()))
     vectors = text_vectors(rows["title"], 6, spec.seed)
     truth = sum(int((vectors[i] == vectors[400 + i]).sum() >= 5) for i in range(400))

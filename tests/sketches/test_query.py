@@ -229,7 +229,7 @@ def test_a_method_that_no_kind_has_is_no_attribute() -> None:
 
 def distinct_of(spec: SketchSpec, batch: int, table: pa.Table) -> dict[str, Any]:
     sketch: Any = spec.empty()
-    spec.made_of.feed(sketch, spec, table)
+    spec.kind_object.add_rows(sketch, spec, table)
     date = DAY + datetime.timedelta(days=batch - 1)
     return spec.row("weather", batch, date, table.num_rows, sketch.to_bytes())
 
@@ -279,10 +279,10 @@ def test_an_empty_text_is_a_value_and_null_is_none() -> None:
 
 def ordered(kind: str, values: list[Any]) -> Any:
     spec = SketchSpec("quantiles", ("v",), (kind,))
-    part: Any = spec.made_of.part(spec)
-    spec.made_of.feed(part, spec, pa.table({"v": pa.array(values)}))
+    part: Any = spec.kind_object.part(spec)
+    spec.kind_object.add_rows(part, spec, pa.table({"v": pa.array(values)}))
     # bytes alone tell of which type the values were
-    return wrap_sketch(read_sketch(spec.made_of.whole(spec, part, {}).to_bytes()))
+    return wrap_sketch(read_sketch(spec.kind_object.whole(spec, part, {}).to_bytes()))
 
 
 MOMENTS = [datetime.datetime(2013, 1, day, 12, tzinfo=datetime.UTC) for day in range(1, 11)]
@@ -373,9 +373,9 @@ def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) 
     payloads = {}
     for name, spec in made.items():
         column = pa.array(values).cast({"doubles": pa.float64(), "texts": pa.string()}.get(name, pa.int64()))
-        part = spec.made_of.part(spec)
-        spec.made_of.feed(part, spec, pa.table({"d": column}))
-        payloads[name] = spec.made_of.whole(spec, part, {}).to_bytes()
+        part = spec.kind_object.part(spec)
+        spec.kind_object.add_rows(part, spec, pa.table({"d": column}))
+        payloads[name] = spec.kind_object.whole(spec, part, {}).to_bytes()
     spark.createDataFrame([payloads]).createOrReplaceTempView("library_sketches")
     found = spark.sql(
         "SELECT kll_sketch_get_quantile_double(doubles, 0.5D) AS middle, kll_sketch_get_n_bigint(integers) AS n, "
@@ -422,7 +422,7 @@ def test_a_skew_lies_within_its_interval() -> None:
 def test_keys_of_other_types_are_none_of_the_same_sketch() -> None:
     texts, numbers = ORIGIN.empty(), replace(ORIGIN, types=("integer",)).empty()
     texts.context, numbers.context = ORIGIN.context, replace(ORIGIN, types=("integer",)).context
-    alike = ORIGIN.made_of.alike
+    alike = ORIGIN.kind_object.merge_key
     assert alike(texts) == alike(texts.merge(texts))
     assert alike(texts) != alike(numbers)
 

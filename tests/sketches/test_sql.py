@@ -329,10 +329,10 @@ def test_a_plain_shell_of_sql_answers_without_python(tmp_path: Path) -> None:
         )
         all_keys += keys
         for spec in specs:
-            part: Any = spec.made_of.part(spec)
-            spec.made_of.feed(part, spec, table)
-            whole = spec.made_of.whole(spec, part, {})
-            counters = spec.made_of.counters(whole)
+            part: Any = spec.kind_object.part(spec)
+            spec.kind_object.add_rows(part, spec, table)
+            whole = spec.kind_object.whole(spec, part, {})
+            counters = spec.kind_object.counters(whole)
             rows.append(spec.row("s", batch, DAY, 3000, whole.to_bytes(), counters=counters))
     for spec in specs:
         mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]

@@ -50,7 +50,7 @@ def tell(tables: Tables, stream: str = "s", version: int = 1, value: str = "9") 
 
 def batch(number: int, stream: str = "s", **more: Any) -> Batch:
     made = Batch(stream, number, DAY, RECORDED, (FILE, FILE), 0, 2, "run", NOW, NOW, models={"cycle": 1})
-    return made.becomes(NOW, **more)
+    return made.with_changes(NOW, **more)
 
 
 def tuples(number: int, count: int) -> list[dict[str, Any]]:

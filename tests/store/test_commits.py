@@ -17,8 +17,8 @@ from spillway.engine import ProcessEngine
 from spillway.settings import Settings
 from spillway.store.delta_log import add_bytes, commit_bytes, commit_lines, written_file
 from spillway.store.drafts import FileTask
-from spillway.store.tables import Table, Tables
 from spillway.store.maintenance import compact
+from spillway.store.tables import Table, Tables
 from spillway.streams.destination import BatchMetadata, write_metadata
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -56,7 +56,7 @@ def test_each_table_is_opened_once_however_often_it_is_read_and_written(
         tell(tables, value=value)
         send(tables, 1, 4)
         assert counted(tables) == {1: 4}
-        transmitted(tables).stored(batch=1)
+        transmitted(tables).stored_files(batch=1)
     assert sorted(opened) == sorted([tables.path("models"), tables.path("transmitted", "s")])
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from spillway.errors import InvalidValue
 from spillway.store.delta_log import data_file
-from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
 from spillway.store.file_writer import write_file
+from spillway.store.files import DataFile, RowReader, batch_bytes, edges_of, read_rows, row_groups, rows_of
 
 
 def written(folder: Path, name: str, seqs: list[int], **more: list[float]) -> DataFile:

@@ -19,6 +19,7 @@ from spillway.parquet import best_layout
 from spillway.settings import Settings
 from spillway.store import file_writer
 from spillway.store.delta_log import data_file
+from spillway.store.file_writer import write_file
 from spillway.store.files import (
     DataFile,
     RowReader,
@@ -30,9 +31,8 @@ from spillway.store.files import (
     rows_of_group,
     sort_keys_of,
 )
-from spillway.store.tables import Table, Tables
 from spillway.store.maintenance import compact
-from spillway.store.file_writer import write_file
+from spillway.store.tables import Table, Tables
 
 ATTRIBUTES = [("site", "string"), ("unit", "integer"), ("at", "timestamp"), ("level", "double")]
 KEYS = ("site", "unit")
@@ -139,7 +139,7 @@ def test_same_rows_become_same_bytes_in_any_chunks(tmp_path: Path) -> None:
 @pytest.fixture
 def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[DataFile], pa.Table]:
     """Two files of several row groups: one in arrival order, as older versions wrote them, and one by key."""
-    monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 2_500)
+    monkeypatch.setattr(file_writer, "ROWS_IN_A_GROUP", 2_500)
     rows = polled(12_000)
     files = [written(tmp_path, rows.slice(6_000)), written(tmp_path, rows.slice(0, 6_000), keys=())]
     assert [sort_keys_of(file) for file in files] == [KEYS, ()]

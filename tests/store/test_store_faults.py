@@ -25,8 +25,8 @@ from spillway.intake.ingest import ingest
 from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.delta_log import open_delta
-from spillway.store.tables import Tables
 from spillway.store.maintenance import shorten_log
+from spillway.store.tables import Tables
 
 LAKE = "s3://lake/one"
 ANSWERS = [

@@ -213,14 +213,14 @@ def test_a_reader_of_stored_files_gives_a_stretch_of_a_date(lake: Settings) -> N
     tables = Tables(lake)
     send(tables, 1, 10)
     send(tables, 2, 4)
-    stored = transmitted(tables).stored(batch=[1, 2])
-    assert stored.on(DAY)(["flag"], 108, 201).to_pylist() == [
+    stored = transmitted(tables).stored_files(batch=[1, 2])
+    assert stored.reader_for(DAY)(["flag"], 108, 201).to_pylist() == [
         {"seq": 108, "flag": True},
         {"seq": 109, "flag": False},
         {"seq": 200, "flag": True},
         {"seq": 201, "flag": False},
     ]
-    assert stored.on(date(2026, 1, 2))(["flag"], 0, 999).num_rows == 0
+    assert stored.reader_for(date(2026, 1, 2))(["flag"], 0, 999).num_rows == 0
 
 
 def test_a_column_the_contract_has_gained_is_added_and_is_null_in_older_rows(lake: Settings) -> None:
@@ -287,7 +287,7 @@ def test_a_column_the_contract_has_lost_is_null_in_newer_rows(lake: Settings) ->
     ]
     # a rewrite of one batch's rows keeps what the other has
     assert (
-        now.stored().on(DAY)(["old", "new"], 1, 2).to_pylist()
+        now.stored_files().reader_for(DAY)(["old", "new"], 1, 2).to_pylist()
         == now.rows(["seq", "old", "new"]).sort_by("seq").to_pylist()
     )
 

@@ -27,8 +27,8 @@ from spillway.errors import ConcurrentRun
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.files import DataFile, batch_bytes
-from spillway.store.tables import Between, Table, Tables
 from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
+from spillway.store.tables import Between, Table, Tables
 
 LONG_AGO = 1_500_000_000
 

@@ -18,8 +18,8 @@ from spillway.parquet import chunk_bytes, compressed_widths
 from spillway.store import file_writer
 from spillway.store.blobs import MEMORY, free_memory
 from spillway.store.delta_log import data_file
-from spillway.store.files import column_bytes
 from spillway.store.file_writer import LAST_LETTER, WrittenFile, format_edge, write_file
+from spillway.store.files import column_bytes
 
 SEQ = pa.schema([("seq", pa.int64())])
 
@@ -38,7 +38,7 @@ def says(one: WrittenFile) -> dict[str, Any]:
 def test_rows_that_come_a_few_at_a_time_lie_in_large_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "ROWS_IN_A_GROUP", 100)
+    monkeypatch.setattr(file_writer, "ROWS_IN_A_GROUP", 100)
     one = write_file(
         str(tmp_path), {}, SEQ, [pa.table({"seq": range(start, start + 7)}) for start in range(0, 259, 7)]
     )

@@ -25,7 +25,7 @@ from evidence.adaptive.streams import slices
 from evidence.sifters.queried_streams import (
     QueriedStream,
     flights,
-    learned_and_sifted,
+    learn_and_sift,
     network,
     queried_stream,
     wanted_rows,
@@ -88,7 +88,7 @@ def lost_by_block(one: QueriedStream, unasked: str) -> tuple[dict[str, list[floa
     seconds: dict[str, list[float]] = {"auto": [], "demand": []}
     rng = np.random.default_rng(1)
     for scheme in seconds:  # compile the kernels of both before either is timed
-        learned_and_sifted(
+        learn_and_sift(
             one, replace(base, unasked=unasked, partition=scheme), folds[0], folds[1], THROTTLES[0]
         )
     for throttle in THROTTLES:
@@ -99,7 +99,7 @@ def lost_by_block(one: QueriedStream, unasked: str) -> tuple[dict[str, list[floa
             for scheme in ("auto", "demand"):
                 settings = replace(base, unasked=unasked, partition=scheme)
                 began = time.process_time()
-                regions, kept = learned_and_sifted(one, settings, train, test, throttle)
+                regions, kept = learn_and_sift(one, settings, train, test, throttle)
                 seconds[scheme].append(time.process_time() - began)
                 worth = worth_of_rows(regions.wanted, test)
                 # all contestants keep the same number of rows: surplus rows are dropped, and missing ones added, at

@@ -25,10 +25,10 @@ from evidence.attributes.real_streams import real_stream
 from evidence.attributes.restated import with_settings
 from spillway.contracts import read_channel
 from spillway.levers.attributes.loss import loss, place_weights
-from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName, own_settings
 from spillway.levers.attributes.ranking.reevaluation import ranking_of
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate
+from spillway.levers.attributes.window_planner import WindowRanking
 
 BLOCKS = 20
 TRAINED_CHEAPLY = AttributeSettings(predictors=("last",))
@@ -52,7 +52,7 @@ def planned_labs(demo: Lake, real: Sequence[str]) -> Iterator[PlannedLab]:
         made = real_stream(name)
         training = own_settings(made.contract).training
         contract = with_settings(made.contract, replace(TRAINED_CHEAPLY, training=training))
-        lab = _planned(Lake.landed(f"adaptive-{name}", {name: contract}, {name: made.files}), name)
+        lab = _planned(Lake.land(f"adaptive-{name}", {name: contract}, {name: made.files}), name)
         yield lab
         lab.lake.forget()
 

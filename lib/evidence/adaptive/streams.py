@@ -28,7 +28,7 @@ def demo_lake(contracts: Contracts, settings: AttributeSettings) -> Lake:
     """
     contracts, files = narrow_contracts(contracts), narrow_files()
     streams = {name: plain_contract(contracts.streams[name], settings) for name in files}
-    return Lake.landed("adaptive", streams, files, contracts.channels)
+    return Lake.land("adaptive", streams, files, contracts.channels)
 
 
 def plain_contract(contract: StreamContract, settings: AttributeSettings) -> StreamContract:

@@ -102,9 +102,9 @@ class Trial:
         """By batch, what a file of sent synopses takes beside them; known once the options are."""
 
     @cached_property
-    def whole(self) -> Sent:
+    def sent_whole(self) -> Sent:
         """Everything as it is."""
-        return self._given({})
+        return self._send({})
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ class Trial:
         """By batch, what always travels and so much of the measures' bytes; a crumb more where all is to fit."""
         spare = SPARE if capacity_pct >= FITS else 1.0
         found = {}
-        for batch, size in self.whole.crossed_bytes.items():
-            measures = sum(self.whole.batch_bytes[batch][name] for name in self.measures)
+        for batch, size in self.sent_whole.crossed_bytes.items():
+            measures = sum(self.sent_whole.batch_bytes[batch][name] for name in self.measures)
             allowed = spare * (size - measures * (1.0 - capacity_pct / 100.0))
             found[batch] = allowed * 8.0 / 1000.0 / self.seconds[batch]
         return found
@@ -166,7 +166,7 @@ class Trial:
 
             def of(batch: int, order: Sequence[str] = order) -> float:
                 options = self.options[batch]
-                measures = sum(self.whole.batch_bytes[batch][name] for name in self.measures)
+                measures = sum(self.sent_whole.batch_bytes[batch][name] for name in self.measures)
                 room, around = measures * capacity_pct / 100.0, self.beside_bytes[batch]
                 if synopsis == "send":
                     around = float(self.around_bytes.get(batch, 0))
@@ -180,9 +180,9 @@ class Trial:
         """By batch, the least that shedding one measure, its synopsis held, adds to footers, schemes and the log."""
         found = dict.fromkeys(self.seconds, math.inf)
         for name in self.measures:
-            sent = self._given({name: "shed/0"})
-            for batch, whole in self.whole.crossed_bytes.items():
-                saved = self.whole.batch_bytes[batch][name] - sent.batch_bytes[batch][name]
+            sent = self._send({name: "shed/0"})
+            for batch, whole in self.sent_whole.crossed_bytes.items():
+                saved = self.sent_whole.batch_bytes[batch][name] - sent.batch_bytes[batch][name]
                 found[batch] = min(found[batch], max(0.0, sent.crossed_bytes[batch] - (whole - saved)))
         return found
 
@@ -193,7 +193,7 @@ class Trial:
         numbers = list(self.seconds)
         found = {
             batch: {
-                name: [Option(name, "keep", float(self.whole.batch_bytes[batch][name]))] for name in models
+                name: [Option(name, "keep", float(self.sent_whole.batch_bytes[batch][name]))] for name in models
             }
             for batch in numbers
         }
@@ -205,7 +205,7 @@ class Trial:
                 able = [name for name, count in places.items() if count]
                 said = {name: min(place, places[name] - 1) for name in able}
                 kind = "shed+" if way == "shed" else way
-                sent = self._given({name: f"{kind}/{at}" for name, at in said.items()})
+                sent = self._send({name: f"{kind}/{at}" for name, at in said.items()})
                 if way == "shed":
                     self.around_bytes = sent.around_bytes
                 for batch in numbers:
@@ -216,7 +216,7 @@ class Trial:
                         found[batch][name].append(Option(name, way, size, packed, error, precision=place))
         return found
 
-    def _given(self, scheme: Mapping[str, str]) -> Sent:
+    def _send(self, scheme: Mapping[str, str]) -> Sent:
         return self._read(self.lab.sent(scheme))
 
     def _read(self, lake: Lake) -> Sent:

@@ -78,7 +78,7 @@ class CliffTrial:
         save_batches(
             self.lake.tables,
             [
-                now.becomes(
+                now.with_changes(
                     utc_now(), status=PLANNED, capacity_kbps=kbps, trunk_kbps=None, validated_revision=None
                 )
             ],
@@ -98,7 +98,7 @@ class CliffTrial:
             .to_pylist()
         )
         contract = self.lake.contracts.streams[self.stream]
-        absent = lever("attributes").absent(contract, [self.batch], tables)
+        absent = lever("attributes").count_absent_values(contract, [self.batch], tables)
         self.lake.sweep()
         lost = sum(count for (_, name), count in absent.items() if name in self.measures)
         return Loss(line["bytes_kept"], 100.0 * lost / max(1, (self.batch.rows or 0) * len(self.measures)))
@@ -152,7 +152,7 @@ def small_trial(source: Source, settings: AttributeSettings, name: str) -> Cliff
     stated = contract.lever_settings("attributes")
     contract = with_settings(contract, replace(settings, training=stated.training))
     channels = {contract.channel: read_channel(contract.channel, {"capacity": "1 Tbps"})}
-    lake = Lake.landed(f"cliff-{name}", {contract.stream: contract}, {contract.stream: made.files}, channels)
+    lake = Lake.land(f"cliff-{name}", {contract.stream: contract}, {contract.stream: made.files}, channels)
     lake.train()
     lake.send()
     last = [batch for batch in lake.batches(contract.stream) if batch.rows][-1]

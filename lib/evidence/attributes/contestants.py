@@ -21,10 +21,10 @@ from typing import Any
 from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
 from spillway.levers.attributes.loss import place_weights, regret
-from spillway.levers.attributes.window_planner import WindowRanking
 from spillway.levers.attributes.policy import OptionsByName
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
 from spillway.levers.attributes.settings import Reevaluate
+from spillway.levers.attributes.window_planner import WindowRanking
 
 MEASURES_PCT = 50.0
 NO_CAP = 2**31
@@ -69,7 +69,7 @@ class RuleResult:
 
 def thesis_settings(memory: bool = False) -> dict[str, Any]:
     """The thesis's own case: its ranking, its two ways, its re-evaluation (`memory`: with ours)."""
-    text = Reevaluation.text()
+    text = Reevaluation.of_thesis()
     printed = Reevaluate(
         interval_windows=text.interval_windows,
         factor=text.factor,
@@ -95,7 +95,9 @@ def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleRes
     printed, own = thesis_settings() | room, thesis_settings(memory=True) | room
     ours = lab.watched(**own).looks
     windows = [look.window for look in ours]
-    even = frozenset(windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in ours))))
+    even = frozenset(
+        windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in ours)))
+    )
     looks = {
         "ours": ours,
         "algorithm_2": lab.watched(**printed).looks,

@@ -48,7 +48,7 @@ def counted_over_file_bytes(
 ) -> dict[str, float]:
     """`attributes.counted_over_file_bytes.<stream>` of streams brought through on a disk."""
     with tempfile.TemporaryDirectory() as folder:
-        lake = Lake.landed("counted", contracts, files, channels, folder)
+        lake = Lake.land("counted", contracts, files, channels, folder)
         lake.train()
         lake.send()
         found = {}

@@ -26,7 +26,7 @@ from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
 from evidence.attributes.lossless import lossless
-from evidence.attributes.nine import run_through_channel, nine
+from evidence.attributes.nine import nine, run_through_channel
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
@@ -121,7 +121,7 @@ def land_and_shed(
     channels: Mapping[str, Channel],
 ) -> Lake:
     """Land the streams in memory, train them, shed and recover them."""
-    lake = Lake.landed("demo", streams, {name: files[name] for name in streams}, channels)
+    lake = Lake.land("demo", streams, {name: files[name] for name in streams}, channels)
     for name in streams:
         lake = lake.with_contract(trained_on_whole_batches(lake, name))
     lake.train()

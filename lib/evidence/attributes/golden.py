@@ -9,7 +9,14 @@ from typing import Any
 
 from evidence.book import Book
 from evidence.golden.attributes import GROUPS
-from evidence.golden.categories import HELD_OUT, TRUTHS, ClassifiedList, categories_correct, classify_held_out, rows_as_printed
+from evidence.golden.categories import (
+    HELD_OUT,
+    TRUTHS,
+    ClassifiedList,
+    categories_correct,
+    classify_held_out,
+    rows_as_printed,
+)
 from evidence.golden.cells import AGAINST, read_csv
 from spillway.levers.attributes.capacity.fit import count_to_shed
 from spillway.levers.attributes.threshold.category import CategoryMatcher
@@ -43,8 +50,8 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
         "Categories of Tables C.1 and C.2",
         ("table", "streams", "correct, ours", "correct, the text's claim", "words alone"),
         [
-            ("C.1", 40, c1, 37, categories_correct(directory, "C1", CategoryMatcher.text())),
-            ("C.2", 40, c2, 37, categories_correct(directory, "C2", CategoryMatcher.text())),
+            ("C.1", 40, c1, 37, categories_correct(directory, "C1", CategoryMatcher.of_thesis())),
+            ("C.2", 40, c2, 37, categories_correct(directory, "C2", CategoryMatcher.of_thesis())),
         ],
         [
             f"{rows_as_printed(directory)} of the 80 rows of similarities come out as printed with plain words; the "
@@ -58,7 +65,9 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
         "attributes.categories_correct.c1": c1,
         "attributes.categories_correct.c2": c2,
         "attributes.categories_right_pct": right_pct,
-        "attributes.categories_right_pct_newest_lists": _right_pct(classify_held_out(directory, HELD_OUT[-1:])),
+        "attributes.categories_right_pct_newest_lists": _right_pct(
+            classify_held_out(directory, HELD_OUT[-1:])
+        ),
         "attributes.categories_looser_than_truth": looser,
     }
 

@@ -228,7 +228,7 @@ class Lab:
             lake.send([self.stream])
         return lake
 
-    def given(
+    def run_everywhere(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
     ) -> RunResult:
         """`run` of a scheme for all tuples, remembered."""
@@ -237,18 +237,18 @@ class Lab:
             self._runs[place] = self.run(scheme, models)
         return self._runs[place]
 
-    def watched(self, **settings: Any) -> WatchedPlan:
+    def watched_plan(self, **settings: Any) -> WatchedPlan:
         """The product's plan of the trained stream with every window looked at; `settings`: see `RivalSettings`."""
-        plan = self.planned(watched=True, **settings)
+        plan = self.undrafted_plan(watched=True, **settings)
         assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
         return plan
 
-    def planned(self, **settings: Any) -> AttributePlan:
+    def undrafted_plan(self, **settings: Any) -> AttributePlan:
         """The plan of all batches before anything is drafted."""
         self._replan(TRAINED)
         lake = self._set(**settings)
         batches = lake.batches(self.stream)
-        room = CapacityGroup(lake.contracts.planned_with(self.contract.channel), lake.contracts, lake.tables)
+        room = CapacityGroup(lake.contracts.planning_channel(self.contract.channel), lake.contracts, lake.tables)
         with extra_levers(**DECIDES_ELSE):
             (way,) = plan_all(room, {(self.stream, batches[0].levers): batches})
         (plan,) = way.plans
@@ -259,7 +259,7 @@ class Lab:
         """A scheme's bytes and errors with the trained models."""
         places = [self._place(name, ways) for name in self.measures]
         if any(place not in self._parts for place in places):
-            self._measure(self.given({name: way for name, way in ways.items() if way != "keep"}), places)
+            self._measure(self.run_everywhere({name: way for name, way in ways.items() if way != "keep"}), places)
         parts = {place: self._parts[place] for place in places}
         return cost_of(
             self.fixed_bytes + sum(part.wire_bytes for part in parts.values()),
@@ -309,7 +309,7 @@ class Lab:
         now, models = utc_now(), {"attributes": version}
         stands = {batch.batch: batch.revision for batch in self.lake.batches(self.stream)}
         waiting = [
-            one.becomes(now, status=PLANNED, models=models, revision=stands[one.batch])
+            one.with_changes(now, status=PLANNED, models=models, revision=stands[one.batch])
             for one in self.every_batch
         ]
         if allowed_kbps is not None:
@@ -373,7 +373,7 @@ class LabPart(Lab):
     ) -> RunResult:
         return self.whole.run(scheme, models, paid_by_byte, **settings).of(self._numbers)
 
-    def given(
+    def run_everywhere(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
     ) -> RunResult:
         return self.whole.given(scheme, models).of(self._numbers)

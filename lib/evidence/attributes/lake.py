@@ -45,7 +45,7 @@ class Lake:
     contracts: Contracts
 
     @staticmethod
-    def landed(
+    def land(
         name: str,
         contracts: Mapping[str, StreamContract],
         files: Mapping[str, Mapping[str, bytes]],
@@ -91,7 +91,7 @@ class Lake:
     def send(self, streams: Sequence[str] | None = None) -> None:
         """Shed what waits on the streams' channels (all)."""
         names = list(self.contracts.streams) if streams is None else list(streams)
-        rooms = {self.contracts.planned_with(self.contracts.streams[name].channel) for name in names}
+        rooms = {self.contracts.planning_channel(self.contracts.streams[name].channel) for name in names}
         for room in sorted(rooms):
             shed_channel(self.tables, ENGINE, self.contracts, room)
 

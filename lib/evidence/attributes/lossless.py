@@ -124,7 +124,7 @@ def lossless(book: Book, settings: Settings, directory: Path) -> dict[str, float
         "without loss and within the bound. The rivals: CSV with gzip -9 and with xz -9; Parquet with zstd-19 and the "
         "best encoding of each column; pcodec for each numeric column with Parquet for the other columns.",
     )
-    return compared(book, [compare(name, *one) for name, one in every_stream(settings, directory)])
+    return compare_figures(book, [compare(name, *one) for name, one in every_stream(settings, directory)])
 
 
 def every_stream(settings: Settings, directory: Path) -> Iterator[tuple[str, Landed]]:
@@ -150,7 +150,7 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
     for bound in ("exact", "bound"):
         stated = with_fewest_bytes(with_every_treatment(contract), exact=bound == "exact")
         stream = stated.stream
-        lake = Lake.landed(f"lossless-{stream}", {stream: stated}, {stream: files})
+        lake = Lake.land(f"lossless-{stream}", {stream: stated}, {stream: files})
         lake = replace(lake, settings=replace(lake.settings, destination=f"memory://lossless-there-{stream}"))
         terms = {"capacity": PLENTY, "minimize": "bytes"}
         lake = lake.with_channels({stated.channel: read_channel(stated.channel, terms)})
@@ -279,7 +279,7 @@ def is_regular(times: pa.ChunkedArray) -> bool:
     return bool(100.0 * often >= REGULAR_PCT * len(steps))
 
 
-def compared(book: Book, every: Sequence[ComparedStream]) -> dict[str, float]:
+def compare_figures(book: Book, every: Sequence[ComparedStream]) -> dict[str, float]:
     """Write the tables of some streams; return their figures."""
     figures: dict[str, float] = {}
     for one in every:

@@ -105,7 +105,7 @@ def train_and_shed(
 def run_through_channel(made: Generated, share: float = CAPACITY_KBPS / RATE_KBPS) -> Lab:
     """Bring a stream of its own lake through a channel that takes this share of its rate."""
     name = made.contract.stream
-    lake = Lake.landed(f"generated-{name}", {name: made.contract}, {name: made.files})
+    lake = Lake.land(f"generated-{name}", {name: made.contract}, {name: made.files})
     kbps = max(load.rate_kbps for load in lake.loads(name)) * share
     lake = lake.with_channels({CHANNEL: read_channel(CHANNEL, {"capacity": f"{kbps!r} kbps"})})
     lake.train()

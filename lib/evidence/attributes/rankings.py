@@ -14,9 +14,9 @@ from evidence.attributes.costs import SchemeCost, mean_cost
 from evidence.attributes.lab import Lab
 from evidence.attributes.orders import fixed_list, largest_first, random_order
 from evidence.book import Book
-from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.attributes.policy import own_settings, smoothing_of
 from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.window_planner import ranking_values
 from spillway.report.page.svg import Line, line_chart
 
 TARGETS_PCT = (85, 70, 55, 40, 25)

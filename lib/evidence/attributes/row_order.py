@@ -41,7 +41,7 @@ def compare_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         sizes = [size for size in BATCH_ROWS if size < rows.num_rows]
         parts = [rows.slice((rows.num_rows - size) // 2, size) for size in sizes] + [rows]
         for part in parts:
-            row = [saving_pct(one, sample.key) for one in (part, rounded(part, sample), shed(part, sample))]
+            row = [saving_pct(one, sample.key) for one in (part, round_measures(part, sample), shed_measures(part, sample))]
             saved.append((name, part.num_rows, *row))
         figures[f"attributes.key_order_saves_pct.{name}"] = float(saved[-1][2] or 0.0)
         classes = bytes_per_row(rows, sample)
@@ -94,7 +94,7 @@ def bytes_per_row(rows: pa.Table, sample: Sample) -> dict[str, float]:
     return found
 
 
-def rounded(rows: pa.Table, sample: Sample) -> pa.Table:
+def round_measures(rows: pa.Table, sample: Sample) -> pa.Table:
     """Return the rows with each measure at the nearest level of a grid within `ERROR_PCT`."""
     levels = 2.0 * levels_per_octave(ERROR_PCT)
     for name in sample.measures:
@@ -109,7 +109,7 @@ def rounded(rows: pa.Table, sample: Sample) -> pa.Table:
     return rows
 
 
-def shed(rows: pa.Table, sample: Sample) -> pa.Table:
+def shed_measures(rows: pa.Table, sample: Sample) -> pa.Table:
     """Return the rows with all measures null."""
     for name in sample.measures:
         at = rows.column_names.index(name)

@@ -81,7 +81,7 @@ class SameBytes(Trial):
 
     def __init__(self, lab: Lab, offered_bytes: Mapping[int, float] | None) -> None:
         super().__init__(lab)
-        self.offered_bytes = dict(self.whole.crossed_bytes) if offered_bytes is None else offered_bytes
+        self.offered_bytes = dict(self.sent_whole.crossed_bytes) if offered_bytes is None else offered_bytes
 
     def kbps(self, capacity_pct: float) -> dict[int, float]:
         return {
@@ -123,7 +123,7 @@ def measure(landed: Landed, before: EarlierFigures | None = None) -> dict[str, f
     """
     contract, files = landed
     name = contract.stream
-    lake = Lake.landed(f"same-bytes-{name}", {name: replace(contract, channel=CHANNEL)}, {name: files})
+    lake = Lake.land(f"same-bytes-{name}", {name: replace(contract, channel=CHANNEL)}, {name: files})
     lake = replace(lake, settings=replace(lake.settings, destination=f"memory://there-{name}"))
     rows = lake.rows("raw", name)
     found: dict[str, float] = {"rows": rows.num_rows, "rows_crc32": _checksum(rows.select(contract.names))}

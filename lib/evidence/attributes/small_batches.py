@@ -139,7 +139,7 @@ class Street:
                 self.tables, ENGINE, self.contracts, "street", "evidence", say, at_once=at_once
             )
 
-    def learn(self) -> None:
+    def train_on_day_before(self) -> None:
         """Take in the day before as one file, train on it and send it."""
         moment = datetime.combine(SENT_ON, time(), UTC)
         self.deliver(LEARNED_FROM, "day.csv", csv_of(readings(LEARNED_FROM)), moment)
@@ -187,7 +187,7 @@ class Street:
                 data += sum(column_bytes([file], columns).values()) - page_header_bytes(file.path)
         return self.crossing_bytes() - data
 
-    def told_bytes(self) -> int:
+    def metadata_bytes(self) -> int:
         """Return the bytes of destination metadata that were sent of the day."""
         table, found = self.tables.at("told"), 0
         logs = list(Path(table.path, "_delta_log").glob("*.json"))
@@ -226,7 +226,7 @@ def street(folder: Path, batching: Mapping[str, Any] | None, destination: bool =
     """Return a lake that has learned from the day before."""
     contract = read_stream({**CONTRACT, **({} if batching is None else {"batching": dict(batching)})})
     found = Street(folder, contract, destination=destination)
-    found.learn()
+    found.train_on_day_before()
     return found
 
 
@@ -266,7 +266,7 @@ def small_batches(book: Book) -> dict[str, float]:
             "attributes.checkpoint_bytes_per_delivery": default.checkpoint_bytes() / DELIVERIES,
         }
         for name, lake, count in (("alone", alone, ALONE), ("per_delivery", default, DELIVERIES)):
-            told = lake.told_bytes()
+            told = lake.metadata_bytes()
             found[f"attributes.fixed_bytes_{name}"] = (lake.fixed_bytes() - told) / count
             found[f"attributes.fixed_bytes_{name}_elsewhere"] = lake.fixed_bytes() / count
     book.section(

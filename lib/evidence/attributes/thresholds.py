@@ -14,9 +14,9 @@ from evidence.attributes.restated import with_error
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
-from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.curve import Curve, curve, fixed_point, threshold_drift
+from spillway.levers.attributes.window_planner import ranking_values
 from spillway.report.page.svg import Line, line_chart
 
 ACCURACIES = (90, 95, 98, 99)

@@ -150,11 +150,11 @@ def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01
 
 def reset_batch(tables: Tables) -> None:
     """Back to a batch that was only taken in: nothing of it was sent before, as nothing of a new batch was."""
-    empty(tables, "transmitted", "telemetry")
-    empty(tables, "synopsis")
+    delete_rows(tables, "transmitted", "telemetry")
+    delete_rows(tables, "synopsis")
     now = tables.now()
     (batch,) = load_batches(now, "telemetry")
-    unpinned = batch.becomes(
+    unpinned = batch.with_changes(
         batch.updated_at,
         status=TAKEN_IN,
         levers=(),
@@ -166,12 +166,12 @@ def reset_batch(tables: Tables) -> None:
     save_batches(now, [unpinned])
 
 
-def empty(tables: Tables, table: str, stream: str | None = None) -> None:
+def delete_rows(tables: Tables, table: str, stream: str | None = None) -> None:
     """No rows, so that nothing is read in order to be replaced; a plain copy reads nothing of what it replaces."""
     tables.now().at(table, stream).delete(batch_date=DAY)
 
 
-def seconds(work: Callable[[], Any]) -> float:
+def elapsed_seconds(work: Callable[[], Any]) -> float:
     return seconds_by_clock(work)["clock"]
 
 
@@ -253,7 +253,7 @@ def shed_and_recover(rows: int, validated: bool = True) -> dict[str, float]:
         make_raw(tables, engine, rows)
         for shed in range(1, MEASURES + 1):
             given = contracts(shed, error_pct=2.0)
-            took = seconds(partial(train_stream, tables, given, "telemetry"))
+            took = elapsed_seconds(partial(train_stream, tables, given, "telemetry"))
             found["attributes.train_10mb_seconds"] = min(
                 took, found.get("attributes.train_10mb_seconds", math.inf)
             )
@@ -267,7 +267,7 @@ def shed_and_recover(rows: int, validated: bool = True) -> dict[str, float]:
                     partial(shed_fresh, tables, engine, given),
                 ),
                 f"recover {shed}": (
-                    lambda: empty(tables, "recovered", "telemetry"),
+                    lambda: delete_rows(tables, "recovered", "telemetry"),
                     partial(recover_fresh, tables, engine, given, batch),
                 ),
             }
@@ -291,8 +291,8 @@ def validation(
     """Certificates and suites over the time of shedding; what it recovers for them is measured as recovery."""
     took = math.inf
     for _ in range(ROUNDS):
-        empty(tables, "recovered", "telemetry")
-        took = min(took, seconds(lambda: validate(tables, engine, given, "bench", print, every=True)))
+        delete_rows(tables, "recovered", "telemetry")
+        took = min(took, elapsed_seconds(lambda: validate(tables, engine, given, "bench", print, every=True)))
     return {
         "attributes.validation_over_shed": (took - recover) / shed,
         "attributes.recovery_and_validation_over_shed": took / shed,
@@ -315,7 +315,7 @@ def lookup_seconds(entries: int) -> dict[str, float]:
         for turn in range(7):
             seq = (turn * 7_919_911) % rows
             asked = StreamQuery.parse(contract, "heat", [f"sensor={seq % SENSORS}"], seq=seq)
-            took.append(seconds(partial(look_up, tables, contract, asked)))
+            took.append(elapsed_seconds(partial(look_up, tables, contract, asked)))
         return {
             "attributes.lookup_seconds": statistics.median(took[1:]),
             "attributes.lookup_entries": float(stored),
@@ -366,7 +366,7 @@ def _child(rows: int) -> None:
             took = math.inf
             for _ in range(ROUNDS):
                 reset_batch(tables)
-                took = min(took, seconds(lambda: shed_fresh(tables, engine, given)))
+                took = min(took, elapsed_seconds(lambda: shed_fresh(tables, engine, given)))
             over.set()
             watcher.join()
     finally:

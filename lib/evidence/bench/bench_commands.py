@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from evidence.bench.bench_attributes import telemetry, telemetry_stream
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
@@ -122,7 +122,7 @@ def attribute_commands(spark: Any, rows: int, rounds: int) -> dict[str, float]:
 
 def join_commands(spark: Any, rounds: int, rate: float = JOIN_RATE) -> dict[str, float]:
     """Time a run that takes in two streams and computes their full join, and Spark's join of the same files."""
-    sides = PaperStreams(items=5000, mean_items=1.0, rates=steady(rate, JOIN_SECONDS)).both(0)
+    sides = PaperStreams(items=5000, mean_items=1.0, rates=constant_rate(rate, JOIN_SECONDS)).both(0)
     names = ("west", "east")
     with tempfile.TemporaryDirectory() as folder:
         lake = CommandLake(folder)

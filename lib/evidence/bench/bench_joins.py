@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence.joins.driver import equality, overlap, run_join
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from evidence.timed import best_seconds
 from spillway.levers.joins.operands import Operand, SetFormat, encode_sets
 
@@ -35,7 +35,7 @@ def join_bench(spark: Any) -> dict[str, float]:
 
 def against_spark(spark: Any) -> dict[str, float]:
     """The same pairs, by Spark and by us."""
-    streams = PaperStreams(items=5000, mean_items=1.0, rates=steady(RATE, SECONDS))
+    streams = PaperStreams(items=5000, mean_items=1.0, rates=constant_rate(RATE, SECONDS))
     sides = streams.both(0)
     found: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -74,14 +74,14 @@ def against_spark(spark: Any) -> dict[str, float]:
 
 def index_and_adapting() -> dict[str, float]:
     """How much faster an index makes the overlap join; what adapting takes of a core that is full."""
-    left, right = PaperStreams(rates=steady(RATE, 40.0)).both(0)
+    left, right = PaperStreams(rates=constant_rate(RATE, 40.0)).both(0)
     seconds = best_seconds(
         {
             "indexed": lambda: run_join(left, right, overlap(LASTS, True), 30, 40),
             "plain": lambda: run_join(left, right, overlap(LASTS, False), 30, 40),
         }
     )
-    busy = PaperStreams(rates=steady(SATURATED, 35.0)).both(0)
+    busy = PaperStreams(rates=constant_rate(SATURATED, 35.0)).both(0)
     full = replace(overlap(LASTS, False, budget={"core_pct": 100}))
     run_join(*busy, full, 15, 20)
     joined = run_join(*busy, full, 15, 35)

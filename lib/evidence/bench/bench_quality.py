@@ -116,8 +116,8 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
         answer = spark.sql(SQL).toArrow()
 
         def own_work() -> object:
-            decision.questions(window, EXACT)
-            return decision.answered(window, [answer], {}, EXACT, dict)
+            decision.queries(window, EXACT)
+            return decision.build_results(window, [answer], {}, EXACT, dict)
 
         def without() -> object:
             return engine.ask({"plain": plain}, (("asked", SQL),), 100_000)
@@ -148,7 +148,7 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
 
 def _plain_view(rows: WindowRows, decision: SqlDecision, window: Any) -> SqlView:
     """The same rows in the same pieces, by themselves."""
-    (question,) = decision.questions(window, EXACT)
+    (question,) = decision.queries(window, EXACT)
     (read,) = question.reads.values()
     schema = pa.schema([pa.field(name, rows.field(name).type) for name in read.columns])
     # nothing of this module, which a worker would have to import first
@@ -176,7 +176,7 @@ def _landed_lake(folder: str, rows: int) -> Lake:
         day = first.date() + timedelta(days=part)
         files[f"{day}/{part}.parquet"] = sink.getvalue()
     channels = {"wide": read_channel("wide", {"capacity": "10 Gbps"})}
-    lake = Lake.landed(
+    lake = Lake.land(
         "bench-quality", {"plain": read_stream(STREAM)}, {"plain": files}, channels, str(Path(folder))
     )
     run_channel(lake.tables, ENGINE, lake.contracts, "wide", "bench")

@@ -26,9 +26,9 @@ import pyarrow as pa
 
 from evidence.attributes.lake import Lake
 from evidence.bench.bench_attributes import settings_in
-from evidence.sifters.contest import built_and_configured
-from evidence.sifters.linear_program import Instance, by_solver
-from evidence.sifters.on_spark import prepared, probes
+from evidence.sifters.contest import build_and_configure
+from evidence.sifters.linear_program import Instance, solver_cost
+from evidence.sifters.on_spark import prepare_batch, probe_contracts
 from evidence.sifters.workload import WorkloadSettings, generate
 from evidence.timed import best_seconds
 from spillway.contracts import read_channel, read_stream
@@ -77,7 +77,7 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
 
         schemes = ("data_depth", "query_data", "demand", "auto")
         seconds = best_seconds(
-            {name: partial(built_and_configured, one, name) for name in schemes}, rounds, time.process_time
+            {name: partial(build_and_configure, one, name) for name in schemes}, rounds, time.process_time
         )
         for name in schemes:
             found[f"sifters.kernel_build_{name}_ms.l{regions}_q{queries}"] = 1e3 * seconds[name]
@@ -127,14 +127,14 @@ def _shed_once(queries: int) -> dict[str, float]:
     files = {f"2026-01-0{day}/a.json": _rows(chance, 2_000 * day, 2_000) for day in (1, 2)}
     channels = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     (first, one), (second, other) = sorted(files.items())
-    lake = Lake.landed(
+    lake = Lake.land(
         f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {first: one}}, channels
     )
     begin = time.process_time()
     lake.train()
     lake.send()
     shed = time.process_time() - begin
-    lake = Lake.landed(
+    lake = Lake.land(
         f"bench-sifters-{next(_LAKES)}", {"queried": contract}, {"queried": {second: other}}, channels
     )
     lake.train()
@@ -174,7 +174,7 @@ def _beside_solver(rounds: int) -> Mapping[str, float]:
     seconds = best_seconds(
         {
             "configure": lambda: optimal_thresholds(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5),
-            "solver": lambda: by_solver(instance),
+            "solver": lambda: solver_cost(instance),
         },
         rounds,
         time.process_time,
@@ -215,8 +215,8 @@ def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
     pass over the dimensions that counts what went of every region and query.
     """
     with tempfile.TemporaryDirectory() as folder, spark_engine("bench sifters") as engine:
-        tables, contracts = Tables(settings_in(folder)), probes(capacity="100 Gbps")
-        prepared(tables, engine, contracts, rows)
+        tables, contracts = Tables(settings_in(folder)), probe_contracts(capacity="100 Gbps")
+        prepare_batch(tables, engine, contracts, rows)
         shed_channel(tables, engine, contracts, "line")
         now = tables.now()
         (batch,) = load_batches(now, "probes")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evidence.sketches.data_models import shuffled, zipf_frequencies
+from evidence.sketches.data_models import shuffled_stream, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
 from evidence.timed import best_seconds
@@ -31,8 +31,8 @@ from spillway.sketches.kll import Kll, KllParameters
 from spillway.sketches.pair_count import PairCount, PairCountParameters
 from spillway.sketches.query import read_sketch, wrap_sketch
 from spillway.sketches.specification import SketchSpec
-from spillway.store.files import DataFile, rows_of
 from spillway.store.file_writer import write_file
+from spillway.store.files import DataFile, rows_of
 
 WIDTH, DEPTH = 2048, 5
 
@@ -47,7 +47,7 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
     from rbloom import Bloom
 
     frequencies = zipf_frequencies(keys_count, 1_000_000, 1.0, seed=1)
-    keys = shuffled(frequencies, seed=2) * np.uint64(0x9E3779B97F4A7C15)
+    keys = shuffled_stream(frequencies, seed=2) * np.uint64(0x9E3779B97F4A7C15)
     few = keys[: keys_count // 20].view(np.int64).tolist()
     ordered = keys.astype(np.float64)
     filter_, large = choose(1 << 20, 0.01), choose(1 << 28, 0.01)
@@ -91,7 +91,7 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
         "kernel_turns": (keys.size, lambda: AlternatingBloom(turns).observe(keys)),
         "kernel_turns_32mib": (keys.size, lambda: AlternatingBloom(large_turns).observe(keys)),
         # the library takes whole arrays here alone; its count-min, frequent items and HLL take keys one by one
-        "kernel_quantiles": (keys.size, lambda: Kll(KllParameters(1000)).update(ordered).narrowed(1000)),
+        "kernel_quantiles": (keys.size, lambda: Kll(KllParameters(1000)).update(ordered).compacted_to(1000)),
         "datasketches_kll": (keys.size, lambda: kll_doubles_sketch(1000).update(ordered)),
         "datasketches_frequent_items": (len(few), frequent_items),
         "datasketches_hll": (len(few), library_hll),

@@ -24,9 +24,9 @@ from spillway.settings import Settings
 from spillway.sketches.column_keys import keys_of
 from spillway.sketches.specification import SketchSpec
 from spillway.store.batches import save_batches
+from spillway.store.file_writer import write_file
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
-from spillway.store.file_writer import write_file
 from spillway.streams.sketching import summarise_days
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
@@ -111,7 +111,7 @@ def _write_year(tables: Tables, specs: list[SketchSpec], days: int) -> None:
         for group in groups:
             table = pa.Table.from_pylist(group, contract.arrow_schema)
             part = {"stream": "year", "kind": "count_min"}
-            one = write_file(sketches.path, part, sketches.file_schema, [table], contract.apart)
+            one = write_file(sketches.path, part, sketches.file_schema, [table], contract.row_group_column)
             files += [one] if one is not None else []
         save_batches(
             tables,
@@ -140,10 +140,10 @@ def _sketch_row(spec: SketchSpec, seed: int) -> dict[str, Any]:
     """A row of `sketches` of a batch of Zipf keys."""
     counts = zipf_frequencies(ROWS, 5_000, 0.9, seed)
     keys = pa.array(np.repeat(np.arange(5_000), counts))
-    sketch: Any = spec.made_of.part(spec)
+    sketch: Any = spec.kind_object.part(spec)
     sketch.update(keys_of(pa.table({"k": keys}), ["k"], ["integer"], spec.seed))
-    whole = spec.made_of.whole(spec, sketch, {})
-    counters = spec.made_of.counters(whole)
+    whole = spec.kind_object.whole(spec, sketch, {})
+    counters = spec.kind_object.counters(whole)
     return spec.row("year", 0, FIRST_OF_YEAR, ROWS, whole.to_bytes(), counters=counters)
 
 

@@ -100,7 +100,7 @@ def run_node(
         come = sources.take(np.arange(int(sent) - due, int(sent)), mode="wrap")
         waiting = np.concatenate([waiting, come])
         offered += due
-        keeps = node.cost.keeps(interval)
+        keeps = node.cost.max_tuples(interval)
         node.load = node.load.after(len(waiting) * BATCH_TUPLES, keeps)
         admitted = np.ones(len(waiting), np.bool_)
         if node.load.on and len(waiting):

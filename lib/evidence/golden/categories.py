@@ -41,7 +41,7 @@ DOMAINS = ("Weather Information", "Stock Exchange Information", "Internet Traffi
 
 def categories(directory: Path) -> Iterable[Cell]:
     """Tables C.1 and C.2: both similarities, EQ and category with plain words (A44 to A51)."""
-    matcher = CategoryMatcher.text()
+    matcher = CategoryMatcher.of_thesis()
     for table in ("C1", "C2"):
         for row in read_json(directory, f"000_table{table}.json")["rows"]:
             name = f"{row['row']} {row['source']}"
@@ -94,7 +94,9 @@ def classify_held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[
     found = []
     for file in files:
         with (beside / file).open(encoding="utf-8", newline="") as lines:
-            found += [classify_list(row["domain"], row["source"], row["names"]) for row in csv.DictReader(lines)]
+            found += [
+                classify_list(row["domain"], row["source"], row["names"]) for row in csv.DictReader(lines)
+            ]
     return found
 
 
@@ -120,7 +122,7 @@ def classify_list(domain: str, source: str, names: str) -> ClassifiedList:
 def rows_as_printed(directory: Path) -> int:
     """Of the 80 rows of both tables, in how many both similarities are those printed, reversal undone."""
     exact = 0
-    matcher = CategoryMatcher.text()
+    matcher = CategoryMatcher.of_thesis()
     for table in ("C1", "C2"):
         for row in read_json(directory, f"000_table{table}.json")["rows"]:
             printed = row.get("printed_values_after_undoing_reversal")

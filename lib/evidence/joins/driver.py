@@ -123,16 +123,16 @@ def run_join(
         decided = time.thread_time()
         tables = [
             table
-            for part in decision.parts(_NO_WINDOW, {}, ProcessEngine())
+            for part in decision.task_inputs(_NO_WINDOW, {}, ProcessEngine())
             for table in decision.results(_NO_WINDOW, part, counts)
         ]
         compared = time.thread_time()
-        row = turn.came_to(counts)
+        row = turn.result_columns(counts)
         known = Memory.from_row(row)
         ended = time.thread_time()
         pairs = frozenset(_pairs(tables)) if keep_pairs else None
         deciding = decided - began + ended - compared
-        facing = turn.allotment.facing
+        facing = turn.allocation.directions
         costs = {
             "costs": np.concatenate([one.costs for one in facing]),
             "looked_up": np.concatenate([one.looked_up for one in facing]),
@@ -259,7 +259,9 @@ def clairvoyant_pairs(whole: JoinRun, like: JoinRun) -> float:
         sum(one.row[name] for one in whole.outcomes) for name in ("own_matches", "own_volumes")
     )
     curve = matches / np.maximum(volumes, 1e-12)
-    return sum(_pairs_by_curve(full, mine, curve) for full, mine in zip(whole.outcomes, like.outcomes, strict=True))
+    return sum(
+        _pairs_by_curve(full, mine, curve) for full, mine in zip(whole.outcomes, like.outcomes, strict=True)
+    )
 
 
 def _pairs_by_curve(full: Outcome, mine: Outcome, curve: Numbers) -> float:

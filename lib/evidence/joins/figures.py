@@ -21,7 +21,7 @@ def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]
     )
     scale = min(1.0, seeds / ALL_SEEDS)
     found: dict[str, float] = {}
-    found |= honesty.against_an_oracle(book, max(1, round(5 * scale)))
+    found |= honesty.compare_with_oracle(book, max(1, round(5 * scale)))
     found |= in_the_lake.same_tables(book, max(2, round(10 * scale)))
     found |= honesty.coverage(book, max(40, round(2_000 * scale)))
     found |= honesty.unsteady_coverage(book, max(5, round(20 * scale)))
@@ -30,6 +30,6 @@ def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]
     found |= shapes.drop_rates(book)
     found |= shapes.adaptations(book)
     found |= shapes.rate_by_window(book)
-    found |= shapes.basic_windows_and_skew(book)
+    found |= shapes.skew_and_basic_windows(book)
     found |= utilities.utilities(book, max(1, round(2 * scale)))
     return found

@@ -12,17 +12,17 @@ import numpy as np
 from evidence.book import Book
 from evidence.joins.driver import (
     JoinRun,
-    fastest_run,
     clairvoyant_pairs,
-    join_with_random_drops,
-    join_with_even_drops,
     equality,
+    fastest_run,
     hindsight_pairs,
+    join_with_even_drops,
+    join_with_random_drops,
     overlap,
     run_join,
     with_own_counts,
 )
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.levers.joins.settings import Budget, JoinSettings
 
 CAPACITY = 900_000.0
@@ -51,7 +51,7 @@ def _cases() -> dict[str, Case]:
     cases: dict[str, Case] = {}
     for kappa in (0.8, 0.6):
         name = "" if kappa == 0.8 else f"_kappa_{kappa:g}"
-        sets = PaperStreams(kappa=kappa, rates=steady(500, PLAIN_SECONDS))
+        sets = PaperStreams(kappa=kappa, rates=constant_rate(500, PLAIN_SECONDS))
         one = replace(sets, items=5000, mean_items=1.0)
         cases[f"overlap_plain{name}"] = Case(
             sets,
@@ -66,10 +66,10 @@ def _cases() -> dict[str, Case]:
             PLAIN_SECONDS,
         )
     cases["overlap_plain_peak_0.75"] = Case(
-        PaperStreams(peak=0.75, rates=steady(500, PLAIN_SECONDS)),
+        PaperStreams(peak=0.75, rates=constant_rate(500, PLAIN_SECONDS)),
         overlap(20, False, budget=budget_of(CAPACITY)), 0, PLAIN_SECONDS,
     )  # fmt: skip
-    large = PaperStreams(window_seconds=200, rates=steady(500, LARGE_SECONDS))
+    large = PaperStreams(window_seconds=200, rates=constant_rate(500, LARGE_SECONDS))
     cases["overlap_indexed"] = Case(large, overlap(200, True, basic=10), 200, LARGE_SECONDS)
     cases["overlap_indexed_quarter"] = cases["overlap_indexed"]._replace(kept=0.25)
     cases["equality_indexed"] = Case(
@@ -182,7 +182,7 @@ def peak_moves(book: Book, seeds: int) -> dict[str, float]:
     """
     took, had = [], []
     for seed in range(seeds):
-        streams = PaperStreams(rates=steady(300, 110), moves_at=60.0)
+        streams = PaperStreams(rates=constant_rate(300, 110), moves_at=60.0)
         left, right = streams.both(seed)
         whole = with_own_counts(run_join(left, right, overlap(20, True, adapt={"memory": 0.0}), 0, 110), 0.0)
         ours = run_join(left, right, overlap(20, False, budget=budget_of(CAPACITY / 2)), 0, 110)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from evidence.book import Book
-from evidence.joins.driver import JoinRun, equality, without_budget, join_settings, overlap, run_join
-from evidence.joins.workload import MICROS, PaperStreams, steady
+from evidence.joins.driver import JoinRun, equality, join_settings, overlap, run_join, without_budget
+from evidence.joins.workload import MICROS, PaperStreams, constant_rate
 from spillway.levers.joins.explain import total_missed_pairs
 from spillway.levers.joins.operands import ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
@@ -19,7 +19,7 @@ TIGHT = {"comparisons_per_second": 10_000.0}
 
 
 @dataclass
-class _Judged:
+class _IntervalCheck:
     """Intervals of what was missed against what was: of windows, and of whole runs."""
 
     held: list[bool] = field(default_factory=list)
@@ -45,7 +45,7 @@ class _Judged:
             self.run_widths.append((told.high - told.low) / truth)
 
     @property
-    def told(self) -> tuple[float, float, float, float]:
+    def summary(self) -> tuple[float, float, float, float]:
         """Coverage in % and median width over what was missed, of windows and of runs."""
         return (
             100.0 * float(np.mean(self.held)),
@@ -57,8 +57,8 @@ class _Judged:
 
 def coverage(book: Book, seeds: int) -> dict[str, float]:
     """How often the 95 % interval of missed pairs holds what was missed, over so many workloads; and how wide it is."""
-    judged = _Judged()
-    streams = PaperStreams(window_seconds=10.0, rates=steady(60, 20))
+    judged = _IntervalCheck()
+    streams = PaperStreams(window_seconds=10.0, rates=constant_rate(60, 20))
     fast = overlap(10, True, threshold=2, budget=None)
     for seed in range(seeds):
         left, right = streams.both(seed)
@@ -85,9 +85,9 @@ def unsteady_coverage(book: Book, seeds: int) -> dict[str, float]:
     said = []
     for kind in UNSTEADY:
         for name, settings in _unsteady_joins().items():
-            judged = _Judged()
+            judged = _IntervalCheck()
             for seed in range(seeds):
-                left, right = (unsteady(kind, seed, which, name != "equality") for which in (0, 1))
+                left, right = (unsteady_stream(kind, seed, which, name != "equality") for which in (0, 1))
                 whole = run_join(left, right, without_budget(replace(settings, index=True)), 0, 60)
                 judged.add(whole, run_join(left, right, settings, 0, 60))
             case = kind if name == "equality" else f"{kind}_{name}"
@@ -128,7 +128,7 @@ def _unsteady_joins() -> dict[str, JoinSettings]:
 UNSTEADY = ("heavy_rows", "burst", "ramp")
 
 
-def unsteady(kind: str, seed: int, which: int, of_sets: bool = False) -> Operand:
+def unsteady_stream(kind: str, seed: int, which: int, of_sets: bool = False) -> Operand:
     """A minute of single values, or of sets of three and more (popular as 1 / rank^0.8), 60 rows a second."""
     chance = np.random.default_rng([seed, which, 9])
     rows = chance.poisson(3600)
@@ -172,7 +172,7 @@ PREDICATES_TRIED: dict[str, dict[str, Any]] = {
 }
 
 
-def against_an_oracle(book: Book, seeds: int) -> dict[str, float]:
+def compare_with_oracle(book: Book, seeds: int) -> dict[str, float]:
     """Pairs that the full join has not, and pairs by which r = 1 differs from it, by comparing sets of Python."""
     false, differs, compared = 0, 0, 0
     for seed in range(seeds):
@@ -182,7 +182,7 @@ def against_an_oracle(book: Book, seeds: int) -> dict[str, float]:
                 items=wide,
                 mean_items=1.0 if name == "equality" else 3.0,
                 window_seconds=6.0,
-                rates=steady(12, 20),
+                rates=constant_rate(12, 20),
             )
             left, right = streams.both(seed)
             side = {"attribute": "x", "lasts_seconds": 6}

@@ -56,17 +56,17 @@ class _Death(BaseException):
 def same_tables(book: Book, kills: int) -> dict[str, float]:
     """Rows of results and of what is remembered that differ from those of one undisturbed run."""
     with TemporaryDirectory() as folder:
-        plain, _ = _worked_out(Path(folder, "plain"))
+        plain, _ = _join_tables(Path(folder, "plain"))
         parts = 0
         for cores in (2, 7):
             with patch.object(decision, "STEPS_A_PART", 10):
-                parts += _differ(plain, _worked_out(Path(folder, f"parts{cores}"), cores)[0])
+                parts += _differ(plain, _join_tables(Path(folder, f"parts{cores}"), cores)[0])
         deaths = 0
         undisturbed = {}
         for number in range(kills):
-            killed, first = _worked_out(Path(folder, f"kill{number}"), seed=number + 1)
+            killed, first = _join_tables(Path(folder, f"kill{number}"), seed=number + 1)
             if first not in undisturbed:
-                undisturbed[first], _ = _worked_out(Path(folder, f"undisturbed{first}"), first=first)
+                undisturbed[first], _ = _join_tables(Path(folder, f"undisturbed{first}"), first=first)
             deaths += _differ(undisturbed[first], killed)
     book.table(
         "In the lake",
@@ -79,7 +79,7 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
     return {"joins.partitions_differ": parts, "joins.kills_differ": deaths}
 
 
-def _worked_out(
+def _join_tables(
     folder: Path, cores: int = 1, seed: int = 0, first: int | None = None
 ) -> tuple[list[Any], int]:
     """The rows of the join's tables after all windows are worked out, and again when some of their rows came late.
@@ -110,11 +110,11 @@ def _worked_out(
             path.write_text("".join(json.dumps(row) + "\n" for row in list(_rows(which))[some]))
         run_channel(tables, ProcessEngine(), contracts, "wide", "evidence")
         for _ in range(2 if seed else 0):
-            with _dying(chance):
+            with _die_at_random(chance):
                 run_workloads(tables, engine, contracts)
         if not number:
             if not seed:
-                with _only(first):
+                with _limit_windows(first):
                     run_workloads(tables, engine, contracts)
             status = tables.now().at("windows").rows(["status"], subject="alike")["status"].to_pylist()
             done = status.count(DONE)
@@ -127,7 +127,7 @@ def _worked_out(
 
 
 @contextmanager
-def _only(first: int | None) -> Iterator[None]:
+def _limit_windows(first: int | None) -> Iterator[None]:
     """Work out so many windows of those that are pinned, and no more."""
     pinned = getattr(run, "pinned_windows")  # noqa: B009
 
@@ -139,7 +139,7 @@ def _only(first: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def _dying(chance: np.random.Generator) -> Iterator[None]:
+def _die_at_random(chance: np.random.Generator) -> Iterator[None]:
     """Die at a random call of a random stage."""
     stage, left = STAGES[chance.integers(0, len(STAGES))], [int(chance.integers(0, 4))]
     real = getattr(run, stage)

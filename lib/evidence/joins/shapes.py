@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from evidence.book import Book
-from evidence.joins.driver import ADAPTS, join_with_random_drops, operand_window, sample_both, overlap, run_join
+from evidence.joins.driver import (
+    ADAPTS,
+    join_with_random_drops,
+    operand_window,
+    overlap,
+    run_join,
+    sample_both,
+)
 from evidence.joins.gains import CAPACITY, KEPT_STEPS, budget_of, pairs_between
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.levers.joins.directions import build_direction
 from spillway.levers.joins.exploration import LearnedSide
 from spillway.levers.joins.operands import Operand
@@ -19,7 +26,9 @@ def drop_rates(book: Book) -> dict[str, float]:
     for index in (False, True):
         for rate in (50, 100):
             for window in (25, 125, 625):
-                streams = PaperStreams(window_seconds=float(window), rates=steady(rate, window + ADAPTS))
+                streams = PaperStreams(
+                    window_seconds=float(window), rates=constant_rate(rate, window + ADAPTS)
+                )
                 left, right = streams.both(0)
                 settings = overlap(window, index, basic=max(1.0, window / 20))
                 low, high = 0.0, 1.0
@@ -150,25 +159,25 @@ def adaptations(book: Book) -> dict[str, float]:
     return found
 
 
-def basic_windows_and_skew(book: Book) -> dict[str, float]:
+def skew_and_basic_windows(book: Book) -> dict[str, float]:
     """Figures 10, 13 and 14: skew, and how finely windows are cut."""
     found: dict[str, float] = {}
     rows = []
     for kappa in (0.4, 0.6, 0.8, 1.0):
-        streams = PaperStreams(kappa=kappa, rates=steady(500, 60))
+        streams = PaperStreams(kappa=kappa, rates=constant_rate(500, 60))
         left, right = streams.both(0)
         ours = run_join(left, right, overlap(20, False, threshold=4, budget=budget_of(CAPACITY)), 0, 60)
         rival, _ = join_with_random_drops(left, right, overlap(20, True, threshold=4), ours, 0)
         gain = 100 * (pairs_between(ours, 30, 60) / max(1.0, pairs_between(rival, 30, 60)) - 1)
         found[f"joins.output_gain_by_skew_pct.kappa_{kappa:g}"] = gain
         rows.append((f"threshold 4, kappa {kappa:g}", gain))
-    streams = PaperStreams(rates=steady(500, 60))
+    streams = PaperStreams(rates=constant_rate(500, 60))
     left, right = streams.both(0)
     for basic in (0.5, 1.0, 2.0, 5.0, 20.0):
         ours = run_join(left, right, overlap(20, False, basic=basic, budget=budget_of(CAPACITY)), 0, 60)
         found[f"joins.pairs_by_basic_window.plain_{basic:g}_s"] = pairs_between(ours, 30, 60)
         rows.append((f"pairs, basic window {basic:g} s of 20 s, no index", pairs_between(ours, 30, 60)))
-    large = PaperStreams(window_seconds=200, rates=steady(500, 220))
+    large = PaperStreams(window_seconds=200, rates=constant_rate(500, 220))
     left, right = large.both(0)
     whole = run_join(left, right, overlap(200, True, basic=10), 200, 220)
     steps = budget_of(whole.sum("steps") * KEPT_STEPS / 20)

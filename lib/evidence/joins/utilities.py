@@ -9,7 +9,7 @@ import numpy as np
 from evidence.book import Book
 from evidence.joins.driver import ADAPTS, JoinRun, overlap, run_join, with_own_counts
 from evidence.joins.gains import CAPACITY, WARM, budget_of
-from evidence.joins.workload import Numbers, PaperStreams, steady
+from evidence.joins.workload import Numbers, PaperStreams, constant_rate
 
 SECONDS, RATE = 45.0, 500.0
 WORTH_SKEWS = (1.0, 2.0, 3.0)
@@ -71,7 +71,7 @@ def _shares(worth: Numbers, how: str) -> Numbers:
 
 def _matches() -> tuple[Numbers, Numbers]:
     """Of a window, by basic window: pairs a comparison, and comparisons; whatever types there are."""
-    left, right = PaperStreams(rates=steady(RATE, SECONDS)).both(0)
+    left, right = PaperStreams(rates=constant_rate(RATE, SECONDS)).both(0)
     fast = overlap(20, True, adapt={"memory": 0.0})
     whole = with_own_counts(run_join(left, right, fast, 0, SECONDS), 0.0).outcomes[WARM:]
     pairs, volumes = (sum(one.row[name] for one in whole) for name in ("own_matches", "own_volumes"))
@@ -104,7 +104,7 @@ def _filled(volumes: Numbers, values: Numbers) -> float:
 def _utility_gain(worth: Numbers, how: str, seed: int) -> float:
     shares = _shares(worth, how)
     streams = PaperStreams(
-        rates=steady(RATE, SECONDS), types=len(worth), type_shares=tuple(float(x) for x in shares)
+        rates=constant_rate(RATE, SECONDS), types=len(worth), type_shares=tuple(float(x) for x in shares)
     )
     left, right = streams.both(seed)
     types = [{"name": f"t{i}", "worth": float(value)} for i, value in enumerate(worth)]

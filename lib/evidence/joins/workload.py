@@ -100,6 +100,6 @@ class PaperStreams:
         )
 
 
-def steady(rate: float, seconds: float) -> tuple[tuple[float, float], ...]:
+def constant_rate(rate: float, seconds: float) -> tuple[tuple[float, float], ...]:
     """One rate all the time."""
     return ((seconds, rate),)

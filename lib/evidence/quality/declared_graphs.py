@@ -36,7 +36,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Made:
+class StreamLake:
     """A lake with the three streams, and how many tuples each made in each window."""
 
     lake: Lake
@@ -56,17 +56,20 @@ class WatchingEngine(ProcessEngine):
         held = {name: [cut() for cut in view.cuts] for name, view in views.items()}
         if set(views) <= set(THREE):  # else it asks for the sources' numbers
             self.read.update({name: sum(one.num_rows for one in rows) for name, rows in held.items()})
-            plain = {name: SqlView(views[name].schema, [_given(one) for one in held[name]]) for name in views}
+            plain = {
+                name: SqlView(views[name].schema, [_read_function(one) for one in held[name]])
+                for name in views
+            }
             for at, (name, _) in enumerate(steps):
                 self.steps[name] = super().ask(plain, steps[: at + 1], 10**7).num_rows
         return super().ask(views, steps, most_rows, most_seconds)
 
 
-def _given(rows: pa.Table) -> Callable[[], pa.Table]:
+def _read_function(rows: pa.Table) -> Callable[[], pa.Table]:
     return lambda: rows
 
 
-def landed_three(seed: int) -> Made:
+def landed_three(seed: int) -> StreamLake:
     """The streams, sent as they are; the last row of each closes the windows before it."""
     chance = np.random.default_rng(seed)
     produced: dict[tuple[str, int], int] = {}
@@ -89,11 +92,11 @@ def landed_three(seed: int) -> Made:
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}
-    lake = Lake.landed(
+    lake = Lake.land(
         f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     )
     run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "graphs")
-    return Made(lake, produced)
+    return StreamLake(lake, produced)
 
 
 def declared_stream(name: str) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def asked_graph(
     return read_workload({"name": "graph", "inputs": list(inputs), "window": window, "levers": [lever]})
 
 
-def conservation_errors(made: Made, chance: np.random.Generator) -> list[float]:
+def conservation_errors(made: StreamLake, chance: np.random.Generator) -> list[float]:
     """Of a random query, window by window: by how much what rows carry, or steps do, is off what sources put in."""
     inputs, steps = declared_graph(chance)
     query = asked_graph(chance, inputs, steps)

@@ -12,12 +12,12 @@ from evidence.quality.declared_graphs import conservation_errors, landed_three
 from evidence.quality.load_streams import (
     FILES_A_WINDOW,
     TUPLES_A_FILE,
-    asked_query,
     landed_batches,
     landed_loads,
+    load_query,
 )
-from evidence.quality.noted import noted_groups
-from evidence.quality.replays import by_rules
+from evidence.quality.noted import record_row_groups
+from evidence.quality.replays import answers_by_contract
 from evidence.quality.sic import largest_sic_error
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_below_optimum
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
@@ -68,9 +68,9 @@ def random_load(
 def bytes_read(lake: Lake, capacity: float | None) -> tuple[int, int, int]:
     """Bytes of row groups that were opened with a query's room; of portions kept and shed, as planned."""
     room = {} if capacity is None else {"capacity": {"tuples": capacity}}
-    query = asked_query("whole", "SELECT avg(gaussian) AS mean FROM loads", portion_tuples=None, **room)
-    with noted_groups() as read:
-        rows = [row for _, row in by_rules(lake, {"whole": query})["whole"].values()]
+    query = load_query("whole", "SELECT avg(gaussian) AS mean FROM loads", portion_tuples=None, **room)
+    with record_row_groups() as read:
+        rows = [row for _, row in answers_by_contract(lake, {"whole": query})["whole"].values()]
     opened = 0
     for file in lake.tables.at("transmitted", "loads").files():
         groups = row_groups(file, [])

@@ -99,7 +99,7 @@ def landed_loads(
     files = dict(_files(windows, seed))
     first = next(iter(files))
     channels = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
-    lake = Lake.landed(
+    lake = Lake.land(
         name, {"loads": contract}, {"loads": {first: files.pop(first)} if batches else files}, channels
     )
     for file, content in files.items() if batches else ():
@@ -133,7 +133,7 @@ def _files(windows: int, seed: int) -> Iterator[tuple[str, bytes]]:
         yield f"{FIRST_MOMENT.date()}/{number:05d}.parquet", sink.getvalue()
 
 
-def asked_query(name: str, sql: str, **settings: Any) -> Workload:
+def load_query(name: str, sql: str, **settings: Any) -> Workload:
     """A query over the stream, a window of twenty portions."""
     return read_workload(
         {
@@ -153,14 +153,14 @@ def text_queries(**settings: Any) -> Mapping[str, Workload]:
     covariances = ", ".join(f"covar_samp(a.{one}, b.{one}) AS {one}" for one in DATA_SETS)
     pairs = f"SELECT {covariances} FROM loads a JOIN loads b ON a.round = b.round WHERE a.node < b.node"
     found = {
-        "avg": asked_query("avg", f"SELECT {means} FROM loads", **settings),
-        "count": asked_query("count", f"SELECT {counts} FROM loads", **settings),
-        "cov": asked_query("cov", f"{pairs} AND a.node = 'n00' AND b.node = 'n01'", **settings),
+        "avg": load_query("avg", f"SELECT {means} FROM loads", **settings),
+        "count": load_query("count", f"SELECT {counts} FROM loads", **settings),
+        "cov": load_query("cov", f"{pairs} AND a.node = 'n00' AND b.node = 'n01'", **settings),
     }
     for one in DATA_SETS:
         sql = (
             f"SELECT node, avg({one}) AS free FROM loads WHERE memory_kb >= 100 GROUP BY node "
             "ORDER BY free DESC, node LIMIT 5"
         )
-        found[f"top5_{one}"] = asked_query(f"top5_{one}", sql, **settings)
+        found[f"top5_{one}"] = load_query(f"top5_{one}", sql, **settings)
     return found

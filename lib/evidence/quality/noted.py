@@ -9,7 +9,7 @@ from typing import Any
 from spillway.store import files as store_files
 
 
-class _Noting:
+class _RecordingFile:
     """A Parquet file that notes which of its row groups are read; its footer is open to all."""
 
     def __init__(self, parquet: Any, path: str, read: set[tuple[str, int]]) -> None:
@@ -31,18 +31,18 @@ class _Noting:
 
 
 @contextmanager
-def noted_groups() -> Iterator[set[tuple[str, int]]]:
+def record_row_groups() -> Iterator[set[tuple[str, int]]]:
     """Every row group that is read of any table, by path and place."""
     module, read = vars(store_files), set[tuple[str, int]]()
-    real = module["_opened"]
+    real = module["_open_table_file"]
 
     @contextmanager
     def noting(path: str) -> Iterator[Any]:
         with real(path) as parquet:
-            yield _Noting(parquet, path, read)
+            yield _RecordingFile(parquet, path, read)
 
-    module["_opened"] = noting
+    module["_open_table_file"] = noting
     try:
         yield read
     finally:
-        module["_opened"] = real
+        module["_open_table_file"] = real

@@ -21,8 +21,8 @@ from evidence.quality.load_streams import (
     FILES_A_WINDOW,
     HEAVY,
     TUPLES_A_FILE,
-    asked_query,
     landed_loads,
+    load_query,
     text_queries,
 )
 from spillway.contracts.workload import Workload
@@ -36,7 +36,7 @@ KINDS: Mapping[str, str] = {"n": "COUNT", "c": "COUNT", "s": "SUM", "a": "AVG"}
 OFFERED = FILES_A_WINDOW * TUPLES_A_FILE
 
 
-def by_rules(lake: Lake, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
+def answers_by_contract(lake: Lake, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
     """What queries answer by these contracts."""
     contracts = lake.contracts
     windows = {name: _windows(lake, one) for name, one in queries.items()}
@@ -50,14 +50,14 @@ def _windows(lake: Lake, query: Workload) -> Sequence[Window]:
 def error_figures(book: Book, windows: int, seed: int = 3) -> dict[str, float]:
     """Error against coverage, of each query and data set; rank correlations, and the errors at half."""
     lake = landed_loads("quality-errors", windows, seed)
-    truth = by_rules(lake, text_queries(bounds=False))
+    truth = answers_by_contract(lake, text_queries(bounds=False))
     levels: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for share in SHARES:
         for name, query in text_queries(bounds=False).items():
             # each alone in its room: none may take what another leaves
             room = {"capacity": {"tuples": share * OFFERED}, "policy": "random", "starve_slices": 0}
             alone = {name: _with(query, room)}
-            found = by_rules(lake, alone)[name]
+            found = answers_by_contract(lake, alone)[name]
             kind, _, data_set = name.partition("_")
             for one in [data_set] if data_set else DATA_SETS:
                 error = _error(kind, one, found, truth[name])
@@ -90,7 +90,7 @@ def error_figures(book: Book, windows: int, seed: int = 3) -> dict[str, float]:
 def _with(query: Workload, settings: Mapping[str, Any]) -> Workload:
     (entry,) = query.levers
     said = {key: value for key, value in entry.as_written().items() if key not in ("lever", "sql")}
-    return asked_query(query.name, entry.settings.sql, **{**said, **settings})
+    return load_query(query.name, entry.settings.sql, **{**said, **settings})
 
 
 def _error(kind: str, column: str, found: AnsweredWindows, truth: AnsweredWindows) -> float:
@@ -151,14 +151,14 @@ def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float
     items = [f"avg({one}) AS a_{one}, sum({one}) AS s_{one}" for one in every]
     counts = "sum(CASE WHEN lumps > 200 THEN 1 ELSE 0 END) AS c_lumps"
     sql = f"SELECT count(*) AS n_text, {counts}, {', '.join(items)} FROM loads WHERE memory_kb >= 100"
-    truth = by_rules(lake, {"bounded": asked_query("bounded", sql)})["bounded"]
+    truth = answers_by_contract(lake, {"bounded": load_query("bounded", sql)})["bounded"]
     held: dict[tuple[bool, str, bool], list[bool]] = {}
     wide: dict[str, list[float]] = {}
     asked = 0
     for share in SHARES[1:-1]:
         for alike in (False, True):
             room = {"capacity": {"tuples": share * OFFERED}, "starve_slices": 0, "assume_alike": alike}
-            found = by_rules(lake, {"bounded": asked_query("bounded", sql, **room)})["bounded"]
+            found = answers_by_contract(lake, {"bounded": load_query("bounded", sql, **room)})["bounded"]
             for number, (rows, _) in found.items():
                 exact = truth[number][0]
                 assert rows is not None
@@ -189,7 +189,11 @@ def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float
         [
             (
                 kind,
-                *(_held(held, alike, kind, rough) for alike in (False, True) for rough in (False, True)),
+                *(
+                    _coverage_pct(held, alike, kind, rough)
+                    for alike in (False, True)
+                    for rough in (False, True)
+                ),
                 float(np.median(wide[kind])),
             )
             for kind in dict.fromkeys(KINDS.values())
@@ -213,7 +217,7 @@ def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float
     }
 
 
-def _held(
+def _coverage_pct(
     held: Mapping[tuple[bool, str, bool], Sequence[bool]], alike: bool, kind: str, rough: bool
 ) -> float:
     return 100 * float(np.mean(held.get((alike, kind, rough), [np.nan])))

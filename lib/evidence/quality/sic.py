@@ -26,7 +26,7 @@ from evidence.quality.declared_graphs import (
     THREE,
     WINDOW_SECONDS,
     WINDOWS,
-    Made,
+    StreamLake,
     WatchingEngine,
     asked_graph,
     declared_graph,
@@ -46,7 +46,7 @@ CLOSING = 25
 """Rows behind the last window: enough of them that a sifter keeps some."""
 
 
-def sifted_three(seed: int) -> Made:
+def sifted_three(seed: int) -> StreamLake:
     """Three streams in one batch each, two of them sifted."""
     chance = np.random.default_rng(seed)
     produced: dict[tuple[str, int], int] = {}
@@ -70,10 +70,10 @@ def sifted_three(seed: int) -> Made:
         pq.write_table(pa.Table.from_pylist(rows), sink)
         files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}
     wide = {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
-    lake = Lake.landed(f"sic-{seed}", streams, files, wide)
+    lake = Lake.land(f"sic-{seed}", streams, files, wide)
     lake.train()
     run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "sic")
-    return Made(lake, produced)
+    return StreamLake(lake, produced)
 
 
 def _sifter(name: str, chance: np.random.Generator) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def _sifter(name: str, chance: np.random.Generator) -> list[dict[str, Any]]:
     return [lever]
 
 
-def sic_errors(made: Made, chance: np.random.Generator) -> list[float]:
+def sic_errors(made: StreamLake, chance: np.random.Generator) -> list[float]:
     """Return the differences of a random query's results and coverage from exact propagation, window by window."""
     inputs, drawn = declared_graph(chance)
     steps: list[dict[str, Any]] = [{**step, "result": bool(chance.random() < 0.3)} for step in drawn]

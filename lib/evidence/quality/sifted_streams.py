@@ -135,7 +135,7 @@ def meters_lake(
     contract = read_stream(stream_of(sifter, rate, behind))
     files = {"meters": {f"{BEGIN.date()}/0.json": _lines(batches[0])}}
     wide = {"wide": read_channel("wide", {"capacity": "1 Gbps", "minimize": minimize})}
-    lake = Lake.landed(name, {"meters": contract}, files, wide)
+    lake = Lake.land(name, {"meters": contract}, files, wide)
     lake = replace(lake, contracts=replace(lake.contracts, queries=dict(declared or {})))
     if contract.levers:
         lake.train()
@@ -176,7 +176,7 @@ def deliver_rows(lake: Lake, name: str, rows: Sequence[Row]) -> None:
     run_channel(lake.tables, ENGINE, lake.contracts, "wide", name)
 
 
-def asked(name: str, sql: str, seconds: float = WINDOW_SECONDS, **more: Any) -> Workload:
+def sifted_query(name: str, sql: str, seconds: float = WINDOW_SECONDS, **more: Any) -> Workload:
     """A query over the stream."""
     lever = {"lever": "quality", "sql": sql, **more}
     return read_workload(
@@ -204,10 +204,12 @@ def truth_of(statement: str, rows: Sequence[Row]) -> dict[str | None, dict[str, 
     }
 
 
-def look_at(sifted: SiftedLake, name: str, statement: str, held: IntervalCounts, **settings: Any) -> None:
+def compare_query(
+    sifted: SiftedLake, name: str, statement: str, held: IntervalCounts, **settings: Any
+) -> None:
     """Compute a query over a sifted stream, and compare its answer with the truth."""
     lake = sifted.lake
-    query = asked(name, statement, **settings)
+    query = sifted_query(name, statement, **settings)
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
     kept_by_window: dict[int, int] = {}
     for row in lake.tables.at("transmitted", "meters").rows(["at"]).to_pylist():

@@ -76,17 +76,17 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     chosen = ""
     for name in names:
         if name == SHIPPED:
-            lost[name] = as_shipped(one)
+            lost[name] = product_thresholds(one)
         elif name in SIFTERS:
             found = build_regions(
                 one.space, one.sample, asked, settings.regions, name, settings.throttle, settings.fairness
             )
             chosen = found.scheme if name == "auto" else chosen
-            lost[name] = chances(
+            lost[name] = drop_probabilities(
                 found.tree, one.sample, one.test, asked, settings.throttle, settings.fairness
             )
         else:
-            lost[name] = rival(name, one, rng)
+            lost[name] = rival_drop_probabilities(name, one, rng)
     drop = 1.0 - settings.throttle
     level = np.stack([scale_to_mean(lost[name], drop) for name in names])
     sums, counts = sums_within(one.test, asked.boxes, asked.query, asked.count, level)
@@ -103,14 +103,14 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     )
 
 
-def built_and_configured(one: GeneratedQueries, scheme: str) -> object:
+def build_and_configure(one: GeneratedQueries, scheme: str) -> object:
     """Regions, their worth, and thresholds."""
     made = build_regions(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
     worth = consolidate_queries(made.tree, made.frequencies, one.asked, one.sample)
     return optimal_thresholds(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
 
 
-def chances(
+def drop_probabilities(
     tree: RegionTree,
     sample: np.ndarray,
     test: np.ndarray,
@@ -124,7 +124,7 @@ def chances(
     return np.asarray(thresholds[tree.regions_of(test)])
 
 
-def as_shipped(one: GeneratedQueries) -> np.ndarray:
+def product_thresholds(one: GeneratedQueries) -> np.ndarray:
     """By test row, its threshold where rows that no query asks for go first: the steps of `learn_regions`."""
     settings, asked = one.settings, one.asked
     asks, of_test = (
@@ -141,7 +141,7 @@ def as_shipped(one: GeneratedQueries) -> np.ndarray:
     return np.asarray(thresholds[np.where(of_test, found.tree.regions_of(one.test), found.tree.count)])
 
 
-def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndarray:
+def rival_drop_probabilities(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndarray:
     """By test row, the chance that it goes."""
     settings, asked, test = one.settings, one.asked, one.test
     rows, drop = test.shape[1], 1.0 - settings.throttle
@@ -149,7 +149,7 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
         return np.full(rows, drop)
     if name == "uniform":
         found = build_regions(one.space, one.sample, asked, settings.regions, USUAL, settings.throttle, 0.0)
-        return chances(found.tree, one.sample, test, asked, settings.throttle, 0.0)
+        return drop_probabilities(found.tree, one.sample, test, asked, settings.throttle, 0.0)
     if name == "per_key":
         gone = rng.permutation(KEYS) < round(drop * KEYS)
         return gone[rng.integers(KEYS, size=rows)].astype(float)
@@ -165,7 +165,7 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
             if best is None or quality > best[0]:
                 best = (quality, tree)
         assert best is not None
-        return chances(best[1], one.sample, test, asked, settings.throttle, width)
+        return drop_probabilities(best[1], one.sample, test, asked, settings.throttle, width)
     everywhere = np.ones(rows, bool)
     if name == "densities":
         worths = one.relative_demand / rows
@@ -176,7 +176,7 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     value = np.divide(asked.values, counts, out=np.zeros(asked.count), where=counts > 0)
     worth_of_row = hits_of(test, asked.boxes, value[asked.query])
     if name == "index":
-        return np.where(worth_of_row > 0.0, drop_beyond(worth_of_row > 0.0, drop), 1.0)
+        return np.where(worth_of_row > 0.0, wanted_share_to_drop(worth_of_row > 0.0, drop), 1.0)
     if name == "fair":
         return optimal_thresholds(
             worth_of_row, np.full(rows, 1.0 / rows), everywhere, settings.throttle, settings.fairness
@@ -186,10 +186,10 @@ def rival(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndar
     return lost
 
 
-def drop_beyond(asked: np.ndarray, drop: float) -> float:
+def wanted_share_to_drop(asked: np.ndarray, drop: float) -> float:
     """What share of the rows that are asked for must go once all others have.
 
-    >>> drop_beyond(np.array([True, False, True, False]), 0.75), drop_beyond(np.array([True, False]), 0.25)
+    >>> wanted_share_to_drop(np.array([True, False, True, False]), 0.75), wanted_share_to_drop(np.array([True, False]), 0.25)
     (0.5, 0.0)
     """
     share = float(asked.mean())

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from evidence.book import Book, Shown
-from evidence.sifters.contest import RIVALS, SHIPPED, SIFTERS, Contest, built_and_configured, contest
+from evidence.sifters.contest import RIVALS, SHIPPED, SIFTERS, Contest, build_and_configure, contest
 from evidence.sifters.linear_program import compare
 from evidence.sifters.on_spark import differing_rows
-from evidence.sifters.promises import promises_kept
+from evidence.sifters.promises import promise_violations
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timed import best_seconds
@@ -50,7 +50,7 @@ def sifter_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, f
     _sensitivity(book, few)
     _times(book)
     found |= _exact(book, max(200, INSTANCES * min(seeds, 20) // 20))
-    found |= promises_kept(book, seeds)
+    found |= promise_violations(book, seeds)
     found |= queried_streams(book)
     found |= differing_rows(book)
     return found
@@ -244,7 +244,7 @@ def _times(book: Book, seed: int = FIRST_SEED) -> None:
     looking: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes[:-1]}
     for count in (16, 36, 64, 100):
         one = generate(WorkloadSettings(regions=count, sample=1000 * count // 16), seed, ROWS_LOOKED_UP)
-        ways = {name: partial(built_and_configured, one, name) for name in schemes}
+        ways = {name: partial(build_and_configure, one, name) for name in schemes}
         for name, seconds in best_seconds(ways, 3, time.process_time).items():
             building[name].append((count, 1e3 * seconds))
         trees = {name: partition_space(name, one.space, one.sample, one.asked, count) for name in looking}

@@ -48,7 +48,7 @@ def random_instance(rng: np.random.Generator, regions: int | None = None) -> Ins
     return Instance(worths, frequencies, touched, throttle, fairness, most)
 
 
-def by_solver(one: Instance) -> float | None:
+def solver_cost(one: Instance) -> float | None:
     """The least cost by HiGHS; None where it finds the problem infeasible."""
     count = len(one.worths)
     # one more variable, the band's lower end t: t <= d <= t + Delta for whatever is touched
@@ -77,7 +77,7 @@ def by_solver(one: Instance) -> float | None:
 
 
 @dataclass(frozen=True)
-class Compared:
+class SolverComparison:
     """What comparing some instances found."""
 
     tried: int
@@ -88,13 +88,13 @@ class Compared:
     """The largest violation of a constraint by our thresholds."""
 
 
-def compare(count: int, seed: int) -> Compared:
+def compare(count: int, seed: int) -> SolverComparison:
     """Ours beside the solver's over random instances."""
     rng = np.random.default_rng(seed)
     off, broken, infeasible, disagree = 0.0, 0.0, 0, 0
     for _ in range(count):
         one = random_instance(rng)
-        peer = by_solver(one)
+        peer = solver_cost(one)
         try:
             ours = optimal_thresholds(
                 one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most
@@ -108,7 +108,7 @@ def compare(count: int, seed: int) -> Compared:
             continue
         off = max(off, abs(float(one.worths @ ours) - peer))
         broken = max(broken, violation(one, ours))
-    return Compared(count, off, infeasible, disagree, broken)
+    return SolverComparison(count, off, infeasible, disagree, broken)
 
 
 def violation(one: Instance, thresholds: np.ndarray) -> float:

@@ -31,7 +31,7 @@ PROBES_PER_SECOND, FEW_PER_SECOND = 1000.0, 50.0
 """Where tasks are compared there is room for half of what is asked for, so that every region has a threshold."""
 
 
-def probes(capacity: str = "100 Mbps", rows_per_second: float = PROBES_PER_SECOND / 2) -> Contracts:
+def probe_contracts(capacity: str = "100 Mbps", rows_per_second: float = PROBES_PER_SECOND / 2) -> Contracts:
     """A stream of probes whose server takes in half of them."""
     queries = [
         {"where": "delay > 80 and site = 's1'", "weight": 3},
@@ -80,7 +80,7 @@ def probe_rows(stretch: tuple[int, int], counts: dict[str, int]) -> Iterator[pa.
         )
 
 
-def prepared(tables: Tables, engine: Engine, contracts: Contracts, rows: int) -> Batch:
+def prepare_batch(tables: Tables, engine: Engine, contracts: Contracts, rows: int) -> Batch:
     """The rows as one batch that was taken in, and the stream trained."""
     raw = own_table(tables, contracts.streams["probes"], "raw")
     parts = max(2, rows // 2_500_000)
@@ -119,9 +119,9 @@ def differing_rows(book: Book) -> Mapping[str, float]:
                 "SPILLWAY_LANDING": f"{folder}/landing",
             }
         )
-        tables, contracts = Tables(settings), probes(rows_per_second=FEW_PER_SECOND)
+        tables, contracts = Tables(settings), probe_contracts(rows_per_second=FEW_PER_SECOND)
         with spark_engine("evidence sifters") as engine:
-            prepared(tables, engine, contracts, COMPARED_ROWS)
+            prepare_batch(tables, engine, contracts, COMPARED_ROWS)
             shed_channel(tables, engine, contracts, "line")
             stated = contracts.streams["probes"].lever_settings("sifters")
             wanted = " or ".join(
@@ -137,7 +137,7 @@ def differing_rows(book: Book) -> Mapping[str, float]:
         (row,) = now.at("sifters").rows(stream="probes").to_pylist()
         (batch,) = load_batches(now, "probes")
     of = SifterFilter.from_bytes(row["payload"])
-    expected = by_kernel(of, raw, batch.first_seq)
+    expected = kernel_rows(of, raw, batch.first_seq)
     unasked = np.asarray(raw["seq"])[of.regions_of(raw) == of.tree.count]
     off = len(np.setxor1d(unasked, by_spark))
     differing = len(np.setxor1d(np.asarray(sent["seq"]), expected["seq"]))
@@ -180,7 +180,7 @@ def differing_rows(book: Book) -> Mapping[str, float]:
     }
 
 
-def by_kernel(found: SifterFilter, raw: pa.Table, first_seq: int) -> dict[str, Any]:
+def kernel_rows(found: SifterFilter, raw: pa.Table, first_seq: int) -> dict[str, Any]:
     """What goes on of a batch, by the kernel alone."""
     seq = np.asarray(raw["seq"])
     regions = found.regions_of(raw)

@@ -16,7 +16,7 @@ LARGE = 10.0
 """Marks that a region is expected to have to be looked at by itself."""
 
 
-def promises_kept(book: Book, seeds: int) -> Mapping[str, float]:
+def promise_violations(book: Book, seeds: int) -> Mapping[str, float]:
     """Over a few hundred thousand rows a seed, in pieces as tasks have them, with thresholds of every kind."""
     furthest = bias = 0.0
     differing = 0

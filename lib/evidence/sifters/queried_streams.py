@@ -108,7 +108,7 @@ def queried_streams(book: Book) -> Mapping[str, float]:
     for make in (flights, weather, network):
         one = make()
         for throttle in THROTTLES:
-            quality, kept, scheme = judged_qualities(one, throttle)
+            quality, kept, scheme = measure_qualities(one, throttle)
             place = f"{one.name}_{int(100 * throttle)}"
             found |= {f"sifters.real_qos_{name}.{place}": value for name, value in quality.items()}
             rows.append((one.name, throttle, kept, *quality.values(), scheme))
@@ -127,19 +127,19 @@ def queried_streams(book: Book) -> Mapping[str, float]:
     return found
 
 
-def judged_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, float], float, str]:
+def measure_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, float], float, str]:
     """The quality of every contestant, the share of the rows kept, and the scheme that was chosen."""
     settings = one.contract.lever_settings("sifters")
     half = one.rows.num_rows // 2
     with_seq = one.rows.append_column("seq", pa.array(np.arange(one.rows.num_rows)))
     train, test = with_seq.slice(0, half), with_seq.slice(half)
-    regions, kept = learned_and_sifted(one, settings, train, test, throttle)
+    regions, kept = learn_and_sift(one, settings, train, test, throttle)
     wants = wanted_rows(regions.wanted, test)
     weights = np.array([query.weight for query, _ in regions.wanted.queries])
     count = int(kept.sum())
     rng = np.random.default_rng(1)
     quality = {"sifter": _quality(wants, kept, weights)}
-    _, alone = learned_and_sifted(one, replace(settings, unasked="by_region"), train, test, throttle)
+    _, alone = learn_and_sift(one, replace(settings, unasked="by_region"), train, test, throttle)
     # as many rows as the sifter kept: too many go, or others come, at random
     drawn = rng.random(test.num_rows)
     quality["regions"] = _quality(wants, _first(drawn - alone, count), weights)
@@ -156,7 +156,7 @@ def judged_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, flo
     return quality, count / test.num_rows, regions.scheme
 
 
-def learned_and_sifted(
+def learn_and_sift(
     one: QueriedStream, settings: SifterSettings, train: pa.Table, test: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, np.ndarray]:
     """Regions of the first half, and which rows of the second stay: planned, as a batch is, by what lies in regions."""

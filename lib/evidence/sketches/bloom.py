@@ -80,6 +80,6 @@ class Bloom:
     def from_bytes(cls, payload: bytes) -> Bloom:
         header = binary.read_header(payload, KIND)
         sketch = cls(checked_parameters(BloomParameters, header.parameters))
-        arrays = header.unpacked(StableBloom.form(asdict(sketch.parameters.as_stable), {}))
+        arrays = header.unpack(StableBloom.form(asdict(sketch.parameters.as_stable), {}))
         sketch._filter.words, sketch._filter.elements = arrays["words"], arrays["elements"]
         return sketch

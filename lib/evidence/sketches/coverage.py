@@ -40,7 +40,7 @@ _TWO_SIDED = 2.0 * normal_quantile(0.95)
 
 
 @dataclass(frozen=True)
-class Covered:
+class IntervalCoverage:
     """How often the intervals of a cell held the truth, and their mean width over theory's."""
 
     name: str
@@ -81,7 +81,7 @@ def _width(squares: Floats | float, parameters: CountMinParameters) -> Any:
     return _TWO_SIDED * median_deviation(parameters.depth) * deviation
 
 
-def frequencies(questions: int) -> Iterator[Covered]:
+def frequencies(questions: int) -> Iterator[IntervalCoverage]:
     """Of keys that came, of the most frequent hundred, and of keys that never came."""
     for skew in SKEWS_ASKED:
         for kind in TYPES_ASKED:
@@ -109,10 +109,10 @@ def frequencies(questions: int) -> Iterator[Covered]:
                     theory[name].append(float(_width(other, table.parameters).mean()))
             for name, hits in inside.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield Covered(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(hits)), ratio)
+                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(hits)), ratio)
 
 
-def joins(questions: int) -> Iterator[Covered]:
+def joins(questions: int) -> Iterator[IntervalCoverage]:
     """Self-joins and joins, a sketch (or two) a question."""
     for skew in SKEWS_ASKED:
         for kind in ("string", "timestamp"):
@@ -144,10 +144,10 @@ def joins(questions: int) -> Iterator[Covered]:
                 theory["join"].append(float(_width(spread, mine.parameters)))
             for name, held in hits.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield Covered(f"{name}, {kind}, skew {skew:g}", questions, float(np.mean(held)), ratio)
+                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", questions, float(np.mean(held)), ratio)
 
 
-def different(questions: int, size: int = 3_000) -> Iterator[Covered]:
+def distinct_counts(questions: int, size: int = 3_000) -> Iterator[IntervalCoverage]:
     """Different keys, of one attribute of each type and of two together."""
     spec = SketchSpec("distinct", ("k",), ("integer",), memory_kib=1)
     for kind in (*TYPES_ASKED, "two attributes"):
@@ -166,10 +166,10 @@ def different(questions: int, size: int = 3_000) -> Iterator[Covered]:
             widths.append(found.high - found.low)
         error = 1.04 / math.sqrt(2 ** Hll(sketch.lg_k).lg_k)
         ratio = float(np.mean(widths)) / (_TWO_SIDED * error * size)
-        yield Covered(f"distinct, {kind}", questions, float(np.mean(hits)), ratio)
+        yield IntervalCoverage(f"distinct, {kind}", questions, float(np.mean(hits)), ratio)
 
 
-def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
+def ranges_and_quantiles(questions: int, size: int = 20_000) -> Iterator[IntervalCoverage]:
     """Ranges and quantiles of ids, prices and moments; widths in ranks."""
     for kind in ("integer", "money", "timestamp"):
         for skew in (0.0, 1.0):
@@ -184,9 +184,9 @@ def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
                 places = places if skew else chance.integers(0, 200_000, size)
                 column = domain.take(pa.array(places))
                 spec = SketchSpec("quantiles", ("k",), (type_,))
-                part: Any = spec.made_of.part(spec)
-                spec.made_of.feed(part, spec, pa.table({"k": column}))
-                sketch = spec.made_of.whole(spec, part, {})
+                part: Any = spec.kind_object.part(spec)
+                spec.kind_object.add_rows(part, spec, pa.table({"k": column}))
+                sketch = spec.kind_object.whole(spec, part, {})
                 sketch.context = spec.context
                 asked, values = wrap_sketch(sketch), np.sort(_axis(column, type_))
                 for _ in range(100):
@@ -204,7 +204,7 @@ def ordered(questions: int, size: int = 20_000) -> Iterator[Covered]:
                     theory["quantile"].append(2.0 * size * rank_error(sketch.parameters.k))  # type: ignore[attr-defined]
             for name, held in hits.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield Covered(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(held)), ratio)
+                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(held)), ratio)
 
 
 def _axis(column: pa.Array, type_: str) -> Integers | Floats:
@@ -214,7 +214,7 @@ def _axis(column: pa.Array, type_: str) -> Integers | Floats:
     return found
 
 
-def near_duplicates(questions: int, size: int = 300) -> Iterator[Covered]:
+def near_duplicates(questions: int, size: int = 300) -> Iterator[IntervalCoverage]:
     """Pairs of rows that agree in 3 of 4 attributes: few, many, and clumps of ten."""
     for name, twins, clump in (("few twins", 15, 2), ("many twins", 150, 2), ("clumps of ten", 200, 10)):
         base = np.random.default_rng(1).integers(0, 1 << 62, (size, 4)).astype(np.uint64)
@@ -231,13 +231,13 @@ def near_duplicates(questions: int, size: int = 300) -> Iterator[Covered]:
             widths.append(found.high - found.low)
             estimates.append(sum(value for k, value in sketch.by_similarity().items() if k >= 3) / 2)
         ratio = float(np.mean(widths) / (_TWO_SIDED * np.std(estimates)))
-        yield Covered(f"near-duplicates, {name}", questions, float(np.mean(hits)), ratio)
+        yield IntervalCoverage(f"near-duplicates, {name}", questions, float(np.mean(hits)), ratio)
 
 
 def cells(say: Say, questions: int = QUESTIONS) -> dict[str, float]:
     """Every cell, and the worst of them."""
     found = [
-        *frequencies(questions), *joins(questions), *different(questions), *ordered(questions),
+        *frequencies(questions), *joins(questions), *distinct_counts(questions), *ranges_and_quantiles(questions),
         *near_duplicates(questions),
     ]  # fmt: skip
     say(f"What 95 % intervals cover, {questions:,} questions a cell, and their width over theory's")

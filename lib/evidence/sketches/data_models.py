@@ -109,7 +109,7 @@ def titles(
     return tokens, ends.astype(np.int64)
 
 
-def shuffled(frequencies: Integers, seed: int) -> npt.NDArray[np.uint64]:
+def shuffled_stream(frequencies: Integers, seed: int) -> npt.NDArray[np.uint64]:
     """The stream in which key i occurs frequencies[i] times, in random order."""
     keys = np.repeat(np.arange(frequencies.size, dtype=np.uint64), frequencies)
     np.random.default_rng(seed).shuffle(keys)

@@ -22,8 +22,8 @@ def sketch_figures(say: Say = print, scale: float = 1.0) -> dict[str, float]:
     found |= membership.stability(say, elements)
     found |= membership.errors(say, elements)
     found |= membership.rates(say, elements // 2)
-    found |= membership.turns(say, elements // 4)
-    found |= repeats.confirmed(say, max(int(400_000 * scale), 40_000))
+    found |= membership.alternating_filters(say, elements // 4)
+    found |= repeats.confirm_repeats(say, max(int(400_000 * scale), 40_000))
     found |= frequency.multiplicity(say)
     found |= frequency.sums(say, max(int(30 * scale), 5))
     found |= likelihoods(say)
@@ -31,15 +31,15 @@ def sketch_figures(say: Say = print, scale: float = 1.0) -> dict[str, float]:
     found |= frequency.self_joins(say)
     found |= frequency.skews(say)
     found |= frequency.interval_coverage(say, max(int(1000 * scale), 30))
-    found |= pairs.offline(say, records)
-    found |= pairs.online(say, records)
+    found |= pairs.offline_errors(say, records)
+    found |= pairs.online_errors(say, records)
     found |= pairs.pair_coverage(say, seeds=max(int(200 * scale), 20))
     found |= coverage.cells(say, max(int(coverage.QUESTIONS * scale), 100))
-    found |= fuzzed(say, max(int(FUZZED * scale), 1_000))
+    found |= fuzz_payloads(say, max(int(FUZZED * scale), 1_000))
     return found
 
 
-def fuzzed(say: Say, inputs: int) -> dict[str, float]:
+def fuzz_payloads(say: Say, inputs: int) -> dict[str, float]:
     """Payloads with something changed: each is read, or refused in one named error."""
     became = payloads.outcomes(inputs, seed=1)
     unhandled = sum(count for name, count in became.items() if name not in ("read", "refused"))

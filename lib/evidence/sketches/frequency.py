@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evidence.book import Say
-from evidence.sketches.data_models import shuffled, zipf_frequencies
+from evidence.sketches.data_models import shuffled_stream, zipf_frequencies
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import (
     CountMin,
@@ -47,7 +47,7 @@ def point_errors(
         answers["fast_agms"] = signed.point(queries).estimate
         if mi:
             conservative = CountMin(CountMinParameters(width, depth, seed, conservative=True))
-            answers["mi"] = conservative.update(shuffled(frequencies, seed)).point(queries, "cm").estimate
+            answers["mi"] = conservative.update(shuffled_stream(frequencies, seed)).point(queries, "cm").estimate
         for name, answer in answers.items():
             total[name] += float(np.abs(answer - truth).mean()) / len(seeds)
     return total
@@ -264,7 +264,7 @@ def interval_coverage(say: Say, seeds: int = 1000) -> dict[str, float]:
         cases["distinct"] = _inside(Hll(8).update(present.tolist()).count(), float(present.size))
         if seed < ordered_seeds:
             cases |= _ordered_coverage(frequencies, seed)
-            stream = shuffled(frequencies, seed)
+            stream = shuffled_stream(frequencies, seed)
             careful = CountMin(CountMinParameters(shape.width, shape.depth, seed, conservative=True))
             cases["mi"] = _share_inside(careful.update(stream).point(keys), frequencies)
         for name, inside in cases.items():
@@ -281,7 +281,7 @@ def _ordered_coverage(frequencies: Integers, seed: int) -> dict[str, float]:
     rng = np.random.default_rng(seed)
     values = np.repeat(np.arange(frequencies.size, dtype=np.float64), frequencies)
     rng.shuffle(values)
-    sketch = wrap_sketch(Kll(KllParameters(128)).update(values).narrowed(128))
+    sketch = wrap_sketch(Kll(KllParameters(128)).update(values).compacted_to(128))
     low, high = np.sort(rng.integers(0, frequencies.size, 2))
     truth = float(frequencies[low : high + 1].sum())
     share = rng.uniform(0.05, 0.95)

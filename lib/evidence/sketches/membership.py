@@ -14,7 +14,7 @@ from evidence.sketches.data_models import (
     first_occurrences,
     gaps_between,
     poisson_stream,
-    shuffled,
+    shuffled_stream,
     zipf_frequencies,
 )
 from evidence.sketches.fp_buffering import LruBuffer, with_false_positives
@@ -33,7 +33,7 @@ def streams(size: int) -> dict[str, Keys]:
         "b_model_0.7_u1e3": b_model_stream(size, 0.1, 0.7, 6, 1e3, seed=1),
         "b_model_0.7_u1e6": b_model_stream(size, 0.1, 0.7, 6, 1e6, seed=1),
         "poisson_u1e6": poisson_stream(size, 0.5, 1e6, seed=1),
-        "zipf_0.85": shuffled(zipf_frequencies(size, size, 0.85, seed=1), seed=2),
+        "zipf_0.85": shuffled_stream(zipf_frequencies(size, size, 0.85, seed=1), seed=2),
     }
 
 
@@ -130,7 +130,7 @@ def _gains(keys: Keys, new: Booleans, space: int, allowed: Iterable[float]) -> l
     return gains
 
 
-def turns(
+def alternating_filters(
     say: Say, size: int = 1 << 19, spaces: Sequence[int] = (1 << 16, 1 << 18, 1 << 20)
 ) -> dict[str, float]:
     """Two filters that take turns against the stable one, in equal bits: what each misses at no more false positives.

@@ -22,27 +22,27 @@ def vectors(count: int, attributes: int = 6, seed: int = 1) -> Keys:
     return min_hash(tokens, ends, attributes, seed)
 
 
-def counted(
+def pair_sketch(
     records: Keys, similarity: int, rate: float, seed: int, width: int = 0, depth: int = 3
 ) -> PairCount:
     parameters = PairCountParameters(records.shape[1], similarity, rate, seed, width=width, depth=depth)
     return PairCount(parameters).update(records, np.arange(records.shape[0]))
 
 
-def truths(records: Keys, similarity: int) -> dict[int, float]:
+def true_pairs(records: Keys, similarity: int) -> dict[int, float]:
     """Ordered pairs agreeing in exactly k attributes: PairCount at r = 1 is exact."""
-    return counted(records, similarity, 1.0, 0).by_similarity()
+    return pair_sketch(records, similarity, 1.0, 0).by_similarity()
 
 
 def _percent(estimate: float, truth: float) -> float:
     return 100.0 * (estimate - truth) / truth if truth else math.nan
 
 
-def offline(say: Say, size: int = 200_000) -> dict[str, float]:
+def offline_errors(say: Say, size: int = 200_000) -> dict[str, float]:
     """Tables 5.1 to 5.4: relative errors by similarity, size, rate and attributes, r = 0.5 unless stated."""
     records = vectors(size)
-    truth = truths(records, 1)
-    estimate = counted(records, 1, 0.5, 1).by_similarity()
+    truth = true_pairs(records, 1)
+    estimate = pair_sketch(records, 1, 0.5, 1).by_similarity()
     say(f"Table 5.1: ordered pairs of {size} titles, d 6, r 0.5 (k = 6 without self pairs, ERRATA E12)")
     say("   k         truth      estimate    error %")
     worst = 0.0
@@ -53,13 +53,13 @@ def offline(say: Say, size: int = 200_000) -> dict[str, float]:
     found = {"sketches.paircount_offline_error_pct_largest": worst}
     say("Table 5.2: the same by size, pairs agreeing in exactly 4 of 6")
     for part in (size // 8, size // 4, size // 2, size):
-        exact, about = truths(records[:part], 4)[4], counted(records[:part], 4, 0.5, 1).by_similarity()[4]
+        exact, about = true_pairs(records[:part], 4)[4], pair_sketch(records[:part], 4, 0.5, 1).by_similarity()[4]
         say(f"{part:8d} {exact:13.0f} {_percent(about, exact):10.2f} %")
     part = size // 2
-    exact_half = truths(records[:part], 3)
+    exact_half = true_pairs(records[:part], 3)
     say(f"Table 5.3: the same by rate, {part} titles\n    r        k=5        k=4        k=3")
     for rate in (0.75, 0.5, 0.25):
-        about_half = counted(records[:part], 3, rate, 1).by_similarity()
+        about_half = pair_sketch(records[:part], 3, rate, 1).by_similarity()
         row = [_percent(about_half[k], exact_half[k]) for k in (5, 4, 3)]
         say(f"{rate:5.2f} " + " ".join(f"{error:10.2f}" for error in row))
         found[f"sketches.paircount_error_pct.rate_{rate:g}"] = float(np.mean(np.abs(row)))
@@ -67,8 +67,8 @@ def offline(say: Say, size: int = 200_000) -> dict[str, float]:
     for attributes in (8, 7, 6, 5, 4):
         similarity = round(0.8 * attributes)
         wide = vectors(size // 4, attributes)
-        exact_pairs = sum(truths(wide, similarity).values())
-        about_pairs = sum(counted(wide, similarity, 0.5, 1).by_similarity().values())
+        exact_pairs = sum(true_pairs(wide, similarity).values())
+        about_pairs = sum(pair_sketch(wide, similarity, 0.5, 1).by_similarity().values())
         say(f"{attributes:5d} {exact_pairs:13.0f} {_percent(about_pairs, exact_pairs):10.2f} %")
     return found
 
@@ -85,7 +85,7 @@ def sampled_pairs(records: Keys, similarity: int, size: int, seed: int) -> float
     return float((agree >= similarity).sum()) * n * (n - 1) / (size * (size - 1))
 
 
-def online(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, float]:
+def online_errors(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, float]:
     """Tables 5.5 to 5.7: 1000 x 3 counters a stream against a sample of 750 records, both 36,000 bytes
     as allocated: counters of 4 bytes in 3 streams, and records of 6 hashes of 8 bytes (keys, not the titles).
 
@@ -93,17 +93,17 @@ def online(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, float]:
     error grows with Y_k, which the l_k n self pairs dominate, and is divided by r^2. So r = 1 is ours.
     """
     records = vectors(size)
-    tables: list[Any] = list(counted(records[:9], 4, 1.0, 0, 1000).streams.values())
+    tables: list[Any] = list(pair_sketch(records[:9], 4, 1.0, 0, 1000).streams.values())
     allocated = sum(stream.counter.table.nbytes for stream in tables)
     held = allocated // records[0].nbytes
     say(f"Tables 5.5 to 5.7: online, w 1000, d 3, against random samples of {held} records (errors in %)")
     say("    size   at least         truth      r 0.5        r 1   sampling   (root mean square over seeds)")
     squares: dict[str, list[float]] = {"half": [], "all": [], "sampling": []}
     for part in (size // 2, size):
-        exact = truths(records[:part], 4)
+        exact = true_pairs(records[:part], 4)
         sketches = {
             name: [
-                counted(records[:part], 4, rate, seed, width=1000).by_similarity() for seed in range(seeds)
+                pair_sketch(records[:part], 4, rate, seed, width=1000).by_similarity() for seed in range(seeds)
             ]
             for name, rate in (("half", 0.5), ("all", 1.0))
         }
@@ -135,11 +135,11 @@ def online(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, float]:
 def pair_coverage(say: Say, size: int = 10_000, seeds: int = 200) -> dict[str, float]:
     """How often the truth is within two standard deviations: the theorems' and the one computed from Y_k."""
     records = vectors(size)
-    truth = sum(truths(records, 4).values())
+    truth = sum(true_pairs(records, 4).values())
     within: dict[str, list[bool]] = {"theorem": [], "computed": []}
     unbiased = []
     for seed in range(seeds):
-        sketch = counted(records, 4, 0.5, seed, width=1000 if seed % 2 else 0)
+        sketch = pair_sketch(records, 4, 0.5, seed, width=1000 if seed % 2 else 0)
         estimate = sum(sketch.by_similarity().values())
         answer = sketch.pairs(4, confidence=0.9545)
         within["theorem"].append(abs(estimate - truth) <= 2 * sketch.theorem_stddev())

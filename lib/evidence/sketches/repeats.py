@@ -47,7 +47,7 @@ def batch_of(number: int, first: int, last: int) -> Batch:
     return Batch("keys", number, date(2013, 1, 1), TAKEN_IN, (), first, last, "run", now, now)
 
 
-def written(folder: str | Path, keys: Integers, seqs: Integers) -> DataFile:
+def write_raw_file(folder: str | Path, keys: Integers, seqs: Integers) -> DataFile:
     """A file of these rows, as `raw` has them."""
     path = Path(folder, f"{seqs[0]}.parquet")
     pq.write_table(pa.table({"seq": seqs, "k": keys}), path)
@@ -55,7 +55,7 @@ def written(folder: str | Path, keys: Integers, seqs: Integers) -> DataFile:
     return DataFile(str(path), path.stat().st_size, (), *edges, len(seqs))
 
 
-def by_looking(keys: Integers, within: int) -> Booleans:
+def repeats_by_search(keys: Integers, within: int) -> Booleans:
     """Which rows repeat one that stayed and came at most `within` before, one after the other."""
     stayed: dict[int, int] = {}
     found = np.zeros(keys.size, np.bool_)
@@ -67,7 +67,7 @@ def by_looking(keys: Integers, within: int) -> Booleans:
     return found
 
 
-def confirmed(say: Say, size: int = 400_000, batches: int = 4) -> dict[str, float]:
+def confirm_repeats(say: Say, size: int = 400_000, batches: int = 4) -> dict[str, float]:
     """New rows that left and repeats that stayed, of streams of all sorts, windows and filters' false positives."""
     dropped = missed = suspected = 0
     for share, within, wrong in ((0.01, 50_000, 1.0), (0.3, 5_000, 50.0), (0.5, size, 10.0)):
@@ -77,15 +77,15 @@ def confirmed(say: Say, size: int = 400_000, batches: int = 4) -> dict[str, floa
         keys[again] = keys[np.maximum(again - chance.integers(1, 2 * within, again.size), 0)]
         contract, state = stream_of("filter", within, wrong), None
         earlier: list[DataFile] = []
-        truth, found = by_looking(keys, within), np.zeros(size, np.bool_)
+        truth, found = repeats_by_search(keys, within), np.zeros(size, np.bool_)
         with tempfile.TemporaryDirectory() as folder:
             for number, part in enumerate(np.array_split(np.arange(size), batches), 1):
-                drafted = written(folder, keys[part], part)
+                drafted = write_raw_file(folder, keys[part], part)
                 batch = batch_of(number, int(part[0]), int(part[-1]))
                 one = find_repeats(ProcessEngine(2), contract, batch, [drafted], earlier, state)
                 found[one.rows] = True
                 stays = part[~found[part]]
-                earlier.append(written(folder, keys[stays], stays))
+                earlier.append(write_raw_file(folder, keys[stays], stays))
                 state = one.state
         dropped += int((found & ~truth).sum())
         missed += int((truth & ~found).sum())

@@ -31,9 +31,9 @@ from numba import njit
 from evidence.sketches import stable_bloom_theory as theory
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.payload_checks import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.kernels import mix64, xxhash64_key
+from spillway.sketches.payload_checks import ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.types import Booleans, Keys
 
 TESTING_GAP = 200.0
@@ -322,7 +322,7 @@ class StableBloom(binary.CounterSketch):
         return {"words": ArrayForm("uint64", (words,)), "elements": ArrayForm("uint64", (parameters.shards,))}
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> StableBloom:
         sketch = cls(checked_parameters(StableBloomParameters, dict(shape)))

@@ -27,7 +27,7 @@ class Writes:
         for name in ("commit", "create", "add_columns"):
             setattr(DeltaLog, name, self._around(getattr(DeltaLog, name), making=name == "create"))
         blobs.remove = self._around(blobs.remove)
-        setattr(writing, "open_for_writing", self._around_sink(blobs.open_for_writing))  # noqa: B010
+        setattr(file_writer, "open_for_writing", self._around_sink(blobs.open_for_writing))  # noqa: B010
 
     def _is_last(self) -> bool:
         self.count += 1

@@ -23,7 +23,7 @@ PATIENCE_SECONDS, WORKER_PATIENCE_SECONDS = 300.0, 7200.0
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How a process ended: its code (negative: the signal), and what it said of it."""
 
     code: int
@@ -56,7 +56,7 @@ class Child:
         """What can be read from once it has ended."""
         return self._handle
 
-    def ended(self, kill_after: float | None = None, patience: float = PATIENCE_SECONDS) -> Ended:
+    def wait(self, kill_after: float | None = None, patience: float = PATIENCE_SECONDS) -> ProcessEnd:
         """Wait for its end, or kill it when that many seconds have passed since it began."""
         patience = patience if kill_after is None else kill_after
         left = self._started + patience - time.monotonic()
@@ -67,10 +67,10 @@ class Child:
         os.close(self._handle)
         code = os.waitstatus_to_exitcode(status)
         said = self._said.read_text(encoding="utf-8") if self._said.exists() else ""
-        return Ended(code, said, time.monotonic() - self._started)
+        return ProcessEnd(code, said, time.monotonic() - self._started)
 
 
-def side_by_side_forked(
+def run_forked(
     work: Callable[[int], list[str]], numbers: Sequence[int], folder: Path, workers: int = 2
 ) -> list[str]:
     """What `work` says of every number, in processes of their own, in the order of the numbers."""

@@ -76,7 +76,7 @@ def kind_of_input(number: int) -> str:
     return kinds[number % len(kinds)]
 
 
-def judge(seed: int, number: int) -> bool:
+def run_input(seed: int, number: int) -> bool:
     """One input; whether it was taken. Raises what is a fault."""
     kind = kind_of_input(number)
     return JUDGES[kind](random.Random(f"{seed}/{number}"))
@@ -92,14 +92,14 @@ def fuzz(
     """That many inputs, in child processes."""
     counts, number = FuzzCounts(), start
     while number < start + inputs:
-        number = _stretch(counts, seed, number, start + inputs, seconds)
+        number = _run_child(counts, seed, number, start + inputs, seconds)
         if number < start + inputs:
             say(f"{counts.inputs:,} inputs, {len(counts.faults)} unhandled")
     say(f"{counts.inputs:,} hostile inputs: {counts.taken:,} taken, {len(counts.faults)} unhandled")
     return counts
 
 
-def _stretch(counts: FuzzCounts, seed: int, first: int, end: int, seconds: float) -> int:
+def _run_child(counts: FuzzCounts, seed: int, first: int, end: int, seconds: float) -> int:
     """Let one child work from `first` on; returns where the next one begins."""
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(
@@ -136,7 +136,7 @@ def _stretch(counts: FuzzCounts, seed: int, first: int, end: int, seconds: float
             used_before, waited = _cpu_seconds(child.pid), 0.0
             for line in whole:
                 begun = True
-                at = _heard(counts, line, at)
+                at = _record_line(counts, line, at)
         child.wait()
         child.stdout.close()
         if at < end:
@@ -153,7 +153,7 @@ def _cpu_seconds(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def _heard(counts: FuzzCounts, line: str, at: int) -> int:
+def _record_line(counts: FuzzCounts, line: str, at: int) -> int:
     """Takes down what a child says of its input; the number of the one it works on now."""
     what, number, *rest = line.split(" ", 2)
     if what == "fault":
@@ -181,18 +181,18 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self.base = self._told("VmRSS")
+        self.base = self._read_status("VmRSS")
 
     @property
     def most(self) -> int:
         """Bytes, since `forget_most`."""
-        return self._told("VmHWM") - self.base
+        return self._read_status("VmHWM") - self.base
 
     def forget_most(self) -> None:
         """From here on the most is what it is now."""
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
-    def _told(self, name: str) -> int:
+    def _read_status(self, name: str) -> int:
         found = re.search(rf"{name}:\s*(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
         assert found is not None
         return int(found[1]) << 10
@@ -203,12 +203,12 @@ def work(seed: int, first: int, end: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         prepare_lake(Path(folder))
         for number in range(len(JUDGES)):
-            judge(0, number)  # whatever is only loaded once is loaded now
+            run_input(0, number)  # whatever is only loaded once is loaded now
         resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES_MOST, _ADDRESSES_MOST))
         memory, most = Memory(), 0
         for number in range(first, end):
             memory.forget_most()
-            told = _told(seed, number)
+            told = _input_outcome(seed, number)
             taken = memory.most
             if taken > MEMORY_MOST:
                 told = _fault(
@@ -224,10 +224,10 @@ def work(seed: int, first: int, end: int) -> None:
                 gc.collect()
 
 
-def _told(seed: int, number: int) -> str:
+def _input_outcome(seed: int, number: int) -> str:
     """What became of one input."""
     try:
-        return f"{'taken' if judge(seed, number) else 'refused'} {number}"
+        return f"{'taken' if run_input(seed, number) else 'refused'} {number}"
     except BaseException as fault:
         where = traceback.extract_tb(fault.__traceback__)[-1]
         text = " ".join(f"{type(fault).__name__}: {fault}".split())[:300]

@@ -25,7 +25,15 @@ import yaml
 
 from spillway.cli import main
 from spillway.contracts import StreamContract, check, read_stream
-from spillway.records import WholeFile, lines, measure_file, parse_blocks, parse_records, file_slices, split_file
+from spillway.records import (
+    WholeFile,
+    file_slices,
+    lines,
+    measure_file,
+    parse_blocks,
+    parse_records,
+    split_file,
+)
 
 FIELDS = ("site", "at", "level", "count", "up", "day", "note")
 TYPES = ("string", "timestamp", "double", "integer", "boolean", "date", "string")
@@ -73,7 +81,7 @@ def contract_of(draw: random.Random, form: str) -> StreamContract:
     return read_stream({**value, "timezone": draw.choice(["UTC", "Europe/Berlin"])})
 
 
-def mutated(draw: random.Random, content: bytes) -> bytes:
+def mutate(draw: random.Random, content: bytes) -> bytes:
     """The bytes, changed in a few places."""
     found = bytearray(content)
     for _ in range(draw.choice([0, 1, 1, 2, 3, 8, 40])):
@@ -186,10 +194,10 @@ FILES: Mapping[str, Callable[[random.Random], bytes]] = {
 }
 
 
-def judge_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
+def check_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
     """Reads a file of this format; whether something of it was taken."""
     content = FILES[form](draw)
-    content = mutated(draw, content) if draw.random() < 0.8 else content
+    content = mutate(draw, content) if draw.random() < 0.8 else content
     if wrapped:
         packed = (
             gzip.compress(content, mtime=0)
@@ -199,7 +207,7 @@ def judge_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
         packed = draw.choice(
             [packed, packed, packed, packed + packed, gzip.compress(packed, mtime=0), packed + b"tail"]
         )
-        content = mutated(draw, packed) if draw.random() < 0.4 else packed
+        content = mutate(draw, packed) if draw.random() < 0.4 else packed
     contract = contract_of(draw, form)
     with mock.patch.object(lines, "BLOCK_BYTES", draw.choice([64, 1000, 8 << 20])):
         whole = parse_records(contract, "landed\x1b", content)
@@ -216,7 +224,7 @@ def judge_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
 
 def _same_in_pieces(contract: StreamContract, content: bytes, whole: pa.Table, size: int) -> None:
     source = pa.BufferReader(content)
-    with mock.patch.object(pieces, "BLOCK_BYTES", size):
+    with mock.patch.object(file_slices, "BLOCK_BYTES", size):
         cuts = split_file(contract, source, size)
     try:
         parts = [part.table for piece in cuts for part in parse_blocks(contract, "landed", source, piece)]
@@ -227,7 +235,7 @@ def _same_in_pieces(contract: StreamContract, content: bytes, whole: pa.Table, s
         raise Fault(f"{whole.num_rows} records whole, {found.num_rows} in {len(cuts)} pieces, or others")
 
 
-def _shaken(draw: random.Random, value: Any, often: float) -> Any:
+def _mutate_document(draw: random.Random, value: Any, often: float) -> Any:
     """A document with some of its values, names and lists changed."""
     if draw.random() < often:
         return draw.choice(
@@ -249,16 +257,16 @@ def _shaken(draw: random.Random, value: Any, often: float) -> Any:
         )
     if isinstance(value, dict):
         pairs = [
-            (name if draw.random() > often / 2 else draw.choice(ODD_VALUES), _shaken(draw, item, often))
+            (name if draw.random() > often / 2 else draw.choice(ODD_VALUES), _mutate_document(draw, item, often))
             for name, item in value.items()
         ]
         return dict(pairs if draw.random() > often else pairs[1:])
     if isinstance(value, list):
-        return [_shaken(draw, item, often) for item in value] * (1 if draw.random() > often / 2 else 3)
+        return [_mutate_document(draw, item, often) for item in value] * (1 if draw.random() > often / 2 else 3)
     return value
 
 
-def judge_contract(draw: random.Random, what: str) -> bool:
+def check_contract(draw: random.Random, what: str) -> bool:
     """Checks a folder of one contract and the channels, one of them odd; whether nothing was wrong with it."""
     documents = {"streams/rooms.yaml": _CONTRACT, "channels.yaml": _CHANNELS}
     odd = "streams/rooms.yaml" if what == "contract" else "channels.yaml"
@@ -267,12 +275,12 @@ def judge_contract(draw: random.Random, what: str) -> bool:
         (folder / "streams").mkdir()
         for path, document in documents.items():
             shaken = (
-                _shaken(draw, document, draw.choice([0.0, 0.005, 0.02, 0.06])) if path == odd else document
+                _mutate_document(draw, document, draw.choice([0.0, 0.005, 0.02, 0.06])) if path == odd else document
             )
             text = yaml.safe_dump(shaken, sort_keys=False, allow_unicode=draw.random() < 0.5)
             content = text.encode("utf-8", "surrogatepass")
             (folder / path).write_bytes(
-                mutated(draw, content) if path == odd and draw.random() < 0.5 else content
+                mutate(draw, content) if path == odd and draw.random() < 0.5 else content
             )
         found = [str(problem) for problem in check(folder)]
     for text in found:
@@ -298,7 +306,7 @@ _ANSWERS = ("rooms", "level", "site=a", "site=", "=a", "level=1", "level,level",
             "0001-01-01T00:00:00+23:59")  # fmt: skip
 
 
-def judge_words(draw: random.Random, what: str) -> bool:
+def check_arguments(draw: random.Random, what: str) -> bool:
     """Asks `spillway recover` with these words; whether it understood."""
     words = ["recover", draw.choice(["rooms", "rooms", "rooms", draw.choice(ODD_VALUES)])]
     for _ in range(draw.randrange(6)):
@@ -320,13 +328,13 @@ def judge_words(draw: random.Random, what: str) -> bool:
 
 
 JUDGES: Mapping[str, Callable[[random.Random], bool]] = {
-    "json": lambda draw: judge_file(draw, "json"),
-    "csv": lambda draw: judge_file(draw, "csv"),
-    "parquet": lambda draw: judge_file(draw, "parquet"),
-    "wrapped": lambda draw: judge_file(draw, draw.choice(["json", "csv", "csv", "parquet"]), wrapped=True),
-    "contract": lambda draw: judge_contract(draw, "contract"),
-    "channels": lambda draw: judge_contract(draw, "channels"),
-    "recover": lambda draw: judge_words(draw, "recover"),
+    "json": lambda draw: check_file(draw, "json"),
+    "csv": lambda draw: check_file(draw, "csv"),
+    "parquet": lambda draw: check_file(draw, "parquet"),
+    "wrapped": lambda draw: check_file(draw, draw.choice(["json", "csv", "csv", "parquet"]), wrapped=True),
+    "contract": lambda draw: check_contract(draw, "contract"),
+    "channels": lambda draw: check_contract(draw, "channels"),
+    "recover": lambda draw: check_arguments(draw, "recover"),
 }
 """Who judges which kind of input."""
 

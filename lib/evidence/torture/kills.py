@@ -20,11 +20,11 @@ from typing import Any
 
 from evidence.book import Say
 from evidence.torture.deaths import PHASES, Writes
-from evidence.torture.forking import Child, Ended, side_by_side_forked
+from evidence.torture.forking import Child, ProcessEnd, run_forked
 from evidence.torture.reader import Row, table_rows, tables_below
 from evidence.torture.steps import bring_all
 from evidence.torture.with_spark import kill_group, spark_seconds
-from evidence.torture.world import Tortured, begin
+from evidence.torture.world import TortureWorld, create_world
 
 KILLS, SPARK_KILLS, VALIDATED_EVERY, EMPTY_EVERY = 200, 20, 5, 4
 VOLATILE = frozenset(
@@ -42,10 +42,10 @@ def torture_by_killing(
     """How often it was killed, and how often the tables differed after the next run."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         folder = Path(place)
-        worlds = {"empty": begin(folder / "fresh")}
-        worlds["going"] = _going(worlds["empty"], folder)
+        worlds = {"empty": create_world(folder / "fresh")}
+        worlds["going"] = _prepare_world(worlds["empty"], folder)
         straight = {
-            (name, validated): _undisturbed(world, folder, f"{name}-{validated}", validated)
+            (name, validated): _run_undisturbed(world, folder, f"{name}-{validated}", validated)
             for name, world in worlds.items()
             for validated in (False, True)
         }
@@ -62,12 +62,12 @@ def torture_by_killing(
             validated, found = number % VALIDATED_EVERY == VALIDATED_EVERY - 1, None
             while found is None:  # None: it had ended before its time came
                 mine, by_time = folder / f"killed-{number}", chance.random() < 0.5
-                found = _one(worlds[name], mine, chance, by_time, validated, *straight[name, validated])
+                found = _kill_once(worlds[name], mine, chance, by_time, validated, *straight[name, validated])
             if found or number % 20 == 19:
                 say(f"kill {number + 1} of {kills}: {found or 'the same'}")
             return [found] if found else []
 
-        different = side_by_side_forked(kill, range(kills), folder)
+        different = run_forked(kill, range(kills), folder)
         fresh, expected = worlds["empty"], straight["empty", False][2]
         seconds = spark_seconds(fresh, folder / "with-spark") if spark_kills else 0.0
 
@@ -77,16 +77,16 @@ def torture_by_killing(
             while not died:
                 shutil.rmtree(mine, ignore_errors=True)
                 how, died = kill_group(fresh, mine, chance, seconds)
-            found = rerun(Tortured(mine), how, False, expected)
+            found = rerun(TortureWorld(mine), how, False, expected)
             shutil.rmtree(mine)
             say(f"kill {number + 1} of {spark_kills} with Spark: {found or 'the same'}")
             return [found] if found else []
 
-        with_spark = side_by_side_forked(kill_spark, range(spark_kills), folder)
+        with_spark = run_forked(kill_spark, range(spark_kills), folder)
     return {"torture.kills": kills + spark_kills, "torture.kills_different": len(different) + len(with_spark)}
 
 
-def _going(fresh: Tortured, folder: Path) -> Tortured:
+def _prepare_world(fresh: TortureWorld, folder: Path) -> TortureWorld:
     """The world once all but the last day of every stream was taken in, trained and shed; that day has landed."""
     world, aside = fresh.copy(folder / "going"), folder / "later"
     landing = world.folder / "landing"
@@ -102,7 +102,7 @@ def _going(fresh: Tortured, folder: Path) -> Tortured:
     return world
 
 
-def _undisturbed(start: Tortured, folder: Path, name: str, validated: bool) -> tuple[float, int, Tables]:
+def _run_undisturbed(start: TortureWorld, folder: Path, name: str, validated: bool) -> tuple[float, int, Tables]:
     """The seconds of a run, its writes to the store, and the tables it ends in."""
     world = start.copy(folder / f"straight-{name}")
     held = folder / "held"
@@ -120,8 +120,8 @@ def _undisturbed(start: Tortured, folder: Path, name: str, validated: bool) -> t
     return ended.seconds, count, tables
 
 
-def _one(
-    start: Tortured,
+def _kill_once(
+    start: TortureWorld,
     folder: Path,
     chance: random.Random,
     by_time: bool,
@@ -153,15 +153,15 @@ def _one(
         shutil.rmtree(folder)
 
 
-def rerun(world: Tortured, how: str, validated: bool, expected: Tables) -> str:
+def rerun(world: TortureWorld, how: str, validated: bool, expected: Tables) -> str:
     """What is other after the next run than after an undisturbed one; empty where nothing is."""
     held = world.folder / "differs"
 
     def run() -> None:
         bring_all(world, validated=validated)
-        held.write_text(differs(contents(world.lake), expected), encoding="utf-8")
+        held.write_text(first_difference(contents(world.lake), expected), encoding="utf-8")
 
-    ended: Ended = Child(run, world.folder / "said").ended()
+    ended: ProcessEnd = Child(run, world.folder / "said").ended()
     if ended.code:
         return f"killed {how}, the next run did not end well: {ended.said}"
     found = held.read_text(encoding="utf-8")
@@ -170,11 +170,11 @@ def rerun(world: Tortured, how: str, validated: bool, expected: Tables) -> str:
 
 def contents(lake: Path) -> Tables:
     """Every table's rows, as text, in order."""
-    found = {name: sorted(map(_told, table_rows(path))) for name, path in tables_below(lake).items()}
+    found = {name: sorted(map(_row_key, table_rows(path))) for name, path in tables_below(lake).items()}
     return {name: rows for name, rows in found.items() if rows and name != JUDGED}
 
 
-def differs(found: Tables, expected: Tables) -> str:
+def first_difference(found: Tables, expected: Tables) -> str:
     """What is other than expected, in a sentence; empty where nothing is."""
     for name in sorted(found.keys() | expected.keys()):
         mine, theirs = found.get(name, []), expected.get(name, [])
@@ -188,7 +188,7 @@ def differs(found: Tables, expected: Tables) -> str:
     return ""
 
 
-def _told(row: Row) -> tuple[str, ...]:
+def _row_key(row: Row) -> tuple[str, ...]:
     return tuple(sorted(f"{name}={_plain(value)}" for name, value in row.items() if name not in VOLATILE))
 
 

@@ -38,7 +38,7 @@ from typing import Any
 from spillway.batch import REFUSED, TAKEN
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import ProcessEngine
-from spillway.intake import parse, new_batches
+from spillway.intake import new_batches, parse
 from spillway.intake.ingest import ingest
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
@@ -110,12 +110,12 @@ class WorldOfFiles:
         moment = round(self.now.timestamp() * 1e6) * 1000
         os.utime(path, ns=(moment, moment))
 
-    def there(self) -> list[Path]:
+    def present_files(self) -> list[Path]:
         return sorted(path for path in self.folder.rglob("*.json") if path.is_file())
 
-    def deed(self) -> None:
+    def change_files(self) -> None:
         """One thing that happens to files."""
-        there = self.there()
+        there = self.present_files()
         what = self.chance.choice(
             (
                 "new",
@@ -166,31 +166,31 @@ class WorldOfFiles:
         elif what == "touch":
             self.touch(path)
 
-    def settled(self) -> dict[str, bytes]:
+    def settled_files(self) -> dict[str, bytes]:
         """By name, what has lain there unchanged for long enough."""
         limit = self.now - timedelta(seconds=SETTLE_SECONDS)
         return {
             str(path.relative_to(self.folder.parent)): path.read_bytes()
-            for path in self.there()
+            for path in self.present_files()
             if datetime.fromtimestamp(path.stat().st_mtime_ns // 1000 / 1e6, UTC) <= limit
         }
 
 
 @contextmanager
-def meddled(chance: random.Random, world: WorldOfFiles, most: float) -> Iterator[None]:
+def change_while_reading(chance: random.Random, world: WorldOfFiles, most: float) -> Iterator[None]:
     """The world goes on between a listing and each opening of a file, and while one is open."""
     whole = open_landing_file
 
     @contextmanager
     def opened(*of: Any) -> Iterator[Any]:
         if chance.random() < most:
-            world.deed()
+            world.change_files()
         with whole(*of) as source:
             yield source
             if chance.random() < most:
-                world.deed()
+                world.change_files()
 
-    modules: Sequence[Any] = (record, parse)
+    modules: Sequence[Any] = (new_batches, parse)
     for module in modules:
         module.open_landed = opened
     try:
@@ -225,14 +225,14 @@ def landing_torture(
         def run(most: float) -> None:
             nonlocal runs
             runs += 1
-            for name, content in (world.settled() if most == 0 else {}).items():
+            for name, content in (world.settled_files() if most == 0 else {}).items():
                 seen.setdefault(name, set()).add(content)
-            with meddled(chance, world, most):
+            with change_while_reading(chance, world, most):
                 ingest(tables, ProcessEngine(), contract, f"run {runs}", clock=lambda: world.now)
 
         while deeds < steps if until is None else time.monotonic() < until:
             deeds += 1
-            world.deed()
+            world.change_files()
             world.now += timedelta(seconds=chance.choice((0, 1, 20, 45, 61, 300)))
             if chance.random() < 0.3:
                 run(chance.choice((0, 0, 0.3)))
@@ -240,14 +240,14 @@ def landing_torture(
             # what was missed under our hands is taken in when all is quiet
             world.now += timedelta(seconds=SETTLE_SECONDS + 1)
             run(0)
-        counts = _judged(tables, seen, world.contents)
+        counts = _compare_with_files(tables, seen, world.contents)
         tables.forget()
         return {"landing_runs": runs, "landing_deeds": sum(world.deeds.values()), **counts}
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _judged(tables: Tables, seen: Mapping[str, set[bytes]], contents: Mapping[str, bytes]) -> dict[str, int]:
+def _compare_with_files(tables: Tables, seen: Mapping[str, set[bytes]], contents: Mapping[str, bytes]) -> dict[str, int]:
     """What `raw` and `batches` say, against the settled contents that runs have seen."""
     batches = load_batches(tables.now(), STREAM)
     rows = tables.now().at("raw", STREAM).rows(["number"]) if any(one.rows for one in batches) else None
@@ -287,13 +287,13 @@ LANDING_SECONDS = 180.0
 
 def torture_by_landing(say: Callable[[str], None], seed: int) -> Mapping[str, float]:
     """The part of `make torture`: tuples that were lost or doubled, and batches that do not balance."""
-    counts = torn_zones(["--seed", str(seed), "--seconds", str(LANDING_SECONDS)])
+    counts = run_landing_zones(["--seed", str(seed), "--seconds", str(LANDING_SECONDS)])
     for name, count in counts.items():
         say(f"{name.removeprefix('landing_').replace('_', ' ')}: {count:,}")
     return {f"torture.{name}": float(count) for name, count in counts.items()}
 
 
-def torn_zones(arguments: Sequence[str] | None = None) -> dict[str, int]:
+def run_landing_zones(arguments: Sequence[str] | None = None) -> dict[str, int]:
     """Landing zones from one seed on, for so many seconds; all their counts together."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
@@ -310,4 +310,4 @@ def torn_zones(arguments: Sequence[str] | None = None) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(torn_zones(), indent=2))
+    print(json.dumps(run_landing_zones(), indent=2))

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from evidence.torture.reader import Row, table_rows
-from evidence.torture.world import AWKWARD, Tortured
+from evidence.torture.world import AWKWARD, TortureWorld
 
 KEPT = ("site", "at", "note")
 """Columns that nothing may shed."""
 
 
-def broken_laws(world: Tortured) -> list[str]:
+def broken_laws(world: TortureWorld) -> list[str]:
     """What does not hold of the awkward stream, in sentences."""
     lake = world.lake
     batches = [row for row in table_rows(lake / "batches") if row["stream"] == AWKWARD]
@@ -33,7 +33,7 @@ def broken_laws(world: Tortured) -> list[str]:
     ]
 
 
-def _delivered(world: Tortured) -> tuple[Counter[tuple[Any, ...]], int, int]:
+def _delivered(world: TortureWorld) -> tuple[Counter[tuple[Any, ...]], int, int]:
     """Tuples that can be used and how often each was delivered by another file; lines that cannot; lines in all."""
     good: Counter[tuple[Any, ...]] = Counter()
     bad = records = 0

@@ -61,11 +61,11 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
     asked = [(name, work) for name, works in PARTS.items() if name in (given.only or PARTS) for work in works]
     figures: dict[str, float] = {}
     broken: set[str] = set()
-    done = [_tried(*one, say, given.seed) for one in asked if one[0] not in ALONE]
+    done = [_run_part(*one, say, given.seed) for one in asked if one[0] not in ALONE]
     apart = [one for one in asked if one[0] in ALONE]
-    for name, more in [*done, *_side_by_side(apart, say, given.seed)]:
+    for name, more in [*done, *_run_parts_in_parallel(apart, say, given.seed)]:
         broken |= set() if more else {name}
-        figures = together(figures, more)
+        figures = add_figures(figures, more)
     failed = [name for name in PARTS if name in broken]
     figures["torture.seed"] = given.seed
     path = write_figures(figures, build)
@@ -80,7 +80,7 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed or wrong else 0
 
 
-def _tried(name: str, work: Work, say: Callable[[str], None], seed: int) -> tuple[str, dict[str, float]]:
+def _run_part(name: str, work: Work, say: Callable[[str], None], seed: int) -> tuple[str, dict[str, float]]:
     """A part, or a share of it, and its figures; none where it failed."""
     begun = time.monotonic()
     say(name)
@@ -92,10 +92,10 @@ def _tried(name: str, work: Work, say: Callable[[str], None], seed: int) -> tupl
     return name, figures | {f"torture.{name}_seconds": round(time.monotonic() - begun, 1)}
 
 
-def together(figures: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+def add_figures(figures: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
     """Figures of shares as one: they add up, but for the most there was of something.
 
-    >>> together({"torture.fuzz_inputs": 7, "torture.fuzz_most_memory_mb": 3.0, "torture.kills": 1},
+    >>> add_figures({"torture.fuzz_inputs": 7, "torture.fuzz_most_memory_mb": 3.0, "torture.kills": 1},
     ...          {"torture.fuzz_inputs": 6, "torture.fuzz_most_memory_mb": 5.0})
     {'torture.fuzz_inputs': 13, 'torture.fuzz_most_memory_mb': 5.0, 'torture.kills': 1}
     """
@@ -106,7 +106,7 @@ def together(figures: Mapping[str, float], more: Mapping[str, float]) -> dict[st
     return found
 
 
-def _side_by_side(
+def _run_parts_in_parallel(
     works: Sequence[tuple[str, Work]], say: Callable[[str], None], seed: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """What becomes of each, every one in a process of its own, as many at a time as there are workers."""
@@ -118,7 +118,7 @@ def _side_by_side(
                 told = Path(place, f"work-{number}.json")
 
                 def share(name: str = name, work: Work = work, told: Path = told) -> None:
-                    told.write_text(json.dumps(_tried(name, work, say, seed)[1]), encoding="utf-8")
+                    told.write_text(json.dumps(_run_part(name, work, say, seed)[1]), encoding="utf-8")
 
                 running[Child(share, Path(place, f"said-{number}"), quiet=False)] = (name, told)
             over, _, _ = select.select(list(running), [], [], WORKER_PATIENCE_SECONDS)

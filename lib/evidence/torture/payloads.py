@@ -63,7 +63,7 @@ def mutations(payload: bytes, seed: int, count: int) -> Iterator[bytes]:
         _header,
         _header,
         _counters,
-        _spliced,
+        _splice,
     )
     for _ in range(count):
         made = payload
@@ -72,7 +72,7 @@ def mutations(payload: bytes, seed: int, count: int) -> Iterator[bytes]:
         yield made
 
 
-def became(payload: bytes) -> str:
+def payload_outcome(payload: bytes) -> str:
     """What became of a payload: read, refused, slow, or the name of what it raised."""
     began = time.perf_counter()
     try:
@@ -101,11 +101,11 @@ def outcomes(count: int, seed: int) -> Counter[str]:
     made = seeds_of_all_kinds()
     for place, (_, payload) in enumerate(sorted(made.items())):
         for mutant in mutations(payload, seed * 100 + place, -(-count // len(made))):
-            found[became(mutant)] += 1
+            found[payload_outcome(mutant)] += 1
     return found
 
 
-def _signed(front: bytes) -> bytes:
+def _sign(front: bytes) -> bytes:
     return front + hashlib.blake2b(front, digest_size=16).digest()
 
 
@@ -120,7 +120,7 @@ def _parts(payload: bytes) -> tuple[Any, bytes]:
 
 def _whole(header: Any, body: bytes) -> bytes:
     told = json.dumps(header).encode()
-    return _signed(_FRONT.pack(b"SPLWSKCH", 1, len(told)) + told + body)
+    return _sign(_FRONT.pack(b"SPLWSKCH", 1, len(told)) + told + body)
 
 
 def _bytes(chance: random.Random, payload: bytes) -> bytes:
@@ -135,7 +135,7 @@ def _bytes(chance: random.Random, payload: bytes) -> bytes:
             del data[at : at + chance.randint(1, 40)]
         else:
             data[at:at] = chance.randbytes(chance.randint(1, 40))
-    return _signed(bytes(data[:-16])) if chance.random() < 0.7 else bytes(data)
+    return _sign(bytes(data[:-16])) if chance.random() < 0.7 else bytes(data)
 
 
 def _header(chance: random.Random, payload: bytes) -> bytes:
@@ -190,7 +190,7 @@ def _counters(chance: random.Random, payload: bytes) -> bytes:
     return _whole(header, zlib.compress(bytes(raw), 1))
 
 
-def _spliced(chance: random.Random, payload: bytes) -> bytes:
+def _splice(chance: random.Random, payload: bytes) -> bytes:
     """The header of one kind before the counters of another."""
     made = seeds_of_all_kinds()
     other = made[chance.choice(sorted(made))]

@@ -17,10 +17,10 @@ from itertools import combinations
 from pathlib import Path
 
 from evidence.book import Say
-from evidence.torture.forking import Child, side_by_side_forked
+from evidence.torture.forking import Child, run_forked
 from evidence.torture.laws import broken_laws
 from evidence.torture.steps import STEPS, Step, bring_all, finish, take_in_all
-from evidence.torture.world import AWKWARD, Tortured, awkward_lines, begin
+from evidence.torture.world import AWKWARD, TortureWorld, awkward_lines, create_world
 
 TIMES = 20
 _LATE_SECONDS = 0.4
@@ -30,7 +30,7 @@ def torture_by_racing(say: Say, seed: int, times: int = TIMES) -> dict[str, floa
     """How many races there were, and how many ended wrongly."""
     pairs = [pair for pair in combinations(STEPS, 2) for _ in range(times)]
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
-        busy = _busy(Path(place))
+        busy = _busy_world(Path(place))
 
         def race(number: int) -> list[str]:
             chance, (one, two) = random.Random(f"race {number} of {seed}"), pairs[number]
@@ -42,13 +42,13 @@ def torture_by_racing(say: Say, seed: int, times: int = TIMES) -> dict[str, floa
                 say(f"race {number + 1} of {len(pairs)}, {one} with {two}: {found[0] if found else 'well'}")
             return found
 
-        wrong = side_by_side_forked(race, range(len(pairs)), Path(place))
+        wrong = run_forked(race, range(len(pairs)), Path(place))
     return {"torture.races": len(pairs), "torture.races_wrong": len(wrong)}
 
 
-def _busy(folder: Path) -> Tortured:
+def _busy_world(folder: Path) -> TortureWorld:
     """A lake with something to do for every step."""
-    world = begin(folder / "busy", only=AWKWARD)
+    world = create_world(folder / "busy", only=AWKWARD)
 
     def make() -> None:
         bring_all(world)
@@ -67,7 +67,7 @@ def _lines(first: int, count: int) -> bytes:
 
 
 def _race(
-    busy: Tortured, folder: Path, order: tuple[str, str], late: float, steps: Mapping[str, Step]
+    busy: TortureWorld, folder: Path, order: tuple[str, str], late: float, steps: Mapping[str, Step]
 ) -> list[str]:
     """What went wrong when two steps were started together."""
     world = busy.copy(folder)

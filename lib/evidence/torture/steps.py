@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from functools import partial
 
-from evidence.torture.world import Tortured
+from evidence.torture.world import TortureWorld
 from spillway.contracts import Contracts
 from spillway.engine import Engine, ProcessEngine
-from spillway.intake.replay import Selection, replay
 from spillway.intake.ingest import ingest
+from spillway.intake.replay import Selection, replay
 from spillway.pipeline.run import run_channel, sketch_channel
 from spillway.pipeline.validate import validate
 from spillway.store.tables import Tables
@@ -21,14 +21,14 @@ from spillway.streams.train import train_stream, train_streams
 
 DAYS = (date(2000, 1, 1), date(2030, 1, 1))
 
-Step = Callable[[Tortured], object]
+Step = Callable[[TortureWorld], object]
 
 
 def _quiet(_: str) -> None:
     pass
 
 
-def bring_all(world: Tortured, engine: Engine | None = None, validated: bool = False) -> None:
+def bring_all(world: TortureWorld, engine: Engine | None = None, validated: bool = False) -> None:
     """Take in, train what never was, shed, and, where it is asked for, validate and retire.
 
     All of a channel is trained before any of it is shed: its parts follow from who can be shed at all.
@@ -46,14 +46,14 @@ def bring_all(world: Tortured, engine: Engine | None = None, validated: bool = F
         validate(tables, engine, contracts, "torture", _quiet)
 
 
-def take_in_all(world: Tortured, engine: Engine | None = None) -> None:
+def take_in_all(world: TortureWorld, engine: Engine | None = None) -> None:
     """What has landed."""
     tables, contracts = Tables(world.settings), world.contracts()
     for contract in contracts.streams.values():
         ingest(tables, engine or ProcessEngine(), contract, "take in", _quiet)
 
 
-def finish(world: Tortured) -> None:
+def finish(world: TortureWorld) -> None:
     """Whatever any step has left: taken in and shed."""
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
@@ -61,30 +61,30 @@ def finish(world: Tortured) -> None:
         sketch_channel(tables, ProcessEngine(), contracts, channel)
 
 
-def _shed_all(world: Tortured, dates: tuple[date, date] | None = None) -> None:
+def _shed_all(world: TortureWorld, dates: tuple[date, date] | None = None) -> None:
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
         shed_channel(tables, ProcessEngine(), contracts, channel, _quiet, dates)
 
 
-def _train(world: Tortured) -> None:
+def _train(world: TortureWorld) -> None:
     contracts = world.contracts()
     train_streams(
         Tables(world.settings), ProcessEngine(), contracts, list(contracts.streams), "train", _quiet
     )
 
 
-def _replay(world: Tortured) -> None:
+def _replay(world: TortureWorld) -> None:
     tables, contracts = Tables(world.settings), world.contracts()
     for contract in contracts.streams.values():
         replay(tables, ProcessEngine(), contract, Selection(), "replay", _quiet)
 
 
-def _validate(world: Tortured) -> None:
+def _validate(world: TortureWorld) -> None:
     validate(Tables(world.settings), ProcessEngine(), world.contracts(), "validate", _quiet)
 
 
-def _keep(world: Tortured) -> None:
+def _keep(world: TortureWorld) -> None:
     # by a clock of its own: old dates are closed, and nothing has outlived its retention
     maintain_lake(Tables(world.settings), world.contracts(), _quiet, now=datetime(2020, 6, 1, tzinfo=UTC))
 

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 
 from evidence.torture.steps import bring_all
-from evidence.torture.world import Tortured
+from evidence.torture.world import TortureWorld
 from spillway.engine.spark import SparkEngine, spark_session
 
 BEGUN = "begun"
 
 
-def kill_group(fresh: Tortured, folder: Path, chance: random.Random, seconds: float) -> tuple[str, bool]:
+def kill_group(fresh: TortureWorld, folder: Path, chance: random.Random, seconds: float) -> tuple[str, bool]:
     """A run in `folder`, killed at an instant drawn evenly from the time that one takes; how, and whether it died."""
     world, at = fresh.copy(folder), chance.uniform(0.0, seconds)
     with _started(world.folder) as process:
@@ -35,7 +35,7 @@ def kill_group(fresh: Tortured, folder: Path, chance: random.Random, seconds: fl
     return f"{at:.1f} s after Spark was there", begun and code == -signal.SIGKILL
 
 
-def spark_seconds(fresh: Tortured, folder: Path) -> float:
+def spark_seconds(fresh: TortureWorld, folder: Path) -> float:
     """How long an undisturbed run takes once Spark is there."""
     world = fresh.copy(folder)
     with _started(world.folder) as process:
@@ -63,7 +63,7 @@ def run_with_spark(folder: Path) -> None:
     print(BEGUN, flush=True)
     engine = SparkEngine(lambda: spark)
     try:
-        bring_all(Tortured(folder), engine)
+        bring_all(TortureWorld(folder), engine)
     finally:
         engine.stop()
 

@@ -41,7 +41,7 @@ _BAD = ['{"site": "a", "at": "2020-01-03T00:00:00Z", "level": "warm"}', "no reco
 
 
 @dataclass(frozen=True)
-class Tortured:
+class TortureWorld:
     """A folder of its own: landing zone, contracts, lake."""
 
     folder: Path
@@ -60,10 +60,10 @@ class Tortured:
     def contracts(self) -> Contracts:
         return load_contracts(self.settings.schemas)
 
-    def copy(self, folder: Path) -> Tortured:
+    def copy(self, folder: Path) -> TortureWorld:
         """The same files elsewhere, as old as they are: paths in a lake are relative."""
         shutil.copytree(self.folder, folder)
-        return Tortured(folder)
+        return TortureWorld(folder)
 
     def deliver(self, name: str, content: bytes) -> None:
         path = self.folder / "landing" / name
@@ -72,9 +72,9 @@ class Tortured:
         os.utime(path, (DELIVERED_AT, DELIVERED_AT))
 
 
-def begin(folder: Path, only: str | None = None) -> Tortured:
+def create_world(folder: Path, only: str | None = None) -> TortureWorld:
     """The world as it is before anything was taken in; of all streams or `only` one."""
-    world = Tortured(folder)
+    world = TortureWorld(folder)
     schemas, product = folder / "schemas", Path(Settings.from_environment().schemas)
     (schemas / "streams").mkdir(parents=True)
     channels = {"channels": {**CHANNELS, "ditch": {"capacity": "8 kbps"}}}
@@ -117,7 +117,7 @@ def awkward_lines(first: int, count: int) -> list[str]:
     return found
 
 
-def landed_records(world: Tortured) -> Mapping[str, int]:
+def landed_records(world: TortureWorld) -> Mapping[str, int]:
     """How many records every stream's files hold, each file's bytes counted once, by reading the files alone."""
     found: dict[str, int] = {}
     for stream in (*_FILES, AWKWARD):

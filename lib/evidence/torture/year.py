@@ -41,9 +41,9 @@ from spillway.report.status import status
 from spillway.settings import Settings
 from spillway.store.batches import batches_of_files, compact_batches, last_arrival, load_batches, next_numbers
 from spillway.store.blobs import write_bytes
+from spillway.store.file_writer import WrittenFile, write_file
 from spillway.store.filters import match_mask
 from spillway.store.tables import Table, Tables
-from spillway.store.file_writer import WrittenFile, write_file
 from spillway.streams.facts import newest_facts
 from spillway.streams.reading import StreamQuery
 from spillway.streams.recover import look_up
@@ -109,7 +109,7 @@ class Year:
         settings = Settings.from_environment({f"SPILLWAY_{name}": str(path) for name, path in roots.items()})
         return Year(folder, settings, load_contracts(str(schemas)))
 
-    def really(self, first: int, count: int, train: bool = False) -> None:
+    def run_batches(self, first: int, count: int, train: bool = False) -> None:
         """Deliver batches and bring them through, each by a run of its own, then validate them."""
         tables, engine = Tables(self.settings), ProcessEngine()
         for number in range(first, first + count):
@@ -124,7 +124,7 @@ class Year:
         validate(tables, engine, self.contracts, f"validate {first}")
         self.validate_seconds.append(time.monotonic() - began)
 
-    def learn_shapes(self, number: int) -> None:
+    def record_template(self, number: int) -> None:
         """What one batch leaves in every table is what laid ones are made of."""
         tables = Tables(self.settings)
         for stream in STREAMS:
@@ -134,7 +134,7 @@ class Year:
                 self.templates[name, stream] = table.rows(**where)
         self.templates["validations", ""] = tables.at("validations").rows()
 
-    def lay(self, numbers: Sequence[int], template: int, singly: bool = False) -> None:
+    def insert_batches(self, numbers: Sequence[int], template: int, singly: bool = False) -> None:
         """Lay batches beside those that were really brought through; `singly`: a file each, as runs leave them."""
         tables = Tables(self.settings)
         for (name, stream), rows in self.templates.items():
@@ -144,7 +144,7 @@ class Year:
             groups = [[number] for number in numbers] if singly and name != "validations" else [list(numbers)]
             written = []
             for group in groups:
-                made = _tiled(rows, np.array(group), template, name)
+                made = _tile_rows(rows, np.array(group), template, name)
                 written += _files_of(table, made, stream, group)
             table.publish(written, **({"run_id": "nobody"} if name == "validations" else {"batch": -1}))
 
@@ -152,7 +152,7 @@ class Year:
 def year_figures() -> dict[str, float]:
     """Figures of a simulated year, by name; says how far it is."""
     with tempfile.TemporaryDirectory() as folder:
-        return simulated(Year.begin(Path(folder)), 365)
+        return simulate_year(Year.begin(Path(folder)), 365)
 
 
 def torture_by_a_year(_say: Callable[[str], None], _seed: int) -> Mapping[str, float]:
@@ -160,17 +160,17 @@ def torture_by_a_year(_say: Callable[[str], None], _seed: int) -> Mapping[str, f
     return {f"torture.{name.removeprefix('torture.')}": value for name, value in year_figures().items()}
 
 
-def simulated(year: Year, days: int) -> dict[str, float]:
+def simulate_year(year: Year, days: int) -> dict[str, float]:
     said = time.monotonic()
-    year.really(1, 4, train=True)
-    year.learn_shapes(4)
+    year.run_batches(1, 4, train=True)
+    year.record_template(4)
     middle = _middle(days)
     real = {1, 2, 3, 4} | {day * BATCHES_A_DAY + n for day in (middle, days - 1) for n in (1, 2)}
     for begin in range(0, days - 1, DAYS_LAID_AT_ONCE):
         some = range(begin, min(begin + DAYS_LAID_AT_ONCE, days - 1))
         if middle in some:
-            year.really(middle * BATCHES_A_DAY + 1, 2)
-        year.lay([n for day in some for n in _numbers(day) if n not in real], 4)
+            year.run_batches(middle * BATCHES_A_DAY + 1, 2)
+        year.insert_batches([n for day in some for n in _numbers(day) if n not in real], 4)
         if (begin // DAYS_LAID_AT_ONCE) % 4 == 3 or some[-1] == days - 2:
             maintain_lake(
                 Tables(year.settings), year.contracts, now=BEGIN + timedelta(days=some[-1] + 1, hours=5)
@@ -178,17 +178,17 @@ def simulated(year: Year, days: int) -> dict[str, float]:
         if time.monotonic() - said > 30:
             said = time.monotonic()
             say(f"a simulated year: {some[-1] + 1} of {days} days")
-    year.really((days - 1) * BATCHES_A_DAY + 1, 2)
-    year.lay([n for n in _numbers(days - 1) if n not in real], 4, singly=True)
+    year.run_batches((days - 1) * BATCHES_A_DAY + 1, 2)
+    year.insert_batches([n for n in _numbers(days - 1) if n not in real], 4, singly=True)
     for stream in STREAMS:
         compact_batches(Tables(year.settings), stream)
-    return measured(year, days)
+    return measure_year(year, days)
 
 
-def measured(year: Year, days: int) -> dict[str, float]:
+def measure_year(year: Year, days: int) -> dict[str, float]:
     """What it takes to read what steps need, to look an hour up, and how many files there are."""
     number, today = days * BATCHES_A_DAY, _day_of(days * BATCHES_A_DAY)
-    reads = {name: _best(5, partial(_afresh, year, one)) for name, one in _steps(year, number).items()}
+    reads = {name: _best(5, partial(_fresh_time, year, one)) for name, one in _steps(year, number).items()}
     contract = year.contracts.streams["north"]
     hours = [BEGIN + timedelta(days=day, minutes=2) for day in (0, _middle(days), days - 1)]
     asked = [
@@ -200,12 +200,12 @@ def measured(year: Year, days: int) -> dict[str, float]:
         )
         for at in hours
     ]
-    looked = [_best(3, partial(_looked_up, year, contract, one)) for one in asked]
+    looked = [_best(3, partial(_lookup_time, year, contract, one)) for one in asked]
     tables = Tables(year.settings)
     if (batches := tables.at("batches").rows(["batch"]).num_rows) != 2 * number:
         raise RuntimeError(f"a year must be of {2 * number:,} batches, got {batches:,}")
     counts = {name: len(table.files()) for name, table in _all_tables(tables)}
-    stands = _best(3, partial(_afresh, year, status))
+    stands = _best(3, partial(_fresh_time, year, status))
     shown = _best(3, lambda: build_report(Tables(year.settings), year.folder / "report.html"))
     first, *_, latest = year.validate_seconds
     details = {name: round(seconds * 1000, 1) for name, seconds in reads.items()}
@@ -253,11 +253,11 @@ def _steps(year: Year, number: int) -> dict[str, Callable[[Tables], Any]]:
     }
 
 
-def _afresh(year: Year, step: Callable[[Tables], Any]) -> Any:
+def _fresh_time(year: Year, step: Callable[[Tables], Any]) -> Any:
     return step(Tables(year.settings))
 
 
-def _looked_up(year: Year, contract: StreamContract, question: StreamQuery) -> Any:
+def _lookup_time(year: Year, contract: StreamContract, question: StreamQuery) -> Any:
     return look_up(Tables(year.settings), contract, question)
 
 
@@ -313,7 +313,7 @@ def _delivery(number: int) -> bytes:
     return "".join(lines).encode()
 
 
-def _tiled(rows: pa.Table, numbers: np.ndarray, template: int, name: str) -> pa.Table:
+def _tile_rows(rows: pa.Table, numbers: np.ndarray, template: int, name: str) -> pa.Table:
     """The rows of one batch for each of some others."""
     if name == "validations":
         days = sorted({(int(number) - 1) // BATCHES_A_DAY for number in numbers})
@@ -338,13 +338,13 @@ def _tiled(rows: pa.Table, numbers: np.ndarray, template: int, name: str) -> pa.
             values = pa.array(micros, pa.int64()).cast(column.type)
         elif column.name == "files":
             values = pa.array(
-                [_named(one, int(n)) for one, n in zip(values.to_pylist(), whose, strict=True)], column.type
+                [_renumber(one, int(n)) for one, n in zip(values.to_pylist(), whose, strict=True)], column.type
             )
         made = made.set_column(place, column, values)
     return made
 
 
-def _named(files: Sequence[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+def _renumber(files: Sequence[dict[str, Any]], number: int) -> list[dict[str, Any]]:
     digest = hashlib.sha256(str(number).encode()).hexdigest()
     return [{**one, "name": f"laid/{_day_of(number)}/{number}.json", "digest": digest} for one in files]
 
@@ -369,6 +369,6 @@ def _files_of(table: Table, rows: pa.Table, stream: str, numbers: Sequence[int])
     for key in keys:
         part = rows.filter(match_mask(rows, key))
         text = {name: str(value) for name, value in key.items()}
-        one = write_file(table.path, text, table.file_schema, [part], table.contract.apart)
+        one = write_file(table.path, text, table.file_schema, [part], table.contract.row_group_column)
         found += [one] if one is not None else []
     return found

@@ -60,7 +60,7 @@ def check_rows(validator: Validator, contract: StreamContract, rows: StoredRows)
 
     If the rows cannot be checked, the outcome is a failure of this stream. Other streams are still checked.
     """
-    rules = contract.rules_to_judge
+    rules = contract.checked_rules
     if not rules or not rows.files:
         return []
     types = {one.name: one.type for one in contract.attributes}

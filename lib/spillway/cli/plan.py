@@ -61,7 +61,7 @@ def _run(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     batch = None if asked.batch == "latest" else int(asked.batch)
-    say = Progress.here(sys.stderr).detail
+    say = Progress.for_stream(sys.stderr).detail
     found = show_plan(
         Tables(settings), ProcessEngine(), asked.name, asked.capacity, batch, asked.compare, say
     )
@@ -307,4 +307,4 @@ def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
 def _notes(one: Any) -> str:
     """Return the notes on a number; for a sketch, also the rows that it covers and those that are missing."""
     of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
-    return "; ".join([*filter(None, [one.note, *of, one.covers.told_missing])]) or "-"
+    return "; ".join([*filter(None, [one.note, *of, one.covers.missing_text])]) or "-"

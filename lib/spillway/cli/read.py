@@ -86,7 +86,7 @@ def _run(asked: argparse.Namespace) -> int:
         raise UsageError(f"`--purpose` must be used with {wanted}, got {asked.question}; leave it out")
     first, last = asked.from_date, asked.to_date
     sketch = load_sketch(tables, asked.stream, asked.sketch, kind, first, last)
-    words: Any = question.checked(asked.values, sketch.types)
+    words: Any = question.check_arguments(asked.values, sketch.types)
     if question.of_two:
         stream, name, *words = words
         other = load_sketch(tables, stream, name, kind, first, last)
@@ -102,7 +102,7 @@ def _run(asked: argparse.Namespace) -> int:
         print_json([{"question": told, **one.__dict__, **_shown(one, zone)} for told, one in answers])
         return 0
     covers = sketch.covers
-    missing = f" ({covers.told_missing})" if covers.missing else ""
+    missing = f" ({covers.missing_text})" if covers.missing else ""
     print_table(
         f"{asked.stream}, {asked.sketch}, {covers.from_date} to {covers.to_date}: "
         f"{format_count(covers.rows, 'row')} in {format_count(covers.batches, 'batch', 'batches')}{missing}",

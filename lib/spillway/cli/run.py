@@ -78,7 +78,7 @@ def _run(asked: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     contracts, tables, run_id = load_usable(settings.schemas), Tables(settings), run_name("run")
     streams = _streams(asked, contracts)
-    progress = Progress.here(sys.stderr if asked.json else sys.stdout)
+    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout)
     progress.step(f"{', '.join(streams) or 'no stream has a contract'}")
     red: list[str] = []
     try:
@@ -147,7 +147,7 @@ def _run_resend(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     contracts, dates = load_usable(settings.schemas), (asked.first, asked.last or asked.first)
-    progress = Progress.here(sys.stderr if asked.json else sys.stdout)
+    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout)
     with engine_of(asked) as engine:
         done = resend(Tables(settings), engine, contracts, asked.stream, dates, progress.detail)
     numbers = [batch.batch for batch in done]

@@ -15,7 +15,7 @@ from spillway.contracts.loader import (
     read_channel,
     read_stream,
     read_workload,
-    rooms_of,
+    find_channel_groups,
     zone_of,
 )
 from spillway.contracts.schema import channels_json_schema, json_schema, workload_json_schema, write_schemas
@@ -52,7 +52,7 @@ __all__ = [
     "read_channel",
     "read_stream",
     "read_workload",
-    "rooms_of",
+    "find_channel_groups",
     "to_plain",
     "workload_json_schema",
     "write_schemas",

@@ -116,7 +116,7 @@ class Channel:
             )
 
     @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
+    def former_field(name: str) -> tuple[str, str] | None:
         if name == "share":
             return (
                 "be written as divide_by",

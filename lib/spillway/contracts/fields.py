@@ -6,7 +6,7 @@ an editor. A record class may define:
 
 - `rules()`: yields the rules between fields that are broken;
 - `schema_extra()`: the same rules as JSON Schema;
-- `elsewhere(name)`: returns rule and remedy for a field that is written in the wrong place, or None.
+- `former_field(name)`: returns rule and remedy for a field of older contracts, or one in the wrong place, or None.
 
 If the default is None and the shape does not accept null, the record computes the value itself.
 
@@ -297,8 +297,8 @@ class Record:
         value = _with_preset(self.of, value)
         for name in value:
             if name not in fields:
-                elsewhere = self.of.elsewhere(str(name)) if hasattr(self.of, "elsewhere") else None
-                broken, remedy = elsewhere or ("be a known field", suggest(name, fields))
+                former = self.of.former_field(str(name)) if hasattr(self.of, "former_field") else None
+                broken, remedy = former or ("be a known field", suggest(name, fields))
                 report.add(join_path(path, str(name)), broken, value[name], remedy)
         given: dict[str, Any] = {}
         for name, item in fields.items():

@@ -57,7 +57,7 @@ def load_usable(schemas_dir: str | Path) -> Contracts:
     return contracts
 
 
-def rooms_of(schemas_dir: str | Path) -> list[str]:
+def find_channel_groups(schemas_dir: str | Path) -> list[str]:
     """Return the names of the channels whose streams are planned together. Invalid channels are left out.
 
     This reads `channels.yaml` only.

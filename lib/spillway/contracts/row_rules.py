@@ -108,7 +108,7 @@ class RowRule:
         return "_".join((*self.attributes, self.kind))
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """The rule in words."""
         if self.kind == "range":
             edges = [("at least", self.least), ("at most", self.most)]

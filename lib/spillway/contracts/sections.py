@@ -129,7 +129,7 @@ class Source:
             )
 
     @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
+    def former_field(name: str) -> tuple[str, str] | None:
         return ("be absent", _NO_TABLES) if name == "table" else None
 
 
@@ -256,7 +256,7 @@ class Duplicates:
         }
 
     @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
+    def former_field(name: str) -> tuple[str, str] | None:
         """Return rule and remedy for the former field `memory_kib`: the filter's memory follows from `within`."""
         return ("be given as within", "write within: 1000000") if name == "memory_kib" else None
 

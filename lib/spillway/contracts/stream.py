@@ -314,7 +314,7 @@ class StreamContract(Subject):
         return tuple(one.name for one in self.attributes if one.error is not None)
 
     @property
-    def rules_to_judge(self) -> tuple[RowRule, ...]:
+    def checked_rules(self) -> tuple[RowRule, ...]:
         """The rules that its rows must keep, each with all attributes to which it applies."""
         return tuple(one for _, one in rules_of_rows(self.attributes, self.row_rules))
 
@@ -348,7 +348,7 @@ class StreamContract(Subject):
         yield from lever_problems(self)
 
     @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
+    def former_field(name: str) -> tuple[str, str] | None:
         """Return rule and remedy for fields of older contracts: a lever's settings, and `share`, now `priority`."""
         if name == "share":
             return "be written as priority", "write priority: 2.0"
@@ -408,11 +408,11 @@ class Contracts:
     queries: Mapping[str, Workload] = field(default_factory=dict)
     broken: tuple[BrokenContract, ...] = ()
 
-    def withheld(self, channel: str) -> tuple[str, ...]:
+    def broken_streams(self, channel: str) -> tuple[str, ...]:
         """Return the streams with broken contracts that use, or may use, the channel."""
         return tuple(one.subject for one in self.broken if one.may_go_through(channel, self.channels))
 
-    def why_broken(self, name: str) -> str:
+    def first_problem(self, name: str) -> str:
         """Return the first problem of a broken contract; empty if the contract is not broken."""
         return next((str(one.problems[0]) for one in self.broken if one.subject == name), "")
 
@@ -439,6 +439,6 @@ class Contracts:
             if channel in (s.channel, self.channels[s.channel].into)
         )
 
-    def planned_with(self, channel: str) -> str:
+    def planning_channel(self, channel: str) -> str:
         """Return the channel with which this one is planned: the channel it is multiplexed into, or itself."""
         return self.channels[channel].into or channel

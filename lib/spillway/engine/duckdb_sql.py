@@ -358,7 +358,7 @@ class _Translator:
 
     def _case(self, node: exp.Case) -> TypedSql:
         results = [one.args["true"] for one in node.args["ifs"]] + [node.args.get("default") or exp.Null()]
-        kind, values = self._alike(results, node)
+        kind, values = self._cast_to_common(results, node)
         tests = []
         for one in node.args["ifs"]:
             when = (
@@ -371,11 +371,11 @@ class _Translator:
         return TypedSql(f"CASE {arms} ELSE {values[-1]} END", kind)
 
     def _coalesce(self, node: exp.Coalesce) -> TypedSql:
-        kind, values = self._alike([node.this, *node.expressions], node)
+        kind, values = self._cast_to_common([node.this, *node.expressions], node)
         return TypedSql(f"coalesce({', '.join(values)})", kind)
 
     def _extreme(self, node: exp.Greatest) -> TypedSql:
-        kind, values = self._alike([node.this, *node.expressions], node)
+        kind, values = self._cast_to_common([node.this, *node.expressions], node)
         return TypedSql(f"{node.sql_name().lower()}({', '.join(values)})", kind)
 
     def _concatenated(self, node: exp.Concat) -> TypedSql:
@@ -389,7 +389,7 @@ class _Translator:
             if both != kind and kind != "null":
                 raise NeedsSpark.because(_shown(node), _MIXED)
             return TypedSql(f"{self._cast(of, both, node)} IN ({self._query(query)})", "boolean")
-        _, values = self._alike([node.this, *node.expressions], node, compared=True)
+        _, values = self._cast_to_common([node.this, *node.expressions], node, compared=True)
         return TypedSql(f"{values[0]} IN ({', '.join(values[1:])})", "boolean")
 
     def _exists(self, node: exp.Exists) -> TypedSql:
@@ -442,7 +442,7 @@ class _Translator:
             over.append(str(spec.sql("duckdb")))
         return self._agreed(function, f"{condition} OVER ({' '.join(over)})")
 
-    def _alike(
+    def _cast_to_common(
         self, nodes: Sequence[exp.Expr], of: exp.Expr, compared: bool = False
     ) -> tuple[str, list[str]]:
         """Return the common type that Spark gives to some expressions, and each of them cast to it."""

@@ -69,7 +69,7 @@ class SampleColumn:
     values: pa.Array
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nearly all records have a value."""
         return len(self.values) > 0 and self.values.null_count <= ODD_SHARE * len(self.values)
 
@@ -78,11 +78,11 @@ class SampleColumn:
         return int(pc.count_distinct(self.values, mode="only_valid").as_py())
 
     @property
-    def ascending(self) -> bool:
+    def is_ascending(self) -> bool:
         """Whether the values hardly ever fall from one record to the next."""
         there = self.values.drop_null()
         falls = int(pc.sum(pc.greater(there[:-1], there[1:])).as_py() or 0)
-        return self.whole and falls <= ODD_SHARE * len(there)
+        return self.is_complete and falls <= ODD_SHARE * len(there)
 
     @cached_property
     def unit(self) -> str | None:
@@ -116,7 +116,7 @@ class SampleColumn:
         return np.asarray(self.values.cast(pa.int64()).drop_null())
 
     @property
-    def constant(self) -> bool:
+    def is_constant(self) -> bool:
         """Whether all records that have a value have the same one."""
         return self.distinct == 1 and len(self.values) > 1
 

@@ -59,9 +59,9 @@ from spillway.sketches.specification import SketchSpec
 from spillway.sketches.types import Booleans, Integers, Keys
 from spillway.sketches.values import json_values
 from spillway.store.delta_log import data_file
+from spillway.store.file_writer import WrittenFile, write_file
 from spillway.store.files import DataFile, RowReader, rows_of
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.file_writer import WrittenFile, write_file
 
 
 def find_repeated_seqs(
@@ -164,9 +164,9 @@ class DedupeWindow:
     files: tuple[DataFile, ...]
     first_seq: int
     last_seq: int
-    stretches: tuple[SeqRange, ...]
+    slices: tuple[SeqRange, ...]
     history: tuple[tuple[DataFile, ...], ...]
-    standing: tuple[SeqRange, ...]
+    counting_ranges: tuple[SeqRange, ...]
     within: int | None
 
     @property
@@ -177,7 +177,7 @@ class DedupeWindow:
     @property
     def until(self) -> int:
         """The last `seq` of the window; that of the batch if no row after it is in `raw`."""
-        after = max((last for _, last in self.standing), default=self.last_seq)
+        after = max((last for _, last in self.counting_ranges), default=self.last_seq)
         reach = after if self.within is None else self.last_seq + self.within
         return max(self.last_seq, min(after, reach))
 
@@ -311,7 +311,7 @@ def _rows_in_window(
     """Yield the rows within the window that count and are not of the batch itself."""
     reach = [
         (max(low, window.since), min(high, window.until))
-        for first, last in window.standing
+        for first, last in window.counting_ranges
         for low, high in ((first, min(last, window.first_seq - 1)), (max(first, window.last_seq + 1), last))
     ]
     for file in files:
@@ -506,7 +506,7 @@ def _find_repeats_of_late_batch(
     first = newest.last_seq - (within or 0) + 1
     if window.last_seq < first:
         return BatchRepeats(found, reason)
-    stand = (*window.standing, (window.first_seq, window.last_seq))
+    stand = (*window.counting_ranges, (window.first_seq, window.last_seq))
     files = [*files_between(history, first, newest.last_seq), *window.files]
     passed = filter_rows(engine, spec, files, (first, newest.last_seq), standing=stand)
     _mark_unseen(passed.state, first - 1, gone)
@@ -527,7 +527,7 @@ def _state_from_window(engine: Engine, spec: SketchSpec, window: DedupeWindow) -
     if not files or window.within is None:
         return None
     seq = (window.since, window.first_seq - 1)
-    return filter_rows(engine, spec, files, seq, standing=window.standing).state.to_bytes()
+    return filter_rows(engine, spec, files, seq, standing=window.counting_ranges).state.to_bytes()
 
 
 def filter_rows(

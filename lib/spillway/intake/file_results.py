@@ -57,7 +57,7 @@ class FileResult:
     def bad(self) -> int:
         return sum(self.reasons.values())
 
-    def with_more(self, other: FileResult) -> FileResult:
+    def merged_with(self, other: FileResult) -> FileResult:
         """Return the sum of this result and that of another slice of the same file."""
         worst = next((s for s in (MISSED, REFUSED) if s in (self.status, other.status)), TAKEN)
         return replace(
@@ -76,7 +76,7 @@ def results_by_file(fates: Iterable[FileResult]) -> list[FileResult]:
     found: dict[int, FileResult] = {}
     for one in fates:
         place = one.file.base_seq
-        found[place] = found[place].with_more(one) if place in found else one
+        found[place] = found[place].merged_with(one) if place in found else one
     return list(found.values())
 
 

@@ -19,9 +19,9 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import escape_text
 from spillway.intake.landing import DeliveredFile, batch_date_of, find_landing_files, landing_root
+from spillway.intake.new_batches import record_batches
 from spillway.intake.rate import RatedBatch, borrow_rate, rated_batches
 from spillway.intake.raw import write_batches
-from spillway.intake.new_batches import record_batches
 from spillway.levers.protocol import Say
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import folder_exists
@@ -123,7 +123,7 @@ def _with_rates(
     for batch in waiting:
         seconds, note = borrow_rate(contract, batch, batch.rows or 0, known)
         if seconds is not None:
-            given[batch.batch] = batch.becomes(clock(), seconds_covered=seconds, rate_note=note)
+            given[batch.batch] = batch.with_changes(clock(), seconds_covered=seconds, rate_note=note)
             say(f"{contract.stream}: batch {batch.batch} has a rate now: {note or 'as declared'}")
     given |= {one.batch: one for one in save_batches(tables, list(given.values()))}
     return [given.get(batch.batch, batch) for batch in written]

@@ -28,8 +28,8 @@ from spillway.batch import MISSED, REFUSED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import Problem, SpillwayError, escape_text
-from spillway.intake.landing import landing_path, landing_root
 from spillway.intake.file_results import Exclusion, FileResult, final_results, results_by_file
+from spillway.intake.landing import landing_path, landing_root
 from spillway.records import (
     WHOLE,
     FileSlice,
@@ -44,9 +44,9 @@ from spillway.records import (
 from spillway.records.wrapper import open_decompressed
 from spillway.store.blobs import raise_store_fault
 from spillway.store.drafts import discard
+from spillway.store.file_writer import WrittenFile, write_file
 from spillway.store.landing_zone import LandingFileChanged, open_landing_file
 from spillway.store.tables import Table
-from spillway.store.file_writer import WrittenFile, write_file
 
 TASK_BYTES = 32 * 1024 * 1024
 _IN_MEMORY = 2 * TASK_BYTES
@@ -243,10 +243,10 @@ class ParseResult:
     batch: int
     raw: WrittenFile | None = None
     rejected: tuple[WrittenFile, ...] = ()
-    fates: tuple[FileResult, ...] = ()
+    file_results: tuple[FileResult, ...] = ()
     notes: Mapping[str, int] = field(default_factory=dict)
     nulls: Mapping[str, int] = field(default_factory=dict)
-    dropped: Drops = field(default_factory=dict)
+    exclusions: Drops = field(default_factory=dict)
     problem: SpillwayError | None = None
 
 
@@ -325,10 +325,10 @@ def parse_files(
             )
             return aside.told(made, dropped)
         except _UnusableFile as found:
-            aside.drop()
+            aside.discard()
             dropped[found.place] = found.why
         except SpillwayError as problem:
-            aside.drop()
+            aside.discard()
             return ParseResult(work.batch.batch, problem=problem)
 
 
@@ -360,7 +360,7 @@ def _accepted_rows(
                     aside.add(reader, found, file)
                     if found.table.num_rows:
                         yield _add_seq(found.table, work.batch, file)
-                if aside.wants_header(reader, file):
+                if aside.needs_header(reader, file):
                     aside.headers[file.base_seq] = _header(source)
         except Exception as problem:  # an error of the parser in one file must not stop the other files
             raise_store_fault(landing_root(contract, landing), problem)
@@ -422,12 +422,12 @@ class _RejectedWriter:
         first = told["reason"][0].as_py() if told.num_rows else None
         whole = bool(told.num_rows) and told["line"][0].as_py() == 0
         more = FileResult(file, good=found.table.num_rows, reasons=reasons, reason=first, whole=whole)
-        self._fates[file.base_seq] = self._fates[file.base_seq].with_more(more)
+        self._fates[file.base_seq] = self._fates[file.base_seq].merged_with(more)
 
-    def dropped(self, file: LandingFile, why: Exclusion) -> None:
+    def exclude_file(self, file: LandingFile, why: Exclusion) -> None:
         self._fates[file.base_seq] = FileResult(file, why.status, reason=why.reason)
 
-    def wants_header(self, contract: StreamContract, file: LandingFile) -> bool:
+    def needs_header(self, contract: StreamContract, file: LandingFile) -> bool:
         """Return whether the file has refused records that only its header can read."""
         named = contract.source.format == "csv" and contract.source.options.header
         return named and bool(self._fates[file.base_seq].bad) and file.replays is None
@@ -438,17 +438,17 @@ class _RejectedWriter:
         self._written += [made] if made else []
         self._held = []
 
-    def told(self, raw: WrittenFile | None, dropped: Drops) -> ParseResult:
+    def result(self, raw: WrittenFile | None, dropped: Drops) -> ParseResult:
         self._write()
         fates = (
-            one.with_more(FileResult(one.file, header=self.headers.get(at)))
+            one.merged_with(FileResult(one.file, header=self.headers.get(at)))
             for at, one in self._fates.items()
         )
         return ParseResult(
             self._batch.batch, raw, tuple(self._written), tuple(fates), self._notes, self._nulls, dropped
         )
 
-    def drop(self) -> None:
+    def discard(self) -> None:
         discard(self._target.folder, self._written)
 
 

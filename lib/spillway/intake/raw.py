@@ -18,8 +18,8 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, SpillwayError, is_own_fault
 from spillway.intake.dedupe import BatchRepeats, remove_repeats, save_filter_states
-from spillway.intake.parse import DraftTarget, ParseResult, discard_drafts, parse_all
 from spillway.intake.file_results import FILE_REFUSED, FileResult, files_with_results, whole_file_rows
+from spillway.intake.parse import DraftTarget, ParseResult, discard_drafts, parse_all
 from spillway.intake.rate import HISTORY_NOTE, latest_event_end, rated_batches, time_covered
 from spillway.intake.rejected_rows import mark_as_replayed, originals_of
 from spillway.ledger import LedgerRow
@@ -34,8 +34,8 @@ from spillway.records import (
 )
 from spillway.store.batches import batches_of_files, reserve, save_batches, write_ledger
 from spillway.store.delta_log import commit_bytes
-from spillway.store.tables import Tables
 from spillway.store.file_writer import WrittenFile, write_file
+from spillway.store.tables import Tables
 
 INTAKE = "intake"
 
@@ -68,7 +68,7 @@ def write_batches(
 
 def _failure_message(batch: Batch, problem: SpillwayError) -> str:
     if batch.status == SET_ASIDE:
-        return batch.said_aside(problem)
+        return batch.quarantine_sentence(problem)
     return f"{batch.stream}: batch {batch.batch} could not be written and is tried once more: {problem}"
 
 
@@ -159,7 +159,7 @@ def _claim_if_changed(
     """
     if not any(file.status == MISSED for one in taken.values() for file in one.batch.files):
         return taken
-    claimed = {one.batch: one for one in save_batches(tables, [one.becomes(clock()) for one in batches])}
+    claimed = {one.batch: one for one in save_batches(tables, [one.with_changes(clock()) for one in batches])}
     return {
         number: replace(one, batch=replace(one.batch, revision=claimed[number].revision))
         for number, one in taken.items()
@@ -193,7 +193,7 @@ def _finish_batches(
         ledger += _ledger_rows(contract, one, rows, notes, again, files[number])
         end_before = partial(latest_event_end, tables, stream, number, list(written.values()))
         time = time_covered(tables, contract, one.batch, rows, rated, end_before)
-        done = one.batch.becomes(
+        done = one.batch.with_changes(
             clock(),
             status=TAKEN_IN,
             rows=rows,

@@ -31,8 +31,8 @@ from spillway.intake.parse import Originals
 from spillway.ledger import Row
 from spillway.records.rejects import ORIGINAL_BYTES_AT_MOST, WHOLE_FILE
 from spillway.store.batches import batches_of_files
-from spillway.store.tables import Table, Tables
 from spillway.store.file_writer import write_file
+from spillway.store.tables import Table, Tables
 
 
 def refusal_kind(row: Row) -> str:

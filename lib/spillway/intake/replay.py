@@ -39,9 +39,10 @@ from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import InvalidValue, SpillwayError, escape_text
 from spillway.intake.dedupe import DELIVERED_BEFORE
+from spillway.intake.ingest import group_into_steps
 from spillway.intake.landing import batch_date_of, find_landing_files
-from spillway.intake.raw import write_batches
 from spillway.intake.new_batches import record_batches
+from spillway.intake.raw import write_batches
 from spillway.intake.rejected_rows import (
     can_be_replayed,
     content_of,
@@ -50,7 +51,6 @@ from spillway.intake.rejected_rows import (
     refusal_kind,
     refused_rows,
 )
-from spillway.intake.ingest import group_into_steps
 from spillway.ledger import Row
 from spillway.levers.protocol import Say
 from spillway.store.batches import batches_of_files, load_batches, next_numbers, save_batches
@@ -177,7 +177,7 @@ def _reopen_batches(
             )
         after |= {b.batch: b for b in later if b.is_pinned and b.status != SET_ASIDE}
     reopened = [
-        batch.becomes(
+        batch.with_changes(
             clock(),
             status=RECORDED if batch.rows is None else PLANNED if batch.is_pinned else TAKEN_IN,
             attempts=0,
@@ -185,7 +185,7 @@ def _reopen_batches(
         )
         for batch in found
     ]
-    again = [batch.becomes(clock(), status=PLANNED) for batch in after.values()]
+    again = [batch.with_changes(clock(), status=PLANNED) for batch in after.values()]
     saved = save_batches(tables, [*reopened, *again])
     return saved[: len(reopened)]
 

@@ -6,9 +6,9 @@ time show to which window the rows belong. Without spans only the batch is known
 >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
 >>> spans = (DroppedSpan(noon, noon + timedelta(minutes=1), offered=10, kept=4, unsampled=3),)
 >>> batch = DroppedRows(offered=10, kept=4, unsampled=3, largest_weight=2.0, spans=spans)
->>> batch.dropped, batch.within(noon, noon + timedelta(hours=1))
+>>> batch.dropped_count, batch.count_range(noon, noon + timedelta(hours=1))
 (6, (6, 6, 3, 3))
->>> batch.within(noon + timedelta(seconds=30), noon + timedelta(hours=1))  # the window cuts the span
+>>> batch.count_range(noon + timedelta(seconds=30), noon + timedelta(hours=1))  # the window cuts the span
 (0, 6, 0, 3)
 """
 
@@ -51,11 +51,11 @@ class DroppedRows:
     """Whether dropped rows are stored at the source and recovered when the batch is read."""
 
     @property
-    def dropped(self) -> int:
-        """The number of dropped rows."""
+    def dropped_count(self) -> int:
+        """Return the number of dropped rows."""
         return self.offered - self.kept
 
-    def within(self, begin: datetime, end: datetime) -> tuple[int, int, int, int]:
+    def count_range(self, begin: datetime, end: datetime) -> tuple[int, int, int, int]:
         """Return the smallest and largest possible number of rows dropped between two moments, then those of
         unsampled rows.
         """

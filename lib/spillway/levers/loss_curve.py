@@ -147,10 +147,10 @@ class LossPoint:
     capacity_kbps: float
     sent_kbps: float
     loss_pct: float
-    taken: tuple[ItemChoice, ...]
+    choices: tuple[ItemChoice, ...]
 
     @property
-    def over_kbps(self) -> float:
+    def excess_kbps(self) -> float:
         """Return by how much the sent kbps exceed the capacity."""
         over = self.sent_kbps - self.capacity_kbps
         return over if over > 1e-9 * self.capacity_kbps else 0.0
@@ -255,9 +255,9 @@ def row_drop_loss_pct(offered_kbps: float, capacity_kbps: float) -> float:
 
 def best_next_change(offers: Mapping[str, Offer], point: LossPoint) -> NextChange | None:
     """Return the change with the largest reduction of loss per kbps; None if no change reduces it."""
-    values = math.fsum(one.choice.values for one in point.taken)
+    values = math.fsum(one.choice.values for one in point.choices)
     found: list[tuple[float, NextChange]] = []
-    for one in point.taken:
+    for one in point.choices:
         now = one.choice
         for whole in offers[one.stream].items[one.item]:
             other = alternative_for_share(whole, one.share)

@@ -1,22 +1,41 @@
 """The protocol of a lever: what the pipeline calls, when, and what it passes.
 
-A batch of a stream goes through the levers of its contract in order. Each lever reads the rows (`Rows`) that the
-previous one passed on. The first lever reads `raw`; what the last lever passes on is `transmitted`. Recovery goes the
-other way. The pipeline calls, in this order:
+A lever sheds one kind of data (values, rows). A batch of a stream goes through the levers of its contract in order.
+Each lever reads the rows (`Rows`) that the previous lever passed on. The first lever reads the table `raw`; what the
+last lever passes on becomes the table `transmitted`. Recovery goes the other way.
 
-    train           from time to time: learns facts about the stream; each training creates a new version
-    offered         before a capacity group is divided: what the stream would send, and could shed
-    plan            once for all streams of the capacity group: returns a `Plan` per stream; nothing is applied yet
-    Plan.decision   in tasks, slice by slice: the rows that are passed on, and the rows that stay at the source
-    Plan.account    after drafts were written and measured: rows of the ledger
-    Plan.records    with the drafts, published together: rows of the lever's own tables
-    decided         later, possibly at another place: the decision again, from the tables alone
-    Decision.given_back, Decision.certify      recovery, and the proof that the bounds are kept
+**The calls, in order.** Only those marked * are abstract; the others have a default.
 
-A lever subclasses `Lever` and describes only itself: other levers may come before and after it. Decisions and their
-members must pickle, because they travel to tasks. State between batches is kept in the lever's own tables.
+    Lever.train           on a schedule: learn facts about the stream from a sample; each training is a new version
+    Lever.detect_drift    when batches are validated: report facts in force that the last tuples contradict
+    Lever.update_offer    before capacity is divided: what the stream would send, and its cheaper alternatives
+    Lever.plan *          once for all streams of a capacity group: return a `Plan` per stream; nothing is applied yet
+    Plan.decision *       the decision as an object that travels to tasks
+    Plan.output_load *    the load that the next lever is offered
+      Decision.apply *               in tasks: the rows that are passed on
+      Decision.rows_kept_at_source   in tasks: the rows that are written to the lever's tables at the source
+    Plan.account *        after drafts were written and measured: the rows of the ledger
+    Plan.records          together with the drafts: the rows of the lever's own tables
+    Lever.load_decision * later, possibly at another place: the same decision, read from the lever's tables
+      Decision.recover *    the rows of the previous stage, as far as they can be recovered
+      Decision.certify      the proof: recovered values against true values, while these are available
 
-A lever also explains itself, as data: drift it has detected (`Drift`), why an attribute is treated as it is
+A draft that does not fit its share of the channel is planned again (`Work.tried`, with a lower target in `Work.aims`).
+`Plan.could_lose_less`, `Plan.can_shed_more`, `Plan.is_worth_a_draft` and `Plan.exceeds_own_limit` tell the pipeline
+whether another draft is worth its time.
+
+**To write a lever**, create a package with two modules and register it (`registry`):
+
+- `settings.SETTINGS`: a frozen dataclass of the contract fields, declared with `contracts.fields.rule`;
+- `lever.LEVER`: an instance of a subclass of `Lever`, with `name` and the abstract methods. The plan is a subclass of
+  `Plan`, the decision is a subclass of `Decision`.
+
+A lever describes only itself: other levers may come before it and after it. It reads the rows of its stage with
+`Work.before`. Decisions and their members must pickle. State between batches is kept in the lever's own
+tables (`tables_at_source`, `record_tables`), which are declared as YAML files in its folder `tables`. The smallest
+complete lever is `tests/levers/thin`. A lever that works on joins or queries subclasses `levers.windows.WindowLever`.
+
+A lever also explains itself, as data: detected drift (`Drift`), why an attribute is treated as it is
 (`LeverExplanation`), and pictures for the report (`Picture`).
 
 A lever asks the author of the contract a question if training had to assume something that the contract does not say.
@@ -111,7 +130,7 @@ class Rows(Protocol):
         """Return how many values each of these rows has: one per attribute, minus those that were shed."""
 
     @property
-    def asked_back_bytes(self) -> int:
+    def bytes_read_at_source(self) -> int:
         """Return the bytes stored at the source that were read to recover these rows."""
 
 
@@ -133,14 +152,14 @@ class View(Protocol):
     def last(self, by: str, most: int, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """Return the matching rows with the `most` largest values of `by`. Of other rows only that column is read."""
 
-    def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
+    def stored_files(self, order: str = "seq", **where: Any) -> StoredFiles:
         """Return the files of the table for tasks, to be read along an ordered column."""
 
 
 class StoredFiles(Protocol):
     """Files of a table that tasks read."""
 
-    def on(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
+    def reader_for(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
         """Return a reader of the files of one batch date: (columns, from, to), a range of the ordered column."""
 
 
@@ -199,7 +218,7 @@ class Load:
         bits = sum((exact_fraction(width) for width in self.widths_bits.values()), Fraction(0))
         return float(bits * exact_fraction(self.tuples_per_second) / 1000 + exact_fraction(self.fixed_kbps))
 
-    def thinned(self, share: float) -> Load:
+    def for_share_of_rows(self, share: float) -> Load:
         """Return the load of a share of the rows.
 
         >>> Load({"temp": 32.0}, 100.0).thinned(0.5).rate_kbps
@@ -279,7 +298,7 @@ class TrainingInput:
     """What a lever may learn from: the stream, its first or last tuples, and its share of the capacity."""
 
     contract: StreamContract
-    again: bool
+    is_retraining: bool
     edge: Callable[[Sequence[str], int], pa.Table]
     """(columns, count): the first tuples available if the stream was never trained, else the last."""
     load: Load | None
@@ -367,15 +386,15 @@ class Decision(ABC):
     """The decision about some batches of one stream, and all batches that share a frame with them; travels to tasks."""
 
     @property
-    def bounded(self) -> frozenset[str]:
+    def bounded_attributes(self) -> frozenset[str]:
         """Return the attributes with values that were shed or made inexact, and so may have a bound."""
         return frozenset()
 
     @abstractmethod
-    def kept(self, before: Rows, day: date) -> Rows:
+    def apply(self, before: Rows, day: date) -> Rows:
         """Return the rows that are passed on."""
 
-    def aside(
+    def rows_kept_at_source(
         self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield what is stored at the source in one of the lever's tables, for consecutive slices of a batch.
@@ -385,10 +404,10 @@ class Decision(ABC):
         raise NotImplementedError(f"{type(self).__name__} lays nothing aside in {table}")
 
     @abstractmethod
-    def given_back(self, after: Rows, day: date) -> Rows:
+    def recover(self, after: Rows, day: date) -> Rows:
         """Recover the rows of the previous stage from those passed on, as far as possible."""
 
-    def arrived(self, after: Rows, day: date) -> Rows:
+    def rows_at_destination(self, after: Rows, day: date) -> Rows:
         """Return the rows as the destination has them by itself: data that stays at the source is absent."""
         return after
 
@@ -429,7 +448,7 @@ class Plan(ABC):
         """Return what tasks apply."""
 
     @abstractmethod
-    def offers_on(self, batch: int) -> Load:
+    def output_load(self, batch: int) -> Load:
         """Return the load that the plan passes to the next stage."""
 
     @abstractmethod
@@ -440,7 +459,7 @@ class Plan(ABC):
         """Return the sheddable columns of a batch that the plan leaves exact; none if the lever does not know them."""
         return ()
 
-    def said(self, batch: int) -> str:
+    def summary(self, batch: int) -> str:
         """Return what was done to a batch, in a few words; empty if nothing was done."""
         return ""
 
@@ -448,7 +467,7 @@ class Plan(ABC):
         """Return whether more capacity would reduce the loss of the batch."""
         return False
 
-    def takes_too_much(self, drafted: MeasuredDraft) -> bool:
+    def is_larger_than_exact(self, drafted: MeasuredDraft) -> bool:
         """Return whether a synopsis or a rounded column of a draft takes at least the bytes of the exact column."""
         return False
 
@@ -471,19 +490,19 @@ class Plan(ABC):
         """
         return None
 
-    def can_do_more(self, batch: int) -> bool:
+    def can_shed_more(self, batch: int) -> bool:
         """Return whether the plan could shed more of the batch with a lower target."""
         return False
 
-    def exceeds(self, drafted: MeasuredDraft) -> bool:
+    def exceeds_own_limit(self, drafted: MeasuredDraft) -> bool:
         """Return whether the draft breaks a limit of the lever itself (not the capacity share) that could be kept."""
         return False
 
-    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
+    def record_shortfall(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         """Record by how much the batch is still too large, and the remedy, if the lever keeps a record."""
         return
 
-    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def destination_records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the records that a separate destination needs to recover; by default all of them."""
         return self.records()
 
@@ -499,7 +518,7 @@ class Lever(ABC):
     needs_training = False
     sheds_rows = False
     """Whether the lever passes on fewer rows than it was offered."""
-    aside_tables: tuple[str, ...] = ()
+    tables_at_source: tuple[str, ...] = ()
     """Tables at the source in which tasks store rows. They are published before anything is transmitted."""
     record_tables: tuple[str, ...] = ()
     """Tables of `Plan.records`."""
@@ -508,7 +527,7 @@ class Lever(ABC):
         """Return the facts learned; None if there is nothing (new) to learn from."""
         return []
 
-    def offered(
+    def update_offer(
         self,
         offer: Offer,
         contract: StreamContract,
@@ -526,13 +545,13 @@ class Lever(ABC):
     def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         """Return a plan for each of `work`, in its order. All of them are decided together."""
 
-    def stored(
+    def count_stored_corrections(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         """Return, by batch and attribute, how many corrections are stored for shed values."""
         return {}
 
-    def absent(
+    def count_absent_values(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         """Return, by batch and attribute, how many values the destination lacks until it requests them."""
@@ -545,7 +564,7 @@ class Lever(ABC):
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
         """Return the contract under which the lever sends the fewest bytes and keeps nothing at the source.
 
-        `exact_fraction`: no value may differ; otherwise values stay within their bounds. None is returned if the lever
+        `exact`: no value may differ; otherwise values stay within their bounds. None is returned if the lever
         has no such settings, for example because it drops rows.
         """
         return None
@@ -554,17 +573,17 @@ class Lever(ABC):
         """Return the attributes whose values the lever may round, or recover within a bound."""
         return frozenset()
 
-    def whole_bound_pct(self, facts: Facts | None) -> float:
+    def loss_at_bound_pct(self, facts: Facts | None) -> float:
         """Return the loss in % that is assigned to an error equal to the attribute's absolute bound."""
         return 100.0
 
     @abstractmethod
-    def decided(
+    def load_decision(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
         """Return the decision that these batches were shed with, read from the tables."""
 
-    def noticed(
+    def detect_drift(
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[Drift]:
         """Return drift: facts in force that the last tuples contradict."""
@@ -576,14 +595,16 @@ class Lever(ABC):
         """Return doubts about the contract that the last tuples raise; `edge`: their columns and count."""
         return []
 
-    def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
+    def mine_entry(
+        self, contract: StreamContract, statements: Sequence[tuple[str, float]]
+    ) -> MinedEntry | None:
         """Return a proposal for the lever's entry from SQL that reads the stream; None: not relevant.
 
         `statements`: each statement with the number of times that it ran.
         """
         return None
 
-    def told(
+    def explain(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> LeverExplanation | None:
         """Return the lever's part of `explain` for an attribute; None if the lever does not treat it."""

@@ -99,14 +99,14 @@ class Window:
     failed: str | None = None
     """Why the last attempt failed, if the window is still planned."""
     failed_by: str | None = None
-    """Fingerprint of the questions of that attempt (`AskingDecision.asks`)."""
+    """Fingerprint of the SQL of that attempt (`SqlDecision.query_fingerprint`)."""
 
     @property
     def day(self) -> date:
         """Return the date of the window in the ledger."""
         return self.from_time.date()
 
-    def becomes(self, now: datetime, **changes: Any) -> Window:
+    def with_changes(self, now: datetime, **changes: Any) -> Window:
         """Return the window with `changes`, updated at `now`."""
         return replace(self, updated_at=now, **changes)
 
@@ -163,13 +163,13 @@ class InputLoss:
     largest_weight: float = 1.0
     refused: float = 0.0
     """Estimated number of rows that were refused at intake."""
-    given_back: int = 0
+    recovered_rows: int = 0
     """Rows that were stored at the source and are recovered when the window is read; their portions are not known."""
     least_kept: float = math.inf
     """The smallest number of rows kept of a partly dropped region (`DroppedRows.least_kept`)."""
 
     @property
-    def lost(self) -> float:
+    def lost_rows(self) -> float:
         """Return the number of dropped and refused rows."""
         return self.dropped + self.refused
 
@@ -183,14 +183,14 @@ class InputLoss:
             self.unsampled_most + other.unsampled_most,
             max(self.largest_weight, other.largest_weight),
             self.refused + other.refused,
-            self.given_back + other.given_back,
+            self.recovered_rows + other.recovered_rows,
             min(self.least_kept, other.least_kept),
         )
 
 
 @dataclass(frozen=True)
 class SqlInput:
-    """What a question reads of an input: columns of some portions. `tagged`: column `PORTION` has the portion's
+    """What a statement reads of an input: columns of some portions. `tagged`: column `PORTION` has the portion's
     index.
     """
 
@@ -238,7 +238,9 @@ class WindowWork:
 class WindowDecision(ABC):
     """The decision about some windows. It travels to tasks."""
 
-    def parts(self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers) -> Sequence[Any]:
+    def task_inputs(
+        self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
+    ) -> Sequence[Any]:
         """Return the parts of the window, each of which is passed to `results` in its own task. Default: one part."""
         return [inputs]
 
@@ -262,18 +264,18 @@ class SqlDecision(WindowDecision):
 
     @property
     @abstractmethod
-    def asks(self) -> str:
-        """Return a fingerprint of the questions and their limits.
+    def query_fingerprint(self) -> str:
+        """Return a fingerprint of the SQL and its limits.
 
         If it has changed, a window that failed may succeed.
         """
 
     @abstractmethod
-    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
-        """Return the questions; none if the window has no data to work on."""
+    def queries(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
+        """Return the SQL queries; none if the window has no data to work on."""
 
     @abstractmethod
-    def answered(
+    def build_results(
         self,
         window: Window,
         answers: Sequence[pa.Table],
@@ -281,7 +283,7 @@ class SqlDecision(WindowDecision):
         inexact: Inexact,
         this_run: Callable[[], Mapping[int, Mapping[str, int]]],
     ) -> pa.Table | None:
-        """Return the window's results, from the answers in the order of the questions.
+        """Return the window's results, from the answers in the order of the queries.
 
         Their columns become the table's. Counts go into `counts`, which already has the `microseconds` that the answers
         took. `this_run` returns the counts of earlier windows that this run answers; it waits for them.
@@ -335,7 +337,7 @@ class WindowLever(ABC):
         """Return the largest number of tuples of a portion; None: whole files, so that a shed portion is never read."""
         return None
 
-    def looks_back_seconds(self, contract: Workload) -> float:
+    def look_back_seconds(self, contract: Workload) -> float:
         """Return how long before the window's begin rows are relevant. The lever receives these rows too."""
         return 0.0
 
@@ -347,27 +349,29 @@ class WindowLever(ABC):
         """Return, by input stream, the columns that must have exact values."""
         return {}
 
-    def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
+    def column_type_problems(
+        self, contract: Workload, types: Mapping[str, Mapping[str, str]]
+    ) -> Iterable[Broken]:
         """Yield problems that the column types of the inputs alone show, with the field names of the lever's entry.
 
         `types`: by input stream, the type of every column that can be read, as contracts name types.
         """
         return ()
 
-    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+    def capacity_problems(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
         """Yield settings that the capacity of its room rules out; `others`: the other joins or queries of the room."""
         return ()
 
-    def most_rows(self, contract: Workload) -> int:
+    def max_rows_in_memory(self, contract: Workload) -> int:
         """Return how many rows of an input may be held in memory at a time if windows are processed in sequence."""
         return 5_000_000
 
-    def look_at(  # noqa: B027 - most have nothing to refuse
+    def check_work(  # noqa: B027 - most have nothing to refuse
         self, work: WindowWork, columns: Callable[[SqlQuery], pa.Schema]
     ) -> None:
         """Refuse work that no window could ever do, before capacity is divided among the rest.
 
-        `columns`: returns the schema of a question's answer without computing it.
+        `columns`: returns the schema of a query's answer without computing it.
         """
 
     @abstractmethod
@@ -388,7 +392,7 @@ class WindowLever(ABC):
         """
         raise NotImplementedError(f"{self.name} examines no results")
 
-    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
+    def explain(self, contract: Workload, tables: Views) -> LeverExplanation | None:
         """Return what `explain` says of a join or a query; None if there is nothing to say yet."""
         return None
 

@@ -12,9 +12,9 @@ from datetime import date, datetime
 from spillway.batch import PENDING, UNTRAINED
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract, load_usable
+from spillway.intake.ingest import can_be_rated, is_waiting_for_rate
 from spillway.intake.landing import find_landing_files
 from spillway.intake.rate import rated_batches
-from spillway.intake.ingest import can_be_rated, is_waiting_for_rate
 from spillway.settings import Settings
 from spillway.store.batches import load_batches
 from spillway.store.tables import Between, Tables
@@ -58,7 +58,7 @@ def pending_channels(settings: Settings, now: datetime | None = None) -> list[st
     """Return the sorted names of channels with a stream that has work; empty if a run has nothing to do."""
     contracts, tables = load_usable(settings.schemas), Tables(settings)
     waiting = {c.channel for c in contracts.streams.values() if _may_be_pending(c, tables, now)}
-    return sorted({contracts.planned_with(channel) for channel in waiting})
+    return sorted({contracts.planning_channel(channel) for channel in waiting})
 
 
 def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> list[str]:
@@ -67,7 +67,7 @@ def channels_of_dates(settings: Settings, from_date: date, to_date: date) -> lis
     found = Tables(settings).at("batches").rows(["stream"], batch_date=Between(from_date, to_date))
     streams = set(found["stream"].to_pylist())
     return sorted(
-        {contracts.planned_with(c.channel) for c in contracts.streams.values() if c.stream in streams}
+        {contracts.planning_channel(c.channel) for c in contracts.streams.values() if c.stream in streams}
     )
 
 
@@ -80,10 +80,10 @@ def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = No
     asking = [contract for contract in contracts.streams.values() if contract.sketches]
     if dates is not None:
         there = set(channels_of_dates(settings, *dates))
-        return sorted({contracts.planned_with(one.channel) for one in asking} & there)
+        return sorted({contracts.planning_channel(one.channel) for one in asking} & there)
     # the kernels take time to load, and few streams have sketches
     lacking = [one for one in asking if _may_be_unsketched(one, tables)]
-    return sorted({contracts.planned_with(one.channel) for one in lacking})
+    return sorted({contracts.planning_channel(one.channel) for one in lacking})
 
 
 def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:

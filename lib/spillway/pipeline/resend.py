@@ -52,8 +52,8 @@ def resend(
         say(f"{stream}: batch {numbers} is there whole, and is not sent again")
     now = utc_now()
     pinned = {"status": PLANNED, "levers": (), "models": {}, "sent_whole": ASKED_AGAIN}
-    save_batches(tables, [batch.becomes(now, **pinned) for batch in again])
-    room = contracts.planned_with(contract.channel)
+    save_batches(tables, [batch.with_changes(now, **pinned) for batch in again])
+    room = contracts.planning_channel(contract.channel)
     sent = shed_channel(
         tables,
         engine,

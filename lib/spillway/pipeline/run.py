@@ -59,11 +59,11 @@ def run_channel(
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
         faults.each("take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say))
-    going_on = streams.keys() - faults.gave_way
+    going_on = streams.keys() - faults.conflicts
     mine = lambda batch: batch.stream in going_on  # noqa: E731
     done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
     now = tables.now()
-    for stream in sorted(going_on - faults.gave_way):
+    for stream in sorted(going_on - faults.conflicts):
         compact_batches(now, stream)
     faults.broken(contracts, channel)
     faults.tell()
@@ -115,8 +115,8 @@ def run_streams(
     faults.each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
     faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
-    going = mine.keys() - faults.gave_way  # leave a stream to another run that committed first
-    for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
+    going = mine.keys() - faults.conflicts  # leave a stream to another run that committed first
+    for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
         through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
         _collect_faults(faults, room, partial(through, at_once=at_once))
         sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))

@@ -170,7 +170,7 @@ def _drift_outcomes(tables: Tables, contract: StreamContract, batches: Sequence[
     edge = last_rows_reader(tables, contract.stream, batches[-1:])
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
-        for one in lever(name).noticed(contract, facts, edge) if facts is not None else ():
+        for one in lever(name).detect_drift(contract, facts, edge) if facts is not None else ():
             yield Outcome(
                 "models",
                 contract.stream,
@@ -203,7 +203,7 @@ def retire_raw_dates(
         save_batches(
             tables,
             [
-                one.becomes(now, status=RETIRED, raw_leaving=tuple(_files_to_delete(tables, one)))
+                one.with_changes(now, status=RETIRED, raw_leaving=tuple(_files_to_delete(tables, one)))
                 for one in gone
             ],
         )
@@ -254,7 +254,7 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
     # on disk
     now = utc_now()
     leaving = [one for one in leaving if one not in strange] + save_batches(
-        tables, [one.becomes(now, raw_leaving=(*one.raw_leaving, *held[one.batch])) for one in strange]
+        tables, [one.with_changes(now, raw_leaving=(*one.raw_leaving, *held[one.batch])) for one in strange]
     )
     told = (
         tables.at("ledger").rows(["batch"], subject=stream, batch=numbers, stage=RETIRE)["batch"].to_pylist()

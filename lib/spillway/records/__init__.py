@@ -18,7 +18,7 @@ A **file** is rejected as one record (line 0, or the line of a CSV header) in th
 its compression wrapper is damaged (`wrapper`); a required column is missing; a column is repeated, has another type
 (Parquet), or is unknown and refused. An empty file has no records and no rejects.
 
-Every file is read in bounded memory, a number of records at a time. Several tasks read a large file (`pieces`). The
+Every file is read in bounded memory, a number of records at a time. Several tasks read a large file (`file_slices`). The
 result does not depend on how the file is read.
 
 Line numbers are those of physical lines, from 1. The CSV header is line 1. A quoted record that spans several lines has
@@ -50,10 +50,10 @@ import pyarrow as pa
 from spillway.contracts.stream import StreamContract
 from spillway.records.convert import ParsedRecords, no_records, table_schema
 from spillway.records.csv_lines import csv_blocks
+from spillway.records.file_slices import WHOLE, FileSlice, MeasuredFile, SliceReader, measure_file, split_file
 from spillway.records.json_lines import json_blocks
 from spillway.records.parity import CheckedBytes, note_parity
 from spillway.records.parquet import parquet_blocks
-from spillway.records.file_slices import WHOLE, FileSlice, MeasuredFile, SliceReader, measure_file, split_file
 from spillway.records.rejects import (
     ORIGINAL_BYTES_AT_MOST,
     REJECTED_SCHEMA,

@@ -80,11 +80,11 @@ class QuoteIndex:
         self._lone = returns[(follows != _FEED) | (returns + 1 >= len(data))]
 
     @property
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the lines have no quote."""
         return not len(self._quotes)
 
-    def stretch(self, start: int) -> RecordRange:
+    def next_range(self, start: int) -> RecordRange:
         """Return the records from line `start` up to the first that is misquoted, too long or not complete."""
         lines = self.lines
         begin = int(lines.starts[start])
@@ -264,7 +264,7 @@ class _Block:
         tables: list[pa.Table] = []
         step = _ONE_BY_ONE
         while start < self.lines.count:
-            stretch = self.quotes.stretch(start) if self.quotes is not None else None
+            stretch = self.quotes.next_range(start) if self.quotes is not None else None
             if stretch is not None and len(stretch.last):
                 tables += self._fast(names, stretch)
                 start = stretch.end
@@ -395,7 +395,7 @@ class _Block:
         block.
         """
         lines, delimiter = self.lines, self.contract.source.options.delimiter
-        content, starts, ends, blank = self.plainly
+        content, starts, ends, blank = self.python_lists
         position = first = start
 
         def feed() -> Iterator[str]:
@@ -432,7 +432,7 @@ class _Block:
                 yield CsvRecord(first, position - 1, fields, problem)
 
     @cached_property
-    def plainly(self) -> tuple[bytes, list[int], list[int], list[bool]]:
+    def python_lists(self) -> tuple[bytes, list[int], list[int], list[bool]]:
         """Content, starts, ends and blank lines as Python objects, which are faster to access one by one."""
         lines = self.lines
         return lines.content, lines.starts.tolist(), lines.ends.tolist(), lines.blank.tolist()

@@ -1,7 +1,7 @@
 """Split a large file into slices that tasks read in parallel.
 
 A slice begins with a record and has the number of lines before it. The split points depend only on the bytes of the
-file. Text is split at the end of a record. CSV is split only up to the first misplaced quote (`csv_lines.Quotes`): the
+file. Text is split at the end of a record. CSV is split only up to the first misplaced quote (`csv_lines.QuoteIndex`): the
 rest is one slice, and its task reads it record by record. Parquet is split between row groups. A wrapped file is one
 slice, because it can only be read from its beginning. A file whose lines have parity is one slice as well.
 """
@@ -168,7 +168,7 @@ def _records_end(contract: StreamContract, lines: Lines) -> tuple[int, int]:
 
     If the first is smaller, a quote is misplaced, and the rest must be read record by record.
     """
-    stretch = QuoteIndex(lines, contract.source.options.delimiter).stretch(0)
+    stretch = QuoteIndex(lines, contract.source.options.delimiter).next_range(0)
     # more than FIELD_CHARACTERS bytes without a known end: a quote is misplaced; fewer: the record goes on
     pending = len(lines.content) - (int(lines.ends[stretch.end - 1]) + 1 if stretch.end else 0)
     count = lines.count if pending > FIELD_CHARACTERS else stretch.end

@@ -41,7 +41,7 @@ class CrowdedGroup:
     steps: tuple[CrowdedStep, ...]
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Return a sentence that says up to how many queries sharing pays."""
         tips = self.tipping_point_queries
         end = (

@@ -136,7 +136,7 @@ def explain_workload(tables: Tables, name: str) -> WorkloadExplanation | None:
     tells = []
     for one in contract.lever_names:
         facts, found = newest_facts(tables, name, one), lever(one)
-        told = found.told(contract, tables) if isinstance(found, WindowLever) else None
+        told = found.explain(contract, tables) if isinstance(found, WindowLever) else None
         tells.append(VersionedExplanation(one, None if facts is None else facts.version, told))
     stages = tuple(stages_of(last_windows(tables, name)))
     why = search_problem(tables, contracts, contract)
@@ -147,5 +147,5 @@ def _explain_lever(
     tables: Tables, contract: StreamContract, attribute: str, name: str
 ) -> VersionedExplanation:
     facts = newest_facts(tables, contract.stream, name)
-    told = lever(name).told(contract, attribute, facts, tables)
+    told = lever(name).explain(contract, attribute, facts, tables)
     return VersionedExplanation(name, None if facts is None else facts.version, told)

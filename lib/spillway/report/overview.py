@@ -79,7 +79,7 @@ class AttributeFigures:
         return (_ABSENT_PCT * self.absent + self.mean_loss_pct * there) / self.values
 
     @property
-    def ways(self) -> dict[str, float]:
+    def treatment_shares(self) -> dict[str, float]:
         """Return the share of the values by treatment, in %."""
         counts = {
             "kept": self.values - self.rounded - self.shed,
@@ -110,7 +110,7 @@ class AttributeFigures:
 def whole_bound_pct(tables: Tables, contract: StreamContract) -> float:
     """Return the loss, in %, that the stream's levers assign to an error equal to an attribute's absolute bound."""
     found = [
-        lever(name).whole_bound_pct(newest_facts(tables, contract.stream, name))
+        lever(name).loss_at_bound_pct(newest_facts(tables, contract.stream, name))
         for name in contract.lever_names
     ]
     return min(found, default=100.0)

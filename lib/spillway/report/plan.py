@@ -207,7 +207,7 @@ def show_plan(
     if capacity is not None:
         contracts = _with_capacity(contracts, channel, capacity)
     chosen = (stream, batch) if stream is not None and batch is not None else None
-    room = contracts.planned_with(channel)
+    room = contracts.planning_channel(channel)
     with dry_run(tables, engine, contracts, room, chosen) as run:
         shown = _shown(tables, run, contracts, channel, stream)
         names = [one.overview.figures.stream for one in shown.streams] if compare else []
@@ -243,7 +243,7 @@ def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stre
         tuple(plans),
         {name: why for name, why in run.waiting.items() if name in mine}
         | {
-            name: f"its contract cannot be used ({contracts.why_broken(name)})"
+            name: f"its contract cannot be used ({contracts.first_problem(name)})"
             for name in (contracts.withheld(channel) if stream is None else ())
         },
         load_trade_off(run.tables, run.contracts, channel),

@@ -285,7 +285,7 @@ class Progress:
         self.started = time.monotonic()
 
     @staticmethod
-    def here(stream: TextIO) -> Progress:
+    def for_stream(stream: TextIO) -> Progress:
         """Return the progress for a stream: as wide as the terminal, or `PAGE` columns if the stream is no terminal."""
         return Progress(Console(file=stream, width=None if stream.isatty() else PAGE))
 

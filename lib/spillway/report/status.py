@@ -23,9 +23,9 @@ from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.contracts.capacity import DAY_SECONDS
 from spillway.errors import SpillwayError, escape_text, format_count
+from spillway.intake.ingest import is_waiting_for_rate
 from spillway.intake.landing import Landing, find_landing_files
 from spillway.intake.rate import HISTORY_NOTE
-from spillway.intake.ingest import is_waiting_for_rate
 from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import open_questions
 from spillway.levers.windows import PLANNED

@@ -103,20 +103,21 @@ def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
 
 def _loss_of(found: TradeOff) -> str:
     """Return what the loss on the channel refers to: measures, queries for rows, or both."""
-    rows = {taken.choice.of == "rows" for taken in found.in_use.taken}
+    rows = {taken.choice.of == "rows" for taken in found.in_use.choices}
     return ROWS if rows == {True} else BOTH if True in rows else MEASURES
 
 
 def capacity_gain_sentence(found: TradeOff) -> str:
     """Return a sentence on what a little more capacity would buy, and which attribute would benefit next.
 
-    >>> from spillway.levers.loss_curve import at_capacity
+    >>> from spillway.levers.loss_curve import loss_at_capacity
     >>> from spillway.levers.protocol import Offer
     >>> from spillway.levers.knapsack import Alternative
     >>> kept = Alternative(20.0, (0, 0, 1), "temp", "keep", 0.0, 9.0)
     >>> ways = (kept, Alternative(5.0, (2, 1, 1), "temp", "round", 2.0, 9.0))
     >>> offers = {"s": Offer(20.0, None, (ways,))}
-    >>> capacity_gain_sentence(TradeOff("up", ("s",), 20.0, at_capacity(offers, 19.0), at_capacity(offers, 20.9), None, ()))
+    >>> now, more = (loss_at_capacity(offers, kbps) for kbps in (19.0, 20.9))
+    >>> capacity_gain_sentence(TradeOff("up", ("s",), 20.0, now, more, None, ()))
     '10 % more capacity would bring the planned loss from 2 % to 0 %'
     """
     now, then, step = found.in_use, found.more, found.next_paid

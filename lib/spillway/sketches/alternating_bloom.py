@@ -37,9 +37,9 @@ from numba import njit
 
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
-from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.kernels import mix64, xxhash64_key
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.types import Booleans, Integers, Keys
 
 _HASHES_MAX = 16
@@ -253,7 +253,7 @@ class AlternatingBloom(binary.CounterSketch):
         }
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> AlternatingBloom:
         sketch = cls(checked_parameters(AlternatingBloomParameters, dict(shape)))

@@ -20,7 +20,7 @@ class Coverage:
     """The number of batches of the range without a readable sketch. They are not part of the answer."""
 
     @property
-    def told_missing(self) -> str:
+    def missing_text(self) -> str:
         """The missing batches in words; empty if none is missing."""
         return (
             f"{self.missing} of {self.batches + self.missing} batches have no sketch" if self.missing else ""
@@ -47,7 +47,7 @@ class Answer:
 
     def __str__(self) -> str:
         dates = f", {self.covers.from_date} to {self.covers.to_date}" if self.covers.from_date else ""
-        told = [self.note] * bool(self.note) + [self.covers.told_missing] * bool(self.covers.missing)
+        told = [self.note] * bool(self.note) + [self.covers.missing_text] * bool(self.covers.missing)
         note = "".join(f"; {one}" for one in told)
         return (
             f"{self.estimate:.6g} ({self.low:.6g} to {self.high:.6g} with {100 * self.confidence:g} % "

@@ -6,7 +6,7 @@ The header has the kind, the parameters (with the seed), the scalars, the name, 
 context. The context describes the keys (attributes, types, key seed), so that a payload alone can be queried by value.
 The digest covers all bytes before it. So a flipped bit, a truncated file or a file of another program is detected, and
 the error says which. An attacker can compute a valid digest, so the header is validated as well: it is compared with
-the form that its kind requires (`forms`) before anything is decompressed, and it must not claim more memory than its
+the form that its kind requires (`payload_checks`) before anything is decompressed, and it must not claim more memory than its
 bytes can decompress to.
 
 >>> blob = to_payload("bloom", {"cells": 64}, {"elements": 3}, {"words": np.array([7], dtype=np.uint64)})
@@ -58,7 +58,7 @@ class Header:
     """Type and shape of each array by its name, in the stored order."""
     packed: bytes = b""
 
-    def unpacked(self, form: Mapping[str, ArrayForm] | None = None) -> dict[str, npt.NDArray[Any]]:
+    def unpack(self, form: Mapping[str, ArrayForm] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Decompress the arrays; raise `InvalidValue` if they differ from `form` (None: any form)."""
         if form is not None:
             if list(self.arrays) != list(form):
@@ -149,7 +149,7 @@ class CounterSketch(StoredSketch):
 
     @classmethod
     @abstractmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]
     ) -> Self:
         """Restore a sketch from its stored parts, which have its `form`; refuse parts that contradict each other."""
@@ -166,10 +166,10 @@ class CounterSketch(StoredSketch):
         """Return the sketch of a payload whose header was read."""
         with refuse_malformed():
             form = cls.form(header.parameters, header.scalars)
-            arrays = header.unpacked(form)
+            arrays = header.unpack(form)
             for name, array in arrays.items():
                 form[name].check(name, array)
-            sketch = cls.restored(header.parameters, header.scalars, arrays)
+            sketch = cls.restore(header.parameters, header.scalars, arrays)
         sketch.context = header.context
         return sketch
 

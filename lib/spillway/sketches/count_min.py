@@ -73,7 +73,6 @@ import numpy as np
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import (
     as_keys,
     bucket_of_mixed,
@@ -84,6 +83,7 @@ from spillway.sketches.hashing import (
     spark_factors,
 )
 from spillway.sketches.intervals import Noise, check_confidence, median_deviation, normal_quantile
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
@@ -391,7 +391,7 @@ class CountMin(binary.CounterSketch):
         return {"table": ArrayForm("int64", (parameters.depth, parameters.width))}
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> CountMin:
         sketch = cls(checked_parameters(CountMinParameters, dict(shape)))

@@ -26,10 +26,10 @@ from numba import njit
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Answer
-from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import as_keys, check_seed, row_seeds
 from spillway.sketches.intervals import check_confidence, median_deviation, median_row_tail, normal_quantile
 from spillway.sketches.kernels import mix64
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.types import Estimates, Floats, Integers, Keys, require_same
 from spillway.sketches.weights import WEIGHT_MAX, whole_weights
 
@@ -178,7 +178,7 @@ class FastAgms(binary.CounterSketch):
         return {"table": ArrayForm("int64", (parameters.depth, parameters.width))}
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> FastAgms:
         sketch = cls(checked_parameters(FastAgmsParameters, dict(shape)))

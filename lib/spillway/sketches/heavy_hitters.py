@@ -26,8 +26,8 @@ import numpy as np
 from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.count_min import CountMin, CountMinParameters
-from spillway.sketches.payload_checks import REBUILD, ArrayForm
 from spillway.sketches.hashing import as_keys
+from spillway.sketches.payload_checks import REBUILD, ArrayForm
 from spillway.sketches.types import Estimates, Keys, require_same
 
 
@@ -167,12 +167,12 @@ class HeavyHitters(binary.CounterSketch):
         return {**CountMin.form(counted, numbers), "candidates": ArrayForm("uint64")}
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> HeavyHitters:
         counted = {name: value for name, value in shape.items() if name != "share"}
         sketch = cls(CountMinParameters(**counted), shape["share"])
-        sketch.counts = CountMin.restored(counted, scalars, {"table": arrays["table"]})
+        sketch.counts = CountMin.restore(counted, scalars, {"table": arrays["table"]})
         sketch.candidates = arrays["candidates"]
         if (sketch.candidates[1:] <= sketch.candidates[:-1]).any():
             raise InvalidValue("candidates", "rise", "keys out of order, or twice", REBUILD)

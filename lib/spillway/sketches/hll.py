@@ -22,8 +22,8 @@ import datasketches
 from spillway.errors import InvalidValue
 from spillway.sketches.answers import Answer
 from spillway.sketches.binary import LibrarySketch
-from spillway.sketches.payload_checks import REBUILD, refuse_malformed
 from spillway.sketches.intervals import check_confidence
+from spillway.sketches.payload_checks import REBUILD, refuse_malformed
 
 LEAST_LG_K, MOST_LG_K = 4, 21
 

@@ -159,7 +159,7 @@ class Kll(LibrarySketch):
         self._weights = weights
         self.blurred = n
 
-    def narrowed(self, k: int) -> Kll:
+    def compacted_to(self, k: int) -> Kll:
         """Return the sketch compacted to at most about `k` items."""
         found = Kll(KllParameters(k, self.parameters.integers))
         found.context = self.context
@@ -220,7 +220,7 @@ class Kll(LibrarySketch):
             return _FRONT.pack(2, 1, Kll.family, _EMPTY, p.k, _M, marked)
         if n == 1:
             return _FRONT.pack(2, 2, Kll.family, _SINGLE, p.k, _M, marked) + self.items.tobytes()
-        whole = self if self._fits() else self.narrowed(p.k)
+        whole = self if self._fits() else self.compacted_to(p.k)
         heights = np.log2(whole.weights).astype(np.int64)
         count = int(heights.max()) + 1
         levels = [whole.items[heights == level] for level in range(count)]

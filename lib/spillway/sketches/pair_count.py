@@ -53,10 +53,10 @@ from spillway.sketches import binary
 from spillway.sketches.answers import Answer
 from spillway.sketches.count_min import CountMin, CountMinParameters
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters, narrow_counters
-from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.hashing import check_seed, row_seeds
 from spillway.sketches.intervals import median_deviation, normal_quantile
 from spillway.sketches.kernels import mix64
+from spillway.sketches.payload_checks import REBUILD, ArrayForm, checked_numbers, checked_parameters
 from spillway.sketches.types import Integers, Keys, require_same
 
 
@@ -228,14 +228,14 @@ class PairCountParameters:
     def levels(self) -> range:
         return range(self.similarity, self.attributes + 1)
 
-    def drawn(self, k: int) -> int:
+    def subsets_per_record(self, k: int) -> int:
         """Return l_k, the number of k-subsets that a record draws."""
         return math.ceil(self.rate * math.comb(self.attributes, k) - 1e-9)
 
     @property
     def exact(self) -> bool:
         """Whether the result has no error: all subsets are drawn and all streams are stored."""
-        return self.width == 0 and all(self.drawn(k) == math.comb(self.attributes, k) for k in self.levels)
+        return self.width == 0 and all(self.subsets_per_record(k) == math.comb(self.attributes, k) for k in self.levels)
 
 
 def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:
@@ -495,7 +495,7 @@ class PairCount(binary.CounterSketch):
         return found
 
     @classmethod
-    def restored(
+    def restore(
         cls, shape: Mapping[str, Any], scalars: Mapping[str, Any], arrays: Mapping[str, Any]
     ) -> PairCount:
         sketch = cls(checked_parameters(PairCountParameters, dict(shape)))

@@ -21,9 +21,9 @@ from spillway.errors import InvalidValue
 from spillway.sketches import binary
 from spillway.sketches.answers import Coverage
 from spillway.sketches.binary import CounterSketch, LibrarySketch, StoredSketch
-from spillway.sketches.payload_checks import REBUILD
 from spillway.sketches.kinds import every_kind, kind_of
 from spillway.sketches.kinds.base import LoadedSketch, Segment, SketchKind
+from spillway.sketches.payload_checks import REBUILD
 
 
 def read_sketch(
@@ -70,7 +70,7 @@ def wrap_sketch(
     sketch: StoredSketch, covers: Coverage | None = None, segments: Sequence[Segment] = ()
 ) -> LoadedSketch:
     """Return the sketch with the queries of its kind."""
-    asking = next(kind.asking() for kind in every_kind() if isinstance(sketch, kind.forms()))
+    asking = next(kind.query_class() for kind in every_kind() if isinstance(sketch, kind.forms()))
     return asking(sketch, covers, segments)
 
 
@@ -165,7 +165,7 @@ def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]])
     """Merge the sketches with equal parameters to one segment each, in the order of their first rows."""
     groups: dict[str, list[tuple[Mapping[str, Any], StoredSketch]]] = {}
     for row, sketch in held:
-        groups.setdefault(repr(kind_of(kind).alike(sketch)), []).append((row, sketch))
+        groups.setdefault(repr(kind_of(kind).merge_key(sketch)), []).append((row, sketch))
     found = []
     for group in groups.values():
         dates = [str(row["batch_date"]) for row, _ in group]

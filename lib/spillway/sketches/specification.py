@@ -61,10 +61,10 @@ class SketchSpec:
             raise InvalidValue(
                 "attributes", "be named, each with a type", self.attributes, "name at least one"
             )
-        if not self.made_of.seeded:
+        if not self.kind_object.seeded:
             object.__setattr__(self, "seed", 1)
         if not self.memory_kib:
-            object.__setattr__(self, "memory_kib", self.made_of.default_kib)
+            object.__setattr__(self, "memory_kib", self.kind_object.default_kib)
         if not self.name:
             object.__setattr__(self, "name", "+".join(self.attributes))
         self.empty()
@@ -85,7 +85,7 @@ class SketchSpec:
         return cls(**known)
 
     @property
-    def made_of(self) -> SketchKind:
+    def kind_object(self) -> SketchKind:
         """The kind object."""
         return kind_of(self.kind)
 
@@ -115,7 +115,7 @@ class SketchSpec:
 
     def empty(self) -> StoredSketch:
         """Return an empty sketch; raise `InvalidValue` if the memory is too small for the parameters."""
-        sketch = self.made_of.empty(self)
+        sketch = self.kind_object.empty(self)
         sketch.context = self.context
         return sketch
 

@@ -111,18 +111,18 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
             continue
         if spec is None:
             spec = _specified(asked[0].as_py(), columns)
-            sketch = spec.empty() if spec.heavy_share else spec.made_of.part(spec)
+            sketch = spec.empty() if spec.heavy_share else spec.kind_object.part(spec)
         table = pa.table(
             {name: _plain_column(one) for name, one in zip(spec.attributes, columns, strict=True)}
         )
         ordinals = pa.array(range(rows, rows + table.num_rows), pa.int64())
-        keys = spec.made_of.feed(sketch, spec, table.append_column("seq", ordinals))
+        keys = spec.kind_object.add_rows(sketch, spec, table.append_column("seq", ordinals))
         rows += table.num_rows
         if spec.heavy_share and keys is not None:
             _label(sketch, spec, keys, table)
     if spec is None:
         return None
-    whole = sketch if spec.heavy_share else spec.made_of.whole(spec, sketch, {})
+    whole = sketch if spec.heavy_share else spec.kind_object.whole(spec, sketch, {})
     found: bytes = whole.to_bytes()
     return found
 
@@ -225,7 +225,7 @@ def _nullable_arguments(kind: SketchKind, method: str, values: Sequence[pa.Array
     """Return which of the arguments may be null; raise `InvalidValue` if their number is wrong."""
     takes = [
         one
-        for one in signature(getattr(kind.asking(), method)).parameters.values()
+        for one in signature(getattr(kind.query_class(), method)).parameters.values()
         if one.kind in (one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)
     ][1:]
     any_number = bool(takes) and takes[-1].kind is Parameter.VAR_POSITIONAL

@@ -26,8 +26,8 @@ from spillway.batch import IN_WORK, PENDING, Batch
 from spillway.errors import ConcurrentRun
 from spillway.ledger import LedgerRow
 from spillway.store.files import DataFile
-from spillway.store.tables import Between, Table, Tables
 from spillway.store.maintenance import compact
+from spillway.store.tables import Between, Table, Tables
 
 MOST_FILES = 16
 """The number of small files of a stream at which a run compacts them, because each step opens every file.

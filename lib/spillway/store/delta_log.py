@@ -54,9 +54,9 @@ from spillway.store.blobs import (
     store_fault,
     translate_store_errors,
 )
+from spillway.store.file_writer import INDEXED_COLUMNS, WrittenFile, statistics_json
 from spillway.store.files import DataFile
 from spillway.store.schemas import TableContract
-from spillway.store.file_writer import INDEXED_COLUMNS, WrittenFile, statistics_json
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}
@@ -338,7 +338,7 @@ class Log(Protocol):
     def add_columns(self, columns: pa.Schema) -> None:
         """Add new columns, which may be null, and new fields of structs."""
 
-    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
         """Let columns be null that could not be null before; then set the version by which the table is written."""
 
     def commit(
@@ -471,7 +471,7 @@ class DeltaLog:
             raise CommitConflict(str(problem)) from problem
         self.refresh()
 
-    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
         from deltalake.exceptions import DeltaError
 
         assert self._table is not None
@@ -621,7 +621,7 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
-    def fit(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
         with _one_at_a_time:
             held = self._current()
             held.schema = pa.schema(

@@ -13,8 +13,8 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.delta_log import add_bytes, commit_info_bytes, data_file
-from spillway.store.files import DataFile
 from spillway.store.file_writer import WrittenFile, write_file
+from spillway.store.files import DataFile
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Draft:
         """The batches that have rows."""
         return frozenset(number for piece, one in self.parts for number in self._rows(piece, one))
 
-    def of(self, batch: int) -> list[WrittenFile]:
+    def files_of(self, batch: int) -> list[WrittenFile]:
         """Return the files of one batch; a file that batches share has only the batch's share of rows and bytes."""
         return [
             _share(written, rows, batch)
@@ -70,16 +70,16 @@ class Draft:
 
     def rows(self, batch: int) -> int:
         """Return the number of rows of the batch."""
-        return sum(one.rows for one in self.of(batch))
+        return sum(one.rows for one in self.files_of(batch))
 
     def column_bytes(self, batch: int, columns: Iterable[str]) -> dict[str, int]:
         """Return the compressed bytes of the batch's columns as written."""
-        files = self.of(batch)
+        files = self.files_of(batch)
         return {name: sum(one.column_bytes.get(name, 0) for one in files) for name in columns}
 
     def file_bytes(self, batch: int) -> int:
         """Return the bytes of the batch's files, or of its shares of them."""
-        return sum(one.size for one in self.of(batch))
+        return sum(one.size for one in self.files_of(batch))
 
     def log_bytes(self, batch: int) -> int:
         """Return the bytes of the batch in the table's log: its shares of the entries of files and of the commit."""

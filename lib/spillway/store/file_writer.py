@@ -77,7 +77,7 @@ def write_file(
     if as_they_come:
         groups = (part for table in rows for part in _split_at_changes(table, apart) if part.num_rows)
     else:
-        groups = _groups(rows, apart, size)
+        groups = _row_groups(rows, apart, size)
     first = next(groups, None)
     if first is None:
         return None
@@ -106,7 +106,7 @@ def write_file(
     return WrittenFile(name, dict(partition), file_bytes, log.rows, written_at_ms, log.to_json(), bytes_of)
 
 
-def _groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
+def _row_groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
     """Yield the rows in tables of `size`, even if the input tables are smaller.
 
     Each table becomes a row group with its own dictionaries.

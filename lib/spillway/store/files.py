@@ -61,7 +61,7 @@ def _unless_nan(edge: Any) -> Any:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[pq.ParquetFile]:
+def _open_table_file(path: str) -> Iterator[pq.ParquetFile]:
     """Open a table's file; refuse a missing or damaged file with a message."""
     try:
         with open_for_reading(path) as source:
@@ -80,7 +80,7 @@ def column_bytes(files: Iterable[DataFile], columns: Sequence[str]) -> dict[str,
     """
     totals = dict.fromkeys(columns, 0)
     for file in files:
-        with _opened(file.path) as parquet:
+        with _open_table_file(file.path) as parquet:
             metadata = parquet.metadata
         for name, size in chunk_bytes(metadata).items():
             if name in totals:
@@ -97,7 +97,7 @@ def batch_bytes(files: Iterable[DataFile], columns: Sequence[str], batch: int) -
     """
     totals, around = dict.fromkeys(columns, 0), 0.0
     for file in files:
-        with _opened(file.path) as parquet:
+        with _open_table_file(file.path) as parquet:
             metadata = parquet.metadata
             if file.low("batch") == file.high("batch") == batch:
                 shares = [1.0] * metadata.num_row_groups
@@ -133,7 +133,7 @@ def _share(parquet: pq.ParquetFile, group: int, batch: int) -> float:
 
 def sort_keys_of(file: DataFile) -> tuple[str, ...]:
     """Return the keys by which a file stores the rows of each row group; `()` if they are in the order of arrival."""
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         return stored_keys(parquet.metadata)
 
 
@@ -147,7 +147,7 @@ def _in_arrival_order(parquet: pq.ParquetFile, group: int, columns: Sequence[str
 
 def row_count(file: DataFile) -> int:
     """Return the number of rows of a file, from its footer."""
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         return int(parquet.metadata.num_rows)
 
 
@@ -160,7 +160,7 @@ def edges_of(file: DataFile, column: str) -> tuple[Any, Any] | None:
     low, high = file.low(column), file.high(column)
     if low is not None and high is not None:
         return low, high
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         place = _places(parquet.metadata).get(column)
         if place is None:
             return None
@@ -187,7 +187,7 @@ def read_rows(
         low, high = file.low(order), file.high(order)
         if low is not None and high is not None and (high < from_seq or low > to_seq):
             continue
-        with _opened(file.path) as parquet:
+        with _open_table_file(file.path) as parquet:
             groups = _row_groups(parquet.metadata, order, from_seq, to_seq)
             if not groups:
                 continue
@@ -221,7 +221,7 @@ def rows_of(
     `within`: ranges of integer columns (None is open); row groups that hold no value in them are left out.
     `needed_from`: a column, and a function that returns its smallest value still needed; called before each row group.
     """
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         groups = None
         for one in (one for one in within if one[0] in parquet.schema_arrow.names):
@@ -244,7 +244,7 @@ def rows_of(
 
 def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of one file in the order of arrival, one row group at a time; a column that it lacks is null."""
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
             yield _with_all(_in_arrival_order(parquet, group, have), columns)
@@ -274,7 +274,7 @@ def row_groups(file: DataFile, columns: Sequence[str]) -> list[RowGroup]:
 
     If there is a single row group, the footer states no edges: they are those of the file, from the log.
     """
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         metadata = parquet.metadata
     places = _places(metadata)
     found = []
@@ -315,7 +315,7 @@ def upper_bound(high: Any) -> Any:
 
 def rows_of_group(file: DataFile, place: int, columns: Sequence[str]) -> pa.Table:
     """Return columns of one row group, with the rows in the order of arrival."""
-    with _opened(file.path) as parquet:
+    with _open_table_file(file.path) as parquet:
         return _in_arrival_order(parquet, place, columns)
 
 

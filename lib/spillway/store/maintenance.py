@@ -22,9 +22,9 @@ from spillway.errors import SpillwayError
 from spillway.store import blobs
 from spillway.store.delta_log import open_delta
 from spillway.store.drafts import discard
+from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 from spillway.store.files import ARRIVAL, DataFile, groups_of, rows_of, sort_keys_of
 from spillway.store.tables import ROWS_AT_A_TIME, Table
-from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 
 SAFE_HOURS = 7 * 24
 """The age at which a file that no table has is removed: the least that `enforce_retention_duration=True` permits."""
@@ -97,7 +97,7 @@ def shorten_log(table: Table) -> None:
 
 
 def _is_full(table: Table, file: DataFile) -> bool:
-    small = table.contract.apart is None
+    small = table.contract.row_group_column is None
     return file.size * 2 >= FULL_BYTES or (small and file.records * 4 >= FULL_ROWS * 3)
 
 
@@ -105,7 +105,7 @@ def _group_small_files(table: Table, files: Sequence[DataFile]) -> Iterator[list
     """Yield groups of consecutive files that together make a full file; a single file is left as it is."""
     first = _order(table)[0]
     few: list[DataFile] = []
-    small = table.contract.apart is None
+    small = table.contract.row_group_column is None
     for file in sorted(files, key=lambda one: (one.low(first) is not None, one.low(first) or 0, one.path)):
         over = sum(one.size for one in few) + file.size > FULL_BYTES
         many = small and sum(one.records for one in few) + file.records > FULL_ROWS
@@ -132,7 +132,7 @@ def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
 
 def _order(table: Table) -> list[str]:
     """Return the columns by which rows are sorted in a file: by batch, and within a batch as the contract says."""
-    apart, inside = table.contract.apart, table.file_schema.names
+    apart, inside = table.contract.row_group_column, table.file_schema.names
     names = dict.fromkeys([*([apart] if apart else []), *table.contract.sorted_by])
     return [name for name in names if name in inside]
 
@@ -154,7 +154,7 @@ def correct_rows(
         count += wrong
         if wrong and not dry_run:
             partition = {name: str(value) for name, value in file.partition}
-            schema, apart = table.file_schema, table.contract.apart
+            schema, apart = table.file_schema, table.contract.row_group_column
             parts = (corrected(conform_to_schema(part, schema))[0] for part in groups_of(file, schema.names))
             keys = sort_keys_of(file)
             one = write_file(table.path, partition, schema, parts, apart, None, bool(apart), keys, True)
@@ -165,8 +165,8 @@ def correct_rows(
 
 def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
     partition = {name: str(value) for name, value in files[0].partition}
-    group = ROWS_OF_A_SMALL_GROUP if table.contract.apart is None else None
-    apart = table.contract.apart
+    group = ROWS_OF_A_SMALL_GROUP if table.contract.row_group_column is None else None
+    apart = table.contract.row_group_column
     rows, as_they_come = _in_order(table, files)
     keys = sort_keys_of(files[0])
     one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, keys, True)
@@ -183,7 +183,7 @@ def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
 def _in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Table], bool]:
     """Return the files' rows in the table's order, and whether each table is a row group that must not change."""
     order, schema = _order(table), table.file_schema
-    if table.contract.apart and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
+    if table.contract.row_group_column and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
         return (
             conform_to_schema(part, schema) for file in files for part in groups_of(file, schema.names)
         ), True

@@ -128,7 +128,7 @@ class TableContract:
         return f"{self.meaning} Format version {self.version}."
 
     @property
-    def apart(self) -> str | None:
+    def row_group_column(self) -> str | None:
         """The column that has one value per row group, so that the bytes of a batch can be counted; else None.
 
         Only compacted files of a date hold several batches. Each batch is first written to a file of its own.
@@ -285,7 +285,7 @@ class SchemaDifferences:
     """Columns of another type: name, type in the table, type in the contract."""
 
     @property
-    def said(self) -> list[str]:
+    def summary(self) -> list[str]:
         """The differences that can be applied, each as a short text."""
         return [
             *(f"`{one.name}` is new" for one in self.added),

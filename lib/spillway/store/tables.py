@@ -48,6 +48,7 @@ from spillway.store import blobs
 from spillway.store import delta_log as logs
 from spillway.store.delta_log import CommitConflict, Log, data_file, open_log
 from spillway.store.drafts import Draft, FileTask, Make, ReadBack, discard, write_draft
+from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 from spillway.store.files import DataFile, RowReader, as_date, groups_of, row_count, rows_of, sort_keys_of
 from spillway.store.filters import (
     Between,
@@ -65,7 +66,6 @@ from spillway.store.schemas import (
     spark_type,
     table_contracts,
 )
-from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 
 
 @dataclass
@@ -201,7 +201,7 @@ class StoredFiles:
     files: tuple[DataFile, ...]
     order: str = "seq"
 
-    def on(self, day: date) -> RowReader:
+    def reader_for(self, day: date) -> RowReader:
         """Return a reader of the files of one batch date: a frame has no rows in other files."""
         return RowReader(
             [file for file in self.files if as_date(file.value("batch_date")) == day], self.order
@@ -318,7 +318,7 @@ class Table:
         with self._lock:
             return [file for file in self._log.files() if may_match(file, where)]
 
-    def stored(self, order: str = "seq", **where: Any) -> StoredFiles:
+    def stored_files(self, order: str = "seq", **where: Any) -> StoredFiles:
         """Return what tasks read of the table, along an ordered column."""
         return StoredFiles(tuple(self.files(**where)), order)
 
@@ -436,11 +436,11 @@ class Table:
                 if not written:
                     return []
                 self._log.create(self.contract)
-            self.fit()
+            self.evolve_schema()
             refused = 0
             # a commit that lost against another one is tried again: one of any number of writers always succeeds
             while where is None or not self._opened.is_overtaken(where):
-                gone, left = self._taken_out(where)
+                gone, left = self._find_removals(where)
                 if not (gone or written):
                     self._log.refresh()  # only a refresh shows another writer's commit here
                     if where is None or not self._opened.is_overtaken(where):
@@ -456,7 +456,7 @@ class Table:
                     raise
                 except CommitConflict as problem:
                     self._log.refresh()
-                    if not self._stand(added):
+                    if not self._is_committed(added):
                         discard(self.path, left)
                         refused += self._log.version == version
                         if refused >= ATTEMPTS:
@@ -489,19 +489,19 @@ class Table:
                     continue
                 self._opened.note(gone, (data_file(self.path, one, self.schema) for one in written))
                 return
-            if not self._stand(written):
+            if not self._is_committed(written):
                 discard(self.path, written)
                 raise ConcurrentRun(
                     f"{self.path}: another run wrote what was to be put together at the same time; it stays as that "
                     "run left it, the next spillway_keep looks at it again"
                 )
 
-    def _stand(self, added: Sequence[WrittenFile]) -> bool:
+    def _is_committed(self, added: Sequence[WrittenFile]) -> bool:
         """Return whether a commit succeeded although its answer was lost."""
         live = {file.path for file in self._log.files()}
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
-    def _taken_out(self, where: Filter | None) -> tuple[list[DataFile], list[WrittenFile]]:
+    def _find_removals(self, where: Filter | None) -> tuple[list[DataFile], list[WrittenFile]]:
         """Return the files to remove, and new files with those of their rows that do not match `where`."""
         gone: list[DataFile] = []
         left: list[WrittenFile] = []
@@ -514,7 +514,7 @@ class Table:
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
                 # batches keep their row groups: shared ones stay shared, separate ones stay separate
-                others, as_they_come = self._others(file, where), bool(self.contract.apart)
+                others, as_they_come = self._rows_not_matching(file, where), bool(self.contract.row_group_column)
                 one = write_file(
                     self.path,
                     partition,
@@ -538,13 +538,13 @@ class Table:
         names = [name for name in self.schema.names if name not in self.contract.partitioned_by]
         return self._fields(names)
 
-    def _others(self, file: DataFile, where: Filter) -> Iterator[pa.Table]:
+    def _rows_not_matching(self, file: DataFile, where: Filter) -> Iterator[pa.Table]:
         """Yield the rows of a file that do not match."""
         schema = self.file_schema
         inside = {name: value for name, value in where.items() if name not in self.contract.partitioned_by}
         parts = (
             groups_of(file, schema.names)
-            if self.contract.apart
+            if self.contract.row_group_column
             else rows_of(file, schema.names, ROWS_AT_A_TIME)
         )
         for part in parts:
@@ -553,7 +553,7 @@ class Table:
             if rest.num_rows:
                 yield rest
 
-    def fit(self, relax: bool = False) -> None:
+    def evolve_schema(self, relax: bool = False) -> None:
         """Add the columns, and the fields of structs, that the contract has gained. A type never changes otherwise.
 
         `relax`: also let columns be null that could not be null before.

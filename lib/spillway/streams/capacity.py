@@ -240,7 +240,7 @@ def offer(
     channel = room.contracts.channels[contract.channel]
     for name in contract.lever_names:
         facts = newest_facts(tables, contract.stream, name)
-        found = lever(name).offered(found, contract, channel, facts, own_kbps)
+        found = lever(name).update_offer(found, contract, channel, facts, own_kbps)
     return found
 
 
@@ -355,7 +355,7 @@ def plan_all(
             for n, widths in again.exact_widths.items():
                 mine[n] = replace(mine[n], widths_bits={**mine[n].widths_bits, **widths})
         days = sorted({batch.batch_date for batch in batches})
-        raw = tables.at("raw", stream).stored(batch_date=days)
+        raw = tables.at("raw", stream).stored_files(batch_date=days)
         stretches = tuple((batch.first_seq, batch.last_seq) for batch in batches)
         sent_columns = SentColumns(frozenset(["seq", *contract.names]), stretches)
         down = ShedPath(raw, (), len(contract.attributes), sent_columns)
@@ -395,7 +395,7 @@ def _work(tables: Tables, way: ShedPlan, name: str, ordinal: int, again: DraftMe
     framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
     versions = {batch.models[name] for batch in framed if name in batch.models}
     loads = {
-        batch.batch: way.plans[-1].offers_on(batch.batch) if way.plans else way.loads[batch.batch]
+        batch.batch: way.plans[-1].output_load(batch.batch) if way.plans else way.loads[batch.batch]
         for batch in way.batches
     }
     return Work(
@@ -478,7 +478,7 @@ def batch_shares(
             promised[stream] |= {one.batch: shares[stream] for one in found}
             pinned = [_promised(one, shares[stream]) for one in found]
             for name in {room.contracts.streams[stream].channel, room.name} & set(quotas):
-                spent[name] = spent[name].beside(pinned)
+                spent[name] = spent[name].including(pinned)
     return promised
 
 
@@ -590,7 +590,7 @@ class QuotaSpending:
             expected,
         )
 
-    def beside(self, batches: Iterable[Batch]) -> QuotaSpending:
+    def including(self, batches: Iterable[Batch]) -> QuotaSpending:
         """Return the spending with some more batches, to which bytes were promised."""
         return replace(self, batches=(*self.batches, *batches))
 

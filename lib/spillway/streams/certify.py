@@ -42,18 +42,18 @@ class _Certify:
         self, parts: Sequence[FrameSlice], files: tuple[DataFile, ...]
     ) -> list[tuple[str, SliceCertificate]]:
         day = parts[0].batch_date
-        written = TableRows(StoredFiles(files).on(day), self.attributes)
+        written = TableRows(StoredFiles(files).reader_for(day), self.attributes)
         # one reader for all slices: it moves forward, and decodes a row group once
         stages: list[tuple[str, Decision, Rows, Rows]] = [
             (
                 name,
                 self.down.decisions[ordinal - 1],
                 self.down.before(ordinal, day),
-                written if ordinal == 1 else self.up.given_back(ordinal, day),
+                written if ordinal == 1 else self.up.recovered_rows(ordinal, day),
             )
             for ordinal, name in enumerate(self.levers, start=1)
         ]
-        raw = TableRows(self.down.raw.on(day), self.attributes)
+        raw = TableRows(self.down.raw.reader_for(day), self.attributes)
         found = []
         for part in _slices(parts):
             of_part = [
@@ -123,7 +123,7 @@ def _certificate_rows(
 ) -> Iterator[dict[str, Any]]:
     now = utc_now()
     levers = dict.fromkeys(name for name, _, _ in measured if name)
-    stored = {name: lever(name).stored(contract, batches, tables) for name in levers}
+    stored = {name: lever(name).count_stored_corrections(contract, batches, tables) for name in levers}
     numbers = [batch.batch for batch in batches]
     ledger = tables.at("ledger").rows(scope="stream", subject=contract.stream, batch=numbers).to_pylist()
     spent = {

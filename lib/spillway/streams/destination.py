@@ -34,8 +34,8 @@ from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store.delta_log import commit_bytes
 from spillway.store.drafts import split_by_weight
-from spillway.store.tables import Tables
 from spillway.store.file_writer import write_file
+from spillway.store.tables import Tables
 
 TOLD = "told"
 _TIMES = {"created_at", "updated_at", "modified_at", "batch_date"}
@@ -126,7 +126,7 @@ def _metadata(
             facts += [{**row, "evidence": "{}", "created_at": day} for row in rows]
     told |= {"models": facts} if facts else {}
     for plan in levers.values():
-        for table, rows in plan.told().items():
+        for table, rows in plan.destination_records().items():
             told[table] = [row for row in rows if row["batch"] == batch.batch]
     # nulls are left out: the destination reads a missing column as null
     return {table: [{n: v for n, v in one.items() if v is not None} for one in told[table]] for table in told}

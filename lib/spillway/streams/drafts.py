@@ -69,7 +69,7 @@ class Measurable(Protocol):
         """The drafts of all tables at the destination."""
 
     @property
-    def told_bytes(self) -> Mapping[int, int]:
+    def metadata_bytes(self) -> Mapping[int, int]:
         """The bytes of destination metadata by batch."""
 
 
@@ -80,7 +80,7 @@ def table_bytes_sent(draft: Draft, batch: int) -> int:
 
 def total_bytes_sent(drafts: Measurable, batch: int) -> int:
     """Return all bytes that are sent for a batch, including its destination metadata."""
-    return sum(table_bytes_sent(one, batch) for one in drafts.crossing) + drafts.told_bytes.get(batch, 0)
+    return sum(table_bytes_sent(one, batch) for one in drafts.crossing) + drafts.metadata_bytes.get(batch, 0)
 
 
 def fixed_bytes(way: ShedPlan, drafts: Measurable, batch: Batch) -> int:
@@ -189,7 +189,7 @@ def sent_kbps(way: ShedPlan, drafts: Measurable) -> float:
     If the stream counts declared bits, it is the planned rate.
     """
     if way.contract.width == "declared":
-        rates = [(way.plans[-1].offers_on(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
+        rates = [(way.plans[-1].output_load(n) if way.plans else way.loads[n]).rate_kbps for n in way.numbers]
         if len(rates) == 1:
             return rates[0]
         kbits = (rate * covered_seconds([batch]) for rate, batch in zip(rates, way.batches, strict=True))
@@ -309,7 +309,7 @@ class Drafts:
     aside: Mapping[tuple[int, str], Draft]
     """The drafts of the levers' own tables, by ordinal and table."""
     tables: Mapping[str, Table]
-    told_bytes: Mapping[int, int] = field(default_factory=dict)
+    metadata_bytes: Mapping[int, int] = field(default_factory=dict)
     """The bytes of destination metadata by batch; empty if the destination is the source's lake."""
 
     @property
@@ -341,7 +341,7 @@ def write_drafts(tables: Tables, engine: Engine, way: ShedPlan) -> Drafts:
     columns = (*(name for name, _, _ in added_columns(contract, levers)), *contract.names)
     try:
         for ordinal, name in enumerate(levers, start=1):
-            for table in lever(name).aside_tables:
+            for table in lever(name).tables_at_source:
                 held[table] = own_table(tables, contract, table, levers)
                 make = StoreAtSourceTask(way.down, ordinal, table)
                 aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
@@ -386,7 +386,7 @@ def written_tables(tables: Tables, way: ShedPlan) -> list[Table]:
     # a batch that is sent without loss may have been shed before; the levers' rows for it are then deleted
     whole = any(batch.sent_whole for batch in way.batches)
     levers = [lever(name) for name in (stream_levers() if whole else way.batches[0].levers)]
-    own = [table for one in levers for table in (*one.aside_tables, *one.record_tables)]
+    own = [table for one in levers for table in (*one.tables_at_source, *one.record_tables)]
     elsewhere = tables.settings.destination != tables.settings.lake
     names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
     return [own_table(tables, way.contract, name) for name in names]
@@ -438,7 +438,7 @@ def draft_measurements(
     beside, sizes = 0, dict.fromkeys(names, 0)
     for batch in way.batches:
         columns = drafts.sent.column_bytes(batch.batch, names)
-        told = drafts.told_bytes.get(batch.batch, 0)
+        told = drafts.metadata_bytes.get(batch.batch, 0)
         beside += table_bytes_sent(drafts.sent, batch.batch) + told - sum(columns.values())
         sizes = {name: size + columns[name] for name, size in sizes.items()}
     around = max(0, beside) * 8.0 / 1000.0 / covered_seconds(way.batches)
@@ -492,7 +492,7 @@ def _forget(tables: Tables, way: ShedPlan, days: Sequence[date]) -> None:
     """Delete what levers stored and recorded earlier for batches that are now sent without loss."""
     stream = way.contract.stream
     for name in sorted(set(stream_levers()) - set(way.batches[0].levers)):
-        for table in (*lever(name).aside_tables, *lever(name).record_tables):
+        for table in (*lever(name).tables_at_source, *lever(name).record_tables):
             shared = tables.contract(table).scope == "shared"
             own = tables.at(table) if shared else tables.at(table, stream)
             own.delete(**({"stream": stream} if shared else {}), batch_date=list(days), batch=way.numbers)

@@ -166,7 +166,7 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
             memory.at(table).append([row for row in rows if row["batch"] < batch.batch])
     ledger = tables.at("ledger").rows(subject=stream, batch=batch.batch).to_pylist()
     memory.at("ledger").append([row for row in ledger if row["ordinal"] == 0])
-    fresh = batch.becomes(
+    fresh = batch.with_changes(
         utc_now(),
         status=TAKEN_IN,
         levers=(),
@@ -187,10 +187,10 @@ def tuples_at_both_ends(run: DryRun, stream: str, from_seq: int, to_seq: int) ->
     files = run.tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
     came = read_rows(files, columns, from_seq, to_seq)
     (way,) = recovery_plans(run.tables, contract, [batch])
-    sent = run.tables.at("transmitted", stream).stored(batch_date=[batch.batch_date])
-    rows: Rows = TableRows(sent.on(batch.batch_date), len(contract.attributes))
+    sent = run.tables.at("transmitted", stream).stored_files(batch_date=[batch.batch_date])
+    rows: Rows = TableRows(sent.reader_for(batch.batch_date), len(contract.attributes))
     for decision in reversed(way.decisions):
-        rows = decision.arrived(rows, batch.batch_date)
+        rows = decision.rows_at_destination(rows, batch.batch_date)
     return came, rows(columns[1:], from_seq, to_seq)
 
 

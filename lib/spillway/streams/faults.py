@@ -93,11 +93,11 @@ class Faults:
         return frozenset(fault.stream for fault in self.found)
 
     @property
-    def gave_way(self) -> frozenset[str]:
+    def conflicting_streams(self) -> frozenset[str]:
         """The streams in which another run committed first."""
         return frozenset(fault.stream for fault in self.found if isinstance(fault.problem, ConcurrentRun))
 
-    def note(self, stream: str, step: str, problem: Exception, batches: Iterable[int] = ()) -> None:
+    def record(self, stream: str, step: str, problem: Exception, batches: Iterable[int] = ()) -> None:
         """Record a fault for the end of the run, and report it now."""
         fault = Fault(stream, step, problem, tuple(batches))
         if not isinstance(problem, SpillwayError):
@@ -109,7 +109,7 @@ class Faults:
                 self.found.append(fault)
         self._say(f"not done: {fault.sentence}")
 
-    def keep(self, step: str, problem: SpillwayError) -> None:
+    def add_reported(self, step: str, problem: SpillwayError) -> None:
         """Record the sentences that a nested run has reported already, one fault per sentence."""
         told = problem.sentences if isinstance(problem, RunFailed) else (str(problem),)
         with self._one_at_a_time:
@@ -128,10 +128,10 @@ class Faults:
         try:
             return work()
         except Exception as problem:
-            self.note(stream, step, problem, (batch.batch for batch in batches))
+            self.record(stream, step, problem, (batch.batch for batch in batches))
             return None
 
-    def each(
+    def run_each(
         self,
         step: str,
         streams: Iterable[str],
@@ -150,14 +150,14 @@ class Faults:
         map_in_threads(one, names)
         return {stream: made[stream] for stream in names if stream in made}
 
-    def broken(self, contracts: Contracts, channel: str | None = None) -> None:
+    def record_broken_contracts(self, contracts: Contracts, channel: str | None = None) -> None:
         """Record the invalid contracts of a channel (default: of all channels); their streams wait."""
         for one in contracts.broken:
             if channel is None or one.may_go_through(channel, contracts.channels):
                 problem = SpillwayError("\n".join(map(str, one.problems)))
-                self.note("", "contract", problem)
+                self.record("", "contract", problem)
 
-    def tell(self) -> None:
+    def raise_all(self) -> None:
         """Raise an error with one sentence per fault; do nothing if there is no fault."""
         if not self.found:
             return

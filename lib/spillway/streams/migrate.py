@@ -34,9 +34,9 @@ from spillway.levers.protocol import Say
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
+from spillway.store.maintenance import correct_rows
 from spillway.store.schemas import SchemaDifferences, schema_differences
 from spillway.store.tables import Table, Tables
-from spillway.store.maintenance import correct_rows
 from spillway.streams.presence import WHOLE_ROWS, presence
 
 
@@ -50,7 +50,7 @@ class Migration:
     changes: tuple[str, ...]
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         what = "; ".join(self.changes) or "nothing to change"
         return f"{self.name}: version {self.from_version} to {self.to_version}: {what}"
 

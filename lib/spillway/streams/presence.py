@@ -84,7 +84,7 @@ def absent_values(
     found: dict[tuple[int, str], int] = {}
     for name in sorted({name for batch in batches for name in batch.levers}):
         mine = [batch for batch in batches if name in batch.levers]
-        for place, count in lever(name).absent(contract, mine, tables).items():
+        for place, count in lever(name).count_absent_values(contract, mine, tables).items():
             found[place] = found.get(place, 0) + count
     return found
 

@@ -47,10 +47,10 @@ from spillway.levers.frame_slices import MOST_ROWS, frame_slices
 from spillway.levers.protocol import Decision, Facts, FrameSlice, Rows
 from spillway.registry import columns_of, lever
 from spillway.store.batches import load_batches
+from spillway.store.file_writer import conform_to_schema
 from spillway.store.files import as_date
 from spillway.store.schemas import SPARK_TYPES
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.file_writer import conform_to_schema
 from spillway.streams.facts import needed_facts
 from spillway.streams.stages import AT_A_TIME, RecoveryPath
 
@@ -317,7 +317,7 @@ class SliceQuery:
 
         Add to `counts`: `frames`, the number of frames that were read, and `asked_back_bytes`.
         """
-        rows = self.way.given_back(1, self.day)
+        rows = self.way.recovered_rows(1, self.day)
         columns = [name for name in self.schema.names if name not in _OWN]
         held: list[pa.Table] = []
         for parts in split_slices(self.parts):
@@ -325,7 +325,7 @@ class SliceQuery:
             if sum(one.num_rows for one in held) >= AT_A_TIME // 2:
                 yield pa.concat_tables(held)
                 held = []
-        counts["asked_back_bytes"] = counts.get("asked_back_bytes", 0) + rows.asked_back_bytes
+        counts["asked_back_bytes"] = counts.get("asked_back_bytes", 0) + rows.bytes_read_at_source
         if held:
             yield pa.concat_tables(held)
 
@@ -340,7 +340,7 @@ class SliceQuery:
             seq = np.asarray(hits["seq"])
         else:
             seq = None
-        for found, frames in self._given(rows, columns, parts, seq):
+        for found, frames in self._with_frames(rows, columns, parts, seq):
             counts["frames"] = counts.get("frames", 0) + frames
             if found.num_rows:
                 numbers = pa.array(np.full(found.num_rows, batch))
@@ -349,7 +349,7 @@ class SliceQuery:
                 yield conform_to_schema(found, self.schema)
 
     @staticmethod
-    def _given(
+    def _with_frames(
         rows: Rows, columns: Sequence[str], parts: Sequence[FrameSlice], seq: np.ndarray | None
     ) -> Iterator[tuple[pa.Table, int]]:
         """Yield rows with the number of frames that they come from.
@@ -382,7 +382,7 @@ class QueryPlan:
     def bounded(self) -> frozenset[str]:
         """The attributes whose values may have a bound."""
         decisions = (one for stretch in self.stretches for one in stretch.way.decisions)
-        return frozenset(name for one in decisions for name in one.bounded)
+        return frozenset(name for one in decisions for name in one.bounded_attributes)
 
     def rows(self, counts: dict[str, int]) -> Iterator[pa.Table]:
         """Yield all rows in the order of `seq`, some at a time."""
@@ -499,7 +499,7 @@ def stored_decisions(
 ) -> tuple[Decision, ...]:
     """Return the stored decision of each lever for batches that went through these levers."""
     return tuple(
-        lever(name).decided(contract, batches, _facts(tables, contract.stream, name, batches), tables)
+        lever(name).load_decision(contract, batches, _facts(tables, contract.stream, name, batches), tables)
         for name in levers
     )
 
@@ -520,7 +520,7 @@ def _recovery_paths(
     for (day, levers), some in groupby(pinned, key=lambda batch: (batch.batch_date, batch.levers)):
         if (day, levers) not in ways:
             mine = [b for b in framed if (b.batch_date, b.levers) == (day, levers)]
-            sent = tables.at("transmitted", contract.stream).stored(batch_date=day)
+            sent = tables.at("transmitted", contract.stream).stored_files(batch_date=day)
             ways[day, levers] = RecoveryPath(
                 sent, stored_decisions(tables, contract, levers, mine), len(contract.attributes)
             )

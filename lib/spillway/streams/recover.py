@@ -33,8 +33,8 @@ from spillway.levers.protocol import Decision
 from spillway.settings import refuse_uri
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, ReadBack
-from spillway.store.tables import FileTask, Tables
 from spillway.store.file_writer import WrittenFile
+from spillway.store.tables import FileTask, Tables
 from spillway.streams.reading import (
     QueryPlan,
     SliceQuery,
@@ -79,8 +79,8 @@ def recovery_plans(
     for levers in sorted({batch.levers for batch in framed}):
         mine = [batch for batch in framed if batch.levers == levers]
         decisions = stored_decisions(tables, contract, levers, mine)
-        sent = tables.at("transmitted", stream).stored(batch_date=days)
-        raw = tables.at("raw", stream).stored(batch_date=days)
+        sent = tables.at("transmitted", stream).stored_files(batch_date=days)
+        raw = tables.at("raw", stream).stored_files(batch_date=days)
         wanted = {batch.batch for batch in chosen}
         found.append(
             RecoveryPlan(

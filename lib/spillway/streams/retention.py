@@ -42,9 +42,9 @@ from spillway.levers.protocol import Say
 from spillway.levers.windows import PLANNED
 from spillway.store import blobs
 from spillway.store.files import DataFile, as_date
+from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
-from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
 TRANSMITTED = "transmitted"
@@ -70,7 +70,7 @@ class Retention:
     shared: bool = True
     """Whether tables that belong to no stream are included."""
 
-    def outlived(self, take_out: Callable[[ExpiredRows], None]) -> None:
+    def take_expired(self, take_out: Callable[[ExpiredRows], None]) -> None:
         """Pass the rows that may be deleted to `take_out`, table by table: first those that others are kept for."""
         for contract in self.contracts.streams.values():
             for table in _deletion_order(self.tables.contracts):
@@ -298,11 +298,11 @@ class RetentionResult:
     landing_bytes: int = 0
     """The bytes of the files in the landing zone that were archived or removed."""
     tables: MaintenanceResult = field(default_factory=MaintenanceResult)
-    gave_way: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """All figures in one sentence."""
         rows, found = sum(self.rows_removed.values()), self.tables
         would = "would be " if self.dry_run else ""
@@ -350,7 +350,7 @@ def maintain_lake(
 
         attempt(name, delete)
 
-    attempt("retention", partial(Retention(tables, contracts, now, shared).outlived, take_out))
+    attempt("retention", partial(Retention(tables, contracts, now, shared).take_expired, take_out))
     for contract in contracts.streams.values():
         if contract.source.after_taken_in != "keep":
             attempt(contract.stream, partial(_archive_files, tables, contract, done, say))
@@ -384,7 +384,7 @@ def _attempts(done: RetentionResult, say: Say) -> Callable[[str, Callable[[], No
             step()
         except ConcurrentRun as problem:
             say(f"{name}: gave way: {problem}")
-            done.gave_way.append(f"{name}: {problem}")
+            done.conflicts.append(f"{name}: {problem}")
         except SpillwayError as problem:
             say(f"{name}: failed: {problem}")
             done.failed.append(f"{name}: {problem}")

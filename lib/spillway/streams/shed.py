@@ -97,7 +97,7 @@ def count_failures(
             continue
         after = faults.attempt(batch.stream, "set aside", partial(_counted, tables, batch, fault))
         if after is not None and after.status == SET_ASIDE:
-            sentence = after.said_aside(after.reason)
+            sentence = after.quarantine_sentence(after.reason)
             faults.found[at] = replace(fault, problem=SpillwayError(sentence))
             say(sentence)
             aside.add(batch.stream)
@@ -122,7 +122,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
             frame_origin=Between(high=batch.last_seq),
         )
         loose = [
-            one.becomes(
+            one.with_changes(
                 now, status=TAKEN_IN, levers=(), models={}, capacity_kbps=None, trunk_kbps=None,
                 frame_origin=None, frame_tuples=None, sent_with=None,
             )
@@ -215,7 +215,7 @@ def _shed(
     aside: set[str] = set()
     queues: dict[str, list[tuple[Batch, ...]]] = {}
     for stream, found in pinned.items():
-        empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
+        empty = [batch.with_changes(utc_now(), status=DONE) for batch in found if not batch.rows]
         finished = faults.attempt(stream, "finish", partial(save_batches, tables, empty), empty)
         if finished is not None:
             done += finished
@@ -306,8 +306,8 @@ def _split_failed_groups(
         if not failed or not is_own_fault(fault.problem) or fault.stream in halves:
             continue
         middle = len(group) // 2
-        apart = [batch.becomes(utc_now(), sent_with=group[0].batch) for batch in group[:middle]]
-        apart += [batch.becomes(utc_now(), sent_with=group[middle].batch) for batch in group[middle:]]
+        apart = [batch.with_changes(utc_now(), sent_with=group[0].batch) for batch in group[:middle]]
+        apart += [batch.with_changes(utc_now(), sent_with=group[middle].batch) for batch in group[middle:]]
         saved = faults.attempt(fault.stream, "divide", partial(save_batches, tables, apart), apart)
         if saved is not None:
             faults.found.remove(fault)
@@ -365,7 +365,7 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
     say(
         f"{contract.stream}: untrained ({', '.join(missing)}), {rows:,} tuples wait; spillway_train trains it"
     )
-    save_batches(tables, [b.becomes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED])
+    save_batches(tables, [b.with_changes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED])
     return ready
 
 
@@ -430,7 +430,7 @@ def _pinned(
                     length,
                 )
             )
-            batch = batch.becomes(
+            batch = batch.with_changes(
                 utc_now(),
                 status=PLANNED,
                 levers=levers,
@@ -446,7 +446,7 @@ def _pinned(
         elif batch.status != PLANNED or (batch.sent_with is not None and batch.batch not in sent_with):
             # a backfill that was interrupted is pending, so the next run completes what is half rewritten; a batch that
             # is sent again without its group is sent alone from then on
-            batch = batch.becomes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
+            batch = batch.with_changes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
     saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
     now = {batch.batch: batch for batch in [*pinned, *saved]}
@@ -467,13 +467,13 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
         return _queue_batches(tables, way, f"{sent:.4g} kbps do not fit into {allowed:.4g} kbps{why}", say)
     for batch in short:
         for plan in way.plans:
-            plan.fell_short(batch.batch, sent - batch.allowed_kbps, fixed_bytes_remedy(way, drafts))
+            plan.record_shortfall(batch.batch, sent - batch.allowed_kbps, fixed_bytes_remedy(way, drafts))
     if short:
         many = format_count(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
     publish(tables, way, drafts, time.monotonic() - started)
     first, last = way.batches[0], way.batches[-1]
-    said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
+    said = "; ".join(dict.fromkeys(filter(None, (p.summary(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
     rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), covered_seconds(way.batches)
     offered_said, sent_said, allowed_said = (format_bytes(kbps * 125.0 * seconds) for kbps in rates)
@@ -481,7 +481,7 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
         f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
     )
-    done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
+    done = [batch.with_changes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
 
 
@@ -496,7 +496,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
     return save_batches(
         tables,
         [
-            batch.becomes(
+            batch.with_changes(
                 utc_now(),
                 status=TAKEN_IN,
                 levers=(),
@@ -630,9 +630,9 @@ def _too_large(way: ShedPlan, drafts: Drafts, tried: Tried) -> list[int]:
     above = {
         batch.batch
         for batch in _above(way, drafts)
-        if any(plan.can_do_more(batch.batch) for plan in way.plans)
+        if any(plan.can_shed_more(batch.batch) for plan in way.plans)
     }
-    own = {number for runs in tried.values() for number, (plan, came) in runs.items() if plan.exceeds(came)}
+    own = {number for runs in tried.values() for number, (plan, came) in runs.items() if plan.exceeds_own_limit(came)}
     return sorted(above | own)
 
 
@@ -648,5 +648,5 @@ def _losing(way: ShedPlan, tried: Tried) -> list[int]:
         return []
     found = {batch.batch for batch in way.batches for plan in way.plans if plan.could_lose_less(batch.batch)}
     for runs in tried.values():
-        found |= {number for number, (plan, came) in runs.items() if plan.takes_too_much(came)}
+        found |= {number for number, (plan, came) in runs.items() if plan.is_larger_than_exact(came)}
     return sorted(found)

@@ -89,7 +89,7 @@ def sketch_stream(
 
 def batches_without_sketch(tables: Tables, contract: StreamContract) -> set[int]:
     """Return the batches that a sketch of the contract is still missing for; their raw tuples are needed."""
-    specs = [spec for spec in sketch_specs(contract) if spec.made_of.merges]
+    specs = [spec for spec in sketch_specs(contract) if spec.kind_object.merges]
     if not specs:
         return set()
     return set(_missing_sketches(tables, contract.stream, specs)[0])
@@ -103,7 +103,7 @@ def build_sketch_rows(
     specs: Sequence[SketchSpec],
 ) -> list[dict[str, Any]]:
     """Return rows of `sketches` for each batch with rows in the files, and each sketch that can be merged."""
-    specs = [spec for spec in specs if spec.made_of.merges]
+    specs = [spec for spec in specs if spec.kind_object.merges]
     if not specs or not files:
         return []
     total = sum(file.records for file in files)
@@ -122,8 +122,8 @@ def build_sketch_rows(
     made = []
     for whole in wholes:
         spec = specs[whole.place]
-        sketch = spec.made_of.whole(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
-        counters = spec.made_of.counters(sketch)
+        sketch = spec.kind_object.whole(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
+        counters = spec.kind_object.counters(sketch)
         of_batch = (stream, whole.batch, batches[whole.batch], whole.rows, sketch.to_bytes())
         made.append(spec.row(*of_batch, counters=counters))
     return sorted(made, key=lambda row: (row["batch"], row["kind"], row["name"]))
@@ -139,7 +139,7 @@ def summarise_days(
     """
     tables = tables.now()
     written = 0
-    for spec in (spec for spec in specs if spec.made_of.merges):
+    for spec in (spec for spec in specs if spec.kind_object.merges):
         where = {"stream": stream, "kind": spec.kind, "name": spec.name}
         rows = tables.at("daily_sketches").rows(["batch_date", "made_of"], **where).to_pylist()
         have = {row["batch_date"]: row["made_of"] for row in rows}
@@ -155,7 +155,7 @@ def summarise_days(
             sketched = tables.at("sketches").rows(PAYLOAD, batch=batches, **where).to_pylist()
             try:
                 whole = load_stored_sketch(sketched, stream, spec.name, spec.kind)
-                of_day = spec.made_of.of_day(spec, whole.sketch)
+                of_day = spec.kind_object.close_day(spec, whole.sketch)
             except InvalidValue:
                 continue  # if a sketch cannot be read, the error is reported when its batch is read
             last = sketched[-1]
@@ -163,7 +163,7 @@ def summarise_days(
                 name: last[name] for name in ("attributes", "parameters", "seed", "format_version", "batch")
             }
             one |= {"batches": len(mine), "rows": whole.covers.rows, "made_of": made_of}
-            one |= {"payload": of_day.to_bytes(), "counters": spec.made_of.counters(of_day)}
+            one |= {"payload": of_day.to_bytes(), "counters": spec.kind_object.counters(of_day)}
             tables.at("daily_sketches").replace(
                 [{**where, "batch_date": day, **one}], **where, batch_date=day
             )

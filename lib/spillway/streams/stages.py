@@ -53,7 +53,7 @@ class TableRows:
 
     read: Callable[[Sequence[str], int, int], pa.Table]
     attributes: int
-    asked_back_bytes: int = 0
+    bytes_read_at_source: int = 0
     sent_columns: SentColumns | None = None
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
@@ -73,16 +73,16 @@ class ShedPath:
     attributes: int
     sent_columns: SentColumns | None = None
 
-    def before(self, ordinal: int, day: date) -> Rows:
+    def rows_before(self, ordinal: int, day: date) -> Rows:
         """Return the rows that the lever at this position (from 1) receives."""
-        rows: Rows = TableRows(self.raw.on(day), self.attributes, sent_columns=self.sent_columns)
+        rows: Rows = TableRows(self.raw.reader_for(day), self.attributes, sent_columns=self.sent_columns)
         for decision in self.decisions[: ordinal - 1]:
-            rows = decision.kept(rows, day)
+            rows = decision.apply(rows, day)
         return rows
 
-    def kept(self, day: date) -> Rows:
+    def sent_rows(self, day: date) -> Rows:
         """Return the rows that the last lever hands on."""
-        return self.before(len(self.decisions) + 1, day)
+        return self.rows_before(len(self.decisions) + 1, day)
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class RecoveryPath:
     decisions: tuple[Decision, ...]
     attributes: int
 
-    def given_back(self, ordinal: int, day: date) -> Rows:
+    def recovered_rows(self, ordinal: int, day: date) -> Rows:
         """Return the rows that the lever at this position (from 1) received, as far as they can be recovered."""
-        rows: Rows = TableRows(self.transmitted.on(day), self.attributes)
+        rows: Rows = TableRows(self.transmitted.reader_for(day), self.attributes)
         for decision in reversed(self.decisions[ordinal - 1 :]):
-            rows = decision.given_back(rows, day)
+            rows = decision.recover(rows, day)
         return rows
 
 
@@ -136,7 +136,7 @@ class StoreAtSourceTask:
     def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
         before = self.way.before(self.ordinal, parts[0].batch_date)
         decision = self.way.decisions[self.ordinal - 1]
-        yield from decision.aside(self.table, parts, before, counts)
+        yield from decision.rows_kept_at_source(self.table, parts, before, counts)
 
 
 @dataclass(frozen=True)
@@ -147,6 +147,6 @@ class RecoverTask:
     columns: tuple[str, ...]
 
     def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
-        rows = self.way.given_back(1, parts[0].batch_date)
+        rows = self.way.recovered_rows(1, parts[0].batch_date)
         yield from rows_of_slices(rows, parts, self.columns)
-        counts["asked_back_bytes"] = counts.get("asked_back_bytes", 0) + rows.asked_back_bytes
+        counts["asked_back_bytes"] = counts.get("asked_back_bytes", 0) + rows.bytes_read_at_source

@@ -156,7 +156,7 @@ def _load_and_share(
     rated = newest_batch(tables, contract.stream, status=HELD, rows=Between(1), seconds_covered=RATED)
     if rated is None:
         return None, None
-    room = CapacityGroup(contracts.planned_with(contract.channel), contracts, tables)
+    room = CapacityGroup(contracts.planning_channel(contract.channel), contracts, tables)
     waiting = {other.stream: _recent(tables, other.stream) for other in contracts.streams_of(room.name)}
     # a fault of another stream is reported when that stream is trained, planned or shed
     shares = capacity_shares(tables, room, waiting, by_rate=True, faults=Faults())

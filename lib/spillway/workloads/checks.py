@@ -122,10 +122,10 @@ def _with_inputs(
     if not of.in_turn:
         yield from ((window, None) for window in windows)
         return
-    back, columns = of.looks_back_seconds(contract), of.columns(contract)
+    back, columns = of.look_back_seconds(contract), of.columns(contract)
     for stretch in window_groups(windows):
         planned = plan_inputs(tables, room, contract, stretch, back)
-        for some, held in load_inputs(contract, stretch, planned, columns, back, of.most_rows(contract)):
+        for some, held in load_inputs(contract, stretch, planned, columns, back, of.max_rows_in_memory(contract)):
             yield from ((window, held[window.window]) for window in some)
 
 

@@ -69,7 +69,7 @@ class WindowGrid:
         micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
         return np.asarray(micros // self.step)
 
-    def holding(self, file: DataFile, order: str) -> int | None:
+    def only_cell_of_file(self, file: DataFile, order: str) -> int | None:
         """Return the only cell of a file's rows, by its statistics; None: the file must be read."""
         low, high = file.low(order), file.high(order)
         if low is None or high is None:
@@ -77,7 +77,7 @@ class WindowGrid:
         first = self.at(low)
         return first if first == self.at(upper_bound(high)) else None
 
-    def of_group(self, group: RowGroup, order: str) -> int | None:
+    def only_cell_of_group(self, group: RowGroup, order: str) -> int | None:
         """Return the only cell of a row group's rows, by the footer; None: the row group must be read."""
         if order not in group.edges:
             return None
@@ -86,7 +86,7 @@ class WindowGrid:
 
     def of_batches(self, file: DataFile, order: str, batches: set[int]) -> set[tuple[int, int]]:
         """Return pairs of a batch and a cell in which the batch has rows in this file."""
-        low, high, one = file.low("batch"), file.high("batch"), self.holding(file, order)
+        low, high, one = file.low("batch"), file.high("batch"), self.only_cell_of_file(file, order)
         if low is not None and low == high and one is not None:
             return {(low, one)} if low in batches else set()
         found: set[tuple[int, int]] = set()
@@ -94,7 +94,7 @@ class WindowGrid:
             lowest, highest = group.edges.get("batch", (None, None))
             if lowest is not None and not any(lowest <= batch <= highest for batch in batches):
                 continue
-            alone = self.of_group(group, order)
+            alone = self.only_cell_of_group(group, order)
             if lowest is not None and lowest == highest and alone is not None:
                 found.add((lowest, alone))
                 continue

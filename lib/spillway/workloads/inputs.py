@@ -82,7 +82,7 @@ class WindowRows:
     def inexact(self) -> frozenset[str]:
         """The attributes with a shed or rounded value in these batches."""
         mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
-        return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded)
+        return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded_attributes)
 
     def only(self, portion: Portion) -> WindowRows:
         """Return the rows of one portion, without opening other slices."""

@@ -71,7 +71,7 @@ class Losses:
                 if batch in read:
                     given_back[batch] = given_back.get(batch, 0) + least
                     # if a cell splits a count, the number of recovered rows is not known
-                    found += InputLoss(dropped_most=most - least, given_back=least)
+                    found += InputLoss(dropped_most=most - least, recovered_rows=least)
                 else:
                     # no row of the batch was sent for this window, so the batch is not read
                     found += replace(loss, unsampled=loss.dropped, unsampled_least=least, unsampled_most=most)
@@ -135,9 +135,9 @@ def _ranges(
 ) -> dict[int, InputLoss]:
     """Return the range of the dropped rows of a batch, by cell; its middle is the first estimate."""
     if dropped.spans is not None:
-        found = {cell: dropped.within(*grid.cell(cell)) for cell in cells}
+        found = {cell: dropped.count_range(*grid.cell(cell)) for cell in cells}
     else:
-        every, never = dropped.dropped, dropped.unsampled
+        every, never = dropped.dropped_count, dropped.unsampled
         alone = len(here) == 1
         found = dict.fromkeys(here, (every * alone, every, never * alone, never))
     return {
@@ -193,7 +193,7 @@ def _dropped_rows(tables: Tables, stream: str, batches: Sequence[int]) -> dict[i
         if row["ordinal"] > 0 and row["lost"] and row["batch"] not in found:
             lost = row["lost"]
             found[row["batch"]] = DroppedRows(row["offered"], row["offered"] - lost, lost)
-    return {batch: one for batch, one in found.items() if one.dropped}
+    return {batch: one for batch, one in found.items() if one.dropped_count}
 
 
 def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: int) -> dict[int, float]:
@@ -409,7 +409,7 @@ def _with_recovered(portions: Sequence[Portion], rows: int) -> list[Portion]:
 def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Portion]:
     """Spread the rows of a window that cannot be read over its portions, in proportion to their size."""
     tuples = sum(one.tuples for one in portions)
-    each = (tuples + loss.lost) / tuples if tuples else 1.0
+    each = (tuples + loss.lost_rows) / tuples if tuples else 1.0
     for one in portions:
         yield replace(one, produced=one.tuples * each)
 
@@ -417,7 +417,7 @@ def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Por
 def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of a batch in a file, each with its window."""
     file, stream = of.file, of.stream
-    inside = grid.holding(file, of.order)
+    inside = grid.only_cell_of_file(file, of.order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
     if one_batch and inside is not None and (of.alone is None or file.records <= of.alone):
         first, last = file.low("seq"), file.high("seq")
@@ -468,7 +468,7 @@ class _InFile:
 def _window_alone(grid: WindowGrid, of: _InFile, group: RowGroup, batch: int) -> int | None:
     """Return the only window of a row group with rows of only this batch, by the footer; None: it must be read."""
     told = group.edges.get("batch") == (batch, batch) and "seq" in group.edges
-    return grid.of_group(group, of.order) if told else None
+    return grid.only_cell_of_group(group, of.order) if told else None
 
 
 def _seq_by_window(

@@ -80,7 +80,7 @@ _Work = TypeVar("_Work")
 
 def refuse_window_without_query(decision: SqlDecision, window: Window, questions: Sequence[SqlQuery]) -> None:
     """Raise if the window failed on its rows before and has no query to run now; it must not be published as empty."""
-    if window.failed is not None and window.failed_by == decision.asks and not questions:
+    if window.failed is not None and window.failed_by == decision.query_fingerprint and not questions:
         raise _WindowSkipped(window.failed, "no room is left in its slice")
 
 
@@ -111,7 +111,7 @@ class TimeoutLimit:
         self._later = frozenset(slow[1:])
         self._late: list[int] = []
 
-    def ask(self, window: Window, work: Callable[[], _Work]) -> _Work:
+    def run(self, window: Window, work: Callable[[], _Work]) -> _Work:
         """Do the work for a window, or raise without starting it."""
         if window.window in self._later:
             raise _WindowSkipped(str(window.failed), "another of its query did before it")
@@ -138,7 +138,7 @@ def mark_failed(
             continue
         said = problem.problem if isinstance(problem, _WindowSkipped) else str(problem)
         if (window.failed, window.failed_by) != (said, asks):
-            changed.append(window.becomes(utc_now(), failed=said, failed_by=asks))
+            changed.append(window.with_changes(utc_now(), failed=said, failed_by=asks))
     if changed:
         save_windows(tables, changed)
 
@@ -189,11 +189,11 @@ def window_results(
     """
     began = time.perf_counter()
     inexact = {name: rows.inexact for name, rows in inputs.items()}
-    questions = decision.questions(window, inexact)
+    questions = decision.queries(window, inexact)
     refuse_window_without_query(decision, window, questions)
     answers = [_answer(engine, question, inputs) for question in questions]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
-    return decision.answered(window, answers, counts, inexact, this_run)
+    return decision.build_results(window, answers, counts, inexact, this_run)
 
 
 def _answer(engine: Engine, question: SqlQuery, inputs: Mapping[str, WindowRows]) -> pa.Table:
@@ -234,7 +234,7 @@ def draft_answers(
     counts: dict[int, dict[str, int]] = {window.window: {} for window in windows}
     ended = [threading.Event() for _ in windows]
     good: dict[int, dict[str, int]] = {}
-    patience = TimeoutLimit(decision.asks, windows)
+    patience = TimeoutLimit(decision.query_fingerprint, windows)
 
     def ask(place: int) -> pa.Table | SpillwayError | None:
         window = windows[place]
@@ -410,7 +410,7 @@ def _without_failed(
         return work if made is not None else replace(work, windows=())
     decision = made.plan.decision
     assert isinstance(decision, SqlDecision)
-    marked = partial(mark_failed, tables, work.windows, failed, decision.asks)
+    marked = partial(mark_failed, tables, work.windows, failed, decision.query_fingerprint)
     faults.attempt(work.contract.subject, "mark", marked)
     report_failed(faults, work.contract.subject, work.windows, failed)
     return replace(work, windows=tuple(made.windows))
@@ -433,7 +433,7 @@ def _checked_work(
         name: readable_schema(run.tables, run.room.contracts.stream(name))
         for name in dict.fromkeys(contract.inputs)
     }
-    found.look_at(work, lambda question: answer_schema(run.engine, question, schemas))
+    found.check_work(work, lambda question: answer_schema(run.engine, question, schemas))
     return work
 
 
@@ -510,7 +510,7 @@ def _compute_in_parallel(
 ) -> _DraftResults:
     """Compute windows that do not depend on one another, all at the same time."""
     table = run.tables.at(found.results_table, contract.subject)
-    back = found.looks_back_seconds(contract)
+    back = found.look_back_seconds(contract)
     inputs: dict[int, dict[str, WindowRows]] = {}
     for some in window_groups(windows):
         inputs |= plan_inputs(run.tables, run.room, contract, some, back)
@@ -533,12 +533,12 @@ def _compute_in_order(
 ) -> list[Window]:
     """Compute windows one after another; each is planned with the records of the window before it."""
     table = run.tables.at(found.results_table, contract.subject)
-    back, columns = found.looks_back_seconds(contract), found.columns(contract)
+    back, columns = found.look_back_seconds(contract), found.columns(contract)
     done: list[Window] = []
     before: dict[str, list[Mapping[str, Any]]] = {}
     for stretch in window_groups(windows):
         planned = plan_inputs(run.tables, run.room, contract, stretch, back)
-        held = load_inputs(contract, stretch, planned, columns, back, found.most_rows(contract))
+        held = load_inputs(contract, stretch, planned, columns, back, found.max_rows_in_memory(contract))
         for some, inputs in held:
             lost = window_losses(run.tables, run.room.contracts, contract, some, inputs, back)
             drafts: list[Draft] = []
@@ -571,7 +571,7 @@ def _draft_results(
     pieces = [
         FileTask({"batch_date": str(window.day)}, window.window, (window, part))
         for window in windows
-        for part in decision.parts(window, inputs[window.window], engine)
+        for part in decision.task_inputs(window, inputs[window.window], engine)
     ]
     # a single slice is computed in this process, which takes less time than starting a task
     return table.draft(engine if len(pieces) > 1 else ProcessEngine(), pieces, _Results(decision))
@@ -600,7 +600,7 @@ def _publish(
             run.tables.at(name).replace(rows, subject=subject, window=numbers)
         write_ledger(run.tables, subject, numbers, [found.name], made.lines)
         now = utc_now()
-        done = [window.becomes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
+        done = [window.with_changes(now, status=DONE, failed=None, failed_by=None) for window in made.windows]
         save_windows(run.tables, done)
     except ConcurrentRun:
         # the other run has no result of these windows: if it had, its commit would have prevented ours

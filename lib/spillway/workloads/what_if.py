@@ -208,7 +208,7 @@ class GroupReplay:
     room: str
     windows: Mapping[str, Sequence[Window]]
 
-    def by(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
+    def answers(self, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
         """Plan all queries together by these contracts, then compute the answers."""
         contracts = replace(self.contracts, queries={**self.contracts.queries, **queries})
         room = CapacityGroup(self.room, contracts, self.tables)

@@ -111,7 +111,7 @@ def _sql_problems(contracts: Contracts, contract: Workload, engine: str) -> list
         schemas = {name: readable_schema(tables, contracts.stream(name)) for name in streams}
     work = WindowWork(contract, {}, (), columns={name: tuple(schemas[name].names) for name in streams})
     try:
-        found.look_at(work, lambda question: answer_schema(ProcessEngine(), question, schemas))
+        found.check_work(work, lambda question: answer_schema(ProcessEngine(), question, schemas))
     except NeedsSpark as refused:
         return [refused.problem] if engine == "process" else []
     except InvalidValue as refused:
@@ -170,7 +170,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
                     f"{stream}.{column}",
                     f"write role: protected or error: 0 for {column} in the contract of {stream}, or match by another",
                 )
-    for where, rule, value, remedy in found.broken_by_types(contract, types):
+    for where, rule, value, remedy in found.column_type_problems(contract, types):
         yield Problem(name, join_path("levers[0]", where), rule, value, remedy)
     of_scope = contracts.queries if contract.subject in contracts.queries else contracts.joins
     others = [
@@ -178,7 +178,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
         for one in of_scope.values()
         if one is not contract and (one.room or one.subject) == (contract.room or name)
     ]
-    for where, rule, value, remedy in found.broken_in_room(contract, others):
+    for where, rule, value, remedy in found.capacity_problems(contract, others):
         yield Problem(name, join_path("levers[0]", where), rule, value, remedy)
 
 
@@ -192,22 +192,22 @@ class StoredWindows:
         self._rows = tables.at("windows").rows(subject=contract.subject)
         self._numbers = np.asarray(self._rows["window"])
 
-    def numbered(self, numbers: Collection[int]) -> dict[int, Window]:
+    def with_numbers(self, numbers: Collection[int]) -> dict[int, Window]:
         """Return the windows with these numbers."""
-        return self._taken(np.isin(self._numbers, list(numbers)))
+        return self._select(np.isin(self._numbers, list(numbers)))
 
     def between(self, low: int, high: int) -> dict[int, Window]:
         """Return the windows from `low` to `high`, both included."""
-        return self._taken((self._numbers >= low) & (self._numbers <= high))
+        return self._select((self._numbers >= low) & (self._numbers <= high))
 
     def with_status(self, *status: str) -> dict[int, Window]:
         """Return the windows with one of these statuses."""
-        return self._taken(np.asarray(pc.is_in(self._rows["status"], pa.array(status))))
+        return self._select(np.asarray(pc.is_in(self._rows["status"], pa.array(status))))
 
     def last(self) -> Window | None:
         """Return the window with the largest number."""
         largest = self._numbers.max() if len(self._numbers) else 0
-        return next(iter(self._taken(self._numbers == largest).values()), None)
+        return next(iter(self._select(self._numbers == largest).values()), None)
 
     @cached_property
     def inputs(self) -> set[Input]:
@@ -221,7 +221,7 @@ class StoredWindows:
                 )
         return found
 
-    def _taken(self, mask: np.ndarray) -> dict[int, Window]:
+    def _select(self, mask: np.ndarray) -> dict[int, Window]:
         if not mask.any():
             return {}
         return {row["window"]: Window.from_row(row) for row in self._rows.filter(pa.array(mask)).to_pylist()}
@@ -321,7 +321,7 @@ def _late_batches(
 def windows_back(contract: Workload) -> int:
     """Return how many windows before its own a window may need rows of."""
     (name, *_) = contract.lever_names
-    return math.ceil(lever(name).looks_back_seconds(contract) / contract.window.seconds)
+    return math.ceil(lever(name).look_back_seconds(contract) / contract.window.seconds)
 
 
 def inputs_before(known: Mapping[int, set[Input]], number: int, back: int) -> set[Input]:
@@ -421,7 +421,7 @@ def pinned_windows(
     """Pin new closed windows, and return all windows that are closed and not computed, in order."""
     found = find_windows(tables, contracts, contract)
     pins = _Pins(tables, contracts, contract, found, utc_now())
-    changed = {window.window: window for window in [*pins.opened(), *pins.closed(), *pins.opened_again()]}
+    changed = {window.window: window for window in [*pins.opened(), *pins.closed(), *pins.reopened()]}
     if changed:
         save_windows(tables, list(changed.values()))
     for window in changed.values():
@@ -448,7 +448,7 @@ def claim_windows(tables: Tables, windows: Sequence[Window], written: Iterable[T
     """
     assert all(table.version >= -1 for table in written)
     now = utc_now()
-    save_windows(tables, [window.becomes(now) for window in windows])
+    save_windows(tables, [window.with_changes(now) for window in windows])
 
 
 class _Pins:
@@ -471,7 +471,7 @@ class _Pins:
         for number, inputs in self._found.came.items():
             window = self._touched.get(number) or self._begun(number)
             if window.status == OPEN and number not in self._found.closed:
-                yield window.becomes(self._now, inputs=_merged(window.inputs, inputs))
+                yield window.with_changes(self._now, inputs=_merged(window.inputs, inputs))
 
     def closed(self) -> Iterable[Window]:
         """Yield the windows that have closed, pinned with the batches, levers and facts that they are computed from."""
@@ -494,7 +494,7 @@ class _Pins:
         )
         for number, inputs in sorted(closed.items()):
             reads = inputs | looks[number]
-            yield (known.get(number) or self._begun(number)).becomes(
+            yield (known.get(number) or self._begun(number)).with_changes(
                 self._now,
                 created_at=self._now,
                 status=GONE if reads & lost else PLANNED,
@@ -504,7 +504,7 @@ class _Pins:
                 models=versions,
             )
 
-    def opened_again(self) -> Iterable[Window]:
+    def reopened(self) -> Iterable[Window]:
         """Yield the windows for which batches arrived late."""
         again = self._found.again
         known = self._found.known.numbered(again)
@@ -512,10 +512,10 @@ class _Pins:
         for number, inputs in sorted(again.items()):
             window = known[number]
             if window.status == GONE or set(window.inputs) & lost:
-                yield window.becomes(self._now, too_late=_merged(window.too_late, inputs))
+                yield window.with_changes(self._now, too_late=_merged(window.too_late, inputs))
                 continue
             looked_back = inputs - self._found.came.get(number, set())
-            yield window.becomes(
+            yield window.with_changes(
                 self._now,
                 status=PLANNED,
                 inputs=_merged(window.inputs, inputs),

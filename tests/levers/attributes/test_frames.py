@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.frames import (
-    transmitted_frame,
     frame_of,
     join_entries,
     recover_frame,
     shed_frame,
+    transmitted_frame,
 )
 from spillway.levers.attributes.scheme import AttributeTreatment, Run, Runs
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct

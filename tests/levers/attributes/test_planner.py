@@ -15,6 +15,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from spillway.levers.attributes.cycle.identifier import Cycle, Member
+from spillway.levers.attributes.ranking.rank import rank
+from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
+from spillway.levers.attributes.ranking.smoothing import Smoothing
+from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
+from spillway.levers.attributes.scheme import AttributeTreatment, Run
 from spillway.levers.attributes.window_planner import (
     STRETCH,
     Policy,
@@ -23,11 +28,6 @@ from spillway.levers.attributes.window_planner import (
     plan_batch,
     split_at_frames,
 )
-from spillway.levers.attributes.ranking.rank import rank
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
-from spillway.levers.attributes.ranking.smoothing import Smoothing
-from spillway.levers.attributes.ranking.windows import window_count, window_edges, window_tuples
-from spillway.levers.attributes.scheme import AttributeTreatment, Run
 
 MEASURES = ("a", "b", "c")
 
@@ -71,7 +71,7 @@ def policy(**changes: Any) -> Policy:
         rank_by="stddev",
         smoothing=Smoothing(kind="none"),
         tuples_at_least=4,
-        reevaluation=Reevaluation.text(cap_windows=1),
+        reevaluation=Reevaluation.of_thesis(cap_windows=1),
         recoverability={},
         trained_ranking=(("c", 0.0), ("b", 1.0), ("a", 2.0)),
         widths_bits=dict.fromkeys(MEASURES, 64.0),
@@ -328,7 +328,7 @@ def cases(draw: st.DrawFn) -> Case:
         reevaluation=draw(
             st.sampled_from(
                 [
-                    Reevaluation.text(interval),
+                    Reevaluation.of_thesis(interval),
                     Reevaluation(interval, 2.0, 8, 0.1, 3, 0.5, None),
                     Reevaluation(interval, 2.0, 8, 0.0, 3, 0.5, 30.0),
                 ]

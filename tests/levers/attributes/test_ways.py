@@ -137,7 +137,7 @@ def test_a_shared_channel_is_offered_no_ways_that_the_contract_forbids(ways: tup
     )
     least = {("keep",): 80.0, ("keep", "round"): 32.0, ("keep", "shed"): 0.16}
     for allowed in (ways, ("keep", "shed")):
-        offer = LEVER.offered(Offer(RATE_KBPS, LOAD), contract(ways=list(allowed)), CHANNEL, facts, None)
+        offer = LEVER.update_offer(Offer(RATE_KBPS, LOAD), contract(ways=list(allowed)), CHANNEL, facts, None)
         assert [min(one.crosses for one in item) for item in offer.items] == pytest.approx(
             [least[allowed]] * 3
         )

@@ -51,8 +51,8 @@ class Counted:
     before: Rows
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.before.asked_back_bytes
+    def bytes_read_at_source(self) -> int:
+        return self.before.bytes_read_at_source
 
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         return self.before(columns, from_seq, to_seq)
@@ -68,10 +68,10 @@ class Failing(Decision):
 
     at: str
 
-    def kept(self, before: Rows, day: date) -> Rows:
+    def apply(self, before: Rows, day: date) -> Rows:
         return Counted(self.at, before)
 
-    def given_back(self, after: Rows, day: date) -> Rows:
+    def recover(self, after: Rows, day: date) -> Rows:
         reach("give back", self.at)
         return after
 
@@ -93,7 +93,7 @@ class FailingPlan(Plan):
     def decision(self) -> Failing:
         return Failing(self.at)
 
-    def offers_on(self, batch: int) -> Load:
+    def output_load(self, batch: int) -> Load:
         return self.work.loads[batch]
 
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
@@ -120,7 +120,7 @@ class FailingLever(Lever):
         reach("train", crashes_at(lesson.contract))
         return [Fact("nothing", "", 0)]
 
-    def offered(
+    def update_offer(
         self,
         offer: Offer,
         contract: StreamContract,
@@ -134,7 +134,7 @@ class FailingLever(Lever):
     def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         return [FailingPlan(one) for one in work]
 
-    def decided(
+    def load_decision(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
         return Failing(crashes_at(contract))

@@ -10,7 +10,7 @@ import pytest
 from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import equality, join_settings, overlap, run_join
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.engine import ProcessEngine
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import decision as deciding
@@ -42,7 +42,7 @@ def known(window: int) -> LearnedSide:
 
 
 def planned(found: Allocation) -> float:
-    return float(sum(one.steps_by_row().sum() for one in found.facing))
+    return float(sum(one.steps_by_row().sum() for one in found.directions))
 
 
 def test_what_was_spent_too_much_is_taken_off_the_next_window() -> None:
@@ -59,7 +59,7 @@ def test_the_sample_and_what_is_picked_out_take_what_may_be_spent_together(learn
     found = allot(640.0, left=learned, right=learned)
     assert found.possible == pytest.approx(3200, rel=0.01)
     assert planned(found) == pytest.approx(640, abs=180)
-    selected = sum(int(one.selected_volumes.sum()) for one in found.facing)
+    selected = sum(int(one.selected_volumes.sum()) for one in found.directions)
     assert (selected > 400) == (len(learned.matches) > 0), "chance alone picks while nothing is known"
 
 
@@ -71,11 +71,11 @@ def test_every_row_travels_once_with_its_own_bound_and_those_of_what_it_can_reac
     bounds = SideBounds(np.arange(ROWS) / ROWS, 1.0 + np.arange(ROWS) / ROWS)
     found = allot(1600.0)
     decision = JoinDecision(found, 0, 0.0, (1.0,), False, bounds, 2 * ROWS)
-    parts = [one for some in decision.parts(None, {}, ProcessEngine(cores)) for one in some]  # type: ignore[arg-type]
+    parts = [one for some in decision.task_inputs(None, {}, ProcessEngine(cores)) for one in some]  # type: ignore[arg-type]
     assert (len(parts) > 2) == (cores > 1)
     seqs: dict[bool, list[int]] = {True: [], False: []}
     for part in parts:
-        one = part.facing
+        one = part.direction
         mine, other = (bounds.left, bounds.right) if one.probe_is_left else (bounds.right, bounds.left)
         assert mine is not None
         assert other is not None
@@ -121,10 +121,10 @@ def weights(join: JoinSettings, left: Operand, right: Operand, memory: Memory) -
     turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 12.0)
     counts: dict[str, int] = {}
     decision, total = turn.decision, 0.0
-    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         for table in decision.results(None, part, counts):  # type: ignore[arg-type]
             total += float(np.sum(table["weight"].to_numpy()))
-    return total, turn.came_to(counts)["steps"]
+    return total, turn.result_columns(counts)["steps"]
 
 
 def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_allows_everything() -> None:
@@ -134,12 +134,12 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     turn = JoinWindow(pairs, Memory(), *(SideRows(rows, 0, ROWS) for rows in SIDES), SECONDS)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
-    said = turn.came_to(counts)
+    said = turn.result_columns(counts)
     assert said["r"] == 1
     assert said["passed_over"] > 0
-    out_of_budget = said["possible"] - said["compared"] - turn.passed_over
+    out_of_budget = said["possible"] - said["compared"] - turn.overflow_comparisons
     assert out_of_budget >= 0, "what chance drew for rows that fell out was compared"
     missed = said["possible"] - said["pairs"]
     assert missed > 1000
@@ -147,7 +147,7 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     # where none falls out everything is compared, and nothing is drawn
     roomy = replace(pairs, budget=Budget(comparisons_per_second=1000.0))
     whole = allocate_budget(*(SideRows(rows, 0, ROWS) for rows in SIDES), roomy, Memory(), (1.0,), SECONDS)
-    assert all(one.everything and not one.drawn.many for one in whole.facing)
+    assert all(one.is_complete and not one.drawn.many for one in whole.directions)
 
 
 def sets_alike(seed: int = 2, rows: int = 400) -> tuple[Operand, Operand]:
@@ -183,9 +183,9 @@ def turn_of(join: JoinSettings, memory: Memory = Memory()) -> tuple[JoinWindow, 
     turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 40.0)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
-    return turn, turn.came_to(counts)
+    return turn, turn.result_columns(counts)
 
 
 def firsts(sets: ItemSets) -> ItemSets:
@@ -217,8 +217,8 @@ def test_what_is_drawn_and_what_is_selected_take_the_budget_together(
     turn, row = turn_of(join, Memory(left=learned, right=learned))
     # rows by chance, of 800, and a row's whole window at a time
     assert row["steps"] == pytest.approx(0.3 * whole, rel=0.12)
-    drawn = sum(one.drawn.many for one in turn.allotment.facing)
-    assert (drawn > 0) == (turn.allotment.chance > 0) == (join.predicate != "equality"), (
+    drawn = sum(one.drawn.many for one in turn.allocation.directions)
+    assert (drawn > 0) == (turn.allocation.chance > 0) == (join.predicate != "equality"), (
         "equal pairs are counted"
     )
     assert row["sampled"] > 0
@@ -227,27 +227,27 @@ def test_what_is_drawn_and_what_is_selected_take_the_budget_together(
 def test_by_an_index_no_more_than_gamma_is_drawn_one_by_one_also_where_nothing_is_known() -> None:
     whole = turn_of(sets_join(True, None))[1]["steps"]
     turn, row = turn_of(sets_join(True, 0.3 * whole))
-    drawn = sum(one.drawn.many for one in turn.allotment.facing)
+    drawn = sum(one.drawn.many for one in turn.allocation.directions)
     assert drawn < 0.05 * 0.3 * whole, "whole rows find more for it"
     # and the others are whole rows: where nothing is known what costs least is no better
-    for one in turn.allotment.facing:
+    for one in turn.allocation.directions:
         there = one.how.high - one.how.low
-        assert ((one.made_rows == 0) | (one.made_rows == there)).all()
+        assert ((one.comparisons_by_row == 0) | (one.comparisons_by_row == there)).all()
         assert one.how.looking.chances == pytest.approx(np.full(6, 0.29), abs=0.01)
     assert row["missed_low"] < row["missed_high"]
     # without an index basic windows by chance, which takes no more and tells of more rows
-    for one in turn_of(sets_join(False, 9000.0))[0].allotment.facing:
+    for one in turn_of(sets_join(False, 9000.0))[0].allocation.directions:
         there = one.how.high - one.how.low
-        assert ((one.made_rows > 0) & (one.made_rows < there)).mean() > 0.2
+        assert ((one.comparisons_by_row > 0) & (one.comparisons_by_row < there)).mean() > 0.2
 
 
 def test_windows_that_are_cut_otherwise_now_are_not_known() -> None:
     whole = turn_of(sets_join(True, None))[1]["steps"]
     other = LearnedSide(KNOWN.matches[:4], KNOWN.comparisons[:4], KNOWN.squares)
     turn, _ = turn_of(sets_join(True, 0.3 * whole), Memory(left=other, right=KNOWN))
-    assert not any(one.selected_volumes.sum() for one in turn.allotment.facing)
+    assert not any(one.selected_volumes.sum() for one in turn.allocation.directions)
     turn, _ = turn_of(sets_join(False, 0.3 * whole), Memory(left=KNOWN, right=KNOWN))
-    assert all(one.selected_volumes.sum() for one in turn.allotment.facing)
+    assert all(one.selected_volumes.sum() for one in turn.allocation.directions)
 
 
 @pytest.mark.parametrize("index", [True, False])
@@ -256,7 +256,7 @@ def test_what_is_learned_is_how_many_comparisons_are_a_pair(index: bool) -> None
     _, whole = turn_of(sets_join(index, None))
     truth = whole["pairs"] / whole["possible"]
     assert whole["left_learned"]["comparisons"] == pytest.approx(
-        (turn_of(sets_join(index, None))[0].allotment.facing[0].volumes.sum(axis=1)).tolist()
+        (turn_of(sets_join(index, None))[0].allocation.directions[0].volumes.sum(axis=1)).tolist()
     )
     budget = 0.5 * whole["steps"]
     found = []
@@ -273,12 +273,12 @@ def test_shares_say_what_is_selected_and_drawn() -> None:
     left, right = sets_alike()
     one = allocate_budget(
         SideRows(left, 0, 400), SideRows(right, 0, 400), sets_join(False, None), Memory(), (1.0,), 40.0
-    ).facing[0]
+    ).directions[0]
     assert one.compared_shares() == [1.0]
     none = replace(one, how=replace(one.how, take=np.zeros(400, np.int64)))
-    assert none.drawing(0.25, 3).compared_shares() == [pytest.approx(0.25)]
+    assert none.with_sample(0.25, 3).compared_shares() == [pytest.approx(0.25)]
     half = replace(one, how=replace(one.how, take=(one.how.high - one.how.low) // 2))
-    assert half.drawing(0.5, 3).compared_shares() == [pytest.approx(0.75, abs=0.01)]
+    assert half.with_sample(0.5, 3).compared_shares() == [pytest.approx(0.75, abs=0.01)]
 
 
 def test_once_enough_is_found_no_more_is_looked_for_and_never_more_than_there_is_room_for(
@@ -288,12 +288,12 @@ def test_once_enough_is_found_no_more_is_looked_for_and_never_more_than_there_is
     known = LearnedSide(0.2 * basic, basic, 0.2 * float(basic.sum()))
     turn, row = turn_of(sets_join(False, 30_000.0), Memory(left=known, right=known))
     # 14,000 pairs are expected where a fifth of 70,000 comparisons is one: 250 of them are enough
-    expected_pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in turn.allotment.facing)
-    assert turn.allotment.chance == pytest.approx(allotting.ENOUGH_FOUND / expected_pairs)
+    expected_pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in turn.allocation.directions)
+    assert turn.allocation.chance == pytest.approx(allotting.ENOUGH_FOUND / expected_pairs)
     assert row["sampled"] < 0.95 * 0.05 * 30_000
     monkeypatch.setattr(allotting, "MOST_DRAWN", 50.0)
     few, _ = turn_of(sets_join(False, 9000.0))
-    assert 0 < sum(one.drawn.many for one in few.allotment.facing) < 50 + 5 * 50**0.5
+    assert 0 < sum(one.drawn.many for one in few.allocation.directions) < 50 + 5 * 50**0.5
 
 
 def test_no_more_is_missed_than_was_left_out_and_sic_says_how_much_was_compared() -> None:
@@ -320,10 +320,10 @@ def test_what_is_drawn_and_selected_is_one_comparison_of_sic() -> None:
         join, Memory(left=known, right=known), SideRows(left, 50, 150), SideRows(right, 50, 150), 100.0
     )
     counts: dict[str, int] = {}
-    for part in turn.decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in turn.decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(turn.decision.results(None, part, counts))  # type: ignore[arg-type]
-    row = turn.came_to(counts)
-    made = sum(int(one.made_rows.sum()) + one.drawn.many for one in turn.allotment.facing)
+    row = turn.result_columns(counts)
+    made = sum(int(one.comparisons_by_row.sum()) + one.drawn.many for one in turn.allocation.directions)
     assert made > row["compared"] + 50
     assert row["sic"] == pytest.approx(row["compared"] / row["possible"], abs=1e-6)
 
@@ -333,7 +333,7 @@ def test_no_more_is_missed_than_was_left_out_however_little_was_drawn(
 ) -> None:
     monkeypatch.setattr(allotting, "MOST_DRAWN", 1.0)
     turn, row = turn_of(sets_join(False, 9000.0))
-    assert estimate_missed_pairs(0, turn.allotment.chance).high > 2 * row["possible"], (
+    assert estimate_missed_pairs(0, turn.allocation.chance).high > 2 * row["possible"], (
         "what one comparison or two can tell"
     )
     assert row["missed_high"] == row["possible"] - row["compared"]
@@ -360,16 +360,16 @@ def test_what_was_believed_is_forgotten_where_matches_have_moved_and_fades_elsew
 def test_entries_that_were_read_to_draw_by_are_steps() -> None:
     whole = turn_of(sets_join(True, None))[1]["steps"]
     turn, _ = turn_of(sets_join(True, 0.3 * whole, adapt={"sample_pct": 40}))
-    read = sum(one.drawn.read for one in turn.allotment.facing)
+    read = sum(one.drawn.read for one in turn.allocation.directions)
     assert read > 0
-    assert turn.came_to({"steps.0": 10, "steps.1": 5})["steps"] == 15 + read
+    assert turn.result_columns({"steps.0": 10, "steps.1": 5})["steps"] == 15 + read
 
 
 def test_of_a_full_join_chance_picked_everything_and_of_another_what_was_not_selected() -> None:
     turn, row = turn_of(sets_join(False, None))
     assert row["sampled"] == row["compared"] == row["possible"]
     turn, row = turn_of(sets_join(False, 15_000.0), Memory(left=KNOWN, right=KNOWN))
-    selected = sum(int(one.selected_volumes.sum()) for one in turn.allotment.facing)
+    selected = sum(int(one.selected_volumes.sum()) for one in turn.allocation.directions)
     assert 0 < selected == row["compared"] - row["sampled"]
 
 
@@ -379,9 +379,9 @@ def test_rows_of_a_type_that_matches_more_make_more_comparisons_of_an_average_on
     side = {"side": {"type": "kind"}, "types": [{"name": "a", "worth": 1.0}], "otherwise": 0.5}
     turn, row = turn_of(sets_join(False, 15_000.0, **side), Memory(left=known, right=known))
     assert not row["moved"]
-    for name, one in zip(("left", "right"), turn.allotment.facing, strict=True):
-        made = one.made_volumes @ relative_match_rates(types)
-        assert made != pytest.approx(one.made_volumes.sum(axis=1), rel=0.01)
+    for name, one in zip(("left", "right"), turn.allocation.directions, strict=True):
+        made = one.expected_comparisons @ relative_match_rates(types)
+        assert made != pytest.approx(one.expected_comparisons.sum(axis=1), rel=0.01)
         assert row[f"{name}_learned"]["comparisons"] == pytest.approx(
             (0.9 * known.comparisons + made).tolist()
         )
@@ -390,7 +390,7 @@ def test_rows_of_a_type_that_matches_more_make_more_comparisons_of_an_average_on
         own = [learned[what] - 0.9 * getattr(types, what) for what in ("pairs", "expected")]
         assert own[1].sum() == pytest.approx(own[0].sum())
         assert own[1] / own[1].sum() == pytest.approx(
-            one.curve @ one.made_volumes / (one.curve @ one.made_volumes).sum()
+            one.curve @ one.expected_comparisons / (one.curve @ one.expected_comparisons).sum()
         )
 
 
@@ -415,7 +415,7 @@ def test_what_chance_finds_does_not_hide_that_matches_have_moved(monkeypatch: py
     join = sets_join(False, 15_000.0, adapt={"sample_pct": 85})
     turn, row = turn_of(join, Memory(left=believed, right=believed))
     assert row["sampled"] > 0.8 * 15_000
-    assert sum(one.how.take.sum() for one in turn.allotment.facing) > 1000
+    assert sum(one.how.take.sum() for one in turn.allocation.directions) > 1000
     assert row["moved"], "a fifth of what is selected are pairs, not nine tenths"
 
 
@@ -443,12 +443,12 @@ def test_rows_of_a_type_that_matches_rarely_do_not_say_that_matches_have_moved(
     )
     turn, _ = turn_of(join, Memory(left=known, right=known))
     counts: dict[str, int] = {}
-    for side, one in enumerate(turn.allotment.facing):
+    for side, one in enumerate(turn.allocation.directions):
         rare, others = one.selected_volumes.sum(axis=0)
         assert rare > 1000 > others
         found = round(part * 0.1 * (0.4 * rare + 1.6 * others))
         counts |= {f"selected.{side}": found, f"selected_squares.{side}": found}
-    assert turn.came_to(counts)["moved"] == elsewhere
+    assert turn.result_columns(counts)["moved"] == elsewhere
 
 
 def test_what_is_guessed_of_a_basic_window_from_its_neighbours_does_not_say_that_matches_have_moved() -> None:
@@ -477,7 +477,7 @@ def test_what_is_picked_side_by_side_is_looked_up_together_so_that_the_budget_is
     """
     found, there = 0.0, 0.0
     for seed in range(1000, 1005):
-        streams = PaperStreams(items=300, mean_items=3.0, window_seconds=100.0, rates=steady(8, 300))
+        streams = PaperStreams(items=300, mean_items=3.0, window_seconds=100.0, rates=constant_rate(8, 300))
         left, right = streams.both(seed)
         join = overlap(100, True, threshold=2, basic=5)
         whole = run_join(left, right, join, 100, 200)
@@ -494,7 +494,7 @@ def test_a_window_in_which_nothing_was_compared_does_not_make_steps_dearer() -> 
     known = Memory(core_seconds=0.5, core_steps=1e6)
     turn, row = turn_of(join, known)
     assert row["steps"] > 0
-    idle = turn.came_to({"nanoseconds": 3_000_000})
+    idle = turn.result_columns({"nanoseconds": 3_000_000})
     assert idle["steps"] == 0
     assert (idle["core_seconds"], idle["core_steps"]) == (0.5, 1e6)
-    assert turn.came_to({"nanoseconds": 3_000_000, "steps.0": 10})["core_steps"] == 0.5e6 + 10
+    assert turn.result_columns({"nanoseconds": 3_000_000, "steps.0": 10})["core_steps"] == 0.5e6 + 10

@@ -62,7 +62,7 @@ def test_what_is_told_to_be_selected_is_what_the_join_selects() -> None:
     join = settings()
     facing = allocate_budget(
         SideRows(left, 0, 200), SideRows(right, 0, 200), join, Memory(), (1.0,), 1.0
-    ).facing
+    ).directions
     order = np.array([3, 7, 1, 0, 2, 4, 5, 6, 8, 9, 10])
     for side, one in enumerate(facing):
         looked = _sample_direction(one, side, 1.0, join, with_itself=False)

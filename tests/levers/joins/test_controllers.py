@@ -393,7 +393,7 @@ def test_what_was_found_is_not_missed() -> None:
 
 def test_who_draws_nothing_knows_nothing_and_who_draws_everything_misses_nothing() -> None:
     assert estimate_missed_pairs(0, 0.0) == MissedPairs(0.0, 0.0, float("inf"))
-    assert estimate_missed_pairs(0, 0.0).at_most(70.0) == MissedPairs(0.0, 0.0, 70.0)
+    assert estimate_missed_pairs(0, 0.0).capped_at(70.0) == MissedPairs(0.0, 0.0, 70.0)
     assert estimate_missed_pairs(7, 1.0) == MissedPairs(0.0, 0.0, 0.0)
     # nothing was found: at most what would be found with 97.5 %, ln 40 / q
     assert estimate_missed_pairs(0, 0.001).high == pytest.approx(np.log(40) / 0.001, rel=0.01)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
 from evidence.joins.driver import equality, join_settings, run_join, without_budget
-from evidence.joins.honesty import unsteady
+from evidence.joins.honesty import unsteady_stream
 from spillway.engine import ProcessEngine
 from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.estimates import equal_pairs
@@ -63,9 +63,9 @@ def test_of_a_stream_joined_with_itself_no_row_misses_itself(index: bool) -> Non
         turn = JoinWindow(equality(5, index, budget=budget), Memory(), side, side, 30.0, with_itself=True)
         counts: dict[str, int] = {}
         decision = turn.decision
-        for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+        for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
             list(decision.results(None, part, counts))  # type: ignore[arg-type]
-        said.append(turn.came_to(counts))
+        said.append(turn.result_columns(counts))
     assert said[0]["missed"] == 0
     assert 0 < said[1]["missed"] == said[1]["missed_high"] == said[0]["pairs"] - said[1]["pairs"]
 
@@ -78,13 +78,13 @@ def test_counting_what_was_missed_is_paid_from_the_share_of_a_core(monkeypatch: 
         monkeypatch.setattr(JoinWindow, "_equals", (10_000, seconds))
         memory = Memory(core_seconds=1.0, core_steps=1e3)  # a slow core: not everything can be compared
         turn = JoinWindow(equality(5, False, budget={"core_pct": 1.0}), memory, side, side, 30.0)
-        owed.append(turn.came_to({"steps.0": 300, "nanoseconds": 1_000_000})["debt_steps"])
+        owed.append(turn.result_columns({"steps.0": 300, "nanoseconds": 1_000_000})["debt_steps"])
     assert owed[1] - owed[0] > 0.9 * (2.0 - 0.3) * 800 / 0.501, "a hundredth of 30 s was there to spend"
 
 
 @pytest.mark.parametrize("kind", ["heavy_rows", "burst", "ramp"])
 def test_of_equal_values_what_was_missed_is_counted_whatever_comes(kind: str) -> None:
-    left, right = (unsteady(kind, 3, which) for which in (0, 1))
+    left, right = (unsteady_stream(kind, 3, which) for which in (0, 1))
     budget = {"comparisons_per_second": 3_000.0}
     tight = equality(10, False, budget=budget)
     for join in (
@@ -109,7 +109,7 @@ def test_of_sets_the_interval_holds_in_streams_that_are_not_as_they_were(kind: s
         budget={"comparisons_per_second": 10_000.0},
     )  # fmt: skip
     for seed in (1, 2):
-        left, right = (unsteady(kind, seed, which, of_sets=True) for which in (0, 1))
+        left, right = (unsteady_stream(kind, seed, which, of_sets=True) for which in (0, 1))
         whole = run_join(left, right, without_budget(replace(join, index=True)), 0, 60)
         ours = run_join(left, right, join, 0, 60)
         for full, mine in zip(whole.outcomes, ours.outcomes, strict=True):

@@ -38,10 +38,10 @@ def pairs_of(left: list[Row], right: list[Row], settings: JoinSettings) -> set[t
     window, decision = None, turn.decision
     tables = [
         table
-        for part in decision.parts(window, {}, ProcessEngine())  # type: ignore[arg-type]
+        for part in decision.task_inputs(window, {}, ProcessEngine())  # type: ignore[arg-type]
         for table in decision.results(window, part, counts)  # type: ignore[arg-type]
     ]
-    turn.came_to(counts)
+    turn.result_columns(counts)
     return {
         pair
         for one in tables
@@ -104,19 +104,19 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
     whole = JoinWindow(settings, Memory(), left, right, 5.0)
     counts: dict[str, int] = {}
     decision = whole.decision
-    for part in decision.parts(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     assert counts["steps.1"] == pytest.approx(one.whole_steps)
     tight = replace(
         settings, budget=Budget(comparisons_per_second=0.3 * (counts["steps.0"] + counts["steps.1"]) / 5)
     )
     turn = JoinWindow(tight, Memory(), left, right, 5.0)
-    for side in turn.allotment.facing:
-        assert side.whole_rows, "no basic window is picked out, nothing known or not"
+    for side in turn.allocation.directions:
+        assert side.has_whole_rows_only, "no basic window is picked out, nothing known or not"
         assert 0 < side.probing.mean() < 1
         assert side.how.looking.chances == pytest.approx(np.full(len(side.costs), 0.3))
-    assert turn.allotment.r == pytest.approx(0.3)
-    assert turn.allotment.chance == 0, "what is missed is counted, and there is nothing to learn"
+    assert turn.allocation.r == pytest.approx(0.3)
+    assert turn.allocation.chance == 0, "what is missed is counted, and there is nothing to learn"
 
 
 def test_a_peak_that_costs_more_entries_because_more_is_alike_there_still_comes_first() -> None:

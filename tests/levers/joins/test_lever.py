@@ -336,7 +336,7 @@ def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_pat
     assert sum(row["inexact_rows"] for row in windows) > 0, "something was shed"
     assert all(row["missed_high"] == float("inf") for row in windows if row["inexact_rows"])
     assert {row["left_bound_pct"] or 0.0 for row in world.rows("joined", "alike")} <= {0.0}
-    told = LEVER.told(world.contracts.joins["alike"], world.tables.now())
+    told = LEVER.explain(world.contracts.joins["alike"], world.tables.now())
     assert told is not None
     assert "rows match nothing, because a value of the join key was rounded" in told.way
     assert "at least " in told.way

@@ -104,7 +104,7 @@ def test_the_sample_takes_what_looking_would_without_an_index_and_gamma_with_one
     # gamma where that is more
     assert allotting._chance(plain, base, SHARES / 1e3, 3000.0) == pytest.approx(0.05 * 3000 / volumes.sum())
     with_index = bases(indexed)
-    entries = sum(one.drawn_from for one in with_index)
+    entries = sum(one.population for one in with_index)
     # an entry that is drawn waits for memory: few are, until it is known how many are enough
     for shares, takes in ((None, DRAWN_ENTRY), (SHARES, 2.0)):
         found = allotting._chance(indexed, with_index, shares, 3000.0)
@@ -127,7 +127,7 @@ def test_what_is_drawn_is_taken_off_what_whole_rows_may_take(index: bool) -> Non
     spends = 0.3 * possible
     chance, chosen = allotting._within(spends, base, settings, (NOTHING, NOTHING), (1.0,))
     # a comparison is a step; with an index so is the entry that leads to it
-    drawn = chance * sum(one.drawn_from for one in base) * (2 if index else 1)
+    drawn = chance * sum(one.population for one in base) * (2 if index else 1)
     assert drawn > 0
     for one in chosen:
         assert one.how.take.sum() == 0, "nothing is known to select by"
@@ -255,17 +255,17 @@ def test_rows_that_fell_out_of_the_buffer_look_at_nothing() -> None:
     settings = join(False, adapt={"rate": "followed"}, budget={"comparisons_per_second": 300})
     given = [SideRows(rows, 0, rows.rows) for rows in (LEFT, RIGHT)]
     found = allocate_budget(*given, settings, Memory(r=0.5), (1.0,), 40.0)
-    for one in found.facing:
+    for one in found.directions:
         assert 0 < one.fetched.mean() < 1
         assert (one.how.looking.who == one.fetched).all()
-        assert (one.made_rows[~one.fetched] == 0).all()
-        assert one.made_rows[one.fetched].sum() > 0
+        assert (one.comparisons_by_row[~one.fetched] == 0).all()
+        assert one.comparisons_by_row[one.fetched].sum() > 0
 
 
 def test_each_pair_weighs_one_over_the_chance_it_had() -> None:
     """Selected 1; by a row that looks 1 / (p_j + (1 - p_j) q); by one that fell out of the buffer 1 / q."""
     one = bases(join(False), KNOWN)[0]
-    one = replace(one.looking(np.array([0.5, 0.25, 0.0, 0.0, 0.0, 0.0]), False, 1), chance=0.1)
+    one = replace(one.with_looks(np.array([0.5, 0.25, 0.0, 0.0, 0.0, 0.0]), False, 1), chance=0.1)
     who = np.arange(one.probes.rows) % 2 == 0
 
     def found(behind: list[int], probe: list[int]) -> FoundPairs:
@@ -279,7 +279,7 @@ def test_each_pair_weighs_one_over_the_chance_it_had() -> None:
     assert pair_weights(some, pairs) == pytest.approx([*looked, 1.0, 10.0, 10.0])
     assert pair_weights(one, pairs) == pytest.approx([*looked, 1.0, 1 / 0.55, 10.0])
     # and so many comparisons are expected to be made of a basic window
-    made = one.made_volumes.sum(axis=1) / one.volumes.sum(axis=1)
+    made = one.expected_comparisons.sum(axis=1) / one.volumes.sum(axis=1)
     assert made[2:] == pytest.approx(np.full(4, 0.1))
     assert made[:2] == pytest.approx([0.55, 0.325], abs=0.03)
 
@@ -293,10 +293,10 @@ def worked_out(
         found, PREDICATES[settings.predicate], settings.threshold or 0.0, worth, False, SideBounds(), rows
     )
     shares = []
-    for (part,) in [(one,) for some in decision.parts(None, {}, ProcessEngine()) for one in some]:  # type: ignore[arg-type]
+    for (part,) in [(one,) for some in decision.task_inputs(None, {}, ProcessEngine()) for one in some]:  # type: ignore[arg-type]
         tables = list(decision.results(None, (part,), {}))  # type: ignore[arg-type]
         shares.append(np.concatenate([one["sic"].to_numpy() for one in tables]))
-    return list(zip(found.facing, shares, strict=True))
+    return list(zip(found.directions, shares, strict=True))
 
 
 def found_by_probing(one: Direction, settings: JoinSettings) -> FoundPairs:
@@ -334,7 +334,7 @@ def test_who_looks_travels_with_the_rows_that_do(monkeypatch: pytest.MonkeyPatch
     said = []
     for cores in (1, 3):
         counts: dict[str, int] = {}
-        parts = decision.parts(None, {}, ProcessEngine(cores))  # type: ignore[arg-type]
+        parts = decision.task_inputs(None, {}, ProcessEngine(cores))  # type: ignore[arg-type]
         assert len(parts) >= cores
         for part in parts:
             list(decision.results(None, part, counts))  # type: ignore[arg-type]
@@ -364,15 +364,15 @@ def test_where_types_pick_basic_windows_out_no_whole_window_is_searched_along_ch
     )
     half = [
         replace(
-            one.looking(np.zeros(len(one.costs)), True, 1),
+            one.with_looks(np.zeros(len(one.costs)), True, 1),
             how=replace(one.how, take=(one.how.high - one.how.low) // 2),
         )
-        for one in found.facing
+        for one in found.directions
     ]
     for one, shares in worked_out(
-        settings, (left, right), (1.0, 0.5), replace(found, facing=(half[0], half[1]))
+        settings, (left, right), (1.0, 0.5), replace(found, directions=(half[0], half[1]))
     ):
         assert one.chains is not None
-        assert not one.whole_rows
+        assert not one.has_whole_rows_only
         probed = found_by_probing(one, settings)
-        assert len(shares) == len(probed.probe) < one.chains.equals[one.made_rows > 0].sum()
+        assert len(shares) == len(probed.probe) < one.chains.equals[one.comparisons_by_row > 0].sum()

@@ -111,7 +111,7 @@ def test_the_command_line_explains_joins_beside_attributes(
 def test_shares_are_written_in_decimals_however_small(world: World, tmp_path: Path) -> None:
     other = world.copy(tmp_path)
     contract_becomes(other, JOIN, budget={"core_pct": 6.7e-07})
-    told = LEVER.told(other.contracts.joins["alike"], other.tables.now())
+    told = LEVER.explain(other.contracts.joins["alike"], other.tables.now())
     assert told is not None
     assert told.because.startswith("its budget is 0.00000067 % of a core")
 
@@ -145,7 +145,7 @@ def test_of_older_windows_nothing_is_read_but_columns(world: World, monkeypatch:
     assert older
 
     def tell() -> None:
-        told = LEVER.told(contract, tables)
+        told = LEVER.explain(contract, tables)
         assert told is not None
         assert told.numbers["last windows"] == 2
         assert list(LEVER.pictures(contract, tables))

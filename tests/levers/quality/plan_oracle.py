@@ -54,7 +54,7 @@ def _plan_slice(
         subject, portions = one.contract.subject, one.portions.get(window.window, ())
         sources = list(dict.fromkeys(one.contract.inputs))
         in_slice = max(
-            history.windows_last_time(subject, number),
+            history.windows_in_last_slice(subject, number),
             history.windows_in(subject, number) + sum(o.contract.subject == subject for o, _ in windows),
         )
         for portion in portions:

@@ -133,7 +133,7 @@ def test_a_query_that_never_answers_is_told(tmp_path: Path) -> None:
     run(world)
     assert [row["rows"] for row in world.rows("coverage")] == [0, 0]
     assert {row["sic"] for row in world.rows("coverage")} == {1.0}
-    told = LEVER.told(world.contracts.queries["means"], world.tables.now())
+    told = LEVER.explain(world.contracts.queries["means"], world.tables.now())
     assert told is not None
     assert told.numbers["windows without an answer"] == 2
     assert any("conditions" in remedy for remedy in told.remedies)

@@ -58,7 +58,7 @@ def lake_of(name: str, forgetting: list[Lake], sources: Mapping[str, Sequence[in
         text = "".join(json.dumps(row) + "\n" for row in rows)
         files[source] = {f"{BEGIN.date()}/a.json": text.encode()}
     streams = {source: read_stream(stream(source)) for source in sources}
-    lake = Lake.landed(
+    lake = Lake.land(
         f"figures-{name}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
     )
     run_channel(lake.tables, ENGINE, lake.contracts, "wide", "e")

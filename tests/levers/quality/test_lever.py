@@ -20,7 +20,7 @@ from tests.levers.quality.worlds import (
 )
 from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
-from evidence.quality.noted import noted_groups
+from evidence.quality.noted import record_row_groups
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.ledger import total_imbalance
@@ -530,7 +530,7 @@ def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: P
         if put_together:
             assert compact(world.at("transmitted", "sites"), lambda _: True).files_after == 1
             world.tables.at("windows").delete(subject="means")
-        with noted_groups() as read:
+        with record_row_groups() as read:
             run(world)
         kept = [row["portions_kept"] for row in world.rows("coverage")]
         assert kept == [5, 5], "of twelve row groups each, as many as the room holds"
@@ -691,7 +691,7 @@ def test_what_a_query_had_before_is_told_by_slices_that_it_was_in() -> None:
         "nothing offered is no wait"
     )
     assert [history.last_load("a", number) for number in (0, 2, 3, 5, 7)] == [0.0, 80.0, 100.0, 0.0, 9.0]
-    assert [history.windows_last_time("a", number) for number in (0, 2, 3, 4)] == [0, 1, 2, 1]
+    assert [history.windows_in_last_slice("a", number) for number in (0, 2, 3, 4)] == [0, 1, 2, 1]
     assert history.load(2, ["a", "b"]) == 100.0
 
 

@@ -86,7 +86,7 @@ def test_steps_that_wait_for_one_another_are_refused_by_name() -> None:
 
 def test_a_window_in_which_nothing_was_produced_is_whole() -> None:
     assert WindowTally((SourceTally("a", 0, 0), SourceTally("b", 4, 1))).sic == 0.625
-    assert WindowTally((SourceTally("a", 2, 1, relative=True),)).relative
+    assert WindowTally((SourceTally("a", 2, 1, relative=True),)).is_relative
 
 
 def test_lost_late_and_never_produced_are_three_things() -> None:

@@ -35,10 +35,10 @@ COST_AXIS = json.loads((GOLDEN / "003_tables.json").read_text())["cost"]
 
 def test_figure_5_2_and_what_is_discarded_of_a_buffer() -> None:
     cost = TupleCost().after(COSTS["figure_5_2"]["t_ms"] / 1e3, COSTS["figure_5_2"]["n"])
-    assert cost.keeps(0.25) == COSTS["figure_5_2"]["N_keep_floor"]
-    assert TupleCost().after(0.1, 1).keeps(0.3) == 3, "what fits exactly fits"
+    assert cost.max_tuples(0.25) == COSTS["figure_5_2"]["N_keep_floor"]
+    assert TupleCost().after(0.1, 1).max_tuples(0.3) == 3, "what fits exactly fits"
     for case in COSTS["with_buffer"]:
-        assert cost.discards(case["IB_size"], 0.25) == case["N_discard"]
+        assert cost.excess_tuples(case["IB_size"], 0.25) == case["N_discard"]
 
 
 def test_the_mean_of_the_last_measurements_is_what_counts() -> None:
@@ -46,15 +46,15 @@ def test_the_mean_of_the_last_measurements_is_what_counts() -> None:
     cost, keeps = TupleCost(last=3), []
     for t, n in zip(golden["t_ms"], golden["n"], strict=True):
         cost = cost.after(t / 1e3, n)
-        keeps.append(cost.keeps(0.25))
+        keeps.append(cost.max_tuples(0.25))
     assert keeps == golden["N_keep_floor"]
 
 
 def test_before_anything_was_measured_nothing_is_discarded() -> None:
-    assert TupleCost().discards(10**9, 0.25) == 0
+    assert TupleCost().excess_tuples(10**9, 0.25) == 0
     assert TupleCost().after(1.0, 0) == TupleCost()
     with pytest.raises(InvalidValue, match="`interval_seconds` must be above 0"):
-        TupleCost().keeps(0)
+        TupleCost().max_tuples(0)
 
 
 def test_one_large_batch_is_no_overload_and_an_overload_ends_below_what_can_be_done() -> None:
@@ -114,7 +114,7 @@ def test_there_is_no_interval_where_none_is_honest() -> None:
         for made in (sample.total(), sample.mean()):
             assert made is not None
             assert (made.low, made.high) == (None, None)
-        assert sample.why == why
+        assert sample.certain_bounds_reason == why
     nothing = Clusters(np.zeros(0), np.zeros(0), np.zeros(0))
     assert WindowSample(nothing, np.ones(5)).total() is None
     assert WindowSample(nothing, np.ones(5)).mean() is None
@@ -158,7 +158,7 @@ def test_intervals_hold_whatever_the_values_where_it_is_known_how_far_they_may_l
         chance.shuffle(rows)
         sums, size = rows.sum(axis=1), float(rows.shape[1])
         own = Clusters(np.full(read, size), sums[:read], np.full(read, size))
-        sample = WindowSample(own, np.full(20 - read, size), reach=reach)
+        sample = WindowSample(own, np.full(20 - read, size), row_range=reach)
         for made, truth in ((sample.total(), float(sums.sum())), (sample.mean(), float(rows.mean()))):
             assert made is not None
             assert made.low is not None

@@ -16,11 +16,11 @@ from evidence.quality.sifted_streams import (
     STATEMENTS,
     IntervalCounts,
     SiftedLake,
-    asked,
+    compare_query,
     deliver_rows,
-    look_at,
     meters_lake,
     sifted_lake,
+    sifted_query,
     truth_of,
 )
 from spillway.levers.quality.checks import check_answer
@@ -58,7 +58,7 @@ def rows_at(begin: int, end: int, load: float, step: float = 1.0) -> list[Row]:
 def answers(sifted: SiftedLake, name: str, sql: str, **more: Any) -> tuple[list[Row], list[Row]]:
     """The rows of `coverage` and of the answer, window by window."""
     lake = sifted.lake
-    query = asked(name, sql, **more)
+    query = sifted_query(name, sql, **more)
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
     found = (lake.tables.at("coverage").rows(subject=name), lake.tables.at("results", name).rows())
     coverage, results = (sorted(one.to_pylist(), key=lambda row: row["window"]) for one in found)
@@ -162,12 +162,12 @@ def test_intervals_of_sifted_streams_hold_at_their_rate(
 ) -> None:
     held = IntervalCounts()
     for seed in range(4):
-        declared = {"x": asked("x", "SELECT count(*) AS n FROM meters")} if seed % 2 else None
+        declared = {"x": sifted_query("x", "SELECT count(*) AS n FROM meters")} if seed % 2 else None
         made = sifted_lake("rates", seed, marked_pct, 0.2 + 0.2 * seed, declared)
         forgetting.append(made)
         for name in ("some", "by_site", "unknown"):
-            look_at(made, name, STATEMENTS[name], held)
-        look_at(made, "part", STATEMENTS["some"], held, portion_tuples=20, capacity={"tuples": 80})
+            compare_query(made, name, STATEMENTS[name], held)
+        compare_query(made, "part", STATEMENTS["some"], held, portion_tuples=20, capacity={"tuples": 80})
     assert held.false_claims == []
     assert max(held.sic_errors) < 1e-9
     assert held.intervals > 250
@@ -216,8 +216,8 @@ def test_rows_kept_aside_are_read_all_of_them(forgetting: list[SiftedLake]) -> N
     made = sifted_lake("aside", 2, 0.0, 0.3, keep_aside=True)
     forgetting.append(made)
     held = IntervalCounts()
-    look_at(made, "everything", STATEMENTS["everything"], held)
-    look_at(made, "part", STATEMENTS["everything"], held, portion_tuples=20, capacity={"tuples": 80})
+    compare_query(made, "everything", STATEMENTS["everything"], held)
+    compare_query(made, "part", STATEMENTS["everything"], held, portion_tuples=20, capacity={"tuples": 80})
     assert held.false_claims == []
     assert held.held == held.intervals
     for row in made.lake.tables.at("results", "everything").rows().to_pylist():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from evidence.attributes.lake import ENGINE
-from evidence.quality.sifted_streams import BEGIN, SiftedLake, asked, deliver_rows, meters_lake
+from evidence.quality.sifted_streams import BEGIN, SiftedLake, deliver_rows, meters_lake, sifted_query
 from spillway.contracts import read_workload
 from spillway.engine.statements import SqlView, columns_by_duckdb
 from spillway.errors import SpillwayError
@@ -52,7 +52,7 @@ def lake_of(name: str, forgetting: list[SiftedLake], *batches: list[Row], sifter
 
 def coverage_of(made: SiftedLake, name: str, sql: str = COUNT, **more: Any) -> list[Row]:
     lake = made.lake
-    query = asked(name, sql, **more)
+    query = sifted_query(name, sql, **more)
     run_workloads(lake.tables, ENGINE, replace(lake.contracts, queries={name: query}), [name])
     found = lake.tables.at("coverage").rows(subject=name).to_pylist()
     return sorted(found, key=lambda row: row["window"])

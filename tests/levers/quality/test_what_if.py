@@ -203,7 +203,7 @@ def _nothing_of_older_windows_is_read_but_columns(world: World, monkeypatch: pyt
     contract, tables = world.contracts.queries["means"], world.tables.now()
 
     def tell() -> None:
-        told = LEVER.told(contract, tables)
+        told = LEVER.explain(contract, tables)
         assert told is not None
         assert told.numbers["last windows"] == 1
         assert list(LEVER.pictures(contract, tables))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evidence.sifters.linear_program import by_solver, compare, random_instance, violation
+from evidence.sifters.linear_program import compare, random_instance, solver_cost, violation
 from spillway.errors import InvalidValue
 from spillway.levers.sifters.configure import (
     configure_filter,
@@ -37,7 +37,7 @@ def test_a_thousand_regions_are_as_exact_as_ten() -> None:
         found = optimal_thresholds(
             one.worths, one.frequencies, one.touched, one.throttle, one.fairness, one.most
         )
-        assert abs(float(one.worths @ found) - (by_solver(one) or 0.0)) < 1e-9
+        assert abs(float(one.worths @ found) - (solver_cost(one) or 0.0)) < 1e-9
         assert violation(one, found) < 1e-9
 
 
@@ -115,7 +115,7 @@ def worth(frequencies: list[float], most: list[float], touched: list[bool]) -> A
     """Regions of which all rows are worth the same."""
     given = np.array(frequencies)
     return SimpleNamespace(
-        frequencies=given, worths=given * touched, touched=np.array(touched), most_dropped=np.array(most),
+        frequencies=given, worths=given * touched, touched=np.array(touched), max_thresholds=np.array(most),
         overall=lambda thresholds: 1.0,
     )  # fmt: skip
 
@@ -123,10 +123,10 @@ def worth(frequencies: list[float], most: list[float], touched: list[bool]) -> A
 def test_as_much_is_dropped_as_queries_allow_and_what_is_too_much_then_is_told() -> None:
     found = configure_filter(worth([0.5, 0.5], [0.4, 0.4], [True, True]), 0.1, 0.0, 1.0, 0.0)
     assert found.thresholds.tolist() == pytest.approx([0.4, 0.4])
-    assert (found.kept, found.short) == pytest.approx((0.6, 0.5))
+    assert (found.kept_share, found.short) == pytest.approx((0.6, 0.5))
     # half of all rows must be kept, and what is sampled of the rest
     found = configure_filter(worth([1.0], [1.0], [True]), 0.55, 0.5, 1.0, 0.2)
-    assert (found.thresholds.tolist(), found.kept, found.short) == (
+    assert (found.thresholds.tolist(), found.kept_share, found.short) == (
         pytest.approx([0.8]),
         pytest.approx(0.6),
         pytest.approx(0.05),
@@ -135,11 +135,11 @@ def test_as_much_is_dropped_as_queries_allow_and_what_is_too_much_then_is_told()
 
 def test_fairness_is_widened_as_little_as_must_be_once_what_nobody_asks_for_has_gone() -> None:
     alone = configure_filter(worth([0.5, 0.5], [0.2, 1.0], [True, True]), 0.65, 0.0, 0.1, 0.0)
-    assert (alone.fairness, alone.kept, alone.short) == (pytest.approx(0.3), pytest.approx(0.65), 0.0)
+    assert (alone.fairness, alone.kept_share, alone.short) == (pytest.approx(0.3), pytest.approx(0.65), 0.0)
     beside = configure_filter(
         worth([0.4, 0.4, 0.2], [0.2, 1.0, 1.0], [True, True, False]), 0.65, 0.0, 0.1, 0.0
     )
-    assert (beside.fairness, beside.kept) == (0.1, pytest.approx(0.65))
+    assert (beside.fairness, beside.kept_share) == (0.1, pytest.approx(0.65))
 
 
 def test_the_noise_between_two_samples_is_that_of_both() -> None:

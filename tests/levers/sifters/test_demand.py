@@ -40,7 +40,7 @@ def test_the_tree_is_pruned_as_trying_every_way_has_it(price: float, low: float,
 
     best = max(sum(map(value, one)) for one in prunings(tree, 0) if len(one) <= 5)
     splits, of = _prune_tree(tree, f, a, 5, price, low, fairness)
-    found = RegionTree.grown(tree.space, splits)
+    found = RegionTree.from_splits(tree.space, splits)
     assert found.count <= 5
     rows, worth = (np.bincount(of, one, minlength=found.count) for one in (f, a))
     gain = price * rows - worth

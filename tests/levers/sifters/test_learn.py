@@ -57,10 +57,10 @@ def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, 
         must = 1.0 - counts.sum() / rows.num_rows
         outcome = configure_filter(worth, 0.5, must, 1.0, found.base.share)
         assert ((outcome.thresholds >= 0) & (outcome.thresholds <= 0.98)).all()
-        assert outcome.kept == pytest.approx(max(0.5, must), abs=1e-9)
+        assert outcome.kept_share == pytest.approx(max(0.5, must), abs=1e-9)
         of = SifterFilter.from_bytes(found.base.with_thresholds(outcome.thresholds).to_bytes())
         kept, _ = of.decide(np.asarray(rows["seq"]), of.regions_of(rows), 0, 0)
-        assert abs(kept.sum() - outcome.kept * rows.num_rows) <= 1 + 1e-6
+        assert abs(kept.sum() - outcome.kept_share * rows.num_rows) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize(

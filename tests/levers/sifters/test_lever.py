@@ -322,7 +322,9 @@ def test_of_older_batches_nothing_is_read_but_columns(world: World, monkeypatch:
     contract, tables = world.contracts.streams["logs"], world.tables.now()
 
     def tell() -> None:
-        assert "batch 2 has that of batch" in LEVER.told(contract, "latency", None, tables).numbers["filter"]
+        assert (
+            "batch 2 has that of batch" in LEVER.explain(contract, "latency", None, tables).numbers["filter"]
+        )
         assert list(LEVER.pictures(contract, None, tables))
 
     assert whole_reads(monkeypatch, tell, "sifters") == {2}

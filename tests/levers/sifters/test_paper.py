@@ -60,10 +60,12 @@ def test_default_marks_no_row() -> None:
 def test_papers_rules_decide_regions_and_thresholds() -> None:
     rows = rows_like(3, 5000)
     found = learned(contract_with(method="paper", keep=[]), rows)
-    asked, tree = found.asked, found.base.tree
+    asked, tree = found.query_boxes, found.base.tree
     assert tree.count <= 16
     assert found.sample_rows == 1000
-    assert not found.base.tells_unasked, "rows that no query asks for are dropped by the region they lie in"
+    assert not found.base.has_unrequested_region, (
+        "rows that no query asks for are dropped by the region they lie in"
+    )
     # QDPart (V-B, eq. 11)
     expected = partition_space("query_data", tree.space, found.points, asked, 16)
     assert (tree.cuts.tolist(), tree.axes.tolist()) == (expected.cuts.tolist(), expected.axes.tolist())
@@ -82,7 +84,7 @@ def test_papers_rules_decide_regions_and_thresholds() -> None:
 
 def test_default_blends_the_sample_into_equation_5() -> None:
     found = learned(contract_with(keep=[], unasked="by_region"), rows_like(3, 5000))
-    blended = consolidate_queries(found.base.tree, found.frequencies, found.asked, found.points)
+    blended = consolidate_queries(found.base.tree, found.frequencies, found.query_boxes, found.points)
     assert found.worth().worths.tolist() == blended.worths.tolist()
 
 

@@ -103,7 +103,7 @@ def test_many_rows_are_looked_up_as_few_are(scheme: str, dimensions: int) -> Non
 
 
 def test_an_equality_is_in_the_region_that_holds_it() -> None:
-    tree = RegionTree.grown(np.array([[0.0, 1.0]] * 2), [(0, 0, 0.5)])
+    tree = RegionTree.from_splits(np.array([[0.0, 1.0]] * 2), [(0, 0, 0.5)])
     query, region, share = tree.shares(np.array([[[0.5, 0.5], [0.0, 0.25]]]), np.array([0]))
     assert (query.tolist(), region.tolist(), share.tolist()) == ([0], [1], [0.25])
 

@@ -62,8 +62,8 @@ def test_a_row_just_below_a_querys_end_is_asked_for_though_it_lies_where_the_end
     wanted, line = parse_predicate("latency < 400", {"latency": latency}).boxes, Axis(latency, -1e6, 1e6)
     below, end = (line.place_of_values(np.array([value]))[0] for value in (np.nextafter(400.0, 0.0), 400.0))
     assert below == end
-    tree = RegionTree.grown(Layout((line,)).space, [(0, 0, end)])
-    of = SifterFilter(Layout((line,)), tree, np.zeros(3), asked=wanted)
+    tree = RegionTree.from_splits(Layout((line,)).space, [(0, 0, end)])
+    of = SifterFilter(Layout((line,)), tree, np.zeros(3), query_boxes=wanted)
     rows = pa.table({"latency": [399.0, np.nextafter(400.0, 0.0), 400.0]})
     assert of.regions_of(rows).tolist() == [0, 1, 2]
 
@@ -91,7 +91,7 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     must = len(raw.query("severity in ('ERROR', 'FATAL')"))
     (held,) = (one for one in row["regions"] if one["region"] == -1)
     assert of["reason", "must be kept"]["offered"] == held["offered"] == held["kept"] == must > 0
-    told = LEVER.told(world.contracts.streams["logs"], "latency", None, world.tables.now()).numbers
+    told = LEVER.explain(world.contracts.streams["logs"], "latency", None, world.tables.now()).numbers
     *inner, others, _ = row["regions"]
     assert told["regions"] == f"{len(inner)} by {row['partition']}"
     assert told["asked for by no query"] == [
@@ -157,11 +157,11 @@ def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:
 def test_by_region_rows_go_as_their_region_does_and_too_many_boxes_are_not_sent() -> None:
     rows = rows_like(4, 2000)
     plain = learned(contract_of(unasked="by_region"), rows)
-    assert not plain.base.tells_unasked
+    assert not plain.base.has_unrequested_region
     assert plain.base.regions_of(rows).max() < plain.base.tree.count == len(plain.frequencies)
     many = [{"where": f"latency between {i} and {i + 0.5}"} for i in range(MOST_ASKED + 1)]
-    assert not learned(contract_of(queries=many), rows).base.tells_unasked
-    assert learned(contract_of(queries=many[:-1]), rows).base.tells_unasked
+    assert not learned(contract_of(queries=many), rows).base.has_unrequested_region
+    assert learned(contract_of(queries=many[:-1]), rows).base.has_unrequested_region
     # a filter of before there were any
     told = json.loads(zlib.decompress(plain.base.to_bytes()))
     del told["asked"]
@@ -182,7 +182,7 @@ def test_it_is_better_than_regions_alone_and_than_telling_alone() -> None:
 
 
 def test_rows_beyond_the_ends_of_what_was_sampled_are_asked_for_by_what_reaches_as_far() -> None:
-    tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+    tree = RegionTree.from_splits(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
     keys, places = np.array([[[-20, -10]], [[110, 120]]]), np.array([[[-0.2, -0.1]], [[1.1, 1.2]]])
     asked = QueryBoxIndex.of(tree, keys, places)
     assert asked.hold(np.array([[-15, -5, 115, 105]]), np.array([0, 0, 1, 1])).tolist() == [

@@ -47,10 +47,10 @@ class Thin(Decision):
     def goes(self, seq: np.ndarray) -> np.ndarray:
         return seq % self.every == self.every - 1
 
-    def kept(self, before: Rows, day: date) -> Rows:
+    def apply(self, before: Rows, day: date) -> Rows:
         return Left(self, before)
 
-    def aside(
+    def rows_kept_at_source(
         self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         for part in parts:
@@ -61,7 +61,7 @@ class Thin(Decision):
                 counts["values"] = counts.get("values", 0) + values
                 yield gone.append_column("batch", pa.array(np.full(gone.num_rows, part.batch)))
 
-    def given_back(self, after: Rows, day: date) -> Rows:
+    def recover(self, after: Rows, day: date) -> Rows:
         assert self.aside_rows is not None
         return Whole(after, self.aside_rows, day)
 
@@ -81,8 +81,8 @@ class Left:
         self.thin, self.before = thin, before
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.before.asked_back_bytes
+    def bytes_read_at_source(self) -> int:
+        return self.before.bytes_read_at_source
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.before.values(seq)
@@ -96,12 +96,12 @@ class Whole:
     """The rows that stayed and those that were kept aside, in their order."""
 
     def __init__(self, after: Rows, aside: StoredFiles, day: date) -> None:
-        self.after, self.aside = after, aside.on(day)
+        self.after, self.aside = after, aside.reader_for(day)
         self.asked_back = 0
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.after.asked_back_bytes + self.asked_back
+    def bytes_read_at_source(self) -> int:
+        return self.after.bytes_read_at_source + self.asked_back
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.after.values(seq)
@@ -126,10 +126,10 @@ class ThinPlan(Plan):
     def decision(self) -> Thin:
         return Thin(self.every, self.work.columns)
 
-    def offers_on(self, batch: int) -> Load:
-        return self.work.loads[batch].thinned(1.0 - 1.0 / self.every)
+    def output_load(self, batch: int) -> Load:
+        return self.work.loads[batch].for_share_of_rows(1.0 - 1.0 / self.every)
 
-    def said(self, batch: int) -> str:
+    def summary(self, batch: int) -> str:
         return f"one row in {self.every} kept aside"
 
     def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
@@ -154,12 +154,12 @@ class ThinLever(Lever):
     name = "thin"
     needs_training = True
     sheds_rows = True
-    aside_tables = (ASIDE,)
+    tables_at_source = (ASIDE,)
 
     def train(self, lesson: TrainingInput) -> list[Fact] | None:
         return [Fact("every", "", lesson.contract.lever_settings("thin").every)]
 
-    def offered(
+    def update_offer(
         self,
         offer: Offer,
         contract: StreamContract,
@@ -168,21 +168,21 @@ class ThinLever(Lever):
         own_kbps: float | None,
     ) -> Offer:
         share = 1.0 - 1.0 / contract.lever_settings("thin").every
-        load = None if offer.load is None else offer.load.thinned(share)
+        load = None if offer.load is None else offer.load.for_share_of_rows(share)
         return Offer(offer.rate_kbps * share, load, offer.items)
 
     def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         return [ThinPlan(one) for one in work]
 
-    def decided(
+    def load_decision(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
         (every,) = {one.value("every") for one in facts.values()}
         days = sorted({batch.batch_date for batch in batches})
-        aside = tables.at(ASIDE, contract.stream).stored(batch_date=days)
+        aside = tables.at(ASIDE, contract.stream).stored_files(batch_date=days)
         return Thin(every, contract.names, aside)
 
-    def told(
+    def explain(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> LeverExplanation | None:
         return LeverExplanation("shed", f"one row in {contract.lever_settings('thin').every} is kept aside")

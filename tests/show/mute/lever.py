@@ -16,7 +16,7 @@ class Mute(Lever):
     def plan(self, *_: Any) -> NoReturn:
         raise AssertionError("who shows plans nothing")
 
-    def decided(self, *_: Any) -> NoReturn:
+    def load_decision(self, *_: Any) -> NoReturn:
         raise AssertionError("who shows decides nothing")
 
 

@@ -62,7 +62,7 @@ class Balance(HTMLParser):
 
 def test_the_page_is_well_formed_and_fetches_nothing(page: str) -> None:
     parser = Balance()
-    parser.feed(page)
+    parser.add_rows(page)
 
     assert parser.open == []
     assert parser.fetched == []
@@ -149,7 +149,7 @@ def test_retired_raw_is_counted(tmp_path: Path) -> None:
     settings = small_lake(tmp_path)
     tables = Tables(settings)
     first = load_batches(tables, "fields")[0]
-    save_batches(tables, [first.becomes(NOW, status=RETIRED)])
+    save_batches(tables, [first.with_changes(NOW, status=RETIRED)])
     gone = LedgerRow(
         "stream", "fields", 1, DAYS[0], "retire", BESIDE, "rows", offered=120, shed=120, recoverable=120,
         bytes_offered=16_000,

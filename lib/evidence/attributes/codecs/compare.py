@@ -25,10 +25,10 @@ from evidence.attributes.codecs.ours import (
     model_bytes,
     plan_within,
     rounded_bytes,
+    synopses_in_unit,
     synopses_within,
     train_in_unit,
     train_sample,
-    synopses_in_unit,
 )
 from evidence.attributes.codecs.samples import HELD_BACK, REAL, Sample, of_lab, of_source, real_sample
 from evidence.attributes.generated import sources

@@ -68,7 +68,9 @@ def smallest(
     orders = [np.arange(len(column)), np.argsort(key, kind="stable")]
     parts = [_magnitudes(column.take(order)) for order in orders]
     forms = [(form, part) for part in parts for form in _FORMS[name]]
-    exact = [found for found in (_exact_size(name, column.take(order)) for order in orders) if found is not None]
+    exact = [
+        found for found in (_exact_size(name, column.take(order)) for order in orders) if found is not None
+    ]
     if not error_pct and exact:
         return min(exact, key=lambda one: one.packed_bytes)
     best, form, part = min(

@@ -11,11 +11,11 @@ from spillway.batch import Batch
 from spillway.contracts import Channel
 from spillway.levers.attributes.lever import Attributes
 from spillway.levers.attributes.plan import AROUND_SENT_BYTES, AttributePlan
-from spillway.levers.attributes.window_planner import WindowRanking, plan_batch
 from spillway.levers.attributes.policy import policy_of
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ReevaluationState
 from spillway.levers.attributes.scheme import AttributeTreatment, Run
 from spillway.levers.attributes.synopsis.model import AttributeModel
+from spillway.levers.attributes.window_planner import WindowRanking, plan_batch
 from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Plan, Views, Work
 
 
@@ -51,7 +51,7 @@ class FixedSchemePlan(AttributePlan):
             self.states[batch.batch], self.paid[batch.batch], self.lost[batch.batch] = {}, {}, 0.0
             self.around[batch.batch] = AROUND_SENT_BYTES
 
-    def can_do_more(self, batch: int) -> bool:
+    def can_shed_more(self, batch: int) -> bool:
         return False
 
 

@@ -150,20 +150,20 @@ class AttributeDecision(Decision):
         return self.keys[self.versions[part.batch]]
 
     @property
-    def bounded(self) -> frozenset[str]:
+    def bounded_attributes(self) -> frozenset[str]:
         return frozenset((*self.runs.attributes("shed"), *self.runs.attributes("round")))
 
-    def kept(self, before: Rows, day: date) -> Rows:
+    def apply(self, before: Rows, day: date) -> Rows:
         return SentRows(self, before)
 
-    def given_back(self, after: Rows, day: date) -> Rows:
+    def recover(self, after: Rows, day: date) -> Rows:
         assert self.synopses, "a decision read back knows where its synopses are"
-        return RecoveredRows(self, after, [one.on(day) for one in self.synopses])
+        return RecoveredRows(self, after, [one.reader_for(day) for one in self.synopses])
 
-    def arrived(self, after: Rows, day: date) -> Rows:
-        return replace(self, held_here=False).given_back(after, day)
+    def rows_at_destination(self, after: Rows, day: date) -> Rows:
+        return replace(self, held_here=False).recover(after, day)
 
-    def aside(
+    def rows_kept_at_source(
         self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the synopsis blocks of a slice, frame by frame; `table` says whether those sent or those held."""
@@ -288,8 +288,8 @@ class SentRows:
         self._rounded = _ByFrame(plan)
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.before.asked_back_bytes
+    def bytes_read_at_source(self) -> int:
+        return self.before.bytes_read_at_source
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.before.values(seq) - _shed_values(self.plan.runs, seq)
@@ -349,14 +349,14 @@ class RecoveredRows:
         synopses: Sequence[Callable[[Sequence[str], int, int], pa.Table]],
     ) -> None:
         self.plan, self.after, self._synopses = plan, after, synopses
-        self._given = _ByFrame(plan)
+        self._send = _ByFrame(plan)
         self._blocks: dict[int, list[tuple[str, bool, int, bytes]]] = {}
         self._blocks_of: range = range(0)
         self._used = 0
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.after.asked_back_bytes + self._used
+    def bytes_read_at_source(self) -> int:
+        return self.after.bytes_read_at_source + self._used
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.after.values(seq) + _shed_values(self.plan.runs, seq)
@@ -377,7 +377,7 @@ class RecoveredRows:
         made: Columns = {name: pa.nulls(len(seq), pa.float64()) for name in bounds}
         if back and len(seq):
             names = [name for one in back for name in (one, one + BOUND_SUFFIX, one + OWN_BOUND_SUFFIX)]
-            found = self._given.columns(names, seq, from_seq, to_seq, self._give_back)
+            found = self._send.columns(names, seq, from_seq, to_seq, self._give_back)
             made |= {name: column for name, column in found.items() if name in columns}
         elif back:
             made |= {name: pa.nulls(0) for name in back}

@@ -355,18 +355,18 @@ def _sample(
     contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch], tables: Views
 ) -> Iterator[Picture]:
     days = sorted({one.row["batch_date"] for one in shed})
-    raw = tables.at("raw", contract.stream).stored(batch_date=days)
-    back = tables.at("recovered", contract.stream).stored(batch_date=days)
+    raw = tables.at("raw", contract.stream).stored_files(batch_date=days)
+    back = tables.at("recovered", contract.stream).stored_files(batch_date=days)
     names = [*contract.keys, attribute]
     bounds = [attribute + BOUND_SUFFIX, attribute + OWN_BOUND_SUFFIX]
     for last in reversed([one for one in shed if treatment_in(one.run, attribute).way == "shed"]):
         end = last.run.to_seq
-        if not raw.on(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
+        if not raw.reader_for(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
             continue  # raw data of these rows is deleted
         near = [one.row["batch_date"] for one in shed if end - READ_TUPLES <= one.run.to_seq <= end]
         pair = [
             pa.concat_tables(
-                [stored.on(day)(columns, end - READ_TUPLES, end) for day in sorted(set(near))],
+                [stored.reader_for(day)(columns, end - READ_TUPLES, end) for day in sorted(set(near))],
                 promote_options="permissive",
             )
             for stored, columns in ((raw, names), (back, [attribute, *bounds]))

@@ -47,7 +47,7 @@ class Attributes(Lever):
 
     name = "attributes"
     needs_training = True
-    aside_tables = (SYNOPSIS, SENT_SYNOPSIS)
+    tables_at_source = (SYNOPSIS, SENT_SYNOPSIS)
     record_tables = (SCHEMES,)
 
     def train(self, lesson: TrainingInput) -> list[Fact] | None:
@@ -55,7 +55,7 @@ class Attributes(Lever):
 
         return train_stream(lesson)
 
-    def offered(
+    def update_offer(
         self,
         offer: Offer,
         contract: StreamContract,
@@ -80,7 +80,7 @@ class Attributes(Lever):
         channels = room.contracts.channels
         return [AttributePlan(one, channels[one.contract.channel], room.tables, one.framed) for one in work]
 
-    def decided(
+    def load_decision(
         self,
         contract: StreamContract,
         batches: Sequence[Batch],
@@ -92,18 +92,18 @@ class Attributes(Lever):
         found = attribute_decision(contract, runs, learned, batches)
         days = sorted({batch.batch_date for batch in batches})
         synopses = tuple(
-            tables.at(table).stored("frame", stream=contract.stream, batch_date=days)
-            for table in self.aside_tables
+            tables.at(table).stored_files("frame", stream=contract.stream, batch_date=days)
+            for table in self.tables_at_source
         )
         # the destination has the synopses that were sent, and must request those that stay at the source
         return replace(found, synopses=synopses, held_here=tables.at(SYNOPSIS).exists)
 
-    def stored(
+    def count_stored_corrections(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         numbers = [batch.batch for batch in batches]
         found: dict[tuple[int, str], int] = {}
-        for table in self.aside_tables:
+        for table in self.tables_at_source:
             rows = tables.at(table).rows(
                 ["batch", "attribute", "entries"],
                 stream=contract.stream,
@@ -115,7 +115,7 @@ class Attributes(Lever):
                 found[place] = found.get(place, 0) + row["entries"]
         return found
 
-    def absent(
+    def count_absent_values(
         self, contract: StreamContract, batches: Sequence[Batch], tables: Views
     ) -> Mapping[tuple[int, str], int]:
         rows = tables.at(SYNOPSIS).rows(
@@ -138,7 +138,7 @@ class Attributes(Lever):
 
         return inexact_names(contract)
 
-    def whole_bound_pct(self, facts: Facts | None) -> float:
+    def loss_at_bound_pct(self, facts: Facts | None) -> float:
         rate = (
             LOOSEST_PCT
             if facts is None
@@ -146,7 +146,7 @@ class Attributes(Lever):
         )
         return min(float(rate), LOOSEST_PCT)
 
-    def noticed(
+    def detect_drift(
         self,
         contract: StreamContract,
         facts: Facts,
@@ -156,7 +156,7 @@ class Attributes(Lever):
 
         return detect_drift(contract, facts, edge)
 
-    def told(
+    def explain(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> LeverExplanation | None:
         from spillway.levers.attributes.explain import explain_attribute

@@ -2,7 +2,7 @@
 
 Training measures an option for each treatment and stores it as a fact of the attribute. The plan reads the options,
 scales them to the column width of the batch (`scale_options`), and chooses one (`capacity.crossings`). The result is a
-`scheme.Way`.
+`scheme.AttributeTreatment`.
 
 The module also has the words that a contract may use. The settings that read them and the kernels that use them share
 these constants.

@@ -20,7 +20,6 @@ from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeD
 from spillway.levers.attributes.capacity.treatments import DIVIDED
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.window_planner import plan_batch
 from spillway.levers.attributes.policy import (
     bound_now,
     decision_inputs,
@@ -29,6 +28,7 @@ from spillway.levers.attributes.policy import (
     policy_of,
 )
 from spillway.levers.attributes.scheme import SCHEMES, Run, Runs, load_runs, scheme_row, state_before
+from spillway.levers.attributes.window_planner import plan_batch
 from spillway.levers.frame_slices import frame_slices
 from spillway.levers.protocol import CapacityShare, Load, MeasuredDraft, Plan, Views, Work
 
@@ -67,7 +67,7 @@ class AttributePlan(Plan):
             last, found = state_before(tables, self.contract.stream, batch.batch)
             if previous is None or last > previous.batch:
                 state = found
-            self.paid[batch.batch], self.around[batch.batch] = self._known(batch.batch, state)
+            self.paid[batch.batch], self.around[batch.batch] = self._known_ratios(batch.batch, state)
             policy = policy_of(
                 self.contract,
                 channel,
@@ -101,7 +101,7 @@ class AttributePlan(Plan):
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
         return attribute_decision(self.contract, runs, self.learned, self.framed)
 
-    def _known(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
+    def _known_ratios(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
         """Return the ratios of measured to planned bytes, and the bytes around sent synopses.
 
         They are those of the last draft of this batch, if there is one, else those of the batch before.
@@ -109,18 +109,18 @@ class AttributePlan(Plan):
         if batch in self.work.tried:
             plan, drafted = self.work.tried[batch]
             assert isinstance(plan, AttributePlan)
-            return plan.came_to(drafted), plan.came_around(drafted)
+            return plan.measured_ratios(drafted), plan.sent_file_overhead(drafted)
         known = state or {}
         return dict(known.get("paid", {})), int(known.get("around", AROUND_SENT_BYTES))
 
-    def came_around(self, drafted: MeasuredDraft) -> int:
+    def sent_file_overhead(self, drafted: MeasuredDraft) -> int:
         """Return the bytes that the file of sent synopses took in addition to them; the known value if none was
         sent."""
         sent = sum(count for name, count in drafted.counts.items() if name.startswith("sent."))
         whole = drafted.crossed_bytes.get(SENT_SYNOPSIS, 0)
         return max(0, whole - sent) if whole else self.around[drafted.batch.batch]
 
-    def came_to(self, drafted: MeasuredDraft) -> dict[str, dict[str, float]]:
+    def measured_ratios(self, drafted: MeasuredDraft) -> dict[str, dict[str, float]]:
         """Return the ratio of measured bytes to the bytes that training predicts, by attribute and treatment.
 
         The next plan uses these ratios. They are measured on the draft. So the next batch already knows that a synopsis
@@ -139,7 +139,7 @@ class AttributePlan(Plan):
             ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}
             if len({(one.way, one.precision, one.sent) for one in ways}) > 1:
                 # the bytes of each slice are not known, only the sum; it is compared with the expected sum
-                if dearer := self._divided(drafted, name, expected[name]):
+                if dearer := self._mixed_ratio(drafted, name, expected[name]):
                     found.setdefault(name, {})[DIVIDED] = dearer
                 continue
             planned = {"round": 0.0, "shed": 0.0}
@@ -172,7 +172,7 @@ class AttributePlan(Plan):
                         mine[place] = mine[place] if worse else factor
         return found
 
-    def _divided(self, drafted: MeasuredDraft, name: str, expected: Sequence[Option]) -> float:
+    def _mixed_ratio(self, drafted: MeasuredDraft, name: str, expected: Sequence[Option]) -> float:
         """Return the ratio of the attribute's bytes that crossed to those expected over all slices of the batch.
 
         It is 0 if none were expected.
@@ -192,7 +192,7 @@ class AttributePlan(Plan):
         """Return the runs of one batch."""
         return Runs(tuple(self.runs[batch]))
 
-    def offers_on(self, batch: int) -> Load:
+    def output_load(self, batch: int) -> Load:
         runs, load = self.runs[batch], self.work.loads[batch]
         # the width of a rounded column is known only after writing: all columns are scaled to the planned rate
         planned = max((run.planned_kbps for run in runs), default=load.rate_kbps)
@@ -204,7 +204,7 @@ class AttributePlan(Plan):
         touched = {way.attribute for run in self.runs[batch] for way in run.ways if way.way != "keep"}
         return set(self.contract.sheddable) - touched
 
-    def said(self, batch: int) -> str:
+    def summary(self, batch: int) -> str:
         runs = self.runs_of(batch)
         sent = {way.attribute for run in runs for way in run.ways if way.sent}
         held = {way.attribute for run in runs for way in run.ways if way.way == "shed" and not way.sent}
@@ -217,7 +217,7 @@ class AttributePlan(Plan):
     def could_lose_less(self, batch: int) -> bool:
         return self.channel.minimize == "error" and self.lost[batch] > 0
 
-    def takes_too_much(self, drafted: MeasuredDraft) -> bool:
+    def is_larger_than_exact(self, drafted: MeasuredDraft) -> bool:
         """Return whether a sent synopsis or a rounded column takes at least the bytes of the exact column.
 
         If tuples of an attribute have different treatments, the attribute is ignored: the next plan knows its bytes.
@@ -242,7 +242,7 @@ class AttributePlan(Plan):
 
     def is_worth_a_draft(self, before: Plan) -> bool:
         assert isinstance(before, AttributePlan)
-        if any(plan.takes_too_much(drafted) for plan, drafted in self.work.tried.values()):
+        if any(plan.is_larger_than_exact(drafted) for plan, drafted in self.work.tried.values()):
             return True
         return any(lost < (1.0 - WORTH_A_DRAFT) * before.lost[number] for number, lost in self.lost.items())
 
@@ -280,10 +280,10 @@ class AttributePlan(Plan):
             found.lost[batch.batch] = lost
         return found
 
-    def can_do_more(self, batch: int) -> bool:
+    def can_shed_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])
 
-    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
+    def record_shortfall(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         self.runs[batch] = [
             replace(
                 run,
@@ -302,7 +302,7 @@ class AttributePlan(Plan):
             ]
         }
 
-    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def destination_records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the rows of `schemes` that the destination gets: without reasons, rankings, shortfall and state."""
         quiet = {
             number: [
@@ -332,7 +332,7 @@ class AttributePlan(Plan):
         the bytes stored at the source, and one row with the totals.
         """
         batch, rows = drafted.batch, drafted.offered["rows"]
-        self.states[batch.batch] |= {"paid": self.came_to(drafted), "around": self.came_around(drafted)}
+        self.states[batch.batch] |= {"paid": self.measured_ratios(drafted), "around": self.sent_file_overhead(drafted)}
         runs, counts = self.runs_of(batch.batch), drafted.counts
         place = (
             "stream",

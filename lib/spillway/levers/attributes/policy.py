@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from spillway.contracts import Attribute, Channel, StreamContract
+from spillway.levers.attributes.capacity.fit import fit_prefix
 from spillway.levers.attributes.capacity.treatments import (
     DIVIDED,
     UNTRIED_DIVIDED,
@@ -32,11 +33,9 @@ from spillway.levers.attributes.capacity.treatments import (
     describe_treatment,
     try_finer_for_all,
 )
-from spillway.levers.attributes.capacity.fit import fit_prefix
 from spillway.levers.attributes.facts import TrainedFacts
 from spillway.levers.attributes.loss import ABSENT, place_weights
 from spillway.levers.attributes.option import Option, options_of, saves_bytes, scale_options
-from spillway.levers.attributes.window_planner import Policy, SchemeDecision
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.ranking.windows import TimeWindow
@@ -46,6 +45,7 @@ from spillway.levers.attributes.synopsis.bounds import ErrorBound
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold.category import criticality_weight
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT, QUANTITIES
+from spillway.levers.attributes.window_planner import Policy, SchemeDecision
 from spillway.levers.exact import exact_fraction
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import OVERHEAD, CapacityShare, Load

@@ -187,7 +187,7 @@ class Runs:
         ways = (way for run in self.runs for way in run.ways if way.way == "shed" and way.sent == sent)
         return tuple(dict.fromkeys(way.attribute for way in ways))
 
-    def stretches(self, attribute: str, way: str) -> list[tuple[int, int]]:
+    def treated_ranges(self, attribute: str, way: str) -> list[tuple[int, int]]:
         """Return the `seq` ranges in which the attribute has the treatment `way`; adjacent ranges are merged."""
         found: list[tuple[int, int]] = []
         for run in self.runs:

@@ -126,7 +126,7 @@ class Training:
     )
 
     @staticmethod
-    def elsewhere(name: str) -> tuple[str, str] | None:
+    def former_field(name: str) -> tuple[str, str] | None:
         if name not in ("parity", "parity_attribute"):
             return None
         return (

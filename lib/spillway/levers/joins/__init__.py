@@ -6,7 +6,7 @@ from a random sample, with a confidence interval.
 
 - `controllers`: pure decision rules: the fraction r, the ranks of *basic windows*, the join direction, row types.
 - `exploration`: what is remembered of earlier windows, how much to explore, and the drift test.
-- `budget`: applies the controllers to one window; the result is an `Allotment`.
-- `matching`, `estimates`, `operands`, `windows`: pure kernels: predicates, index, sampling, probing, counts, costs.
-- `turn`, `decision`, `lever`: the steps of one window, the tasks, and the lever itself.
+- `budget`: applies the controllers to one window; the result is an `Allocation`.
+- `matching`, `estimates`, `operands`, `directions`: pure kernels: predicates, index, sampling, probing, counts, costs.
+- `join_window`, `decision`, `lever`: the steps of one window, the tasks, and the lever itself.
 """

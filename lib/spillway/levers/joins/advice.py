@@ -72,7 +72,7 @@ class JoinFigure:
 class _SampledDirection:
     """One direction with its sampled pairs, and the basic window of each pair."""
 
-    facing: Direction
+    direction: Direction
     found: FoundPairs
     behind: Array
     learns: Array
@@ -88,7 +88,7 @@ def estimate_join(
         build_direction(given[1 - side], given[side], settings, nothing, (1.0,), probe_is_left=side == RIGHT)
         for side in (LEFT, RIGHT)
     ]
-    chance = min(1.0, MOST_PICKED / max(1.0, sum(one.drawn_from for one in facing)))
+    chance = min(1.0, MOST_PICKED / max(1.0, sum(one.population for one in facing)))
     looked = [_sample_direction(one, side, chance, settings, with_itself) for side, one in enumerate(facing)]
     seconds = _span(left, right)
     size = _size(looked, chance, settings, with_itself)
@@ -108,7 +108,7 @@ def estimate_join(
 def _sample_direction(
     one: Direction, side: int, chance: float, settings: JoinSettings, with_itself: bool
 ) -> _SampledDirection:
-    drawing = one.drawing(chance, settings.seed * 4 + side)
+    drawing = one.with_sample(chance, settings.seed * 4 + side)
     how = replace(one.how, take=np.zeros(one.probes.rows, np.int64))
     found = _probe_direction(drawing, how, settings, with_itself)
     lies_in = np.searchsorted(how.starts, found.row, side="right") - 1
@@ -131,15 +131,15 @@ def _size(
     """Return the number of pairs of these rows: counted for equal values, else estimated from the sample."""
     if PREDICATES[settings.predicate] == EQUALITY:
         pairs = 0.0
-        for one in (each.facing for each in looked):
+        for one in (each.direction for each in looked):
             reach = (one.how.low, one.how.high)
             pairs += float(equal_pairs(one.probes, one.window, reach, with_itself).sum())
         return Answer(pairs, pairs, pairs, 1.0, "counted", note="of all these rows, by their values")
     found = sum(len(one.found.row) for one in looked)
     low, high = sampled_count_interval([(found, chance)], _CONFIDENCE)
-    drawn = sum(one.facing.drawn.many for one in looked)
+    drawn = sum(one.direction.drawn.many for one in looked)
     note = f"{drawn:,} comparisons picked by chance"
-    rows = [sets for one in looked for sets in (one.facing.probes.sets, one.facing.window.sets)]
+    rows = [sets for one in looked for sets in (one.direction.probes.sets, one.direction.window.sets)]
     if settings.sets is not None and all(np.diff(sets.first).max(initial=0) <= 1 for sets in rows):
         note += "; no row has more than one item: is the separator another?"
     return Answer(found / chance, low, high, _CONFIDENCE, "sample", note=note)
@@ -154,7 +154,7 @@ def _cost(
 ) -> Iterator[JoinFigure]:
     """Yield the core time, measured on some rows; the interval is that of the fastest and the slowest repeat."""
     # without the sample; the index exists already
-    facing = [replace(one.facing, drawn=nothing_drawn(one.facing.probes.rows)) for one in looked]
+    facing = [replace(one.direction, drawn=nothing_drawn(one.direction.probes.rows)) for one in looked]
     each = steps / max(1, sum(one.probes.rows for one in facing))
     rows = int(min(TIMED_ROWS[1], max(TIMED_ROWS[0], TIMED_STEPS / max(1.0, each))))
     made, took = 0, np.zeros(REPEATS)
@@ -186,7 +186,7 @@ def _budgets(looked: Sequence[_SampledDirection], settings: JoinSettings) -> Ite
     If the join would compare randomly chosen whole rows, it misses the share that it does not compare.
     """
     sides = [_side(one) for one in looked]
-    whole = sum(one.facing.whole_steps for one in looked)
+    whole = sum(one.direction.whole_steps for one in looked)
     if not any(len(one.found.row) for one in looked):
         return
     for pct in BUDGETS_PCT:
@@ -232,21 +232,21 @@ def wilson_interval(events: int, of: int, confidence: float) -> tuple[float, flo
 
 def _side(one: _SampledDirection) -> Side:
     """Return a window as an input of the knapsack, learned from half of the pairs."""
-    made = one.facing.volumes.sum(axis=1)
+    made = one.direction.volumes.sum(axis=1)
     matches = np.bincount(one.behind[one.learns], minlength=len(made)).astype(float)
-    learned = LearnedSide(matches, made * one.facing.chance / 2)
-    curve, costs = match_rates(learned.matches, learned.comparisons), one.facing.costs
-    if one.facing.indexed:
+    learned = LearnedSide(matches, made * one.direction.chance / 2)
+    curve, costs = match_rates(learned.matches, learned.comparisons), one.direction.costs
+    if one.direction.indexed:
         curve = pairs_per_step(curve, costs, learned) * costs
     order = rank_basic_windows(curve / costs)
-    added = costs_in_order(costs, one.facing.looked_up, order, one.facing.held)
-    return Side(one.facing.volumes, curve, np.ones(1), added, order)
+    added = costs_in_order(costs, one.direction.looked_up, order, one.direction.held)
+    return Side(one.direction.volumes, curve, np.ones(1), added, order)
 
 
 def _selected(one: _SampledDirection, share: float, order: Array, settings: JoinSettings) -> Array:
     """Return which pairs of the other half the selection finds."""
-    how = replace(one.facing.how, order=order)
-    take = selected_row_counts(replace(one.facing, how=how), np.array([share]), settings)
+    how = replace(one.direction.how, order=order)
+    take = selected_row_counts(replace(one.direction, how=how), np.array([share]), settings)
     sees = ~one.learns
     found: Array = _is_selected(
         one.found.probe[sees], one.found.row[sees], one.behind[sees], how.low, how.high, how.slots,

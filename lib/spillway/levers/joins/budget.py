@@ -78,12 +78,12 @@ class Allocation:
     """Sampling probability of a comparison. 1: all comparisons are made; 0: missed pairs are counted, not estimated."""
     may_spend: float
     free_at: float
-    facing: tuple[Direction, Direction]
+    directions: tuple[Direction, Direction]
     """The two directions, by probed window: the left window (probed by right rows), then the right window."""
 
     @property
     def possible(self) -> int:
-        return sum(one.possible for one in self.facing)
+        return sum(one.possible for one in self.directions)
 
 
 def step_budget(
@@ -156,7 +156,7 @@ def _within(
     shares = _exploration_shares(settings, base, learned)
     chance = _chance(settings, base, shares, spends)
     drawn = _add_sample(base, settings, chance)
-    rest = max(0.0, spends - chance * sum(one.drawn_from * one.draw_steps for one in base))
+    rest = max(0.0, spends - chance * sum(one.population * one.draw_steps for one in base))
     evenly = min(1.0, rest / possible) if possible else 1.0
     if shares is not None:
         chances = _chances(settings, base, shares, spends, chance)
@@ -194,8 +194,8 @@ def _chance(settings: JoinSettings, base: Sequence[Direction], shares: Array | N
     """
     if settings.predicate == "equality":
         return 0.0
-    comparisons = sum(one.drawn_from for one in base)
-    takes = sum(one.drawn_from * one.draw_steps for one in base)
+    comparisons = sum(one.population for one in base)
+    takes = sum(one.population * one.draw_steps for one in base)
     if takes <= 0:
         return 1.0
     gamma, looks, enough = settings.adapt.sample_pct / 100.0, MOST_LOOKED, 1.0
@@ -244,7 +244,7 @@ def _add_sample(
     sides: tuple[Direction, Direction], settings: JoinSettings, chance: float
 ) -> tuple[Direction, Direction]:
     """Return both directions with the random sample, and nothing selected yet."""
-    left, right = (one.drawing(chance, settings.seed * 4 + side) for side, one in enumerate(sides))
+    left, right = (one.with_sample(chance, settings.seed * 4 + side) for side, one in enumerate(sides))
     return left, right
 
 
@@ -253,7 +253,7 @@ def _add_looks(
 ) -> tuple[Direction, Direction]:
     """Return both directions with looks in addition to the selection; with an index a look covers a whole window."""
     left, right = (
-        one.looking(mine, settings.index, settings.seed * 4 + side)
+        one.with_looks(mine, settings.index, settings.seed * 4 + side)
         for side, (one, mine) in enumerate(zip(sides, chances, strict=True))
     )
     return left, right

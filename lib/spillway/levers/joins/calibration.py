@@ -53,7 +53,11 @@ def warm_up_kernels() -> None:
         settings = JoinSettings(left=side, right=side, index=index, sets=sets)
         given = SideRows(empty, 0, 0)
         one = build_direction(given, given, settings, LearnedSide(), (1.0,), probe_is_left=True)
-        assert not one.looking(np.zeros(len(one.costs)), False, 0).drawing(0.5, 0).made_rows.any()
+        assert (
+            not one.with_looks(np.zeros(len(one.costs)), False, 0)
+            .with_sample(0.5, 0)
+            .comparisons_by_row.any()
+        )
         probe(empty, empty, one.how, 0, 0.0, index_for(empty.sets, empty.sets) if index else None)
     pairs = replace(empty, sets=ItemSets(np.array([0, 2]), np.array([0, 1]), np.ones(2)))
     equal_pairs(pairs, pairs, (none, none))

@@ -353,7 +353,7 @@ class TypePairs:
     worth: Array = field(default_factory=lambda: np.zeros(0))
     squares: float = 0.0
 
-    def then(self, later: TypePairs, memory: float) -> TypePairs:
+    def merge_later(self, later: TypePairs, memory: float) -> TypePairs:
         """Return the counts after a later window: these, faded by `memory`, plus those of `later`."""
         if len(self.pairs) != len(later.pairs):  # the contract's types have changed
             return later

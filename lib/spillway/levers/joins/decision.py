@@ -44,7 +44,7 @@ class SideBounds:
 class JoinTask:
     """Some probing rows of one direction, and the range of the window that they can reach. It travels to a task."""
 
-    facing: Direction
+    direction: Direction
     of_window: int
     """0: the left window is probed; 1: the right one."""
     probe_bounds: Array | None
@@ -57,7 +57,7 @@ class JoinTask:
 class JoinDecision(WindowDecision):
     """The comparisons of one window."""
 
-    allotment: Allocation
+    allocation: Allocation
     predicate: int
     threshold: float
     worth: tuple[float, ...]
@@ -68,7 +68,7 @@ class JoinDecision(WindowDecision):
     masses: tuple[Array | None, Array | None] = (None, None)
     """For each probed window and probing row, the number of produced rows that the window represents."""
 
-    def parts(
+    def task_inputs(
         self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
     ) -> Sequence[tuple[JoinTask, ...]]:
         """Split probing rows into ranges of time of about equal work.
@@ -78,18 +78,18 @@ class JoinDecision(WindowDecision):
         """
         found: list[JoinTask] = []
         sides = (self.bounds.left, self.bounds.right)
-        works = [_work(one) for one in self.allotment.facing]
+        works = [_work(one) for one in self.allocation.directions]
         total = float(sum(work.sum() for work in works))
         many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
         if many == 1:  # no task: nothing is cut, and the index exists already
             return [
                 tuple(
                     JoinTask(one, side, sides[1 - side], sides[side], self.masses[side])
-                    for side, one in enumerate(self.allotment.facing)
+                    for side, one in enumerate(self.allocation.directions)
                     if one.probes.rows
                 )
             ]
-        for side, (facing, work) in enumerate(zip(self.allotment.facing, works, strict=True)):
+        for side, (facing, work) in enumerate(zip(self.allocation.directions, works, strict=True)):
             if not facing.probes.rows:
                 continue
             own = max(1, round(many * float(work.sum()) / total)) if total else 1
@@ -141,12 +141,12 @@ class JoinDecision(WindowDecision):
             yield from self._found(part, counts)
 
     def _found(self, part: JoinTask, counts: dict[str, int]) -> Iterator[pa.Table]:
-        one = part.facing
+        one = part.direction
         warm_up_kernels()
         began = time.thread_time_ns()
-        if one.chains is not None and one.whole_rows:
+        if one.chains is not None and one.has_whole_rows_only:
             found = find_chained_pairs(
-                one.probes, one.window, one.how, one.chains, one.made_rows, self.with_itself
+                one.probes, one.window, one.how, one.chains, one.comparisons_by_row, self.with_itself
             )
         else:
             index = one.index
@@ -163,7 +163,7 @@ class JoinDecision(WindowDecision):
             yield pairs
 
     def _rows(self, part: JoinTask, found: FoundPairs, counts: dict[str, int]) -> pa.Table:
-        one = part.facing
+        one = part.direction
         worth = np.asarray(self.worth, np.float64)
         probing, probed = (
             (one.probes, found.probe, part.probe_bounds),
@@ -216,7 +216,7 @@ class JoinDecision(WindowDecision):
 
 def pair_weights(one: Direction, found: FoundPairs) -> Array:
     """Return how many pairs of the full join each pair represents: 1 if it was selected, else 1 / its probability."""
-    by_lag, otherwise = one.beyond_chances
+    by_lag, otherwise = one.unselected_chances
     chances = np.append(by_lag, 1.0)[found.behind]  # index -1 (`SELECTED`): 1
     who = one.how.looking.who
     if otherwise < 1.0 and not (len(who) and who.all()):
@@ -234,7 +234,7 @@ def count_weights(
     probes: Array,
     with_itself: bool,
 ) -> None:
-    """Add the sums over some pairs that `estimates.weighted_pairs` needs.
+    """Add the sums over some pairs that `estimates.weighted_count_interval` needs.
 
     They are integers, so that their order does not matter. The sums of squares over rows (S_l and S_r in `estimates`)
     are kept as count-sketches (Charikar, 2002): a row adds to one of `SKETCH` counters, with a sign by its hash. So
@@ -283,7 +283,7 @@ def _row_sums(seq, values, buckets):  # type: ignore[no-untyped-def]
 
 def _window_mass(part: JoinTask) -> Array:
     """Return the sum of weights in the window of each probing row, at least 1."""
-    how = part.facing.how
+    how = part.direction.how
     found: Array = np.maximum(1, how.high - how.low if part.mass is None else part.mass)
     return found
 

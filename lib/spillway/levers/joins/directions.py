@@ -264,22 +264,22 @@ class Direction:
     @property
     def probing(self) -> Array:
         """Return, by row, whether anything is selected or looked at for it."""
-        found: Array = (self.how.take > 0) | (self.made_rows > 0)
+        found: Array = (self.how.take > 0) | (self.comparisons_by_row > 0)
         return found
 
     @property
-    def everything(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether every row is compared with all of its window."""
         return bool((self.how.take >= self.how.high - self.how.low).all())
 
     @property
-    def whole_rows(self) -> bool:
+    def has_whole_rows_only(self) -> bool:
         """Return whether every row is compared with all of its window, or with nothing."""
-        whole, made = self.how.high - self.how.low, self.made_rows
+        whole, made = self.how.high - self.how.low, self.comparisons_by_row
         return self.drawn.many == 0 and bool(((made == 0) | (made >= whole)).all())
 
     @property
-    def drawn_from(self) -> float:
+    def population(self) -> float:
         """Return the size of the sampled population: comparisons, or entries of the lists that are looked up."""
         if self.chains is not None:
             return float(self.chains.equals.sum())
@@ -294,13 +294,13 @@ class Direction:
         return 2.0 if self.indexed else 1.0
 
     @property
-    def beyond_chances(self) -> tuple[Array, float]:
+    def unselected_chances(self) -> tuple[Array, float]:
         """Return the probability of an unselected comparison: by basic window, and for a row that never looks."""
         chances = self.how.looking.chances
         looked: Array = chances if len(chances) else np.zeros(len(self.costs))
         return looked + (1.0 - looked) * self.chance, self.chance
 
-    def drawing(self, chance: float, seed: int) -> Direction:
+    def with_sample(self, chance: float, seed: int) -> Direction:
         """Return a copy with a random sample of comparisons, each drawn with probability `chance`."""
         how, mine, seq = self.how, self.probes.sets, self.probes.seq
         if not self.indexed:
@@ -313,7 +313,7 @@ class Direction:
         drawn = drawn_entries(mine, self.window.sets, index.rows, stretches, seq, chance, seed)
         return replace(self, index=index, stretches=stretches, chance=chance, drawn=drawn)
 
-    def looking(self, chances: Array, together: bool, seed: int) -> Direction:
+    def with_looks(self, chances: Array, together: bool, seed: int) -> Direction:
         """Return a copy with rows that look at whole basic windows, each with the probability of its basic window."""
         looking = Looking(chances, self.fetched, together, seed)
         return replace(self, how=replace(self.how, looking=looking))
@@ -322,12 +322,14 @@ class Direction:
         """Return the approximate steps of each probing row."""
         how, mean = self.how, float(np.mean(self.costs)) if len(self.costs) else 1.0
         whole: Array = how.high - how.low
-        spans = np.where(self.made_rows >= whole, whole * self.whole_cost, self.made_rows * mean)
+        spans = np.where(
+            self.comparisons_by_row >= whole, whole * self.whole_cost, self.comparisons_by_row * mean
+        )
         found: Array = spans + np.diff(self.drawn.first)
         return found
 
     @cached_property
-    def _made(self) -> tuple[Array, Array, Array]:
+    def _comparisons(self) -> tuple[Array, Array, Array]:
         how, looking = self.how, self.how.looking
         found: tuple[Array, Array, Array] = made_by(
             how.low, how.high, how.slots, self.probes.seq.astype(np.uint64), how.take, self.probes.kinds,
@@ -339,23 +341,23 @@ class Direction:
     @property
     def selected_volumes(self) -> Array:
         """Return the number of selected comparisons, by basic window and type."""
-        return self._made[0]
+        return self._comparisons[0]
 
     @property
-    def made_rows(self) -> Array:
+    def comparisons_by_row(self) -> Array:
         """Return the number of comparisons that are selected or looked at, by row."""
-        return self._made[2]
+        return self._comparisons[2]
 
     @property
-    def made_volumes(self) -> Array:
+    def expected_comparisons(self) -> Array:
         """Return the expected number of comparisons by basic window and type: selected, looked at, and sampled ones."""
-        made = self._made[1]
+        made = self._comparisons[1]
         found: Array = made + self.chance * (self.volumes - made)
         return found
 
     def compared_shares(self) -> list[float]:
         """Return the compared share of the window, by type of the probing row; 1 if there is nothing to compare."""
-        made, there = self.made_volumes.sum(axis=0), self.volumes.sum(axis=0)
+        made, there = self.expected_comparisons.sum(axis=0), self.volumes.sum(axis=0)
         return [float(part / whole) if whole else 1.0 for part, whole in zip(made, there, strict=True)]
 
 

@@ -33,9 +33,9 @@ Pairs of equal values are counted, not estimated. Gedik, Wu, Yu and Liu (2007) h
 these intervals is measured in the evidence.
 
 >>> estimate_missed_pairs(found=10, chance=0.1)
-Missed(estimate=90.0, low=40.0, high=170.0)
+MissedPairs(estimate=90.0, low=40.0, high=170.0)
 >>> estimate_missed_pairs(found=0, chance=0.01)
-Missed(estimate=0.0, low=0.0, high=365.0)
+MissedPairs(estimate=0.0, low=0.0, high=365.0)
 
 **Counting pairs of equal values** (`equal_pairs`). No comparison is made. A sweep in the order of time keeps c(v), the
 number of rows of the window with value v. A row of value v has exactly c(v) pairs. That costs one pass over the window
@@ -75,7 +75,7 @@ class MissedPairs:
     low: float
     high: float
 
-    def at_most(self, can: float) -> MissedPairs:
+    def capped_at(self, can: float) -> MissedPairs:
         """Return a copy that is limited to `can`, the largest possible number of missed pairs."""
         return MissedPairs(min(self.estimate, can), min(self.low, can), min(self.high, can))
 

@@ -192,7 +192,7 @@ def total_missed_pairs(rows: Sequence[Row], windows_of_a_row: int = 1) -> Missed
         max(0.0, weighted.estimate - wider * (weighted.estimate - weighted.low)),
         weighted.estimate + wider * (weighted.high - weighted.estimate),
     )
-    return found + estimate_total_missed_pairs(samples).at_most(can) if samples else found
+    return found + estimate_total_missed_pairs(samples).capped_at(can) if samples else found
 
 
 def missed_pairs_sentence(rows: Sequence[Row], windows_of_a_row: int = 1) -> str:

@@ -32,8 +32,8 @@ of the same comparisons. What was learned is dropped, and exploration starts aga
     F < (1 - DROP) P    and    P - F > DEVIATIONS sqrt(phi P + P^2 / lumps),    phi = sum m^2 / sum m
 
 phi P is the variance of F, since the pairs of a row come together. P^2 / lumps is the variance of P, which rests on few
-lumps. It guards against selection bias: a selection that looked best is on average less good than it
-looked. The lumps are those of the basic windows that P comes from,
+lumps. It guards against selection bias: a selection that looked best is on average less good than it looked. The lumps
+are those of the basic windows that P comes from,
 
     P^2 / lumps = sum P_j^2 / K_j,    K_j = lumps in proportion to the comparisons made there (as above)
 

@@ -129,7 +129,7 @@ class JoinWindow:
         if not self.weighted:
             return None, None
         found = []
-        for side, one in enumerate(self.allotment.facing):
+        for side, one in enumerate(self.allocation.directions):
             summed = np.concatenate([[0.0], np.cumsum(self._row_weights[side])])
             share = self._share_weighted(side) or 1.0
             found.append((summed[one.how.high] - summed[one.how.low]) / share)
@@ -141,12 +141,12 @@ class JoinWindow:
         return (*(one.worth for one in self.settings.types), self.settings.otherwise)
 
     @property
-    def allotment(self) -> Allocation:
+    def allocation(self) -> Allocation:
         """Return the decisions about comparisons."""
-        return self._decided[0]
+        return self._timed_allocation[0]
 
     @cached_property
-    def _decided(self) -> tuple[Allocation, float]:
+    def _timed_allocation(self) -> tuple[Allocation, float]:
         """Return the allotment, and the core seconds that it took."""
         warm_up_kernels()
         began = time.thread_time_ns()
@@ -162,7 +162,7 @@ class JoinWindow:
         """
         rows = 0.0
         for side, (one, given) in enumerate(
-            zip(self.allotment.facing, (self.right, self.left), strict=True)
+            zip(self.allocation.directions, (self.right, self.left), strict=True)
         ):  # right rows probe the left window
             weights = self._row_weights[1 - side][given.low : given.high]
             share = self._share_weighted(1 - side) or 1.0
@@ -178,9 +178,9 @@ class JoinWindow:
         return max((float(one.max()) for one in bounds if len(one)), default=None)
 
     @cached_property
-    def _everything(self) -> bool:
+    def _is_complete(self) -> bool:
         """Return whether every row is compared with all of its window."""
-        return all(one.everything for one in self.allotment.facing)
+        return all(one.is_complete for one in self.allocation.directions)
 
     @cached_property
     def _equals(self) -> tuple[int, float]:
@@ -190,7 +190,7 @@ class JoinWindow:
             int(one.chains.equals.sum())
             if one.chains is not None and not self.with_itself
             else int(equal_pairs(one.probes, one.window, (one.how.low, one.how.high), self.with_itself).sum())
-            for one in self.allotment.facing
+            for one in self.allocation.directions
         )
         return pairs, (time.thread_time_ns() - began) / 1e9
 
@@ -203,7 +203,7 @@ class JoinWindow:
     def decision(self) -> JoinDecision:
         """Return what tasks apply."""
         return JoinDecision(
-            self.allotment,
+            self.allocation,
             PREDICATES[self.settings.predicate],
             self.settings.threshold or 0.0,
             self.worth,
@@ -214,23 +214,23 @@ class JoinWindow:
         )
 
     @property
-    def passed_over(self) -> int:
+    def overflow_comparisons(self) -> int:
         """Return the number of comparisons of rows that overflowed the input buffer.
 
         Sampled comparisons of these rows are made, so they are not counted.
         """
         return sum(
             int((one.how.high - one.how.low - np.diff(one.drawn.first))[~one.fetched].sum())
-            for one in self.allotment.facing
+            for one in self.allocation.directions
         )
 
-    def came_to(self, counts: Counts) -> dict[str, Any]:
+    def result_columns(self, counts: Counts) -> dict[str, Any]:
         """Return columns of `join_windows`: what was done, found and missed, and the memory for the next window."""
-        facing = self.allotment.facing
-        elsewhere = any(self._moved(side, counts) for side in (LEFT, RIGHT))
+        facing = self.allocation.directions
+        elsewhere = any(self._has_drifted(side, counts) for side in (LEFT, RIGHT))
         after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
         here = self._missed(counts)
-        missed = self._missed_in_all(counts, here)
+        missed = self._missed_of_produced_rows(counts, here)
         before = None if not self.weighted else self.produced
         curves = [match_rates(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
@@ -242,7 +242,7 @@ class JoinWindow:
             if name.startswith("worth.")
             for _, _, z, y in [name.split(".")]
         )
-        may_spend = self.allotment.may_spend
+        may_spend = self.allocation.may_spend
         row = {
             "left_rows": self.left.high - self.left.low,
             "right_rows": self.right.high - self.right.low,
@@ -250,7 +250,7 @@ class JoinWindow:
             "other_types": sum(int((one.probes.kinds == len(worth) - 1).sum()) for one in facing)
             if self.settings.types
             else 0,
-            "possible": self.allotment.possible,
+            "possible": self.allocation.possible,
             "compared": counts.get("compared", 0),
             "steps": steps,
             "may_spend": may_spend if np.isfinite(may_spend) else None,
@@ -268,8 +268,8 @@ class JoinWindow:
             "inexact_rows": self.inexact_rows,
             "sic": self._sic(counts),
             "sampled": counts.get("compared", 0)
-            - (0 if self._everything else sum(int(one.selected_volumes.sum()) for one in facing)),
-            "r": self.allotment.r,
+            - (0 if self._is_complete else sum(int(one.selected_volumes.sum()) for one in facing)),
+            "r": self.allocation.r,
             "moved": elsewhere,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
             **{
@@ -282,7 +282,7 @@ class JoinWindow:
 
     def _memory(self, after: Sequence[LearnedSide], steps: int, counts: Counts) -> Memory:
         """Return the memory that the next window begins with."""
-        before, facing = self.memory, self.allotment.facing
+        before, facing = self.memory, self.allocation.directions
         arrived = sum(len(one.fetched) for one in facing)
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
@@ -297,33 +297,35 @@ class JoinWindow:
             )
         each = core_seconds / core_steps if core_steps else 0.0
         return Memory(
-            self.allotment.r
+            self.allocation.r
             if counted
             else adapt_fraction(before.r, fetched, arrived, self.settings.adapt.boost),
-            self._owed(steps, self._decided[1] + counting + comparing, each) if counted else 0.0,
-            self.allotment.free_at,
+            self._overdrawn_steps(steps, self._timed_allocation[1] + counting + comparing, each)
+            if counted
+            else 0.0,
+            self.allocation.free_at,
             core_seconds,
             core_steps,
             after[LEFT],
             after[RIGHT],
         )
 
-    def _owed(self, steps: int, used: float, each: float) -> float:
+    def _overdrawn_steps(self, steps: int, used: float, each: float) -> float:
         """Return the steps that the next window has to save; for a share of a core, the steps of the overdrawn time."""
         before, budget = self.memory, self.settings.budget
         if budget is None:
             return 0.0
         if budget.core_pct is None:
-            return max(0.0, before.debt_steps + steps - self.allotment.may_spend)
+            return max(0.0, before.debt_steps + steps - self.allocation.may_spend)
         debt = before.debt_steps * (before.core_seconds / before.core_steps if before.core_steps else 0.0)
         return overdrawn_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 
-    def _moved(self, side: int, counts: Counts) -> bool:
+    def _has_drifted(self, side: int, counts: Counts) -> bool:
         """Return whether drift was detected in a window: selected comparisons found far fewer pairs than expected."""
-        before, one = (self.memory.left, self.memory.right)[side], self.allotment.facing[side]
+        before, one = (self.memory.left, self.memory.right)[side], self.allocation.directions[side]
         if len(before.matches) != len(one.curve) or not before.matches.sum():
             return False
-        used = (one.selected_volumes * self._types_match(before)).sum(axis=1)
+        used = (one.selected_volumes * self._relative_match_rates(before)).sum(axis=1)
         found, pairs = float(counts.get(f"selected.{side}", 0)), used * one.curve
         phi = counts.get(f"selected_squares.{side}", 0) / found if found else 1.0
         known = effective_matches(float(before.matches.sum()), before.squares)
@@ -336,21 +338,21 @@ class JoinWindow:
         `elsewhere`: drift was detected, so earlier counts are dropped.
         """
         before = (self.memory.left, self.memory.right)[side]
-        one, keep = self.allotment.facing[side], 0.0 if elsewhere else self.settings.adapt.memory
+        one, keep = self.allocation.directions[side], 0.0 if elsewhere else self.settings.adapt.memory
         matches = np.zeros(one.volumes.shape[0])
         for name, count in counts.items():
             if name.startswith(f"lag.{side}."):
                 matches[int(name.split(".")[2])] += count
-        made = (one.made_volumes * self._types_match(before)).sum(axis=1)
+        made = (one.expected_comparisons * self._relative_match_rates(before)).sum(axis=1)
         return LearnedSide(
             fade_counts(before.matches, matches, keep),
             fade_counts(before.comparisons, made, keep),
             before.squares * keep + counts.get(f"squares.{side}", 0),
-            before.types.then(self._types(side, counts), keep),
+            before.types.merge_later(self._types(side, counts), keep),
             (one.chance, float(counts.get(f"drawn.{side}", 0))),
         )
 
-    def _types_match(self, known: LearnedSide) -> Array:
+    def _relative_match_rates(self, known: LearnedSide) -> Array:
         """Return, by type, how often rows match relative to the average row."""
         types = len(self.worth)
         return relative_match_rates(known.types) if len(known.types.pairs) == types else np.ones(types)
@@ -371,22 +373,22 @@ class JoinWindow:
 
         Expected pairs are scaled so that their total is the number of pairs found.
         """
-        one, (pairs, utility) = self.allotment.facing[side], self._pairs(side, counts)
-        expected = one.curve @ one.made_volumes
+        one, (pairs, utility) = self.allocation.directions[side], self._pairs(side, counts)
+        expected = one.curve @ one.expected_comparisons
         scale = pairs.sum() / expected.sum() if expected.sum() > 0 else 0.0
         return TypePairs(pairs, expected * scale, utility, float(counts.get(f"squares.{side}", 0)))
 
     @property
     def _counts_missed(self) -> bool:
         """Return whether missed pairs are counted, which is possible for equal values."""
-        return PREDICATES[self.settings.predicate] == EQUALITY and not self._everything
+        return PREDICATES[self.settings.predicate] == EQUALITY and not self._is_complete
 
     @property
     def _unweighted(self) -> int:
         """Return the largest possible number of rows lost before the join that no weight represents."""
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
-    def _missed_in_all(self, counts: Counts, here: MissedPairs) -> MissedPairs:
+    def _missed_of_produced_rows(self, counts: Counts, here: MissedPairs) -> MissedPairs:
         """Return the missed pairs of all produced rows; `here`: the missed pairs of rows that arrived.
 
         If no weight represents lost rows, the upper end counts every pair that they could be in.
@@ -458,7 +460,9 @@ class JoinWindow:
         weights = self._row_weights
         sums = [np.zeros(len(one)) for one in weights]
         total, both = 0.0, 0.0
-        for side, (one, given) in enumerate(zip(self.allotment.facing, (self.right, self.left), strict=True)):
+        for side, (one, given) in enumerate(
+            zip(self.allocation.directions, (self.right, self.left), strict=True)
+        ):
             mine, other = weights[1 - side][given.low : given.high], weights[side]
             reach = (one.how.low, one.how.high)
             by_probe, by_row = weighted_sums(one.probes, one.window, reach, (mine, other), self.with_itself)
@@ -478,10 +482,10 @@ class JoinWindow:
 
     def _missed(self, counts: Counts) -> MissedPairs:
         """Return the missed pairs of the rows that arrived: counted if possible, else estimated from the sample."""
-        if self._everything:
+        if self._is_complete:
             return MissedPairs(0.0, 0.0, 0.0)
         if self._counts_missed:
             return MissedPairs(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
         found = sum(counts.get(f"drawn.{side}", 0) for side in (LEFT, RIGHT))
-        left_out = float(self.allotment.possible - counts.get("compared", 0))
-        return estimate_missed_pairs(found, self.allotment.chance).at_most(left_out)
+        left_out = float(self.allocation.possible - counts.get("compared", 0))
+        return estimate_missed_pairs(found, self.allocation.chance).capped_at(left_out)

@@ -65,8 +65,8 @@ class JoinPlan(WindowPlan):
         return self.turn.decision
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
-        possible, compared = self.turn.allotment.possible, counts.get("compared", 0)
-        dropped = self.turn.passed_over
+        possible, compared = self.turn.allocation.possible, counts.get("compared", 0)
+        dropped = self.turn.overflow_comparisons
         place = (window.scope, window.subject, window.window, window.day, "joins", self.work.ordinal)
         left = possible - compared
         seconds = counts.get("nanoseconds", 0) / 1e9
@@ -88,7 +88,7 @@ class JoinPlan(WindowPlan):
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         place = {"subject": window.subject, "window": window.window, "batch_date": window.day}
         said = {"updated_at": utc_now(), "rule": pair_fingerprint(self.work.contract)}
-        return {JOIN_WINDOWS: [{**place, **said, **self.turn.came_to(counts)}]}
+        return {JOIN_WINDOWS: [{**place, **said, **self.turn.result_columns(counts)}]}
 
 
 def pair_fingerprint(contract: Workload) -> str:
@@ -235,7 +235,7 @@ class JoinLever(WindowLever):
     examined = EXAMINED_PAIRS
     in_turn = True
 
-    def looks_back_seconds(self, contract: Workload) -> float:
+    def look_back_seconds(self, contract: Workload) -> float:
         settings: JoinSettings = contract.lever_settings("joins")
         return max(settings.left.lasts_seconds, settings.right.lasts_seconds)
 
@@ -255,10 +255,12 @@ class JoinLever(WindowLever):
             )
         return found
 
-    def broken_by_types(self, contract: Workload, types: Mapping[str, Mapping[str, str]]) -> Iterable[Broken]:
+    def column_type_problems(
+        self, contract: Workload, types: Mapping[str, Mapping[str, str]]
+    ) -> Iterable[Broken]:
         return column_type_problems(contract.lever_settings("joins"), input_streams(contract), types)
 
-    def most_rows(self, contract: Workload) -> int:
+    def max_rows_in_memory(self, contract: Workload) -> int:
         settings: JoinSettings = contract.lever_settings("joins")
         return settings.most_rows
 
@@ -296,7 +298,7 @@ class JoinLever(WindowLever):
             yield JoinFigure("rows left out", Answer(count, count, count, 1.0, "counted", note=note))
         yield from estimate_join(left, right, settings, len(set(contract.inputs)) == 1)
 
-    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
+    def explain(self, contract: Workload, tables: Views) -> LeverExplanation | None:
         from spillway.levers.joins.explain import explain_join
 
         return explain_join(contract, tables)

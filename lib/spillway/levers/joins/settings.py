@@ -13,7 +13,7 @@
 
 `column_type_problems` checks the types of joined columns before a row is read. Sets are written in texts. Single values
 are compared with values of the same type, and numbers with numbers. Operands refuse the same in the rows themselves
-(`operands.holds_sets`, `operands.are_comparable`).
+(`operands.can_hold_sets`, `operands.are_comparable`).
 """
 
 from __future__ import annotations

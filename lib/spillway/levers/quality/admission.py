@@ -124,7 +124,7 @@ class Batches:
         return self.group, self.fixed
 
     @property
-    def spread(self) -> Batches:
+    def with_spread_costs(self) -> Batches:
         """Return the batches without fixed costs: each adds a share of its group's, in proportion to its own cost."""
         if self.group is None or self.fixed is None:
             return self
@@ -611,7 +611,7 @@ def own_capacity(batches: Batches, to: Entitlements, others: OtherQueries, room:
     if not len(others.cost) or not len(batches):
         return room
     queries = len(to.weight)
-    batches = batches.spread
+    batches = batches.with_spread_costs
     both = Batches(
         np.concatenate([batches.query, queries + np.arange(len(others.cost))]),
         np.concatenate([batches.sic, others.sic]),

@@ -14,7 +14,7 @@ Otherwise they are the tuples that arrived, were refused, or were dropped by a l
 source that produced nothing counts as fully covered.
 
 >>> tally = WindowTally((SourceTally("a", produced=2, kept=2), SourceTally("b", 4, 3), SourceTally("c", 3, 3)))
->>> round(tally.sic * 3, 6), tally.relative
+>>> round(tally.sic * 3, 6), tally.is_relative
 (2.75, False)
 >>> sensors = (SourceTally("fast", produced=90, kept=90), SourceTally("slow", produced=10, kept=0))
 >>> WindowTally(sensors).sic
@@ -101,7 +101,7 @@ class WindowTally:
         return sum(one.weight for one in self.sources)
 
     @property
-    def relative(self) -> bool:
+    def is_relative(self) -> bool:
         """Return whether a source's produced tuples are known only as those that arrived, were refused or dropped."""
         return any(one.relative for one in self.sources)
 

@@ -1,4 +1,4 @@
-"""Build the SQL questions for each window of a query, and turn their answers into the rows that are stored.
+"""Build the SQL for each window of a query, and turn its answers into the rows that are stored.
 
 The statements are the author's; they read views with the kept portions only. The information content (`sic`) of an
 answer follows from counts, independent of the statements: each step conserves what its inputs carry (Fiscato 2012,
@@ -82,29 +82,31 @@ class QueryDecision(SqlDecision):
     """The rows that were produced and cannot be read, by window and input."""
 
     @property
-    def asks(self) -> str:
+    def query_fingerprint(self) -> str:
         said = self.settings
         limits = (said.most_rows, said.most_seconds)
         asked = (self.inputs, self.statements, *limits, said.numbered, said.bounds, *said.sources)
         return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
-    def questions(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
+    def queries(self, window: Window, inexact: Inexact) -> Sequence[SqlQuery]:
         share = self.shares[window.window]
         if not share.kept:
             return ()
         if self._is_scaled(window, inexact):
             assert self.aggregate is not None
-            sampled = self._dropped(window) is not None
-            found = [self._parts(self.aggregate, share.kept, self._inexact(inexact), sampled)]
+            sampled = self._input_loss(window) is not None
+            found = [
+                self._partial_aggregates_query(self.aggregate, share.kept, self._inexact(inexact), sampled)
+            ]
         else:
-            found = [self.asked(share.kept, result) for result in self.result_steps]
+            found = [self.result_query(share.kept, result) for result in self.result_steps]
         if self._is_doubtful(inexact):
-            found.append(self._doubted(share.kept, self._inexact(inexact)))
+            found.append(self._doubtful_rows_query(share.kept, self._inexact(inexact)))
         for one in self.settings.numbered:
-            found.append(self._numbers(one, share.offered))
+            found.append(self._numbers_query(one, share.offered))
         return [
             *found,
-            *(self._by_source(name, rule, share.offered) for name, rule in self._inputs_with_sources),
+            *(self._source_query(name, rule, share.offered) for name, rule in self._inputs_with_sources),
         ]
 
     @property
@@ -113,7 +115,7 @@ class QueryDecision(SqlDecision):
         rules = ((name, self.settings.source_rule(name)) for name in self.sources)
         return [(name, rule) for name, rule in rules if rule is not None and rule.by is not None]
 
-    def refuse_sources(self) -> None:
+    def check_sources(self) -> None:
         """Refuse a rule for sources whose `by` is not an attribute of the input."""
         for name, rule in self._inputs_with_sources:
             if rule.by not in self.columns[name]:
@@ -125,8 +127,8 @@ class QueryDecision(SqlDecision):
                     self.query,
                 )
 
-    def _by_source(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuery:
-        """Return the question for the arrived tuples of every source of an input, in kept and shed portions.
+    def _source_query(self, name: str, rule: SourceRule, offered: Sequence[Portion]) -> SqlQuery:
+        """Return the SQL for the arrived tuples of every source of an input, in kept and shed portions.
 
         It reads only `by` and the row weight.
         """
@@ -135,21 +137,21 @@ class QueryDecision(SqlDecision):
         read = SqlInput(name, columns, tuple(one for one in offered if one.stream == name), True)
         return SqlQuery({name: read}, (("counted", source_counts_sql(name, rule, columns)),), _PARTS)
 
-    def _dropped(self, window: Window) -> InputLoss | None:
+    def _input_loss(self, window: Window) -> InputLoss | None:
         """Return the dropped rows of a plain aggregate's input in the window; None if they do not change its answer."""
         found = self.losses.get(window.window, {}).get(self.sources[0])
         if found is None:
             return None
         share = self.shares[window.window]
         left_out = len(share.kept) < len(share.offered)
-        return found if found.dropped_most or (found.given_back and left_out) else None
+        return found if found.dropped_most or (found.recovered_rows and left_out) else None
 
     def _is_scaled(self, window: Window, inexact: Inexact) -> bool:
         """Return whether the answer is estimated: portions are left out, rows dropped, or values inexact."""
         if self.aggregate is None:
             return False
         share = self.shares[window.window]
-        if self._dropped(window) is not None:
+        if self._input_loss(window) is not None:
             return True
         return len(share.kept) < len(share.offered) or bool(
             relevant_attributes(self.aggregate, self._inexact(inexact))
@@ -186,8 +188,8 @@ class QueryDecision(SqlDecision):
         """Return the steps whose rows are results."""
         return self.settings.results(self.query)
 
-    def asked(self, kept: Sequence[Portion], result: str) -> SqlQuery:
-        """Return the question for one result: the author's query over the kept portions."""
+    def result_query(self, kept: Sequence[Portion], result: str) -> SqlQuery:
+        """Return the SQL for one result: the author's query over the kept portions."""
         said, steps = self.settings, dict(self.statements)
         needed, waiting = {result}, [result]
         while waiting:
@@ -240,7 +242,7 @@ class QueryDecision(SqlDecision):
                     "inputs",
                     "be read by its statements",
                     stream,
-                    f"read it, or take it out of inputs{self._read_beside()}",
+                    f"read it, or take it out of inputs{self._other_relations_note()}",
                     self.query,
                 )
             known = self.columns[stream]
@@ -251,7 +253,7 @@ class QueryDecision(SqlDecision):
             reads[stream] = SqlInput(stream, columns, portions, tagged)
         return reads
 
-    def _read_beside(self) -> str:
+    def _other_relations_note(self) -> str:
         """Return a note on relations in the statements that are neither inputs nor steps; empty if there are none."""
         read = frozenset().union(*(relations_in(sql) for _, sql in self.statements))
         beside = sorted(
@@ -259,23 +261,23 @@ class QueryDecision(SqlDecision):
         )
         return f"; {', '.join(beside)} is read, and is no input" if beside else ""
 
-    def _doubted(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuery:
-        """Return the question for the number of rows in which an inexact value decides whether or where they count."""
+    def _doubtful_rows_query(self, kept: Sequence[Portion], inexact: frozenset[str]) -> SqlQuery:
+        """Return the SQL for the number of rows in which an inexact value decides whether or where they count."""
         assert self.aggregate is not None
         names = deciding_attributes(self.aggregate, inexact)
         sql = f"SELECT {inexact_rows_sql(names)} AS doubted FROM `{self.aggregate.source}`"
         return SqlQuery(self._reads(kept, bounds_of=names), (("doubted", sql),), 1)
 
-    def _parts(
+    def _partial_aggregates_query(
         self, of: PlainAggregate, kept: Sequence[Portion], inexact: frozenset[str], sampled: bool
     ) -> SqlQuery:
-        """Return the question for the partial aggregates of every portion and group."""
+        """Return the SQL for the partial aggregates of every portion and group."""
         reads = self._reads(kept, tagged=True, bounds_of=relevant_attributes(of, inexact), sampled=sampled)
         statement = partial_aggregates_sql(of, inexact, sampled and WEIGHT in reads[self.sources[0]].columns)
         return SqlQuery(reads, (("parts", statement),), _PARTS, self.settings.most_seconds)
 
-    def _numbers(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuery:
-        """Return the question for the source's own numbers of all tuples that arrived, shed ones included."""
+    def _numbers_query(self, one: Numbered, offered: Sequence[Portion]) -> SqlQuery:
+        """Return the SQL for the source's own numbers of all tuples that arrived, shed ones included."""
         columns = tuple(dict.fromkeys(["seq", one.attribute, *([one.by] if one.by else [])]))
         read = SqlInput(one.input, columns, tuple(p for p in offered if p.stream == one.input))
         # the statement has no name of the contract, because an engine may reserve such a word
@@ -283,7 +285,7 @@ class QueryDecision(SqlDecision):
             {"numbers": read}, (("numbered", "SELECT * FROM numbers ORDER BY seq"),), MOST_NUMBERS
         )
 
-    def answered(
+    def build_results(
         self,
         window: Window,
         answers: Sequence[pa.Table],
@@ -294,7 +296,9 @@ class QueryDecision(SqlDecision):
         share = self.shares[window.window]
         if not answers:
             return None
-        before = self.numbers_before.of(window.window, this_run()) if self.settings.remembers else {}
+        before = (
+            self.numbers_before.of(window.window, this_run()) if self.settings.needs_previous_window else {}
+        )
         mine, rest = list(answers[: len(self.result_steps)]), list(answers[len(self.result_steps) :])
         found = mine[0]
         doubted = self._is_doubtful(inexact) and bool(rest.pop(0)["doubted"][0].as_py())
@@ -317,14 +321,14 @@ class QueryDecision(SqlDecision):
         losses = self.losses.get(window.window, {})
         for (name, rule), counted in zip(self._inputs_with_sources, rest[len(numbered) :], strict=True):
             offered = [one for one in share.offered if one.stream == name]
-            lost = losses.get(name, InputLoss()).lost
+            lost = losses.get(name, InputLoss()).lost_rows
             counts |= source_counts(counted, name, offered, share.kept, lost, by_number.get(name, {}))
             add_silent_sources(counts, name, rule, window_seconds(window), before)
         of = self.aggregate
         if of is not None and self._is_scaled(window, inexact):
             settings = self.settings
             found = estimate_answer(
-                of, found, share, self.ranges, settings.assume_alike, doubted, self._dropped(window)
+                of, found, share, self.ranges, settings.assume_alike, doubted, self._input_loss(window)
             )
             if found.num_rows > settings.most_rows:
                 raise InvalidValue(
@@ -338,9 +342,9 @@ class QueryDecision(SqlDecision):
             found = add_exact_bounds(found, of)
         mine[0] = found
         for one in mine:
-            self.refuse_names(one.column_names)
+            self.check_names(one.column_names)
         told = tally_window(self.settings, self.sources, share, losses, counts, window)
-        found, sic = self._joined(mine, told)
+        found, sic = self._join_results(mine, told)
         rows = counts["rows"] = found.num_rows
         moment = pa.timestamp("us", "UTC")
         own = {
@@ -354,7 +358,7 @@ class QueryDecision(SqlDecision):
             found = found.append_column(name, values)
         return found
 
-    def _joined(self, results: Sequence[pa.Table], told: WindowTally) -> tuple[pa.Table, np.ndarray]:
+    def _join_results(self, results: Sequence[pa.Table], told: WindowTally) -> tuple[pa.Table, np.ndarray]:
         """Return the rows of all results with their sic. A column that a result lacks is null in its rows."""
         if len(results) == 1:
             rows = results[0].num_rows
@@ -378,7 +382,7 @@ class QueryDecision(SqlDecision):
             ) from problem
         return whole, np.concatenate(sic)
 
-    def refuse_names(self, found: Sequence[str]) -> None:
+    def check_names(self, found: Sequence[str]) -> None:
         """Refuse an answer whose column names a table cannot have."""
         names = [name.lower() for name in found]
         for name in found:

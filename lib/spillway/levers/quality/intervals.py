@@ -22,12 +22,12 @@ why. The exception is `assume_alike`: the batches that were left out are assumed
 >>> tens = np.full(5, 10.0)
 >>> read = Clusters(tens, np.array([4.0, 5.0, 6.0, 4.0, 6.0]), tens)
 >>> five = WindowSample(read, left=tens)
->>> five.total(), five.why
+>>> five.total(), five.certain_bounds_reason
 (Estimate(value=50.0, low=None, high=None), 'nothing says how far values that were left out may lie')
 >>> alike = replace(five, assume_alike=True).total()
 >>> round(alike.low, 1), round(alike.high, 1)
 (41.2, 58.8)
->>> sure = replace(five, reach=ValueRange(0.0, 1.0)).total()
+>>> sure = replace(five, row_range=ValueRange(0.0, 1.0)).total()
 >>> round(sure.low, 1), round(sure.high, 1)
 (26.2, 73.8)
 >>> replace(five, left=np.zeros(0)).total()
@@ -97,7 +97,7 @@ class ValueRange:
 
         `read`: the sum of each batch that was read; `unread`: the number of tuples of each other batch.
         """
-        (low, high), (sure, tuples) = self.added, (float(read.sum()), float(unread.sum()))
+        (low, high), (sure, tuples) = self.row_contribution, (float(read.sum()), float(unread.sum()))
         return sure + tuples * low, sure + tuples * high
 
     def mean(self, total: float, counted: float, unread: float) -> tuple[float, float]:
@@ -118,7 +118,7 @@ class ValueRange:
 
         `unread`: the number of tuples of each batch that may be hidden; `most`: the number of hidden batches.
         """
-        low, high = self.added
+        low, high = self.row_contribution
         tuples = float(np.sort(unread)[::-1][:most].sum())
         return max(0.0, tuples * (ratio - low)), max(0.0, tuples * (high - ratio))
 
@@ -128,7 +128,7 @@ class ValueRange:
         return max(0.0, tuples * (ratio - self.least)), max(0.0, tuples * (self.most - ratio))
 
     @property
-    def added(self) -> tuple[float, float]:
+    def row_contribution(self) -> tuple[float, float]:
         """Return the smallest and the largest value that a row may add to a total."""
         return (self.least, self.most) if self.always else (min(0.0, self.least), max(0.0, self.most))
 
@@ -144,7 +144,7 @@ def row_range(
     >>> ranges = {"loss": (0.0, 100.0)}
     >>> said = plain_aggregate("SELECT count(*) AS n, avg(loss) AS m, sum(x) AS s FROM polls")
     >>> [row_range(one, said, ranges) for one in said.measures]
-    [Reach(least=1.0, most=1.0, always=True), Reach(least=0.0, most=100.0, always=False), None]
+    [ValueRange(least=1.0, most=1.0, always=True), ValueRange(least=0.0, most=100.0, always=False), None]
     """
     if one.of is None:
         always = of.where is None and not of.keys
@@ -274,50 +274,50 @@ class WindowSample:
     """The number of tuples of each batch that was not read."""
     drawn: np.ndarray | None = None
     """Indices of the read batches that chance alone chose; None: all of them."""
-    reach: ValueRange | None = None
+    row_range: ValueRange | None = None
     """What an unread row may add; None: unknown."""
     assume_alike: bool = False
     rows: SampledRows | None = None
     """The dropped rows, if there are any; then `read` is weighted, and `left` includes dropped rows."""
 
     @property
-    def no_reason(self) -> str | None:
+    def no_interval_reason(self) -> str | None:
         """Return why there is no interval although the portions allow one: dropped rows may have any values."""
-        if self.rows is None or self.reach is not None:
+        if self.rows is None or self.row_range is not None:
             return None
         return DROPPED if self.rows.unsampled_most or not self.assume_alike else None
 
     @property
-    def why(self) -> str | None:
+    def certain_bounds_reason(self) -> str | None:
         """Return why only the certain bounds limit the interval; None: spread and hidden batches do, too."""
         if len(self.read) < FEWEST:
             return FEW_READ
-        if len(self._chosen) < FEWEST:
+        if len(self._random_batches) < FEWEST:
             return CHOSEN
         if not have_even_sizes(np.concatenate([self.read.tuples, self.left])):
             return UNEVEN_SIZES
-        return BEYOND if self._hidden and self.reach is None else None
+        return BEYOND if self._hidden and self.row_range is None else None
 
     def total(self) -> Estimate | None:
         """Return the estimated sum over all batches; None if nothing was read."""
-        read, drawn = self.read, self._chosen if len(self._chosen) else self.read
+        read, drawn = self.read, self._random_batches if len(self._random_batches) else self.read
         if not len(self.left):
             value = float(read.total.sum())
             return _exact(value) if self.rows is None else self._of_rows(value, (value, value), 1.0)
         size = float(drawn.tuples.sum())
         if not size:
             return None
-        ratio, others = float(drawn.total.sum()) / size, self._others
+        ratio, others = float(drawn.total.sum()) / size, self._unchosen_sizes
         tuples = float(read.tuples.sum() + self.left.sum())
         ends = (-math.inf, math.inf)
-        if self.reach is not None and self.rows is None:
-            ends = self.reach.total(read.total, self.left)
-        if self.why is None and shows_spread(replace(drawn, counted=drawn.tuples)):
+        if self.row_range is not None and self.rows is None:
+            ends = self.row_range.total(read.total, self.left)
+        if self.certain_bounds_reason is None and shows_spread(replace(drawn, counted=drawn.tuples)):
             residuals = drawn.total - ratio * drawn.tuples
             half = tuples * _half_width(residuals, float(drawn.tuples.mean()), self._batches)
             under, over = (0.0, 0.0)
-            if self._hidden and self.reach is not None:
-                under, over = self.reach.hidden_in_total(ratio, others, self._hidden)
+            if self._hidden and self.row_range is not None:
+                under, over = self.row_range.hidden_in_total(ratio, others, self._hidden)
             ends = _intersection(ends, (tuples * ratio - half - under, tuples * ratio + half + over))
         if self.rows is not None:
             return self._of_rows(tuples * ratio, ends, tuples / size)
@@ -325,7 +325,7 @@ class WindowSample:
 
     def mean(self) -> Estimate | None:
         """Return the estimated average over all batches; None if no value was counted."""
-        read, drawn = self.read, self._chosen
+        read, drawn = self.read, self._random_batches
         by_chance = bool(drawn.counted.any())
         drawn = drawn if by_chance else read
         counted = float(drawn.counted.sum())
@@ -336,14 +336,14 @@ class WindowSample:
             return _exact(ratio) if self.rows is None else self._mean_of_rows(ratio, (ratio, ratio))
         sure = float(read.total.sum()), float(read.counted.sum()), float(self.left.sum())
         ends = (-math.inf, math.inf)
-        if self.reach is not None and self.rows is None:
-            ends = self.reach.mean(*sure)
-        if self.why is None and by_chance and shows_spread(drawn):
+        if self.row_range is not None and self.rows is None:
+            ends = self.row_range.mean(*sure)
+        if self.certain_bounds_reason is None and by_chance and shows_spread(drawn):
             residuals, each = drawn.total - ratio * drawn.counted, float(drawn.counted.mean())
             half = _half_width(residuals, each, self._batches)
             under, over = (0.0, 0.0)
-            if self._hidden and self.reach is not None:
-                under, over = self.reach.hidden_in_mean(ratio, self._others, self._hidden)
+            if self._hidden and self.row_range is not None:
+                under, over = self.row_range.hidden_in_mean(ratio, self._unchosen_sizes, self._hidden)
             whole = each * self._batches
             ends = _intersection(ends, (ratio - half - under / whole, ratio + half + over / whole))
         if self.rows is not None:
@@ -358,15 +358,15 @@ class WindowSample:
         rows = self.rows
         assert rows is not None
         half = scale * rows.half_of_total()
-        if self.reach is None:
-            if self.no_reason is not None:
+        if self.row_range is None:
+            if self.no_interval_reason is not None:
                 return Estimate(value, None, None)
             return _clipped_estimate(value, (ends[0] - half, ends[1] + half))
-        low, high = self.reach.added
+        low, high = self.row_range.row_contribution
         any_row = scale * rows.hidden + rows.unsampled_most
         seen, unread = float(rows.seen.total.sum()), self._unread
         sure = seen + min(low * one for one in unread), seen + max(high * one for one in unread)
-        if self.reach.always:
+        if self.row_range.always:
             return _clipped_estimate(value, sure)
         likely = ends[0] - half + any_row * low, ends[1] + half + any_row * high
         return _clipped_estimate(value, _intersection(sure, likely))
@@ -377,15 +377,15 @@ class WindowSample:
         assert rows is not None
         counted = float(self.read.counted.sum())
         half = rows.half_of_residuals(ratio) / counted
-        if self.reach is None:
-            if self.no_reason is not None:
+        if self.row_range is None:
+            if self.no_interval_reason is not None:
                 return Estimate(ratio, None, None)
             return _clipped_estimate(ratio, (ends[0] - half, ends[1] + half))
         any_row = (rows.hidden + rows.unsampled_most) / counted
-        under = half + any_row * max(0.0, ratio - self.reach.least)
-        over = half + any_row * max(0.0, self.reach.most - ratio)
+        under = half + any_row * max(0.0, ratio - self.row_range.least)
+        over = half + any_row * max(0.0, self.row_range.most - ratio)
         seen, most = rows.seen, self._unread[1]
-        sure = self.reach.mean(float(seen.total.sum()), float(seen.counted.sum()), most)
+        sure = self.row_range.mean(float(seen.total.sum()), float(seen.counted.sum()), most)
         return _clipped_estimate(ratio, _intersection(sure, (ends[0] - under, ends[1] + over)))
 
     @property
@@ -397,7 +397,7 @@ class WindowSample:
         return least + rows.dropped_least, rows.left_rows + rows.left_unknown + rows.dropped_most
 
     @property
-    def _chosen(self) -> Clusters:
+    def _random_batches(self) -> Clusters:
         return self.read if self.drawn is None else self.read.at(self.drawn)
 
     @property
@@ -405,7 +405,7 @@ class WindowSample:
         return len(self.read) + len(self.left)
 
     @property
-    def _others(self) -> np.ndarray:
+    def _unchosen_sizes(self) -> np.ndarray:
         """Return the number of tuples of each batch that chance did not choose."""
         if self.drawn is None:
             return self.left
@@ -413,7 +413,7 @@ class WindowSample:
 
     @property
     def _hidden(self) -> int:
-        return 0 if self.assume_alike else max_hidden_batches(len(self._chosen), self._batches)
+        return 0 if self.assume_alike else max_hidden_batches(len(self._random_batches), self._batches)
 
 
 def have_even_sizes(tuples: np.ndarray) -> bool:

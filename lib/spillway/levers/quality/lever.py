@@ -25,7 +25,7 @@ from spillway.levers.windows import ReadColumns, SqlQuery, Window, WindowLever, 
 
 def ranges_of(stream: StreamContract) -> Ranges:
     """Return the range of values of each attribute with a rule of kind `range` that has both ends and action `fail`."""
-    said = [one for one in stream.rules_to_judge if one.kind == "range" and one.action == "fail"]
+    said = [one for one in stream.checked_rules if one.kind == "range" and one.action == "fail"]
     return {
         name.lower(): (float(one.least), float(one.most))
         for one in said
@@ -124,7 +124,7 @@ class QueryPlan(WindowPlan):
             "priority": self.settings.priority,
             "floor": self.settings.floor,
             "sic": found.sic,
-            "relative": found.relative,
+            "relative": found.is_relative,
             "portions_offered": len(share.offered),
             "portions_kept": len(share.kept),
             "produced": produced,
@@ -161,7 +161,7 @@ class QualityLever(WindowLever):
     def portion_tuples(self, contract: Workload) -> int | None:
         return contract.lever_settings(LEVER_NAME).portion_tuples
 
-    def broken_in_room(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
+    def capacity_problems(self, contract: Workload, others: Sequence[Workload]) -> Iterable[Broken]:
         settings = [
             one.lever_settings(LEVER_NAME) for one in (contract, *others) if LEVER_NAME in one.lever_names
         ]
@@ -177,13 +177,13 @@ class QualityLever(WindowLever):
                 f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
             )
 
-    def look_at(self, work: WindowWork, columns: Callable[[SqlQuery], pa.Schema]) -> None:
+    def check_work(self, work: WindowWork, columns: Callable[[SqlQuery], pa.Schema]) -> None:
         contract = work.contract
         settings: QualitySettings = contract.lever_settings(LEVER_NAME)
         query = QueryDecision(contract.subject, tuple(contract.inputs), settings, {}, work.columns)
-        query.refuse_sources()
+        query.check_sources()
         for result in query.result_steps:
-            query.refuse_names(columns(query.asked((), result)).names)
+            query.check_names(columns(query.result_query((), result)).names)
 
     def plan_windows(self, room: CapacityGroup, work: Sequence[WindowWork]) -> Sequence[WindowPlan]:
         rules = room_rules(room)
@@ -198,7 +198,7 @@ class QualityLever(WindowLever):
                 {w.window: shares[one.contract.subject, w.window] for w in one.windows},
                 ranges[one.contract.inputs[0]],
                 numbers_before(room.tables, one.contract.subject, one.windows, one.contract.window.overlap)
-                if rules.queries[one.contract.subject].remembers
+                if rules.queries[one.contract.subject].needs_previous_window
                 else NumbersBefore(),
             )
             for one in work
@@ -214,7 +214,7 @@ class QualityLever(WindowLever):
     ) -> Mapping[str, Any]:
         return check_answer(results)
 
-    def told(self, contract: Workload, tables: Views) -> LeverExplanation | None:
+    def explain(self, contract: Workload, tables: Views) -> LeverExplanation | None:
         from spillway.levers.quality.explain import explain_query
 
         return explain_query(contract, tables)

@@ -150,7 +150,7 @@ class TupleCost:
         return replace(self, seconds=(*self.seconds, seconds / tuples)[-self.last :])
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self.seconds)
 
     @property
@@ -158,7 +158,7 @@ class TupleCost:
         """Return the smoothed C_T; 0 before the first measurement."""
         return sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
 
-    def keeps(self, interval_seconds: float) -> int:
+    def max_tuples(self, interval_seconds: float) -> int:
         """Return N_keep: the number of tuples that fit into an interval (eq. 5.3)."""
         if interval_seconds <= 0:
             raise InvalidValue(
@@ -169,9 +169,9 @@ class TupleCost:
         # a rounding error of the quotient must not remove a tuple that fits exactly
         return math.floor(interval_seconds / self.seconds_per_tuple * (1 + 1e-12))
 
-    def discards(self, buffer: int, interval_seconds: float) -> int:
+    def excess_tuples(self, buffer: int, interval_seconds: float) -> int:
         """Return N_discard of a buffer (eq. 5.1)."""
-        return max(0, buffer - self.keeps(interval_seconds))
+        return max(0, buffer - self.max_tuples(interval_seconds))
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ class RoomHistory:
         found = self.sic.get(query, {}).get(number)
         return 0 if found is None else int(found[1])
 
-    def windows_last_time(self, query: str, before: int) -> int:
+    def windows_in_last_slice(self, query: str, before: int) -> int:
         """Return the number of the query's windows in the last slice before this one that has any."""
         last = max((n for n in self.sic.get(query, {}) if n < before), default=None)
         return 0 if last is None else self.windows_in(query, last)

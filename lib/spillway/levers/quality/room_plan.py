@@ -6,7 +6,7 @@ was reached before, never from the time of a run: the same input gives the same 
 query is the mean over its windows there.
 
 Some queries of the room may be computed by another job. What they were given in the slice is subtracted from the
-capacity, and what they are likely to be offered is left to them (`admission.own_room`). A query that fails gets no
+capacity, and what they are likely to be offered is left to them (`admission.own_capacity`). A query that fails gets no
 capacity. Its statements are analysed before the capacity is divided; if it fails on its rows, the capacity is divided
 again without it. The others then keep its share of that slice. A query that is fixed later, or joins the room later,
 gets what they left of past slices; if that is nothing, `explain` says so.
@@ -242,7 +242,7 @@ def _offered_portions(
     now = np.bincount(of_window, minlength=len(names)).tolist()
     in_slice = np.array(
         [
-            max(history.windows_last_time(name, number), history.windows_in(name, number) + count)
+            max(history.windows_in_last_slice(name, number), history.windows_in(name, number) + count)
             for name, count in zip(names, now, strict=True)
         ],
         np.int64,
@@ -370,7 +370,8 @@ def _select_reopened(
     """Return the portions that reopened windows keep again, even if the capacity of their slice is used by now.
 
     Late rows reopen a window. `before`: the tuples that each such window kept the last time. Each window is planned
-    alone with this capacity. It gets the same portions, because late portions come last (`random_order.late_last`).
+    alone with this capacity. It gets the same portions, because late portions come last
+    (`random_order.move_late_last`).
     """
     again = np.zeros(len(offered.offer), np.bool_)
     for at, place in enumerate(offered.offer.windows):
@@ -499,7 +500,7 @@ def _load_of_other_queries(
     """
     shares: dict[str, float] = {}
     for name in sorted(set(rules.queries) - rules.failed):
-        expected = history.windows_last_time(name, number)
+        expected = history.windows_in_last_slice(name, number)
         have = history.windows_in(name, number) + now.get(name, 0)
         if expected > have:
             shares[name] = (expected - have) / expected

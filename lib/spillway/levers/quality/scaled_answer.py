@@ -199,8 +199,8 @@ class _WindowFacts:
     loss: InputLoss | None
 
     @property
-    def each(self) -> float:
-        """The number of rows taken in, per row that arrived."""
+    def produced_per_row(self) -> float:
+        """Return the number of rows taken in, per row that arrived."""
         here = sum(portion.tuples for portion in self.share.offered)
         return (here + self.loss.dropped) / here if self.loss is not None and here else 1.0
 
@@ -226,12 +226,12 @@ def _estimates(
         else:
             weighted = f"{PART}wn{at}" in held.columns
             by = "w" if weighted else ""
-            read = Clusters(here * known.each, part(by + value), part(by + "n"))
+            read = Clusters(here * known.produced_per_row, part(by + value), part(by + "n"))
             off, rows = part(by + "o"), _sampled_rows(part, one, seen, float(left.sum()), known.loss)
-        sample = WindowSample(read, left * known.each, drawn, reach, known.assume_alike, rows)
+        sample = WindowSample(read, left * known.produced_per_row, drawn, reach, known.assume_alike, rows)
         scale = WindowSample.mean if one.kind == "avg" else WindowSample.total
         made = widen_estimate(scale, sample, off, part("o"))
-        why = (sample.why if len(left) else None) or sample.no_reason or RARE
+        why = (sample.certain_bounds_reason if len(left) else None) or sample.no_interval_reason or RARE
         if made is None:
             yield None, None if not len(left) and rows is None else why
         elif part("u").any():
@@ -257,7 +257,7 @@ def _sampled_rows(
         loss.unsampled_most,
         loss.largest_weight,
         left,
-        loss.given_back if left else 0.0,
+        loss.recovered_rows if left else 0.0,
         float(part("vo").sum()),
     )
 

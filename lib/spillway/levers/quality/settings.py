@@ -292,7 +292,7 @@ class QualitySettings:
                 yield where, "be an input of the query", name, f"write one of {', '.join(inputs)}"
 
     @property
-    def remembers(self) -> bool:
+    def needs_previous_window(self) -> bool:
         """Return whether a window needs the state of the previous window."""
         return bool(self.numbered) or any(one.by is not None for one in self.sources)
 

@@ -12,11 +12,11 @@ The counts of a window's sources are among its counts (`of.<input>.<source>`, in
 in `coverage` as `sources`. So the next window knows which sources to expect.
 
 Sources that number their tuples: the first number of a window follows the last number of the previous window
-(`coverage.fates_of`). If a source was silent at the end of a window, or for whole windows, the missing numbers are
-counted as lost in the window that ends the gap. The previous window is the last earlier window that is known. If it was
-not computed, or nothing of it was kept, its last numbers are unknown, and no loss is counted at the edge. A tuple that
-arrives late for a window is counted as late in that window. The next window, which may have counted it as lost, does
-not change.
+(`coverage.sequence_fates`). If a source was silent at the end of a window, or for whole windows, the missing numbers
+are counted as lost in the window that ends the gap. The previous window is the last earlier window that is known. If it
+was not computed, or nothing of it was kept, its last numbers are unknown, and no loss is counted at the edge. A tuple
+that arrives late for a window is counted as late in that window. The next window, which may have counted it as lost,
+does not change.
 
 The last number of a source is identified by the input, the attribute with the numbers, and the value of `by`. It is
 among the window's counts (`last.<input>.<attribute>.<source>`), and is stored in `coverage` as `last_numbers`.
@@ -160,7 +160,7 @@ def tally_sources(
             continue
         here = sum(one.tuples for one in offered if one.stream == name)
         used = sum(one.tuples for one in kept if one.stream == name)
-        produced = float(numbered) if numbered is not None else here + losses.get(name, InputLoss()).lost
+        produced = float(numbered) if numbered is not None else here + losses.get(name, InputLoss()).lost_rows
         if rule is not None and rule.per_second is not None:
             produced = max(produced, rule.per_second * seconds)
         relative = numbered is None and not by_rate

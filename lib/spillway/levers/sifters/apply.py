@@ -1,7 +1,7 @@
 """Apply the filters of batches in tasks: select the rows to send, store the dropped rows at the source, recover them.
 
-The rows of a piece are always selected over the whole piece (`filter.sifted`), even if a task reads only a range of it.
-So a task reads the dimensions of a piece once, and caches its decision for the next ranges of the piece.
+The rows of a piece are always selected over the whole piece (`filter.sift_rows`), even if a task reads only a range of
+it. So a task reads the dimensions of a piece once, and caches its decision for the next ranges of the piece.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class SifterDecision(Decision):
     counted: CountedQueries = field(default_factory=CountedQueries)
     aside_rows: StoredFiles | None = None
 
-    def kept(self, before: Rows, day: date) -> Rows:
+    def apply(self, before: Rows, day: date) -> Rows:
         return KeptRows(self, before)
 
-    def aside(
+    def rows_kept_at_source(
         self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
         """Yield the dropped rows if the batch stores them at the source; count rows by region.
@@ -71,7 +71,7 @@ class SifterDecision(Decision):
         """
         judged = _SiftedPieces(self, before)
         for low, high in _spans(parts):
-            one = self.of_seq(low)
+            one = self.batch_of_seq(low)
             if one is None or one.filter is None:
                 continue
             for piece in judged.pieces(one, low, high):
@@ -106,15 +106,15 @@ class SifterDecision(Decision):
                     key = f"{name}.{place}"
                     counts[key] = counts.get(key, 0) + int(rows.sum())
 
-    def of_seq(self, seq: int) -> SiftedBatch | None:
+    def batch_of_seq(self, seq: int) -> SiftedBatch | None:
         """Return the batch that contains a `seq`; None if there is none."""
         return next((one for one in self.batches if one.first_seq <= seq <= one.last_seq), None)
 
-    def touching(self, from_seq: int, to_seq: int) -> list[SiftedBatch]:
+    def overlapping_batches(self, from_seq: int, to_seq: int) -> list[SiftedBatch]:
         """Return the batches that overlap a range of `seq`."""
         return [one for one in self.batches if one.first_seq <= to_seq and from_seq <= one.last_seq]
 
-    def given_back(self, after: Rows, day: date) -> Rows:
+    def recover(self, after: Rows, day: date) -> Rows:
         return after if self.aside_rows is None else RecoveredRows(after, self.aside_rows, day)
 
     def certify(self, part: FrameSlice, truth: Rows, given: Rows) -> list[SliceCertificate]:
@@ -126,7 +126,7 @@ class SifterDecision(Decision):
         back = np.asarray(given([], part.from_seq, part.to_seq)["seq"])
         was = np.asarray(truth([], part.from_seq, part.to_seq)["seq"])
         gone = np.empty(0, np.int64)
-        one = self.of_seq(part.from_seq)
+        one = self.batch_of_seq(part.from_seq)
         if one is not None and one.filter is not None and one.drops:
             pieces = [
                 piece.within(part.from_seq, part.to_seq)
@@ -182,10 +182,10 @@ class _SiftedPieces:
             if first not in self._held:
                 while len(self._held) >= PIECES_HELD:
                     self._held.pop(next(iter(self._held)))
-                self._held[first] = self._judge(one, first)
+                self._held[first] = self._sift(one, first)
             yield self._held[first]
 
-    def _judge(self, one: SiftedBatch, first: int) -> SiftedPiece:
+    def _sift(self, one: SiftedBatch, first: int) -> SiftedPiece:
         assert one.filter is not None
         counted = [d.name for d in self.plan.counted.dimensions]
         names = dict.fromkeys([*one.filter.columns, *counted, *([one.cells.order] if one.cells else [])])
@@ -204,8 +204,8 @@ class KeptRows:
         self._judged = _SiftedPieces(plan, before)
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.before.asked_back_bytes
+    def bytes_read_at_source(self) -> int:
+        return self.before.bytes_read_at_source
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.before.values(seq)
@@ -216,7 +216,7 @@ class KeptRows:
         seq = np.asarray(rows["seq"])
         kept, marked = np.ones(len(seq), bool), np.zeros(len(seq), bool)
         weights = np.ones(len(seq))
-        for one in self.plan.touching(from_seq, to_seq) if len(seq) else ():
+        for one in self.plan.overlapping_batches(from_seq, to_seq) if len(seq) else ():
             if one.filter is None:
                 continue
             for piece in self._judged.pieces(one, from_seq, to_seq):
@@ -245,12 +245,12 @@ class RecoveredRows:
     """The sent rows and the rows stored at the source, merged in order of `seq`; each row has weight 1 again."""
 
     def __init__(self, after: Rows, aside: StoredFiles, day: date) -> None:
-        self.after, self.aside = after, aside.on(day)
+        self.after, self.aside = after, aside.reader_for(day)
         self._asked = 0
 
     @property
-    def asked_back_bytes(self) -> int:
-        return self.after.asked_back_bytes + self._asked
+    def bytes_read_at_source(self) -> int:
+        return self.after.bytes_read_at_source + self._asked
 
     def values(self, seq: np.ndarray) -> np.ndarray:
         return self.after.values(seq)

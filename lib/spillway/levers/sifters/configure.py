@@ -311,14 +311,14 @@ class RowCapacity:
 
     @property
     def rows_share(self) -> float:
-        """The share of the rows that the server takes in, regardless of their size; at most 1."""
+        """Return the share of the rows that the server takes in, regardless of their size; at most 1."""
         if self.rows_per_second is None or self.offered_rows <= 0:
             return 1.0
         return max(0.0, min(1.0, self.rows_per_second / self.offered_rows))
 
     @property
     def share(self) -> float:
-        """The share of the rows that fits both limits (z), at most 1."""
+        """Return the share of the rows that fits both limits (z), at most 1."""
         whole = self.offered_rows * self.row_kbps
         carried = (self.allowed_kbps - self.fixed_kbps) / whole if whole > 0 else 1.0
         return max(0.0, min(self.rows_share, carried))
@@ -329,7 +329,7 @@ class FilterConfiguration:
     """The thresholds, their predicted result, and the constraints that they could not meet."""
 
     thresholds: np.ndarray
-    kept: float
+    kept_share: float
     """The share of all rows that is kept (the resulting z)."""
     quality: float
     fairness: float
@@ -345,7 +345,7 @@ def configure_filter(
     Constraints that cannot be met are not refused here, in the middle of a run. As many rows as possible are dropped,
     and `short` reports the rest. If `fairness` is too small, it is widened by the least necessary amount.
     """
-    limits = np.minimum(worth.most_dropped, 1.0 - sample_share)
+    limits = np.minimum(worth.max_thresholds, 1.0 - sample_share)
     rest = 1.0 - must_keep
     wanted = (share - must_keep) / rest if rest > 0 else 1.0
     least = 1.0 - float(worth.frequencies @ limits)

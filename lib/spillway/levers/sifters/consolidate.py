@@ -18,9 +18,9 @@ Differences from the paper:
   sample rows match the query, n_q is the number of sample rows of the query in all regions, and
   lambda_q = n_q / (n_q + `PRIOR_ROWS`). Without sample rows this is the share of the paper.
 - A query is a union of boxes that do not overlap. It may state the minimum share of its result that must be delivered
-  (`at_least`), which limits the thresholds of the regions that it touches (`most_dropped`).
+  (`at_least`), which limits the thresholds of the regions that it touches (`max_thresholds`).
 
->>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+>>> tree = RegionTree.from_splits(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> asked = QueryBoxes(np.array([[[0.4, 0.6]], [[0.5, 1.0]]]), np.array([0, 1]), np.array([1.0, 1.0]))
 >>> worth = consolidate_queries(tree, np.array([0.8, 0.2]), asked)
 >>> worth.worths.round(3).tolist(), worth.qos(np.array([1.0, 0.0])).round(3).tolist()
@@ -209,12 +209,12 @@ class QueryBoxes:
 
     @property
     def count(self) -> int:
-        """The number of queries."""
+        """Return the number of queries."""
         return len(self.weights)
 
     @property
     def values(self) -> np.ndarray:
-        """The worth of the whole result of each query (alpha w)."""
+        """Return the worth of the whole result of each query (alpha w)."""
         return np.asarray(self.alphas * self.weights)
 
     def hits(self, points: np.ndarray) -> np.ndarray:
@@ -226,7 +226,7 @@ class QueryBoxes:
 class RegionWorth:
     """The worth of regions to queries, for the frequencies of a sample."""
 
-    asked: QueryBoxes
+    query_boxes: QueryBoxes
     frequencies: np.ndarray
     """The share of the rows in each region (f); the sum is 1."""
     query: np.ndarray
@@ -239,33 +239,33 @@ class RegionWorth:
 
     @cached_property
     def worths(self) -> np.ndarray:
-        """The worth of each region (A)."""
+        """Return the worth of each region (A)."""
         return np.bincount(
-            self.region, self.asked.values[self.query] * self.share, minlength=len(self.frequencies)
+            self.region, self.query_boxes.values[self.query] * self.share, minlength=len(self.frequencies)
         )
 
     @cached_property
     def touched(self) -> np.ndarray:
-        """Whether any query touches the region, by region."""
+        """Return whether any query touches the region, by region."""
         found = np.zeros(len(self.frequencies), bool)
         found[self.region] = True
         return found
 
     @cached_property
-    def most_dropped(self) -> np.ndarray:
-        """The largest threshold of each region at which every query gets its minimum share."""
+    def max_thresholds(self) -> np.ndarray:
+        """Return the largest threshold of each region at which every query gets its minimum share."""
         found = np.ones(len(self.frequencies))
-        np.minimum.at(found, self.region, 1.0 - self.asked.at_least[self.query])
+        np.minimum.at(found, self.region, 1.0 - self.query_boxes.at_least[self.query])
         return found
 
     def completeness(self, thresholds: np.ndarray) -> np.ndarray:
         """Return the share of each query's result that is delivered (C)."""
-        lost = np.bincount(self.query, self.share * thresholds[self.region], minlength=self.asked.count)
+        lost = np.bincount(self.query, self.share * thresholds[self.region], minlength=self.query_boxes.count)
         return np.asarray(1.0 - lost)
 
     def qos(self, thresholds: np.ndarray) -> np.ndarray:
         """Return the quality of each query (V_q)."""
-        return np.asarray(1.0 - self.asked.alphas * (1.0 - self.completeness(thresholds)))
+        return np.asarray(1.0 - self.query_boxes.alphas * (1.0 - self.completeness(thresholds)))
 
     def overall(self, thresholds: np.ndarray) -> float:
         """Return the overall quality (V*, eq. 9)."""
@@ -355,7 +355,9 @@ def _added(
 
 def with_frequencies(worth: RegionWorth, frequencies: np.ndarray) -> RegionWorth:
     """Return the worth of the same regions for other frequencies."""
-    return _region_worth(len(frequencies), frequencies, worth.asked, worth.query, worth.region, worth.covered)
+    return _region_worth(
+        len(frequencies), frequencies, worth.query_boxes, worth.query, worth.region, worth.covered
+    )
 
 
 def _region_worth(

@@ -97,7 +97,7 @@ def demand_tree(
         points.kinds,
         few,
     )
-    tree = RegionTree.grown(space, splits)
+    tree = RegionTree.from_splits(space, splits)
     if tree.count <= regions:
         return tree, lands
     f, a = (np.bincount(lands, of, minlength=tree.count) for of in (points.frequencies, points.worths))
@@ -106,7 +106,7 @@ def demand_tree(
         few_f, few_a = (np.bincount(of_found, of, minlength=found.count) for of in (f, a))
         price, low = _prices(few_f, few_a, drop, fairness)
         kept, of_found = _prune_tree(tree, f, a, regions, price, low, fairness)
-        found = RegionTree.grown(space, kept)
+        found = RegionTree.from_splits(space, kept)
     return found, of_found[lands]
 
 

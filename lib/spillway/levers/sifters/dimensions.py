@@ -49,13 +49,13 @@ class Dimension:
         return self.type == "string"
 
     @property
-    def other(self) -> int:
-        """The key of all words that are not known."""
+    def other_key(self) -> int:
+        """Return the key of all words that are not known."""
         return len(self.words)
 
     @property
-    def known(self) -> Spans:
-        """The spans of the values that comparisons can order."""
+    def known_spans(self) -> Spans:
+        """Return the spans of the values that comparisons can order."""
         return ((0, len(self.words)),) if self.is_text else ((NULL + 1, END),)
 
     def with_words(self, words: Sequence[str]) -> Dimension:
@@ -74,7 +74,7 @@ class Dimension:
             return np.full(len(column), NULL, np.int64)
         if self.is_text:
             places = pc.index_in(column.cast(pa.string()), value_set=pa.array(self.words, pa.string()))
-            keys = np.asarray(places.fill_null(self.other), np.int64)
+            keys = np.asarray(places.fill_null(self.other_key), np.int64)
         elif self.type == "double":
             keys = float_keys(np.asarray(column.cast(pa.float64()).fill_null(0.0)))
         elif self.type == "boolean":
@@ -85,7 +85,7 @@ class Dimension:
             keys = np.where(absent, NULL, keys)
         return keys
 
-    def compared(self, operator: str, literal: Any) -> Spans:
+    def matching_spans(self, operator: str, literal: Any) -> Spans:
         """Return the spans of the values for which `value <operator> literal` is true."""
         if self.is_text:
             return self._compared_words(operator, literal)
@@ -119,7 +119,7 @@ class Dimension:
             if operator == "=":
                 return here
             (low, high) = here[0] if here else (0, 0)
-            return tuple(span for span in ((0, low), (high, self.other + 1)) if span[0] < span[1])
+            return tuple(span for span in ((0, low), (high, self.other_key + 1)) if span[0] < span[1])
         if not self.ordered:
             raise InvalidValue(
                 self.name,

@@ -161,7 +161,7 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
         rects = _cells(found, across, order[1], row["regions"])
     names = found.layout.names
     which, others = "there", ""
-    if found.tells_unasked:
+    if found.has_unrequested_region:
         which, others = "asked for there", f", and {found.thresholds[-1]:.0%} of all that no query asks for"
     yield Picture(
         f"What is dropped where, batch {row['batch']}",

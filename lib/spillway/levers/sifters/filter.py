@@ -46,7 +46,7 @@ complete: if they are only examples of the requests, such as a log, use `unasked
 A row is searched only among the boxes that reach into its region, largest boxes first. The search compares keys, not
 places, so a row counts as requested exactly if a query's condition is true for it.
 
->>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+>>> tree = RegionTree.from_splits(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> boxes, places = np.array([[[10, 30]], [[50, 51]]]), np.array([[[0.1, 0.3]], [[0.5, 0.51]]])
 >>> of = QueryBoxIndex.of(tree, boxes, places)
 >>> of.hold(np.array([[10, 29, 30, 50, 51]]), np.array([0, 0, 0, 1, 1])).tolist()
@@ -313,31 +313,31 @@ class SifterFilter:
     share: float = 0.0
     """The share of all rows that is marked as sample (sigma)."""
     seed: int = 1
-    asked: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 2), np.int64))
+    query_boxes: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 2), np.int64))
     """The boxes of all queries, as keys. If empty, rows that no query asks for are dropped as their region is."""
 
     @property
     def count(self) -> int:
-        """The number of regions, including the region of the rows that no query asks for."""
-        return self.tree.count + self.tells_unasked
+        """Return the number of regions, including the region of the rows that no query asks for."""
+        return self.tree.count + self.has_unrequested_region
 
     @property
-    def tells_unasked(self) -> bool:
-        """Whether rows that no query asks for form a region of their own, numbered after the regions of the tree."""
-        return len(self.asked) > 0
+    def has_unrequested_region(self) -> bool:
+        """Return whether rows that no query asks for are a region of their own, numbered after those of the tree."""
+        return len(self.query_boxes) > 0
 
     @cached_property
     def _asked_by_region(self) -> QueryBoxIndex:
-        return QueryBoxIndex.of(self.tree, self.asked, self.layout.boxes(self.asked))
+        return QueryBoxIndex.of(self.tree, self.query_boxes, self.layout.boxes(self.query_boxes))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The attributes that the filter reads."""
+        """Return the attributes that the filter reads."""
         return tuple(dict.fromkeys([*self.layout.names, *(one.name for one in self.keep_dimensions)]))
 
     @property
     def weights(self) -> np.ndarray:
-        """The weight of a kept row by region: 1 / (1 - d); the last entry is for rows that must be kept."""
+        """Return the weight of a kept row by region: 1 / (1 - d); the last entry is for rows that must be kept."""
         keep = 1.0 - self.thresholds
         return np.append(np.divide(1.0, keep, out=np.zeros_like(keep), where=keep > 0), 1.0)
 
@@ -349,7 +349,7 @@ class SifterFilter:
         """Return the region of each row; `MUST_KEEP` for a row that a rule keeps."""
         at = self.layout.keys(rows)
         found = self.tree.regions_of(self.layout.places(at))
-        if self.tells_unasked:
+        if self.has_unrequested_region:
             found[~self._asked_by_region.hold(at, found)] = self.tree.count
         if self.keep:
             keys = [one.keys_of(rows[one.name]) for one in self.keep_dimensions]
@@ -376,7 +376,7 @@ class SifterFilter:
             "keep": [sorted(one.items()) for one in self.keep],
             "share": self.share,
             "seed": self.seed,
-            "asked": self.asked.tolist(),
+            "asked": self.query_boxes.tolist(),
         }
         return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 9)
 

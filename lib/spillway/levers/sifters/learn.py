@@ -56,15 +56,15 @@ class LearnedRegions:
 
     @property
     def sample_rows(self) -> int:
-        """The number of rows in the sample."""
+        """Return the number of rows in the sample."""
         return self.points.shape[1]
 
     @property
-    def asked(self) -> QueryBoxes:
-        """The queries as boxes of places on the lines of these regions."""
-        return self.wanted.asked(self.base.layout)
+    def query_boxes(self) -> QueryBoxes:
+        """Return the queries as boxes of places on the lines of these regions."""
+        return self.wanted.query_boxes(self.base.layout)
 
-    def under(self, found: SifterFilter, frequencies: np.ndarray) -> LearnedRegions:
+    def with_regions_of(self, found: SifterFilter, frequencies: np.ndarray) -> LearnedRegions:
         """Return these with the regions of another filter, which may have been built from a batch."""
         base = found.with_thresholds(np.zeros(found.count))
         return replace(self, base=base, frequencies=frequencies)
@@ -73,9 +73,13 @@ class LearnedRegions:
         """Return the worth of the regions for these frequencies; None: those of the sample."""
         points = self.points if self.consolidation == "sampled" else None
         of = np.asarray(self.frequencies if frequencies is None else frequencies, float)
-        found = consolidate_queries(self.base.tree, of[: self.base.tree.count], self.asked, points)
+        found = consolidate_queries(self.base.tree, of[: self.base.tree.count], self.query_boxes, points)
         # the region of rows that no query asks for has a frequency but no worth
-        return replace(found, frequencies=of / max(of.sum(), 1e-300)) if self.base.tells_unasked else found
+        return (
+            replace(found, frequencies=of / max(of.sum(), 1e-300))
+            if self.base.has_unrequested_region
+            else found
+        )
 
 
 def stream_seed(stream: str) -> int:
@@ -108,7 +112,7 @@ def learn_regions(
     found: BuiltRegions = build_regions(
         layout.space,
         points,
-        wanted.asked(layout),
+        wanted.query_boxes(layout),
         settings.regions,
         settings.partition,
         of_asked if of_asked < 1.0 else HALF,
@@ -218,7 +222,7 @@ def train(lesson: TrainingInput) -> list[Fact] | None:
     wanted = ParsedQueries.of(settings, lesson.contract)
     rows = lesson.edge(wanted.columns, settings.sample.tuples)
     if not rows.num_rows:
-        if lesson.again:
+        if lesson.is_retraining:
             return None
         return []
     throttle = estimate_throttle(settings, lesson)
@@ -231,7 +235,7 @@ def train(lesson: TrainingInput) -> list[Fact] | None:
         "regions": regions.base.tree.count,
     }
     said = ""
-    if regions.base.tells_unasked:
+    if regions.base.has_unrequested_region:
         evidence["asked_by_no_query_pct"] = 100.0 * float(regions.frequencies[-1])
         said = f"; none of them asks for {regions.frequencies[-1]:.1%}"
     elif settings.unasked == "first":

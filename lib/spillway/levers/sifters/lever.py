@@ -41,7 +41,7 @@ class SifterLever(Lever):
     name = "sifters"
     needs_training = True
     sheds_rows = True
-    aside_tables = (ASIDE,)
+    tables_at_source = (ASIDE,)
     record_tables = (SIFTERS,)
 
     def train(self, lesson: TrainingInput) -> list[Fact] | None:
@@ -49,7 +49,7 @@ class SifterLever(Lever):
 
         return train(lesson)
 
-    def offered(
+    def update_offer(
         self,
         offer: Offer,
         contract: StreamContract,
@@ -62,7 +62,7 @@ class SifterLever(Lever):
         settings = contract.lever_settings("sifters")
         load = offer.load
         if settings.rows_per_second is not None and load.tuples_per_second > settings.rows_per_second:
-            load = load.thinned(settings.rows_per_second / load.tuples_per_second)
+            load = load.for_share_of_rows(settings.rows_per_second / load.tuples_per_second)
             offer = replace(offer, rate_kbps=min(offer.rate_kbps, load.rate_kbps), load=load)
         if own_kbps is not None:
             return replace(offer, rate_kbps=min(offer.rate_kbps, own_kbps))
@@ -78,7 +78,7 @@ class SifterLever(Lever):
 
         return [SifterPlan(one, room) for one in work]
 
-    def decided(
+    def load_decision(
         self, contract: StreamContract, batches: Sequence[Batch], facts: Mapping[int, Facts], tables: Views
     ) -> Decision:
         from spillway.levers.sifters.apply import SifterDecision
@@ -89,7 +89,7 @@ class SifterLever(Lever):
         days = sorted({batch.batch_date for batch in batches})
         lies = aside.exists and any(one.keep_aside for one in found)
         return SifterDecision(
-            found, contract.names, aside_rows=aside.stored(batch_date=days) if lies else None
+            found, contract.names, aside_rows=aside.stored_files(batch_date=days) if lies else None
         )
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
@@ -107,7 +107,7 @@ class SifterLever(Lever):
             for one in unmatched_conditions(contract, self._last_rows(contract, edge))
         ]
 
-    def noticed(
+    def detect_drift(
         self, contract: StreamContract, facts: Facts, edge: Callable[[Sequence[str], int], pa.Table]
     ) -> list[Drift]:
         return [
@@ -126,12 +126,14 @@ class SifterLever(Lever):
         settings = contract.lever_settings("sifters")
         return edge(ParsedQueries.of(settings, contract).columns, settings.sample.tuples)
 
-    def mined(self, contract: StreamContract, statements: Sequence[tuple[str, float]]) -> MinedEntry | None:
+    def mine_entry(
+        self, contract: StreamContract, statements: Sequence[tuple[str, float]]
+    ) -> MinedEntry | None:
         from spillway.levers.sifters.mine import build_entry
 
         return build_entry(contract, statements)
 
-    def told(
+    def explain(
         self, contract: StreamContract, attribute: str, facts: Facts | None, tables: Views
     ) -> LeverExplanation | None:
         from spillway.levers.sifters.explain import explain_rows
@@ -163,7 +165,7 @@ def row_alternatives(
         lost = 100.0 * (1.0 - share)
         if regions is not None and share < 1.0:
             outcome = configure_filter(regions.worth(), share, 0.0, settings.fairness, regions.base.share)
-            share, lost = outcome.kept, 100.0 * (1.0 - outcome.quality)
+            share, lost = outcome.kept_share, 100.0 * (1.0 - outcome.quality)
         crosses = rate_kbps * share
         cost = (lost * values * contract.priority, 1.0 - share, crosses)
         found.append(Alternative(crosses, cost, "rows", f"{share:.0%} sent", lost, values, divisible=True))

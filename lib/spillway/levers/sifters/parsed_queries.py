@@ -44,7 +44,7 @@ class ParsedQueries:
     keep_dimensions: tuple[Dimension, ...]
     keep: tuple[Predicate, ...]
     digests: dict[tuple[object, ...], str] = field(default_factory=dict, compare=False, repr=False)
-    """A cache of `learn.digest_of`: by the other settings that shape a filter, the digest of these and of them."""
+    """A cache of `learn.filter_digest`: by the other settings that shape a filter, the digest of these and of them."""
 
     @staticmethod
     def of(settings: StatedQueries, contract: StreamContract) -> ParsedQueries:
@@ -54,22 +54,22 @@ class ParsedQueries:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The attributes that the queries and the rules compare."""
+        """Return the attributes that the queries and the rules compare."""
         return tuple(dict.fromkeys(one.name for one in (*self.dimensions, *self.keep_dimensions)))
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """The boxes of all queries as keys, in order of the queries."""
+        """Return the boxes of all queries as keys, in order of the queries."""
         return np.concatenate([predicate.boxes for _, predicate in self.queries])
 
     @cached_property
     def query_of_box(self) -> np.ndarray:
-        """The index of the query of each box."""
+        """Return the index of the query of each box."""
         return np.repeat(
             np.arange(len(self.queries)), [len(predicate.boxes) for _, predicate in self.queries]
         )
 
-    def asked(self, layout: Layout) -> QueryBoxes:
+    def query_boxes(self, layout: Layout) -> QueryBoxes:
         """Return the queries as boxes of places."""
         settings = [query for query, _ in self.queries]
         return QueryBoxes(
@@ -219,7 +219,7 @@ def _check_domain(predicate: Predicate) -> None:
     for place, dimension in enumerate(predicate.dimensions):
         if dimension.low is None or dimension.high is None:
             continue
-        inside = dimension.compared(">=", dimension.low), dimension.compared("<=", dimension.high)
+        inside = dimension.matching_spans(">=", dimension.low), dimension.matching_spans("<=", dimension.high)
         low, high = inside[0][0][0], inside[1][0][1]
         spans = [span for product in predicate.products for span in product.get(place, ((low, high),))]
         if not any(begin < high and low < end for begin, end in spans):

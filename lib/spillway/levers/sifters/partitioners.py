@@ -70,7 +70,7 @@ def uniform_grid(space: np.ndarray, regions: int) -> RegionTree:
         low, high = space[axis]
         cuts = low + (high - low) * np.arange(1, count) / count
         leaves = [part for leaf in leaves for part in grower.slices(leaf, axis, cuts)]
-    return RegionTree.grown(space, grower.splits)
+    return RegionTree.from_splits(space, grower.splits)
 
 
 def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> RegionTree:
@@ -89,7 +89,7 @@ def data_equi_depth(space: np.ndarray, points: np.ndarray, regions: int) -> Regi
             where = np.searchsorted(cuts, line, side="right")
             found += [(name, rows[where == place]) for place, name in enumerate(names)]
         parts = found
-    return RegionTree.grown(space, grower.splits)
+    return RegionTree.from_splits(space, grower.splits)
 
 
 def query_equi_depth(space: np.ndarray, boxes: np.ndarray, regions: int) -> RegionTree:
@@ -217,7 +217,7 @@ def flexible_partition(
 
     `orders`: for each dimension the rows in sorted order, if already known.
     """
-    return RegionTree.grown(space, grow_splits(space, points, regions, metric, hits, orders)[0])
+    return RegionTree.from_splits(space, grow_splits(space, points, regions, metric, hits, orders)[0])
 
 
 def sort_orders(points: np.ndarray) -> np.ndarray:

@@ -58,9 +58,9 @@ def column_loss_pct(room: CapacityGroup, work: Work, batch: Batch) -> float:
     found = Offer(load.rate_kbps, load)
     for name, facts in work.behind.items():
         other: Lever = lever(name)
-        found = other.offered(found, work.contract, channel, facts, None)
+        found = other.update_offer(found, work.contract, channel, facts, None)
     point = loss_at_capacity({work.contract.stream: found}, batch.allowed_kbps)
-    return 100.0 if point.over_kbps > 0 else point.loss_pct
+    return 100.0 if point.excess_kbps > 0 else point.loss_pct
 
 
 _Place = tuple[str, str, int, date, str, int]
@@ -85,7 +85,7 @@ class LedgerBuilder:
     titles: Sequence[str]
     """The names of the queries whose rows are counted."""
 
-    def lines(self, drafted: MeasuredDraft, one: FilterChoice) -> Iterable[LedgerRow]:
+    def ledger_rows(self, drafted: MeasuredDraft, one: FilterChoice) -> Iterable[LedgerRow]:
         """Yield the ledger rows of a batch: shed rows and values in total, then rows by reason and by query.
 
         The total of the rows states the shortfall: the rows that exceed the server's or the channel's limit.
@@ -111,7 +111,7 @@ class LedgerBuilder:
                 shed=away,
                 recoverable=away if self.aside else 0,
                 lost=0 if self.aside else away,
-                shortfall=self._too_many(rows - shed) if unit == "rows" else 0,
+                shortfall=self._shortfall(rows - shed) if unit == "rows" else 0,
                 bytes_source=drafted.aside_bytes.get(ASIDE, 0) if unit == "rows" else 0,
                 seconds=drafted.seconds if unit == "rows" else 0.0,
             )
@@ -146,7 +146,7 @@ class LedgerBuilder:
                 recoverable=away if self.aside else 0, lost=0 if self.aside else away,
             )  # fmt: skip
 
-    def _too_many(self, kept: int) -> int:
+    def _shortfall(self, kept: int) -> int:
         beyond = 0 if self.most_rows is None or not self.drops else max(0, kept - self.most_rows)
         return max(beyond, min(kept, math.ceil(kept * self.excess)))
 
@@ -223,13 +223,13 @@ class SifterPlan(Plan):
         if share >= 1.0:
             return FilterChoice(0, None, regions, "", 1.0, room.share, why or "all rows fit", np.zeros(0))
         if drafted is not None and earlier is not None:
-            return self._again(batch, share, room.share, drafted, earlier.chosen[batch.batch])
-        rows = self._looked_at(batch, regions)
+            return self._reconfigure(batch, share, room.share, drafted, earlier.chosen[batch.batch])
+        rows = self._sample_rows(batch, regions)
         if regions is None:
             why = (
                 "its regions were trained for another contract, or by an older Spillway: built of this batch"
             )
-            return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
+            return self._build_filter(batch, self._learn_regions(rows, share), rows, share, room.share, why)
         counts = count_rows_by_region(regions, rows)
         version = batch.models["sifters"]
         if before is None or before.version != version or before.digest != regions.digest:
@@ -237,14 +237,14 @@ class SifterPlan(Plan):
             apart, noise = total_variation(regions.frequencies * regions.sample_rows, counts)
             if apart - noise > self.settings.rebuild.drift:
                 why = f"{why}; {apart:.0%} of the rows lie elsewhere than in training: built of this batch"
-                regions = self._fresh(rows, share)
-            return self._built(batch, regions, rows, share, room.share, why)
-        mine = regions.under(before.filter, _shares(before.counts))
+                regions = self._learn_regions(rows, share)
+            return self._build_filter(batch, regions, rows, share, room.share, why)
+        mine = regions.with_regions_of(before.filter, _shares(before.counts))
         counts = count_rows_by_region(mine, rows)
         apart, noise = total_variation(before.counts, counts)
         if apart - noise > self.settings.rebuild.drift:
             why = f"data drifted: {apart:.0%} of the rows lie in other regions"
-            return self._built(batch, self._fresh(rows, share), rows, share, room.share, why)
+            return self._build_filter(batch, self._learn_regions(rows, share), rows, share, room.share, why)
         must = self._must_keep(rows, mine)
         keeps = must + (1 - must) * (1.0 - float(before.filter.thresholds @ _shares(counts)))
         margin = self.settings.rebuild.throttle
@@ -263,7 +263,7 @@ class SifterPlan(Plan):
         why = f"the throttler drifted from {before.share:.1%} to {share:.1%}"
         if before.share <= share <= before.share + margin:
             why = f"the filter of batch {before.built_for} keeps {keeps:.2%} of these rows, with room for {share:.2%}"
-        return self._built(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
+        return self._build_filter(batch, replace(mine, scheme=before.scheme), rows, share, room.share, why)
 
     def _wanted_share(self, batch: Batch, room: RowCapacity, earlier: SifterPlan | None) -> tuple[float, str]:
         """Return the share of the rows to keep, and the reason if rows or columns were chosen over the other."""
@@ -271,7 +271,7 @@ class SifterPlan(Plan):
         share, own = room.share, room.rows_share  # dropping columns does not reduce the number of rows
         before = None if earlier is None else earlier.chosen[batch.batch]
         if takes == "first" or share >= own:
-            return share, before.reason if before is not None and before.kept >= 1.0 else ""
+            return share, before.reason if before is not None and before.kept_share >= 1.0 else ""
         if before is not None:
             if before.share < own or self.work.aims[batch.batch] < 1.0:
                 # the other levers did not fit the batch: drop rows for the excess
@@ -326,13 +326,13 @@ class SifterPlan(Plan):
         limit = self.settings.rows_per_second
         return None if limit is None else math.floor(limit * (batch.seconds_covered or 1.0) + ROUNDED)
 
-    def exceeds(self, drafted: MeasuredDraft) -> bool:
+    def exceeds_own_limit(self, drafted: MeasuredDraft) -> bool:
         """Return whether the draft keeps more rows than the server takes in although more could be dropped."""
         limit = self.rows_in_room(drafted.batch)
         kept = sum(n for name, n in drafted.counts.items() if name.startswith("kept."))
-        return limit is not None and kept > limit and self.can_do_more(drafted.batch.batch)
+        return limit is not None and kept > limit and self.can_shed_more(drafted.batch.batch)
 
-    def _again(
+    def _reconfigure(
         self, batch: Batch, share: float, measured: float, drafted: MeasuredDraft, before: FilterChoice
     ) -> FilterChoice:
         """Configure the filter again with the rows that its draft counted in every region.
@@ -340,13 +340,13 @@ class SifterPlan(Plan):
         If the draft had no filter, choose one from a sample of the batch.
         """
         if before.filter is None or before.regions is None:
-            rows = self._looked_at(batch, before.regions)
-            regions = before.regions or self._fresh(rows, share)
+            rows = self._sample_rows(batch, before.regions)
+            regions = before.regions or self._learn_regions(rows, share)
             why = f"what was left to others came out too large ({before.reason})"
-            return self._built(batch, regions, rows, share, measured, why)
+            return self._build_filter(batch, regions, rows, share, measured, why)
         counts = region_counts(drafted, "offered", before.filter.count + 1)
         must = counts[-1] / max(1, counts.sum())
-        return self._configured(
+        return self._configure_filter(
             batch,
             before.regions,
             counts[:-1],
@@ -356,14 +356,14 @@ class SifterPlan(Plan):
             before.reason.split("; counted")[0] + "; counted",
         )
 
-    def _built(
+    def _build_filter(
         self, batch: Batch, regions: LearnedRegions, rows: pa.Table, share: float, measured: float, why: str
     ) -> FilterChoice:
         counts = count_rows_by_region(regions, rows)
         must = self._must_keep(rows, regions)
-        return self._configured(batch, regions, counts, must, share, measured, why)
+        return self._configure_filter(batch, regions, counts, must, share, measured, why)
 
-    def _configured(
+    def _configure_filter(
         self,
         batch: Batch,
         regions: LearnedRegions,
@@ -386,10 +386,10 @@ class SifterPlan(Plan):
             batch.batch, found, regions, regions.scheme, share, measured, why, counts, outcome
         )
 
-    def _fresh(self, rows: pa.Table, share: float) -> LearnedRegions:
+    def _learn_regions(self, rows: pa.Table, share: float) -> LearnedRegions:
         return learn_regions(self.contract, self.settings, rows, share)[0]
 
-    def _looked_at(self, batch: Batch, regions: LearnedRegions | None) -> pa.Table:
+    def _sample_rows(self, batch: Batch, regions: LearnedRegions | None) -> pa.Table:
         """Return a sample of the batch's rows: slices spread evenly over the batch."""
         columns = _wanted_columns(self.settings, self.contract) if regions is None else regions.wanted.columns
         before = self.work.before(batch.batch_date)
@@ -406,34 +406,35 @@ class SifterPlan(Plan):
             return 0.0
         return float((regions.base.regions_of(rows) < 0).mean())
 
-    def offers_on(self, batch: int) -> Load:
-        return self.work.loads[batch].thinned(self.chosen[batch].kept if self.drops else 1.0)
+    def output_load(self, batch: int) -> Load:
+        return self.work.loads[batch].for_share_of_rows(self.chosen[batch].kept_share if self.drops else 1.0)
 
-    def said(self, batch: int) -> str:
+    def summary(self, batch: int) -> str:
         one = self.chosen[batch]
         if one.filter is None or one.outcome is None:
             return ""
         dropped = "drop" if self.drops else "would drop"
         return (
-            f"{dropped} {1.0 - one.outcome.kept:.1%} of the rows, by what {len(self.settings.queries)} queries "
+            f"{dropped} {1.0 - one.outcome.kept_share:.1%} of the rows, by what {len(self.settings.queries)} queries "
             f"ask for ({one.filter.tree.count} regions, {100 * one.outcome.quality:.4g} % of it kept)"
         )
 
     def could_lose_less(self, batch: int) -> bool:
         one = self.chosen[batch]
-        return one.kept < 1.0 and not one.reused
+        return one.kept_share < 1.0 and not one.reused
 
     def is_worth_a_draft(self, before: Plan) -> bool:
         assert isinstance(before, SifterPlan)
         return any(
-            one.kept > before.chosen[number].kept + WORTH_MORE_ROOM for number, one in self.chosen.items()
+            one.kept_share > before.chosen[number].kept_share + WORTH_MORE_ROOM
+            for number, one in self.chosen.items()
         )
 
-    def can_do_more(self, batch: int) -> bool:
+    def can_shed_more(self, batch: int) -> bool:
         one = self.chosen[batch]
         return one.outcome is None or one.outcome.short <= 0
 
-    def fell_short(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
+    def record_shortfall(self, batch: int, excess_kbps: float, remedy: str = "") -> None:
         self.short_kbps[batch] = excess_kbps
 
     def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
@@ -447,7 +448,7 @@ class SifterPlan(Plan):
             excess / whole if whole > 0 else 0.0,
             self.rows_in_room(batch),
             self._counted[1],
-        ).lines(drafted, self.chosen[batch.batch])
+        ).ledger_rows(drafted, self.chosen[batch.batch])
 
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         return {
@@ -465,7 +466,7 @@ class SifterPlan(Plan):
             ]
         }
 
-    def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def destination_records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         # kept rows carry their own weight; dropped rows are stored at the source, or not at all
         return {}
 

@@ -169,17 +169,17 @@ class Predicate:
 
     @cached_property
     def parts(self) -> tuple[Product, ...]:
-        """The same union as products that do not overlap."""
+        """Return the same union as products that do not overlap."""
         return tuple(disjoint(self.products))
 
     @cached_property
     def boxes(self) -> np.ndarray:
-        """The same union as boxes of keys that do not overlap: (box, dimension, low and high)."""
+        """Return the same union as boxes of keys that do not overlap: (box, dimension, low and high)."""
         return boxes_of(self.parts, len(self.dimensions))
 
     @property
     def used(self) -> tuple[str, ...]:
-        """The names of the dimensions that the predicate compares."""
+        """Return the names of the dimensions that the predicate compares."""
         places = {place for one in self.products for place in one}
         return tuple(one.name for place, one in enumerate(self.dimensions) if place in places)
 
@@ -315,22 +315,22 @@ class _Reader:
                 return place, (), ()
             return (
                 place,
-                self._compared(node, place, operator, literal),
-                self._compared(node, place, _NOT[operator], literal),
+                self._comparison(node, place, operator, literal),
+                self._comparison(node, place, _NOT[operator], literal),
             )
         if isinstance(node, exp.Between):
             place = self._place(node.this, node)
             low, high = self._constant(node.args["low"], node), self._constant(node.args["high"], node)
             if low is None or high is None:
-                raise self._refused(node, "compare with what is not null")
-            true = self._compared(node, place, ">=", low), self._compared(node, place, "<=", high)
-            outside = self._compared(node, place, "<", low), self._compared(node, place, ">", high)
+                raise self._error(node, "compare with what is not null")
+            true = self._comparison(node, place, ">=", low), self._comparison(node, place, "<=", high)
+            outside = self._comparison(node, place, "<", low), self._comparison(node, place, ">", high)
             return place, intersection(*true), union([*outside[0], *outside[1]])
         if isinstance(node, exp.In) and node.expressions and not node.args.get("query"):
-            return self._listed(node)
+            return self._in_list(node)
         if isinstance(node, exp.NullSafeEQ | exp.NullSafeNEQ):
             place, literal, _ = self._sides(node, "=")
-            same = NULLS if literal is None else self._compared(node, place, "=", literal)
+            same = NULLS if literal is None else self._comparison(node, place, "=", literal)
             differs = difference(ANYTHING, same)
             return (place, same, differs) if isinstance(node, exp.NullSafeEQ) else (place, differs, same)
         if isinstance(node, exp.Is):
@@ -338,26 +338,30 @@ class _Reader:
             if isinstance(node.expression, exp.Null):
                 return place, NULLS, VALUES
             if isinstance(node.expression, exp.Boolean) and self.of[place].type == "boolean":
-                same = self.of[place].compared("=", bool(node.expression.this))
+                same = self.of[place].matching_spans("=", bool(node.expression.this))
                 return place, same, difference(ANYTHING, same)
         if isinstance(node, exp.Column):
             place = self._place(node, node)
             if self.of[place].type == "boolean":
-                return place, self.of[place].compared("=", True), self.of[place].compared("=", False)
-        raise self._refused(node, "be comparisons of a dimension with a constant, under and, or, not")
+                return (
+                    place,
+                    self.of[place].matching_spans("=", True),
+                    self.of[place].matching_spans("=", False),
+                )
+        raise self._error(node, "be comparisons of a dimension with a constant, under and, or, not")
 
-    def _listed(self, node: exp.In) -> tuple[int, Spans, Spans]:
+    def _in_list(self, node: exp.In) -> tuple[int, Spans, Spans]:
         place = self._place(node.this, node)
         literals = [self._constant(one, node) for one in node.expressions]
         known = [one for one in literals if one is not None]
         if any(isinstance(one, float) for one in known):  # a list has one type
             known = [float(one) if isinstance(one, Fraction) else one for one in known]
-        true = union(span for one in known for span in self._compared(node, place, "=", one))
+        true = union(span for one in known for span in self._comparison(node, place, "=", one))
         if len(known) < len(literals):
             return place, true, ()  # `not in (..., null)` is never true
         false: Spans = VALUES
         for one in known:
-            false = intersection(false, self._compared(node, place, "!=", one))
+            false = intersection(false, self._comparison(node, place, "!=", one))
         return place, true, false
 
     def _sides(self, node: exp.Expr, operator: str) -> tuple[int, Any, str]:
@@ -367,12 +371,12 @@ class _Reader:
             return self._place(left, node), self._constant(right, node), operator
         if isinstance(right, exp.Column):
             return self._place(right, node), self._constant(left, node), _TURNED[operator]
-        raise self._refused(node, "be comparisons of a dimension with a constant")
+        raise self._error(node, "be comparisons of a dimension with a constant")
 
     def _place(self, node: exp.Expr, whole: exp.Expr) -> int:
         node = _bare(node)
         if not isinstance(node, exp.Column):
-            raise self._refused(whole, "be comparisons of a dimension with a constant")
+            raise self._error(whole, "be comparisons of a dimension with a constant")
         place = self.places.get(node.name.lower())
         if place is None:
             near = difflib.get_close_matches(node.name, list(self.dimensions), 1)
@@ -408,19 +412,19 @@ class _Reader:
         else:
             found = None
         if found is None:
-            raise self._refused(whole, "compare a dimension with a constant")
+            raise self._error(whole, "compare a dimension with a constant")
         return found
 
-    def _compared(self, node: exp.Expr, place: int, operator: str, literal: Any) -> Spans:
+    def _comparison(self, node: exp.Expr, place: int, operator: str, literal: Any) -> Spans:
         try:
-            return self.of[place].compared(operator, literal)
+            return self.of[place].matching_spans(operator, literal)
         except InvalidValue as problem:
             remedy = f"{problem.problem.field} must {problem.problem.rule}: {problem.problem.remedy}"
             raise InvalidValue(
                 self.field, f"be over values that {self.of[place].name} can have", _sql_text(node), remedy
             ) from None
 
-    def _refused(self, node: exp.Expr, rule: str) -> InvalidValue:
+    def _error(self, node: exp.Expr, rule: str) -> InvalidValue:
         remedy = "write that part as a range of a dimension, or leave it out"
         if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
             remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"

@@ -46,9 +46,9 @@ class FilterChoice:
     reused: bool = False
 
     @property
-    def kept(self) -> float:
-        """The share of the rows that the filter keeps, as planned."""
-        return 1.0 if self.outcome is None else self.outcome.kept
+    def kept_share(self) -> float:
+        """Return the share of the rows that the filter keeps, as planned."""
+        return 1.0 if self.outcome is None else self.outcome.kept_share
 
 
 ASKED_BY_NONE = "asked for by no query"

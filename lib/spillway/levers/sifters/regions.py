@@ -15,7 +15,7 @@ rows, the look-up uses ranks instead: the rank of a place among a dimension's cu
 a few steps, and a table of the cells between cuts holds the regions. Trees with more than `MOST_CELLS` cells (usually
 those with more than four dimensions) always use the descent.
 
->>> tree = RegionTree.grown(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
+>>> tree = RegionTree.from_splits(np.array([[0.0, 1.0]]), [(0, 0, 0.5)])
 >>> tree.regions_of(np.array([[0.2, 0.5, 0.9]])).tolist()
 [0, 1, 1]
 
@@ -71,7 +71,7 @@ class RegionTree:
     """The two children of each node; for a region, its number twice."""
 
     @staticmethod
-    def grown(space: np.ndarray, splits: Sequence[tuple[int, int, float]] | np.ndarray) -> RegionTree:
+    def from_splits(space: np.ndarray, splits: Sequence[tuple[int, int, float]] | np.ndarray) -> RegionTree:
         """Return a tree from its cuts in order: (region, dimension, place); the upper slice gets the next number."""
         cut = np.asarray(splits, float).reshape(-1, 3)
         nodes = 2 * len(cut) + 1
@@ -82,19 +82,19 @@ class RegionTree:
 
     @cached_property
     def count(self) -> int:
-        """The number of regions (l)."""
+        """Return the number of regions (l)."""
         return int((self.axes < 0).sum())
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """The bounds of each region: by region and dimension, the two ends."""
+        """Return the bounds of each region: by region and dimension, the two ends."""
         found = np.empty((self.count, len(self.space), 2))
         _bound(self.axes, self.cuts, self.children, self.space, found)
         return found
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
-        """The look-up table for many rows; None if it had more than `MOST_CELLS` cells.
+        """Return the look-up table for many rows; None if it had more than `MOST_CELLS` cells.
 
         It holds for each dimension the sorted cuts and the rank at which each bucket of places begins, and for each
         cell between cuts the region.
@@ -122,7 +122,7 @@ class RegionTree:
 
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """The tree in the form for a descent, in which a region leads to itself; and the region number of each node."""
+        """Return the tree for a descent, in which a region leads to itself, and the region number of each node."""
         leaf = self.axes < 0
         next_ = self.children.copy()
         next_[leaf] = np.flatnonzero(leaf)[:, None]
@@ -343,7 +343,7 @@ class Axis:
     ) -> Axis:
         """Return the line for a sample's values and for the edges of queries."""
         if dimension.is_text:
-            return Axis(dimension, 0.0, float(dimension.other + 1), nulls, nans)
+            return Axis(dimension, 0.0, float(dimension.other_key + 1), nulls, nans)
         if dimension.type == "boolean":
             return Axis(dimension, 0.0, 2.0, nulls, nans)
         known = np.asarray(values, float)
@@ -362,12 +362,12 @@ class Axis:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of the line."""
+        """Return the ends of the line."""
         return -STRIP if self.nulls else 0.0, 1.0 + STRIP if self.nans else 1.0
 
     @property
     def constant(self) -> bool:
-        """Whether all values lie at one place, so that there is no cut."""
+        """Return whether all values lie at one place, so that there is no cut."""
         return self.low == self.high and not self.nulls and not self.nans
 
     def place_of_values(self, values: np.ndarray) -> np.ndarray:
@@ -429,12 +429,12 @@ class Layout:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the attributes, in order."""
+        """Return the names of the attributes, in order."""
         return tuple(line.dimension.name for line in self.lines)
 
     @property
     def space(self) -> np.ndarray:
-        """The ends of the line of each dimension."""
+        """Return the ends of the line of each dimension."""
         return np.array([line.ends for line in self.lines], float).reshape(-1, 2)
 
     def keys(self, rows: pa.Table) -> np.ndarray:

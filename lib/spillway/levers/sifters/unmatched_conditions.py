@@ -42,7 +42,7 @@ class UnmatchedCondition:
 
     @property
     def sentence(self) -> str:
-        """The condition, and the values that occur instead."""
+        """Return the condition, and the values that occur instead."""
         what = "matches" if self.word is None else f"names the value {self.word}, which occurs in"
         condition = "" if self.title.endswith(f" {self.condition}") else f" ({self.condition})"
         return f"{self.title}{condition} {what} none of the last {self.rows:,} rows: {self.found}"
@@ -76,7 +76,7 @@ def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[U
             continue
         for name, words in _words(predicate).items():
             for word in sorted(words - seen[name].counts.keys()):
-                if seen[name].alike(word):
+                if seen[name].similar_values(word):
                     yield UnmatchedCondition(
                         title, predicate.text, seen[name].words({word}), rows.num_rows, _quoted(word)
                     )
@@ -113,7 +113,7 @@ class _AttributeValues:
         ends = pc.min_max(values).as_py() if len(values) else None
         return _AttributeValues(dimension.name, {}, None if ends is None else (ends["min"], ends["max"]))
 
-    def alike(self, word: str) -> list[str]:
+    def similar_values(self, word: str) -> list[str]:
         """Return values that differ from the word only in case or blanks."""
         return [one for one in self.counts if _plain(one) == _plain(word)]
 

@@ -1,6 +1,6 @@
 """The kinds of sketches: the name of each in contracts, and its class.
 
-A kind is a subclass of `kinds.base.Kind`. It defines the sketch of a contract's entry, how rows are added to it, and
+A kind is a subclass of `kinds.base.SketchKind`. It defines the sketch of a contract's entry, how rows are added to it, and
 its queries on the command line and in SQL. Reading, merging, queries and SQL functions are derived from this list. To
 add a kind, add its module and a line here. The modules load no kernel until a sketch is created or queried.
 """

@@ -46,7 +46,7 @@ class SketchQuery:
     has_purpose: bool = False
     """Whether `ask` has a parameter `purpose`, which selects the estimator."""
 
-    def checked(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
+    def check_arguments(self, words: Sequence[str], types: Sequence[str]) -> Sequence[str]:
         """Return the arguments; raise `UsageError` if their number is wrong."""
         least, most = (len(types), len(types)) if self.typed == "key" else self.takes
         named = 2 * self.of_two
@@ -77,7 +77,7 @@ class SketchKind(ABC):
     default_kib: ClassVar[int] = 64
     """The memory in KiB of a sketch whose contract does not state it."""
 
-    def alike(self, sketch: Any) -> Any:
+    def merge_key(self, sketch: Any) -> Any:
         """Return the properties that must be equal in sketches that are merged."""
         return sketch.shape
 
@@ -93,20 +93,20 @@ class SketchKind(ABC):
     def empty(self, spec: SketchSpec) -> StoredSketch:
         """Return an empty sketch; raise `InvalidValue` if the memory is too small for the parameters."""
 
-    def part(self, spec: SketchSpec) -> StoredSketch:
+    def empty_part(self, spec: SketchSpec) -> StoredSketch:
         """Return an empty partial sketch for one slice of the rows; for most kinds the same as `empty`."""
         return spec.empty()
 
     @abstractmethod
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys | None:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys | None:
         """Add the rows. Return their keys if the kind supports heavy keys, else None."""
 
-    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+    def finish(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
         """Return the sketch from the merged partial sketches and, if the spec requires them, the heavy keys."""
         found: StoredSketch = parts
         return found
 
-    def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
+    def close_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
         """Return the sketch of a closed day from the merged sketches of its batches."""
         found: StoredSketch = merged
         return found
@@ -118,7 +118,7 @@ class SketchKind(ABC):
         """
         return None
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         """Return the class that answers queries on a sketch of this kind."""
         return LoadedSketch
 
@@ -168,17 +168,17 @@ class LoadedSketch:
         """Return a loaded sketch for each segment."""
         return [type(self)(one.sketch, self.covers) for one in self.segments]
 
-    def added(self, answers: Sequence[Answer]) -> Answer:
+    def sum_of_segments(self, answers: Sequence[Answer]) -> Answer:
         """Return the sum of the answers of all segments; each end of the interval is the sum of their ends."""
         first, *others = answers
         if not others:
-            return self.covered(first)
+            return self.with_coverage(first)
         sums = {
             name: sum(getattr(answer, name) for answer in answers) for name in ("estimate", "low", "high")
         }
         methods = "+".join(dict.fromkeys(answer.method for answer in answers))
         note = f"added up over {len(answers)} ranges, each with a sketch of its own shape"
-        return self.covered(replace(first, **sums, method=methods, note=note))
+        return self.with_coverage(replace(first, **sums, method=methods, note=note))
 
     def __getattr__(self, name: str) -> Any:
         for kind in every_kind():
@@ -205,11 +205,11 @@ class LoadedSketch:
         """The number of rows in the sketch; None if it does not store this."""
         return None
 
-    def covered(self, answer: Answer) -> Answer:
+    def with_coverage(self, answer: Answer) -> Answer:
         """Return the answer with the data that it covers."""
         return replace(answer, covers=self.covers)
 
-    def paired(self, other: LoadedSketch) -> str:
+    def matched_attributes(self, other: LoadedSketch) -> str:
         """Return in words which attributes of two sketches are matched; raise `InvalidValue` if they cannot be matched."""
         if type(other) is not type(self):
             raise other.wrong_kind(self._sketch.kind)
@@ -236,10 +236,10 @@ class LoadedSketch:
             raise InvalidValue("attributes", rule, "+".join(names[1]), "sketch both in one order")
         return ", ".join(f"{one} with {two}" for one, two in zip(*names, strict=True) if one != two)
 
-    def of_both(self, other: LoadedSketch, answer: Answer, what: str, paired: str = "") -> Answer:
+    def answer_of_both(self, other: LoadedSketch, answer: Answer, what: str, paired: str = "") -> Answer:
         """Return an answer about two sketches, with a note that names both."""
         names = " x ".join(f"{one.covers.stream}/{one.covers.name}" for one in (self, other))
-        return replace(self.covered(answer), note=f"{what} of {names}" + f", {paired}" * bool(paired))
+        return replace(self.with_coverage(answer), note=f"{what} of {names}" + f", {paired}" * bool(paired))
 
 
 def numbers(question: str, values: Sequence[str], count: int | None = None) -> list[float]:

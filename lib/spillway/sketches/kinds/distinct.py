@@ -36,10 +36,10 @@ class DistinctKeys(LoadedSketch):
         surely = min(1 - (1 - confidence) / ranges, max(SUREST, confidence)) if ranges > 1 else confidence
         first, *others = (one.sketch.count(surely) for one in self.segments)
         if not others:
-            return self.covered(first)
+            return self.with_coverage(first)
         every = [first, *others]
         most = max(one.estimate for one in every)
-        return self.covered(
+        return self.with_coverage(
             Answer(
                 (most + sum(one.estimate for one in every)) / 2,
                 max(one.low for one in every),
@@ -63,7 +63,7 @@ class DistinctKind(SketchKind):
 
         return (Hll,)
 
-    def alike(self, sketch: Any) -> Any:
+    def merge_key(self, sketch: Any) -> Any:
         """Return the types and the seed of hashed keys. The precision may differ: a merge takes the coarser one."""
         return sketch.shape["types"], sketch.context.get("seed", 1)
 
@@ -79,10 +79,10 @@ class DistinctKind(SketchKind):
 
         return Hll(min((spec.memory_kib * 1024).bit_length() - 1, MOST_LG_K))
 
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.column_keys import distinct_keys
 
         sketch.update(distinct_keys(rows, spec.attributes, spec.types, spec.seed))
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         return DistinctKeys

@@ -68,7 +68,7 @@ class Frequencies(LoadedSketch):
         `purpose` selects the estimator. `frequent`: one key that is expected to be frequent. `any`: one key that may be
         rare. `sum`: one of many keys whose answers are added up.
         """
-        return self.added([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
+        return self.sum_of_segments([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
 
     def frequency_for(self, purpose: str, *key: object) -> Answer:
         """Return `frequency`; the purpose is the first argument, as in SQL."""
@@ -172,13 +172,13 @@ class Frequencies(LoadedSketch):
 
     def self_join_size(self, confidence: float = 0.95) -> Answer:
         """Return F2: the number of ordered pairs of rows with equal keys, including each row with itself."""
-        return self.covered(self._counts().self_join_size("cmm", confidence))
+        return self.with_coverage(self._counts().self_join_size("cmm", confidence))
 
     def join_size(self, other: Frequencies, confidence: float = 0.95) -> Answer:
         """Return the number of pairs of rows, one of each stream, with equal keys: the size of the equality join."""
-        paired = self.paired(other)
+        paired = self.matched_attributes(other)
         answer = self._counts().join_size(other._counts(), "cmm", confidence)
-        return self.of_both(other, answer, "join", paired)
+        return self.answer_of_both(other, answer, "join", paired)
 
     def skew(self, confidence: float = 0.95) -> Answer:
         """Return N^2/F2, the number of equally frequent keys with the same F2; a small number means high skew."""
@@ -188,7 +188,7 @@ class Frequencies(LoadedSketch):
         moment = counts.self_join_size("cmm", confidence)
         square = float(counts.total) ** 2
         low, high = (square / edge if edge > 0 else 0.0 for edge in (moment.high, moment.low))
-        return self.covered(Answer(effective_keys(counts), low, high, confidence, "effective_keys"))
+        return self.with_coverage(Answer(effective_keys(counts), low, high, confidence, "effective_keys"))
 
     def _counts(self) -> CountMin:
         counts: CountMin = getattr(self.sketch, "counts", self.sketch)
@@ -248,7 +248,7 @@ class FrequencyKind(SketchKind):
         ),
     )
 
-    def alike(self, sketch: Any) -> Any:
+    def merge_key(self, sketch: Any) -> Any:
         """Return the table's parameters and the context of its keys; the share of heavy keys may differ."""
         return getattr(sketch, "counts", sketch).shape, dict(sketch.context), hasattr(sketch, "counts")
 
@@ -271,21 +271,21 @@ class FrequencyKind(SketchKind):
         share = spec.heavy_share
         return CountMin(parameters) if share is None else HeavyHitters(parameters, share)
 
-    def part(self, spec: SketchSpec) -> StoredSketch:
+    def empty_part(self, spec: SketchSpec) -> StoredSketch:
         """Return a table of counters only; heavy keys are found later, from the counts of all partial sketches."""
         sketch = spec.empty()
         counts: StoredSketch = getattr(sketch, "counts", sketch)
         counts.context = spec.context
         return counts
 
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> Keys:
         from spillway.sketches.column_keys import keys_of
 
         keys = keys_of(rows, spec.attributes, spec.types, spec.seed)
         sketch.update(keys)
         return keys
 
-    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+    def finish(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
         import numpy as np
 
         if spec.heavy_share is None:
@@ -301,5 +301,5 @@ class FrequencyKind(SketchKind):
         found: list[int] = getattr(sketch, "counts", sketch).table.ravel().tolist()
         return found
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         return Frequencies

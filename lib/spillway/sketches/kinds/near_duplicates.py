@@ -31,11 +31,11 @@ class NearDuplicates(LoadedSketch):
 
     def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Return the number of pairs of rows that agree in at least `at_least` attributes."""
-        return self.covered(self.sketch.pairs(_agreeing(at_least), "unordered", confidence))
+        return self.with_coverage(self.sketch.pairs(_agreeing(at_least), "unordered", confidence))
 
     def near_duplicates_per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Return the number of such pairs per row, a measure of the cleanliness of a table."""
-        return self.covered(self.sketch.per_row(_agreeing(at_least), confidence))
+        return self.with_coverage(self.sketch.per_row(_agreeing(at_least), confidence))
 
     def near_duplicate_join(
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
@@ -44,9 +44,9 @@ class NearDuplicates(LoadedSketch):
 
         This is the size of the similarity join.
         """
-        paired = self.paired(other)
+        paired = self.matched_attributes(other)
         answer = self.sketch.join(other.sketch, _agreeing(at_least), confidence)
-        return self.of_both(other, answer, "similarity join", paired)
+        return self.answer_of_both(other, answer, "similarity join", paired)
 
 
 def _agreeing(at_least: object) -> int | None:
@@ -124,7 +124,7 @@ class NearDuplicateKind(SketchKind):
             )
         )
 
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         import numpy as np
 
         from spillway.sketches.column_keys import keys_of
@@ -141,5 +141,5 @@ class NearDuplicateKind(SketchKind):
         ]
         sketch.update(np.column_stack(columns), np.asarray(rows["seq"]))
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         return NearDuplicates

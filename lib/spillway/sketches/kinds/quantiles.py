@@ -49,7 +49,7 @@ class Quantiles(LoadedSketch):
         rank = max(math.ceil(wanted * held.n), 1)
         (middle,) = held.quantiles([wanted])
         low, high = held.at_ranks([max(rank - reach, 1), min(rank + reach, held.n)])
-        return self.covered(
+        return self.with_coverage(
             Answer(
                 middle.item(),
                 low.item(),
@@ -76,7 +76,7 @@ class Quantiles(LoadedSketch):
         count = max(int(count), 0)
         reach = held.error(of_range=True)
         least, most = max(count - reach, 0.0), min(count + reach, float(held.n))
-        return self.covered(Answer(float(count), least, most, confidence, METHOD))
+        return self.with_coverage(Answer(float(count), least, most, confidence, METHOD))
 
 
 def _quantile(sketch: Quantiles, values: Sequence[str], confidence: float) -> Answered:
@@ -107,7 +107,7 @@ class QuantileKind(SketchKind):
 
         return (Kll,)
 
-    def alike(self, sketch: Any) -> Any:
+    def merge_key(self, sketch: Any) -> Any:
         """Return only the type: sketches of different `k` can be merged, by the union of their items."""
         return sketch.shape["types"]
 
@@ -127,7 +127,7 @@ class QuantileKind(SketchKind):
         k = (spec.memory_kib * 1024 - 512) // 8
         return KllParameters(min(k, MOST_K), spec.types[0] != "double")
 
-    def part(self, spec: SketchSpec) -> StoredSketch:
+    def empty_part(self, spec: SketchSpec) -> StoredSketch:
         """Return a partial sketch with a 16 times larger `k` (at most `MOST_K`), so that slices add little error."""
         from spillway.sketches.kll import MOST_K, Kll
 
@@ -136,17 +136,17 @@ class QuantileKind(SketchKind):
         found.context = spec.context
         return found
 
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.values import order_values
 
         sketch.update(order_values(rows[spec.attributes[0]], spec.types[0]))
 
-    def whole(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
-        found: StoredSketch = parts.narrowed(self._parameters(spec).k)
+    def finish(self, spec: SketchSpec, parts: Any, heavy: Mapping[int, Any]) -> StoredSketch:
+        found: StoredSketch = parts.compacted_to(self._parameters(spec).k)
         return found
 
-    def of_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
-        return self.whole(spec, merged, {})
+    def close_day(self, spec: SketchSpec, merged: Any) -> StoredSketch:
+        return self.finish(spec, merged, {})
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         return Quantiles

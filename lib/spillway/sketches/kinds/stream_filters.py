@@ -59,7 +59,7 @@ class RowFilter(LoadedSketch):
         answer = Answer(
             found, 0.0, found if sure else 1.0, confidence, "alternating_bloom", note="; ".join(told)
         )
-        return self.covered(answer)
+        return self.with_coverage(answer)
 
 
 def _seen(sketch: RowFilter, values: Sequence[object], confidence: float) -> Answered:
@@ -85,10 +85,10 @@ class FilterKind(SketchKind):
         rate = (spec.false_positive_pct or 1.0) / 100
         return AlternatingBloom(parameters_for(spec.within or 0, rate, spec.seed, spec.shards))
 
-    def asking(self) -> type[LoadedSketch]:
+    def query_class(self) -> type[LoadedSketch]:
         return RowFilter
 
-    def feed(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
+    def add_rows(self, sketch: Any, spec: SketchSpec, rows: pa.Table) -> None:
         from spillway.sketches.column_keys import keys_of
 
         sketch.observe(keys_of(rows, spec.attributes, spec.types, spec.seed))

@@ -7,9 +7,9 @@ import pytest
 
 from evidence.streams import perturb
 from spillway.levers.attributes.cycle.codes import first_appearance
-from spillway.levers.attributes.cycle.validation import confirm_on_held_back_rows, first_rows, share_in_order
 from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
 from spillway.levers.attributes.cycle.trace import trace_cycle
+from spillway.levers.attributes.cycle.validation import confirm_on_held_back_rows, first_rows, share_in_order
 
 N = 4000
 

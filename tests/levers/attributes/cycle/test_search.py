@@ -9,8 +9,8 @@ import pytest
 
 from spillway.levers.attributes.cycle import search as searching
 from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycle
-from spillway.levers.attributes.cycle.trace import Trace, trace_cycle
 from spillway.levers.attributes.cycle.search import MOST_COMBINATIONS, MOST_TESTED, Search
+from spillway.levers.attributes.cycle.trace import Trace, trace_cycle
 
 
 def without_a_cycle(attributes: int, rows: int) -> dict[str, np.ndarray]:

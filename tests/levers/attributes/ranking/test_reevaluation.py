@@ -60,7 +60,7 @@ def test_the_golden_trace_of_algorithm_2_is_reproduced() -> None:
 
 
 def test_the_same_scheme_doubles_the_interval_up_to_the_cap_and_a_change_resets_it() -> None:
-    controller = Reevaluation.text(interval_windows=2, factor=2, cap_windows=6)
+    controller = Reevaluation.of_thesis(interval_windows=2, factor=2, cap_windows=6)
     state = ReevaluationState()
     intervals = []
     for scores in (A, A, A, A, B, B):
@@ -74,9 +74,9 @@ def test_the_same_scheme_doubles_the_interval_up_to_the_cap_and_a_change_resets_
 def test_factor_below_two_lets_the_interval_grow(factor: float) -> None:
     """Section 4.3.2 recommends factors below 2 for fewer misses: between looking always and doubling."""
     quiet = [A] * 200
-    _, always = follow(Reevaluation.text(factor=1.0), quiet)
-    _, evaluations = follow(Reevaluation.text(factor=factor), quiet)
-    _, doubling = follow(Reevaluation.text(factor=2.0), quiet)
+    _, always = follow(Reevaluation.of_thesis(factor=1.0), quiet)
+    _, evaluations = follow(Reevaluation.of_thesis(factor=factor), quiet)
+    _, doubling = follow(Reevaluation.of_thesis(factor=2.0), quiet)
     assert always == 200
     assert doubling < evaluations < 100
 
@@ -94,7 +94,7 @@ def test_the_texts_controller_is_algorithm_2_step_by_step(regimes: list[int], fa
             evaluations += 1
             interval = interval * factor if regime == current else 1.0
             current, looked = regime, window + math.floor(interval)
-    assert follow(Reevaluation.text(factor=factor), scores) == (wanted, evaluations)
+    assert follow(Reevaluation.of_thesis(factor=factor), scores) == (wanted, evaluations)
 
 
 def by_hand(
@@ -338,7 +338,7 @@ def test_on_weather_ours_hits_as_often_as_algorithm_2_with_half_its_looks_wherev
     rules = {
         "ours": Reevaluation(most_pct=20.0),
         "tenth": Reevaluation(),
-        "text": Reevaluation.text(),
+        "text": Reevaluation.of_thesis(),
         "even": Reevaluation(10, 1.0, None, 0.0, 1, None, None),
     }
     hits, looks = dict.fromkeys(rules, 0), dict.fromkeys(rules, 0)

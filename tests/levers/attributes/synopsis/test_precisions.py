@@ -14,7 +14,7 @@ from spillway.levers.attributes.packing.block import pack, unpack
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding
-from spillway.levers.attributes.synopsis.rounding import sent_frame, round_rows
+from spillway.levers.attributes.synopsis.rounding import round_rows, sent_frame
 
 OF_BEFORE = {
     "attribute": "a",

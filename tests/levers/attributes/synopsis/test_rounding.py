@@ -11,11 +11,11 @@ from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.synopsis.entries import recover, shed
 from spillway.levers.attributes.synopsis.model import AttributeModel, Precision, Predictor, Rounding, Term
 from spillway.levers.attributes.synopsis.rounding import (
-    sent_frame,
     levels_per_octave,
     parquet_bytes,
     round_rows,
     rounded_bound_pct,
+    sent_frame,
 )
 
 BOUNDS = [1e-9, 1.0, 4.7, 13.5, 100.0, 250.0]

@@ -46,8 +46,8 @@ def test_every_similarity_and_category_of_tables_c_1_and_c_2_is_reproduced_with_
 
 def test_65_of_the_80_rows_are_exactly_as_printed_and_the_plain_words_know_37_and_35_categories() -> None:
     assert rows_as_printed(GOLDEN) == 65
-    assert categories_correct(GOLDEN, "C1", CategoryMatcher.text()) == 37
-    assert categories_correct(GOLDEN, "C2", CategoryMatcher.text()) == 35
+    assert categories_correct(GOLDEN, "C1", CategoryMatcher.of_thesis()) == 37
+    assert categories_correct(GOLDEN, "C2", CategoryMatcher.of_thesis()) == 35
 
 
 def test_with_the_table_of_correlations_all_forty_of_both_tables_are_right() -> None:
@@ -102,7 +102,7 @@ def test_what_is_recognised_has_the_rate_of_its_class_and_the_rest_the_strictest
 def test_names_that_say_nothing_are_assumed_to_be_of_the_strictest_class_and_said_to_be(
     names: list[str],
 ) -> None:
-    for found in (CategoryMatcher.standard().classify(names), CategoryMatcher.text().classify(names)):
+    for found in (CategoryMatcher.standard().classify(names), CategoryMatcher.of_thesis().classify(names)):
         assert (found.assumed, found.criticality, found.rate_pct) == (True, "extremely", 1.67)
         assert found.domain.startswith("assumed: ")
 

@@ -80,7 +80,7 @@ def brought_through(one: StreamContract, rows: Callable[[int, int], list[dict[st
         f"2020-01-0{day + 1}/a.json": "".join(json.dumps(row) + "\n" for row in rows(day * N, N)).encode()
         for day in range(2)
     }
-    lake = Lake.landed("identifier", {one.stream: one}, {one.stream: lines})
+    lake = Lake.land("identifier", {one.stream: one}, {one.stream: lines})
     kbps = lake.loads(one.stream)[0].rate_kbps / 3
     lake = lake.with_channels({"narrow": read_channel("narrow", {"capacity": f"{kbps!r} kbps"})})
     lake.train()
@@ -170,7 +170,7 @@ def test_the_next_training_may_find_another_identifier_while_the_last_ones_batch
     batches = again.batches("halls")
     assert [batch.models["attributes"] for batch in batches] == [1, 1, 2]
     facts = needed_facts(again.tables, "halls", "attributes", [1, 2])
-    whole = LEVER.decided(only_sites, batches, facts, again.tables)
+    whole = LEVER.load_decision(only_sites, batches, facts, again.tables)
     assert whole.keys == {1: ("site", "sensor"), 2: ("site",)}
     raw, given = again.rows("raw", "halls"), again.rows("recovered", "halls")
     assert given["seq"].to_pylist() == raw["seq"].to_pylist()
@@ -205,7 +205,7 @@ def test_planner_and_offer_leave_out_an_identifier_that_the_contract_lists_as_a_
     channel = lake.contracts.channels[HALLS.channel]
     policy = policy_of(HALLS, channel, known, load, CapacityShare(load.rate_kbps / 2))
     assert set(policy.attributes) == set(measures_now(HALLS, known)) == {"temp", "load_pct"}
-    offer = LEVER.offered(Offer(load.rate_kbps, load), HALLS, channel, mixed, None)
+    offer = LEVER.update_offer(Offer(load.rate_kbps, load), HALLS, channel, mixed, None)
     # a choice for each of the two, first to keep it as wide as it is
     assert [item[0].crosses for item in offer.items] == [0.32, 0.32]
     assert all(len(item) > 1 for item in offer.items)

@@ -98,7 +98,7 @@ class TreatmentOption:
         return f"shed, its synopsis {'sent' if self.sent else 'held'}"
 
     @property
-    def crosses(self) -> float:
+    def crossing_bytes(self) -> float:
         """Return the bytes per tuple that cross: those of the column, and of the synopsis if sent, or the share that is
         expected to be requested."""
         stored = self.option.synopsis_bytes_per_tuple
@@ -110,7 +110,7 @@ class TreatmentOption:
         return option_loss(self.option, self.sent)
 
     @property
-    def touched(self) -> bool:
+    def is_treated(self) -> bool:
         """Return whether the destination has other values than the source."""
         return self.option.way != "keep"
 
@@ -141,13 +141,13 @@ class TreatmentPlan:
     """The better treatment that a share of the tuples has for one attribute."""
 
     @property
-    def sends_any(self) -> bool:
+    def sends_synopsis(self) -> bool:
         """Return whether any synopsis is sent."""
         every = [*self.ways.values(), *([self.finer.way] if self.finer else [])]
         return any(one.sent for one in every)
 
     @property
-    def holds_any(self) -> bool:
+    def holds_synopsis(self) -> bool:
         """Return whether any synopsis stays at the source."""
         return any(one.option.way == "shed" and not one.sent for one in self.ways.values())
 
@@ -231,7 +231,7 @@ def choose_treatments(
     round
     """
     whole = _choose_within(options, worths, room_bytes, terms, 0.0, dearer or {})
-    if not whole.sends_any or not around_sent_bytes:
+    if not whole.sends_synopsis or not around_sent_bytes:
         return whole
     with_file = _choose_within(options, worths, room_bytes, terms, around_sent_bytes, dearer or {})
     held = replace(terms, synopsis="hold")

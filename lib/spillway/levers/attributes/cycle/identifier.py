@@ -3,7 +3,7 @@
 Tuples arrive in cycles: New Delhi, Ghurian, ... 75 cities, then New Delhi again (Ahuja 2006, section 3.2.1). The CID
 names the member of the cycle to which a tuple belongs. It is the key of the synopsis and is never shed, and windows are
 whole cycles. `find_cycle` looks first for a cycle as Ahuja defines it (`strict`: T[i+L][A] = T[i][A] throughout), then
-for one with gaps, repeats, swapped neighbours and members that come and go (`robust`). `search` chooses among the
+for one with gaps, repeats, swapped neighbours and members that come and go (`trace`). `search` chooses among the
 attributes. If the contract declares keys, `search_keys` tries these first. If nothing repeats, the keys alone are the
 identifier.
 
@@ -51,7 +51,6 @@ import numpy as np
 import numpy.typing as npt
 
 from spillway.errors import InvalidValue, SpillwayError
-from spillway.levers.attributes.cycle.training_set import Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
     coded_keys,
@@ -62,6 +61,7 @@ from spillway.levers.attributes.cycle.codes import (
     value_codes,
 )
 from spillway.levers.attributes.cycle.ring import conforming_steps
+from spillway.levers.attributes.cycle.search import Candidate, Search
 from spillway.levers.attributes.cycle.trace import (
     DEFAULT_CONFIDENCE,
     EDGE_CYCLES,
@@ -71,7 +71,7 @@ from spillway.levers.attributes.cycle.trace import (
     replicated_period,
     trace_cycle,
 )
-from spillway.levers.attributes.cycle.search import Candidate, Search
+from spillway.levers.attributes.cycle.training_set import Set
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def _most_frequent(values: Codes, filled: int) -> int:
 
 @njit(cache=True)
 def ring_by_entry(codes: Codes, members: int) -> Codes:
-    """Return the initial ring (step 1 of `robust`); codes must be numbered in order of first appearance."""
+    """Return the initial ring (step 1 of `trace`); codes must be numbered in order of first appearance."""
     before = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
     after = np.full((members, ENTRY_TURNS), -1, dtype=np.int64)
     befores = np.zeros(members, dtype=np.int64)
@@ -127,7 +127,7 @@ def _settle(order: Codes, keys: Codes, counts: Codes, look: int) -> Codes:
 
 
 def settle_ring(codes: Codes, order: Codes, reach: int) -> Codes:
-    """Return the corrected ring (step 2 of `robust`); a vote is a pair of codes within `reach` tuples."""
+    """Return the corrected ring (step 2 of `trace`); a vote is a pair of codes within `reach` tuples."""
     members = len(order)
     if members < 3 or len(codes) <= reach:
         return order

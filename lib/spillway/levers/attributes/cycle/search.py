@@ -14,7 +14,7 @@ same goal, with these safeguards:
   wins, then the one with the fewest bits, then the first in the contract. Confidence does not choose among them.
 - A cycle that the held-back tuples do not confirm is rejected. So is a cycle that is doubted because of a sender's name
   that it does not determine: one of its attributes follows from that name, it consists of clocks only, or the measures
-  follow the name and not the cycle (both in `doubts`).
+  follow the name and not the cycle (both in `validation`).
 
 The search is limited by counts, not by time. So it always ends, with the same result on every machine. At most
 `MOST_COMBINATIONS` combinations are screened on their first `GLANCED_ROWS` tuples. Those that seem to follow an order
@@ -33,7 +33,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     Codes,
     comes_evenly,
@@ -42,7 +41,6 @@ from spillway.levers.attributes.cycle.codes import (
     usual_return,
     value_codes,
 )
-from spillway.levers.attributes.cycle.validation import MOVING, Doubts, confirm_on_held_back_rows, share_in_order
 from spillway.levers.attributes.cycle.ring import same_successor_share
 from spillway.levers.attributes.cycle.trace import (
     DEFAULT_CONFIDENCE,
@@ -51,6 +49,13 @@ from spillway.levers.attributes.cycle.trace import (
     is_unique_in_cycle,
     trace_cycle,
     worth_sorting,
+)
+from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
+from spillway.levers.attributes.cycle.validation import (
+    MOVING,
+    Doubts,
+    confirm_on_held_back_rows,
+    share_in_order,
 )
 
 SCREENED_ROWS = 20_000
@@ -95,7 +100,7 @@ class Search(CodedTrainingSet):
         """Return the doubts about candidates of this training set."""
         return Doubts(self, self.votes, lambda chosen: self.test(chosen).accepted)
 
-    def doubt(self, candidate: Candidate) -> str | None:
+    def doubtful_name(self, candidate: Candidate) -> str | None:
         """Return the sender's name that makes the candidate doubtful; None if there is none."""
         return self.doubts.of(candidate.attributes)
 
@@ -150,14 +155,14 @@ class Search(CodedTrainingSet):
     def run(self) -> Candidate | None:
         """Return the cycle identifier, or None."""
         alone = [self.test([name]) for name in self.names if self.may_repeat(name)]
-        sure = [candidate for candidate in alone if candidate.accepted and not self.doubt(candidate)]
+        sure = [candidate for candidate in alone if candidate.accepted and not self.doubtful_name(candidate)]
         if not sure:
             sure = self._combinations()
         if not sure:
             return None
         best = self._grow(self._start(sure), sure)
         found = self._smallest(best, sure)
-        return None if self.doubt(found) else found
+        return None if self.doubtful_name(found) else found
 
     def not_unique(self) -> Candidate | None:
         """Return a strict cycle whose values are not unique, as a last choice: a,b,a,c has period 4 (A5)."""
@@ -170,7 +175,7 @@ class Search(CodedTrainingSet):
         for chosen in sorted(repeating, key=lambda name: (-self.periods[name], self.width((name,)))):
             length, members = self.periods[chosen], int(self.codes[chosen].max()) + 1
             found = Candidate((chosen,), True, "strict", length, members, 1.0, "not unique")
-            if not self.doubt(found):
+            if not self.doubtful_name(found):
                 return found
         return None
 
@@ -222,7 +227,7 @@ class Search(CodedTrainingSet):
                     continue
                 tests -= 1
                 candidate = self.test(chosen)
-                if candidate.accepted and not self.doubt(candidate):
+                if candidate.accepted and not self.doubtful_name(candidate):
                     found.append(candidate)
                 if not tests:
                     return found

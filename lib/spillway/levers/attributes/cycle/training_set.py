@@ -1,4 +1,4 @@
-"""A training set whose values are coded as small integers, shared by the search (`search`) and the `doubts`."""
+"""A training set whose values are coded as small integers, shared by `search` and `validation`."""
 
 from __future__ import annotations
 

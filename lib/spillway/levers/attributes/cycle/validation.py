@@ -35,7 +35,6 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
 from spillway.levers.attributes.cycle.codes import (
     RECURRENCES,
     Codes,
@@ -46,6 +45,7 @@ from spillway.levers.attributes.cycle.codes import (
 )
 from spillway.levers.attributes.cycle.ring import conforming_steps
 from spillway.levers.attributes.cycle.trace import EDGE_CYCLES, Trace, is_chance, trace_cycle
+from spillway.levers.attributes.cycle.training_set import CodedTrainingSet, Set
 
 CLOSENESS_ROWS = 10_000
 MOST_NAMES = 8
@@ -63,14 +63,14 @@ class Doubts:
 
     def __init__(self, coded: CodedTrainingSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
         self._coded, self._votes, self._comes_round = coded, votes, comes_round
-        self._known: dict[Set, str | None] = {}
+        self._known_ratios: dict[Set, str | None] = {}
         self._followed: dict[str, set[str]] = {}
 
     def of(self, chosen: Set) -> str | None:
         """Return the attribute name that makes a candidate set doubtful; None if there is none."""
-        if chosen not in self._known:
-            self._known[chosen] = self._of(chosen)
-        return self._known[chosen]
+        if chosen not in self._known_ratios:
+            self._known_ratios[chosen] = self._of(chosen)
+        return self._known_ratios[chosen]
 
     def _of(self, chosen: Set) -> str | None:
         coded = self._coded

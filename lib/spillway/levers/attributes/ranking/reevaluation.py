@@ -158,7 +158,7 @@ class Reevaluation:
         _require(most is None or 0 < most <= 100, "most_pct", "be above 0, at most 100", most, "10")
 
     @staticmethod
-    def text(interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None) -> Reevaluation:
+    def of_thesis(interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None) -> Reevaluation:
         """Return Algorithm 2 as in the thesis: without memory, hysteresis, cap and limits."""
         return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None, None)
 
@@ -183,7 +183,7 @@ class Reevaluation:
             "evaluate windows in order",
         )
         own = choose(ranking_of(scores))
-        strayed = self._strayed(state, scores, own, choose)
+        strayed = self._forecast_errors(state, scores, own, choose)
         forecasts = {MEAN: self._mean(state, scores), LATEST: dict(scores)}
         if state.trained and self.memory_evaluations > 1:
             forecasts = {TRAINED: _of(state.trained, scores), **forecasts}
@@ -239,7 +239,7 @@ class Reevaluation:
         longer = max(float(self.interval_windows), interval_windows * self.factor)
         return longer if self.cap_windows is None else min(longer, float(self.cap_windows))
 
-    def _strayed(
+    def _forecast_errors(
         self, state: ReevaluationState, scores: Mapping[str, float], own: Treatment, choose: Chooser
     ) -> dict[str, float]:
         """Return how far each forecast is from this window's own treatment (`own`), with discounted history."""

@@ -65,7 +65,7 @@ Guarantee: a name's words depend on the name and the data files alone.
 *Classes of criticality* and their error rates are those of Ahuja (2006, section 3.2.4.3 and chapter 4), without the
 class "others", which has no rate. A stream that is not recognised gets the strictest class.
 
-*Matching as in the thesis* (3.2.4.3, 4.2). `Matcher.text()` is its fuzzy-set retrieval (equation 3.7) with plain words.
+*Matching as in the thesis* (3.2.4.3, 4.2). `CategoryMatcher.text()` is its fuzzy-set retrieval (equation 3.7) with plain words.
 With W_i the words of the stream's names and W_j those of a known list,
 
     mu(w, W) = 1 - prod over k in W of (1 - c(w, k)),  c(w, w) = 1
@@ -308,7 +308,7 @@ class DomainRecogniser(CriticalityClasses):
         """Return the category of a stream with these attribute names."""
         words = self.words(names)
         distinct = sorted(set(words))
-        explained = self.explained(distinct)
+        explained = self.explained_shares(distinct)
         told = dict(list(explained.items())[:_TOLD_DOMAINS])
         classed = {domain: share for domain, share in explained.items() if domain in self.criticalities}
         most = max(classed.values(), default=0.0)
@@ -326,7 +326,7 @@ class DomainRecogniser(CriticalityClasses):
             return self.assumed("no known domain", words, told)
         return Category(found, criticality, self.rate_pct(criticality), words, False, told)
 
-    def explained(self, words: Sequence[str]) -> dict[str, float]:
+    def explained_shares(self, words: Sequence[str]) -> dict[str, float]:
         """Return the share of these words that each domain explains, best first, without domains that explain none."""
         shares = dict.fromkeys(self.vocabularies, 0.0)
         whole = 0.0
@@ -532,7 +532,7 @@ class CategoryMatcher(CriticalityClasses):
     variation: float = 0.65
 
     @staticmethod
-    def text() -> CategoryMatcher:
+    def of_thesis() -> CategoryMatcher:
         """Return the matcher with the predefined lists of the thesis and plain words."""
         return _text()
 

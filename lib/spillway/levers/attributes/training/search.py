@@ -311,7 +311,7 @@ class ModelSearch:
     def run(self, ways: Sequence[str]) -> TrainedAttribute:
         """Return the model, its options for all `ways`, and the evidence."""
         column_bytes = parquet_bytes(self.proof.columns[self.start.attribute])
-        paper = self._proved(self._papers())
+        paper = self._with_measured_precisions(self._paper_form_model())
         model, proofs = paper
         if self.start.kind != "text" and set(self.allowed) - {"last"} and len(self.proof):
             model, proofs = self._best(paper)
@@ -337,7 +337,7 @@ class ModelSearch:
     def _with(self, predictors: tuple[Predictor, ...], blend: bool, lattice: Lattice) -> AttributeModel:
         return replace(self.start, predictors=predictors, blend=blend, precisions=(lattice.precision,))
 
-    def _papers(self) -> AttributeModel:
+    def _paper_form_model(self) -> AttributeModel:
         """Return the model in the paper's form (`last`), exact and at shares of E."""
         if self.start.kind == "text" or self.exact:
             return replace(self.start, precisions=(Precision(0.0),))
@@ -352,7 +352,7 @@ class ModelSearch:
     ) -> SheddingCost:
         return measure(model, frame, estimate, precision, self.rate_pct)
 
-    def _proved(self, model: AttributeModel) -> _Proved:
+    def _with_measured_precisions(self, model: AttributeModel) -> _Proved:
         """Return the model with its precisions on the hull, and their measurements over all training rows."""
         proofs = [
             self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
@@ -389,7 +389,7 @@ class ModelSearch:
         precisions = tuple(curve[place][0] for place in places)
         precisions = (self._smallest_exact(predictors, blend, lattices, precisions[0]), *precisions[1:])
         model = replace(self.start, predictors=predictors, blend=blend, precisions=precisions)
-        proved = self._proved(model)
+        proved = self._with_measured_precisions(model)
         heights = [hull_height(_points(model, proofs), self._marks()) for model, proofs in (proved, paper)]
         fits = proved[1][-1].packed_bytes <= paper[1][-1].packed_bytes
         sound = not any(one.violations for one in proved[1])

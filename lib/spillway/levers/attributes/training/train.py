@@ -41,7 +41,6 @@ from spillway.levers.attributes.cycle.identifier import (
 from spillway.levers.attributes.facts import kind_of_type
 from spillway.levers.attributes.frames import frame_of, key_codes
 from spillway.levers.attributes.option import Option
-from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.attributes.policy import (
     DecisionInputs,
     decide_stages,
@@ -67,6 +66,7 @@ from spillway.levers.attributes.threshold.curve import (
 )
 from spillway.levers.attributes.training.cascade import recovery_order, train_attributes, train_cascade
 from spillway.levers.attributes.training.search import TrainedAttribute
+from spillway.levers.attributes.window_planner import ranking_values
 from spillway.levers.protocol import CapacityShare, Drift, Fact, Facts, Load, TrainingInput, question_evidence
 
 CYCLE_ROWS = 200_000
@@ -78,7 +78,7 @@ def train_stream(lesson: TrainingInput) -> list[Fact] | None:
     from."""
     contract = lesson.contract
     rows, parity = _training_set(lesson)
-    if lesson.again and not rows.num_rows:
+    if lesson.is_retraining and not rows.num_rows:
         return None
     if rows.num_rows < 2:
         raise SpillwayError(
@@ -146,7 +146,7 @@ def _training_set(lesson: TrainingInput) -> tuple[pa.Table, dict[str, Any]]:
     offered = lesson.edge(contract.names, count * training.candidates)
     sets = [offered.slice(start, count) for start in range(0, offered.num_rows, count)]
     discarded: list[int] = []
-    for rows in reversed(sets) if lesson.again else sets:
+    for rows in reversed(sets) if lesson.is_retraining else sets:
         lost = lesson.damaged(rows["seq"][0].as_py(), rows["seq"][-1].as_py())
         if not lost:
             return rows, {"parity": contract.source.parity, "discarded_sets": discarded}
