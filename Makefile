@@ -83,5 +83,5 @@ pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, ve
 .PHONY: clean
 clean: ## Remove what runs leave behind; keeps the environment, the jars, and what the demo did not make
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache metastore_db derby.log
-	@$(PYTHON) -I lib/demo/own.py
+	@$(PYTHON) -I lib/demo/ownership.py
 	@find lib tests jobs dags plugins infra -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -36,7 +36,7 @@ with DAG(
 
     @task
     def keep(room: str | None) -> str:
-        """Maintain the streams of a channel, or the shared tables; give way to other runs, and raise failures at the end."""
+        """Maintain the streams of a channel, or the shared tables; raise failures at the end."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import keep_lake
         from spillway.settings import Settings

@@ -22,7 +22,7 @@ from spillway.job import run_job, say
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.destination import destination_tables
-from spillway.streams.reading import StreamQuery, matching_batches
+from spillway.streams.query import StreamQuery, matching_batches
 from spillway.streams.recover import (
     answer_rows,
     output_within,

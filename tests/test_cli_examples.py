@@ -17,7 +17,7 @@ from spillway.engine import ProcessEngine
 from spillway.errors import InvalidValue
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.predicates import parse_predicate
-from spillway.report.trades import NEAR_PCT, to_channel_trade_off, trade_off_pictures
+from spillway.report.trade_off import NEAR_PCT, to_channel_trade_off, trade_off_pictures
 
 ROOT = Path(__file__).resolve().parents[1]
 

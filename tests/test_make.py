@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from demo.airflow_home import environment
-from demo.own import record_demo_files
+from demo.ownership import record_demo_files
 from spillway.engine.spark_conf import DELTA_JARS, defaults_file, spark_conf
 from spillway.settings import Settings
 

@@ -64,7 +64,7 @@ def test_something_is_kept_something_is_shed_and_the_schedule_changes(home: Path
         way
         for stream in seen.streams
         for one in stream.measures
-        for way, share in one.ways.items()
+        for way, share in one.treatment_shares.items()
         if share > 1
     }
     assert ways >= {"kept", "as synopsis"}

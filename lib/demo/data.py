@@ -15,7 +15,7 @@ from pathlib import Path
 from demo.flights import flights_files
 from demo.landing import write_landing
 from demo.network import network_files
-from demo.own import demo_files, record_demo_files
+from demo.ownership import demo_files, record_demo_files
 from demo.stocks import stocks_files
 from demo.weather import weather_files
 from spillway.errors import SpillwayError

@@ -1,14 +1,14 @@
 """Run a program, and end all of its processes when it or its caller ends.
 
-Airflow starts a scheduler, a server, workers, Spark: processes with sessions of their own, which a signal to their
-parent does not reach. A guard stands between: a process that starts the program, adopts whatever its processes leave
-behind (Linux: child subreaper), and watches a pipe whose other end is held by who asked. Nothing is ever written to it:
-it closes when that process ends, by a signal that it never sees (SIGKILL) as well. Then, or when the program ends by
-itself, the guard asks every process of the program to end (SIGTERM), and ends those that do not (SIGKILL).
+Airflow starts a scheduler, a server, workers and Spark. These processes have their own sessions, so a signal to their
+parent does not reach them. The guard is a process that starts the program, adopts its orphaned processes (Linux: child
+subreaper), and watches a pipe whose other end the caller holds. Nothing is written to the pipe; it closes when the
+caller ends, also by SIGKILL. Then, or when the program ends, the guard sends SIGTERM to every process of the program,
+and SIGKILL to those that do not end.
 
-Guarantee: when `guarded_process` is left, no process of the program is there any more; when the process that entered it is
-killed, within `GRACE_SECONDS` and what the system takes. Where there is no subreaper (macOS), this holds for the
-processes of the program's own group alone. A guard that is itself killed by SIGKILL takes the program's first process
+Guarantee: no process of the program exists after the block of `guarded_process`. If the process that entered the block
+is killed, they end within `GRACE_SECONDS` plus the time of the system. Without a subreaper (macOS), this holds only for
+the processes of the program's own group. A guard that is itself killed by SIGKILL takes the program's first process
 with it (Linux: parent death signal), and no other.
 
 >>> with guarded_process([sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, text=True) as process:

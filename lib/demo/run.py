@@ -16,7 +16,7 @@ from typing import Any
 
 from demo import airflow_home
 from demo.guard import exit_on_signals, guarded_process
-from demo.own import MARKER, other_streams
+from demo.ownership import MARKER, other_streams
 from demo.pipeline import STEP
 from spillway.contracts import load_usable
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
@@ -49,7 +49,7 @@ class StepFailed(SpillwayError):
 def job_message(line: str) -> str | None:
     """Return the message of a job to its users in a line of the log; None for all other lines.
 
-    >>> job_message("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.task.hooks] loc=x.py:9")
+    >>> job_message("2026-01-01T00:00:00Z [info     ] spillway: weather: took in 9 tuples   [airflow.hooks] loc=x:9")
     'weather: took in 9 tuples'
     >>> job_message("26/01/01 00:00:00 WARN NativeCodeLoader: nothing for people") is None
     True

@@ -1,1 +1,1 @@
-"""Each paper's tables and figures, ours beside theirs."""
+"""Reproduce the tables and figures of each paper, next to our own figures."""

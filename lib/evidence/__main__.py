@@ -1,4 +1,4 @@
-"""`python -m evidence`."""
+"""Run the evidence: `python -m evidence`."""
 
 from evidence.run import main
 

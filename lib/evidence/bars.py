@@ -1,4 +1,4 @@
-"""Horizontal bars of shares in per cent, as inline SVG in the report's style.
+"""Draw horizontal bars of shares in per cent, as inline SVG in the report's style.
 
 >>> markup = percent_bars([("ours", 98.5, "c0"), ("theirs", 94.0, "c1")], low=90, label="hits in %")
 >>> markup.count("<rect"), "98.5" in markup
@@ -16,7 +16,7 @@ STEP, LEFT, RIGHT, BOTTOM = 26, 230, 60, 40
 
 
 def percent_bars(rows: Sequence[tuple[str, float, str]], *, low: float = 0.0, label: str = "") -> str:
-    """One bar a row (name, value, style); the axis begins at `low`, which the axis says."""
+    """Draw one bar per row (name, value, style); the axis begins at `low`."""
     if not rows:
         return ""
     height = STEP * len(rows) + BOTTOM

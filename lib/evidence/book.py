@@ -1,4 +1,4 @@
-"""Where evidence is written down: said to people as it comes, kept for the page, the figures and the JSON.
+"""Collect the evidence: printed as it comes, and stored for the page, the charts and the JSON file.
 
 >>> said = []
 >>> book = Book(said.append)
@@ -63,7 +63,7 @@ class Section:
 
 @dataclass
 class Book:
-    """Collects sections; tables are said at once."""
+    """Collects sections; tables are printed at once."""
 
     say: Say = print
     sections: list[Section] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Book:
         rows: Iterable[Sequence[Shown]],
         notes: Iterable[str] = (),
     ) -> None:
-        """Add a table: said as text, kept for the page."""
+        """Print a table as text, and add it to the page."""
         made = Table(title, tuple(header), tuple(tuple(row) for row in rows), tuple(notes))
         self._current().parts.append(made)
         self.say("")
@@ -94,7 +94,7 @@ class Book:
             self.say("  " + note)
 
     def figure(self, name: str, title: str, markup: str, data: Any = None) -> None:
-        """Add a chart; `name` is that of its files."""
+        """Add a chart; `name` is the name of its files."""
         if markup:
             self._current().parts.append(Figure(name, title, markup, data))
 
@@ -104,7 +104,7 @@ class Book:
         self.say(text)
 
     def write(self, build: Path, figures: dict[str, float]) -> Path:
-        """The page, and the figures' drawings and data beside it in `evidence/`; returns the page's path."""
+        """Write the page, and the charts with their data in `evidence/`; return the page's path."""
         folder = build / "evidence"
         folder.mkdir(parents=True, exist_ok=True)
         for section in self.sections:
@@ -123,7 +123,7 @@ class Book:
         return page
 
     def page(self, figures: dict[str, float]) -> str:
-        """The whole page as text; fetches nothing."""
+        """Return the whole page as text; it loads nothing from elsewhere."""
         style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8") + _STYLE
         names = "".join(f'<a href="#s{i}">{escape(s.title)}</a>' for i, s in enumerate(self.sections))
         body = [
@@ -151,10 +151,10 @@ class Book:
 
 
 def format_cell(cell: Shown) -> str:
-    """A cell in few characters.
+    """Format a cell in few characters.
 
-    >>> format_cell(0.123456), format_cell(99.981), format_cell(12345.6), format_cell(None), format_cell(True), format_cell(float("inf"))
-    ('0.1235', '99.98', '12346', '-', 'yes', 'inf')
+    >>> [format_cell(cell) for cell in (0.123456, 99.981, 12345.6, None, True, float("inf"))]
+    ['0.1235', '99.98', '12346', '-', 'yes', 'inf']
     """
     if cell is None:
         return "-"
@@ -168,7 +168,7 @@ def format_cell(cell: Shown) -> str:
 
 
 def format_table(table: Table) -> list[str]:
-    """The table in columns of even width, the first to the left."""
+    """Format the table in columns of even width; the first is left-aligned."""
     cells = [[format_cell(cell) for cell in row] for row in (table.header, *table.rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(table.header))]
     return [
@@ -187,7 +187,8 @@ def _markup(part: Table | Figure | str) -> str:
         return f'<div class="card wide"><h3>{escape(part.title)}</h3>{part.markup}</div>'
     head = "".join(f"<th>{escape(name)}</th>" for name in part.header)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(format_cell(cell))}</td>" for cell in row) + "</tr>" for row in part.rows
+        "<tr>" + "".join(f"<td>{escape(format_cell(cell))}</td>" for cell in row) + "</tr>"
+        for row in part.rows
     )
     notes = "".join(f"<p>{escape(note)}</p>" for note in part.notes)
     return (

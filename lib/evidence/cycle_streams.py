@@ -1,4 +1,4 @@
-"""Streams whose sender is known, in the orders that feeds arrive in, each with attributes that tempt a search.
+"""Generate streams with a known sender, in the orders of real feeds, with attributes that mislead a search.
 
 Beside the key and its measures every stream has a two-valued and a three-valued property of the key, a flag, a count,
 a constant and a clock. What identifies is `truth`; whether it comes round in an order is up to the family.
@@ -26,7 +26,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True)
 class KnownStream:
-    """A stream, and what identifies the sender of its tuples."""
+    """A stream, and the attributes that identify the sender of its tuples."""
 
     columns: Columns
     truth: tuple[str, ...]
@@ -36,7 +36,7 @@ Family = Callable[[np.random.Generator, str], KnownStream]
 
 
 def distinct_names(rng: np.random.Generator, members: int, kind: str) -> npt.NDArray[Any]:
-    """So many different names: text, whole numbers far apart, or fractions."""
+    """Return different names: text, whole numbers far apart, or fractions."""
     if kind == "text":
         return np.array([f"k{k:05d}" for k in rng.permutation(members)], dtype=object)
     if kind == "integer":
@@ -47,7 +47,7 @@ def distinct_names(rng: np.random.Generator, members: int, kind: str) -> npt.NDA
 def _stream(
     rng: np.random.Generator, sender: Rows, at: Rows, kind: str, rows: Rows | None = None, **more: Any
 ) -> KnownStream:
-    """Tuples of these senders at these times, and all that tempts; `rows` are those that arrive."""
+    """Return tuples of these senders at these times, with misleading attributes; `rows`: those that arrive."""
     n, members = len(sender), int(sender.max()) + 1
     level = rng.normal(50, 15, members)
     columns: Columns = {
@@ -111,7 +111,7 @@ def _shuffled(rng: np.random.Generator, kind: str) -> KnownStream:
 
 
 def _shuffled_by_type(rng: np.random.Generator, kind: str) -> KnownStream:
-    """The order of the members changes from round to round, the turns of their two types never."""
+    """Shuffle the members in every round, but keep the order of their two types."""
     half = int(rng.choice([4, 15, 40]))
     rounds = ABOUT_TUPLES // (2 * half)
     sender = np.concatenate(
@@ -130,7 +130,7 @@ def _random(rng: np.random.Generator, kind: str) -> KnownStream:
 
 
 def _busy(rng: np.random.Generator, kind: str) -> KnownStream:
-    """At random, and some far more often than others."""
+    """Arrivals at random, some senders far more often than others."""
     share = rng.dirichlet(np.full(30, 0.7))
     return _stream(rng, rng.choice(30, ABOUT_TUPLES, p=share), np.arange(ABOUT_TUPLES), kind)
 
@@ -149,14 +149,14 @@ def _noisy_turns(rng: np.random.Generator, kind: str) -> KnownStream:
 
 
 def _random_turns(rng: np.random.Generator, kind: str) -> KnownStream:
-    """Two feeds take turns, the members of each report at random."""
+    """Two feeds in turn; the members of each report at random."""
     i = np.arange(ABOUT_TUPLES)
     sender = np.where(i % 2 == 0, rng.integers(0, 8, ABOUT_TUPLES), 8 + rng.integers(0, 14, ABOUT_TUPLES))
     return _stream(rng, sender, i, kind, feed=np.array(["east", "west"], dtype=object)[i % 2])
 
 
 def _merged(rng: np.random.Generator, kind: str) -> KnownStream:
-    """Two feeds with rounds of their own length, merged by time."""
+    """Two feeds with different round lengths, merged by time."""
     fast, slow = (
         (np.arange(k) * 0.1 + every * np.arange(turns)[:, None]).reshape(-1)
         for k, every, turns in ((7, 10, 330), (11, 15, 220))
@@ -169,7 +169,7 @@ def _merged(rng: np.random.Generator, kind: str) -> KnownStream:
 
 
 def _blocks(rng: np.random.Generator, kind: str) -> KnownStream:
-    """Sorted by key: each member's whole history, one after the other."""
+    """Rows sorted by key: the whole history of each member, one after the other."""
     members = int(rng.choice([4, 12, 40]))
     each = ABOUT_TUPLES // members
     stream = _stream(rng, np.repeat(np.arange(members), each), np.tile(np.arange(each), members) * 3600, kind)
@@ -177,7 +177,7 @@ def _blocks(rng: np.random.Generator, kind: str) -> KnownStream:
 
 
 def _growing(rng: np.random.Generator, kind: str) -> KnownStream:
-    """Members are added and replaced as time goes by."""
+    """Members are added and replaced over time."""
     live, made = list(range(20)), 20
     sender, at = [], []
     for turn in range(150):

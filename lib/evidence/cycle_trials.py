@@ -1,4 +1,4 @@
-"""What the search for the cycle identifier answers on streams whose sender is known: right, by keys, refused, wrong.
+"""Test the search for the cycle identifier on streams with a known sender: right, by keys, refused, wrong.
 
 *Right* is the true identifier, or attributes that are one to one with it; *by keys*, the declared keys where no order
 was accepted; *refused*, an error that names the true identifier, a part of it, or nothing. Anything else is *wrong*:
@@ -28,7 +28,7 @@ RIGHT, BY_KEYS, REFUSED, WRONG = "right", "by keys", "refused", "wrong"
 
 @dataclass(frozen=True)
 class Trials:
-    """The verdicts on one family, with its keys declared, one of several declared, or none."""
+    """The verdicts on one family: with its keys declared, with one of several declared, or with none."""
 
     family: str
     declared: str
@@ -41,7 +41,7 @@ class Trials:
 
 
 def verdict(stream: KnownStream, keys: tuple[str, ...]) -> str:
-    """What became of one stream."""
+    """Return the verdict on one stream."""
     bits = {name: 96 if column.dtype == object else 64 for name, column in stream.columns.items()}
     n = len(stream.columns["at"])
     try:
@@ -54,7 +54,7 @@ def verdict(stream: KnownStream, keys: tuple[str, ...]) -> str:
 
 
 def one_to_one(stream: KnownStream, attributes: tuple[str, ...]) -> bool:
-    """Whether these tell senders apart exactly as the truth does."""
+    """Return whether these attributes distinguish the same senders as the truth."""
     said, true = (
         list(zip(*(stream.columns[name].tolist() for name in names), strict=True))
         for names in (attributes, stream.truth)
@@ -63,7 +63,7 @@ def one_to_one(stream: KnownStream, attributes: tuple[str, ...]) -> bool:
 
 
 def run_trials(seeds: Iterable[int], families: Mapping[str, Family] = FAMILIES) -> Iterator[Trials]:
-    """Every family, with and without declared keys, over the seeds; the kind of the key's values goes round."""
+    """Run every family over the seeds, with and without declared keys; the kind of the key's values alternates."""
     seeds = list(seeds)
     for place, (family, made) in enumerate(families.items()):
         ways: dict[str, Counter[str]] = {}

@@ -1,4 +1,4 @@
-"""How often the cycle identifier is found on a stream that lost, doubled and swapped tuples.
+"""Measure how often the cycle identifier is found on a stream with lost, repeated and swapped tuples.
 
 >>> from evidence.streams import polled_stream
 >>> hit_rate(polled_stream(12, 600, 1, seed=1), {"router": 96}, order="at", attributes=("router",), seeds=range(3))
@@ -20,7 +20,7 @@ from spillway.levers.attributes.cycle.identifier import CycleNotFound, find_cycl
 
 @dataclass(frozen=True)
 class HitRate:
-    """Over so many noisy streams: right attributes, and right attributes with the right members in order."""
+    """Over noisy streams: right attributes, and right attributes with the right members in order."""
 
     streams: int
     found_pct: float
@@ -36,7 +36,7 @@ def hit_rate(
     seeds: Iterable[int] = range(100),
     tuples: int = 10_000,
 ) -> HitRate:
-    """Find the cycle on the head of the stream under each seed's noise, and compare with the clean one's."""
+    """Find the cycle on the head of the stream under each seed's noise; compare it with that of the clean stream."""
     head = {name: column[:tuples] for name, column in columns.items()}
     n = len(head[order])
     clean = find_cycle(head, np.arange(n), bits, order=order)

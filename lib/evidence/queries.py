@@ -193,7 +193,7 @@ def _same(one: Any, other: Any, rounding: float) -> bool:
 
 
 def _table(line: Agreement) -> pa.Table:
-    """The combinations of edge values for a line's columns."""
+    """Return the combinations of edge values for a line's columns."""
     names = [(n, k) for n, k in zip(line.names, line.parameters, strict=True) if k in VALUES]
     rows = list(product(*(VALUES[kind] for _, kind in names)))
     if len(rows) > MOST_ROWS:
@@ -223,7 +223,7 @@ def _python(values: pa.ChunkedArray) -> Rows:
 
 
 def _compare_scalars(spark: Any, found: Comparison, lines: Sequence[Agreement], most_errors: int) -> None:
-    """Lines over single rows: one query of Spark for all lines of the same types, and one for each error."""
+    """Compare lines over single rows: one Spark query for all lines of the same types, and one for each error."""
     groups: dict[tuple[tuple[str, str], ...], list[Agreement]] = {}
     for line in lines:
         if not _is_aggregate(line):
@@ -410,7 +410,7 @@ def _compare_aggregates(spark: Any, found: Comparison, lines: Sequence[Agreement
 
 
 def example_views() -> dict[str, SqlView]:
-    """The tables t and u that statements and forms are compared over."""
+    """Return the tables t and u, over which statements and forms are compared."""
     found = {}
     for name, seed, rows in (("t", 1, 60), ("u", 2, 45)):
         chance = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""`make evidence`: run every paper's evidence, print it, write `build/evidence.json` and `build/evidence.html`.
+"""Run `make evidence`: compute and print the evidence of every paper, write `build/evidence.json` and `.html`.
 
 A paper whose evidence fails does not take the others with it; it is named, and the command fails at the end.
 """
@@ -65,7 +65,7 @@ def gather(
     book: Book,
     modules: Mapping[str, Evidence] = MODULES,
 ) -> tuple[dict[str, float], list[str]]:
-    """The figures of the named modules, and the names of those that failed."""
+    """Return the figures of the named modules, and the names of those that failed."""
     figures: dict[str, float] = {}
     failed = []
     for name in names:
@@ -81,7 +81,7 @@ def gather(
 
 
 def write(figures: Mapping[str, float], book: Book, build: Path) -> tuple[Path, Path]:
-    """`evidence.json` (flat, with versions and machine) and the page; returns both paths."""
+    """Write `evidence.json` (flat, with versions and machine) and the page; return both paths."""
     build.mkdir(parents=True, exist_ok=True)
     numbers = {name: _plain(value) for name, value in sorted(figures.items())}
     path = build / "evidence.json"
@@ -109,6 +109,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plain(value: float) -> float:
-    """JSON knows no numpy and no infinities."""
+    """Return a number as JSON can hold it: no numpy type and no infinity."""
     number = float(value)
     return int(number) if number.is_integer() else number

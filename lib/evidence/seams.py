@@ -38,8 +38,8 @@ from spillway.levers.windows import InputLoss
 from spillway.registry import LEVERS
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
-from spillway.streams.reading import StreamQuery, plan_query
-from spillway.streams.sketching import sketch_stream
+from spillway.streams.query import StreamQuery, plan_query
+from spillway.streams.sketch_builder import sketch_stream
 from spillway.streams.stored_sketches import load_sketch
 from spillway.workloads.run import run_workloads
 from spillway.workloads.windows import workload_problems
@@ -266,7 +266,7 @@ def check_joins(claims: Claims, of: World, names: Iterable[str] = ("both", "alon
         for row in rows:
             where = f"{name}, window {row['window'] - first}"
             truth = float((alike & (later == row["window"] - first)).sum()) - row["pairs"]
-            claims.holds(f"{where}, missed", truth, row["missed_low"], row["missed_high"])
+            claims.check_interval(f"{where}, missed", truth, row["missed_low"], row["missed_high"])
             complete = row["sic"] >= 1.0
             claims.check_claim(not complete or truth == 0, f"{where}: sic 1, and {truth:g} pairs are missed")
             claims.check_claim(not kept or not complete, f"{where}: sic 1 of sifted rows")
@@ -292,7 +292,7 @@ def check_sketches(claims: Claims, of: World) -> None:
             truth = float(levels[min(len(levels) - 1, math.ceil(share * len(levels)) - 1)])
             answers.append((f"{stream}, quantile {share}", truth, answer))
         for what, truth, answer in answers:
-            claims.holds(what, truth, answer.low, answer.high)
+            claims.check_interval(what, truth, answer.low, answer.high)
             covers = answer.covers
             claims.check_claim(
                 (covers.rows, covers.missing) == (len(rows), 0),
@@ -339,7 +339,9 @@ def check_values(claims: Claims, of: World) -> None:
         heaviest = max((row.get("weight") or 1.0) for part in found for row in part.to_pylist())
         # sampling keeps within a row of every region (4 of loads, and those that no query asks for)
         most = 6 * heaviest if heaviest > 1.0 else 0.0
-        claims.check_claim(abs(weight - len(rows)) <= most, f"{stream}: weights add up to {weight:g} of {len(rows)}")
+        claims.check_claim(
+            abs(weight - len(rows)) <= most, f"{stream}: weights add up to {weight:g} of {len(rows)}"
+        )
 
 
 def check_query(claims: Claims, of: World) -> None:
@@ -360,11 +362,13 @@ def check_query(claims: Claims, of: World) -> None:
                     bool(row[f"{measure}__no_interval"]), f"{where}, {measure}: no interval, no reason"
                 )
             else:
-                claims.holds(f"{where}, {measure}", float(truth), low, high)
+                claims.check_interval(f"{where}, {measure}", float(truth), low, high)
     for row in lake.tables.at("coverage").rows(subject="sums").to_pylist():
         mine = levels[at // (2 * WINDOW) == row["window"] - first]
         where = f"sums, window {row['window'] - first}"
-        claims.check_claim(row["sic"] < 1.0 or row["tuples_kept"] == len(mine), f"{where}: sic 1 of fewer rows")
+        claims.check_claim(
+            row["sic"] < 1.0 or row["tuples_kept"] == len(mine), f"{where}: sic 1 of fewer rows"
+        )
 
 
 def check_all(claims: Claims, of: World) -> None:
@@ -436,7 +440,7 @@ def sifted_join(claims: Claims, case: JoinCase, seed: int) -> JoinTruth:
         lost.append(LostRows(loss, loss))
     found = _joined(case, seed, kept, case.budget, (lost[0], lost[1]))
     truth = float(whole["pairs"] - found["pairs"])
-    claims.holds(f"{case}, seed {seed}", truth, found["missed_low"], found["missed_high"])
+    claims.check_interval(f"{case}, seed {seed}", truth, found["missed_low"], found["missed_high"])
     claims.check_claim(found["sic"] < 1.0, f"{case}, seed {seed}: sic 1 of sifted rows")
     return JoinTruth(found["missed"] + found["pairs"], whole["pairs"])
 
@@ -493,8 +497,7 @@ PLAIN, NARROW, NARROWER = "1 Gbps", "200 bps", "190 bps"
 
 
 def check_attributes_before_joins(claims: Claims, seeds: int) -> None:
-    """A join by an exact attribute is complete although others are rounded; a join by a rounded attribute is
-    refused."""
+    """Check that a join by an exact attribute is complete, and that one by a rounded attribute is not claimed to be."""
     check_of_world(check_joins, ("attributes",), False, NARROW)(claims, seeds)
     side = {"attribute": "level", "lasts_seconds": LASTS}
     made = {"name": "lossy", "inputs": ["east", "west"], "window": {"seconds": WINDOW}}
@@ -509,7 +512,7 @@ def check_attributes_before_joins(claims: Claims, seeds: int) -> None:
 
 
 def check_sifters_before_joins(claims: Claims, seeds: int) -> None:
-    """Rows that were dropped are in what a join says it missed."""
+    """Check that dropped rows are included in the missed pairs that a join reports."""
     check_of_world(check_joins, ("sifters",), False, PLAIN)(claims, seeds)
     for case in CASES:
         for seed in range(2 * seeds):
@@ -517,7 +520,7 @@ def check_sifters_before_joins(claims: Claims, seeds: int) -> None:
 
 
 def check_sifters_before_quality(claims: Claims, seeds: int) -> None:
-    """Rows that were dropped are in a query's estimates and intervals."""
+    """Check that dropped rows are included in a query's estimates and intervals."""
     check_of_world(check_query, ("sifters",), False, PLAIN)(claims, seeds)
     held = IntervalCounts()
     for seed in range(max(1, seeds // 10)):
@@ -550,7 +553,9 @@ def expect_refusal(*words: str, stream: Any = None, workload: Any = None) -> Cal
 
     def check(claims: Claims, seeds: int) -> None:
         said = refusal(stream, workload)
-        claims.check_claim(all(word in said for word in words), f"refused without {words}: {said or 'not at all'}")
+        claims.check_claim(
+            all(word in said for word in words), f"refused without {words}: {said or 'not at all'}"
+        )
 
     return check
 
@@ -602,9 +607,13 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
             )
         if name != "sketches":
             levers = [AS_LEVERS["sketches"], AS_LEVERS[name]]
-            found["sketches", name] = expect_refusal("registered lever", "sketches", stream={"levers": levers})
+            found["sketches", name] = expect_refusal(
+                "registered lever", "sketches", stream={"levers": levers}
+            )
     for name in ("attributes", "sifters"):
-        found[name, name] = expect_refusal("stand once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2})
+        found[name, name] = expect_refusal(
+            "stand once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2}
+        )
     for name in ("joins", "quality"):
         found[name, name] = expect_refusal(
             "stand once in the list", name, workload={"levers": [AS_LEVERS[name]] * 2}

@@ -31,7 +31,7 @@ use_keyed_folder()  # before any kernel is imported
 _HOMES = {
     "InProcess": "spillway.engine.local",
     "Lever": "spillway.levers.protocol",
-    "Question": "spillway.streams.reading",
+    "Question": "spillway.streams.query",
     "Settings": "spillway.settings",
     "SpillwayError": "spillway.errors",
     "Tables": "spillway.store.tables",

@@ -67,8 +67,8 @@ def format_number(value: float, digits: int = 4) -> str:
 
     A small number has decimals. A number from 1,000 on is shown as a whole number.
 
-    >>> format_number(6.7e-07), format_number(0.123456), format_number(3.0), format_number(33590.4), format_number(-0.00041627, digits=3)
-    ('0.00000067', '0.1235', '3', '33,590', '-0.000416')
+    >>> [format_number(value) for value in (6.7e-07, 0.123456, 3.0, 33590.4)], format_number(-0.00041627, digits=3)
+    (['0.00000067', '0.1235', '3', '33,590'], '-0.000416')
     >>> format_number(1e300), format_number(1e-300), format_number(float("inf")), format_number(0.0)
     ('1e+300', '1e-300', 'inf', '0')
     """

@@ -234,7 +234,9 @@ def keep_lake(settings: Settings, room: str | None, dry_run: bool) -> str:
 
     contracts = load_usable(settings.schemas)
     streams = [] if room is None else [one.stream for one in contracts.streams_of(room)]
-    return maintain_lake(Tables(settings), contracts, say, dry_run, streams=streams, shared=room is None).said
+    return maintain_lake(
+        Tables(settings), contracts, say, dry_run, streams=streams, shared=room is None
+    ).sentence
 
 
 def report_run(
@@ -312,7 +314,7 @@ def recover_arguments(settings: Settings, form: Mapping[str, Any]) -> list[str]:
     Invalid arguments are rejected here, within seconds and without starting Spark.
     """
     from spillway.contracts import load_usable
-    from spillway.streams.reading import StreamQuery
+    from spillway.streams.query import StreamQuery
     from spillway.streams.recover import output_within
 
     given = {name: value for name, value in form.items() if value not in (None, "", [])}
@@ -338,7 +340,7 @@ _ERROR_LINE = re.compile(r"(?:^|\s)((?:[\w$]+\.)*[\w$]*(?:Error|Exception)\b.*|E
 def submit_error_sentence(told: str) -> str:
     r"""Return one sentence from the output of a spark-submit that failed before the job began.
 
-    >>> submit_error_sentence("Cannot execute: spark-submit x.py. Error code is: 1.\n  at org.a.B(C.java)\nError: no master")
+    >>> submit_error_sentence("Cannot execute: spark-submit x.py.\n  at org.a.B(C.java)\nError: no master")
     '`spark-submit` must reach its job, got Error: no master; see the log above, and run: spillway doctor'
     """
     lines = [found.group(1).strip() for line in told.splitlines()[1:] if (found := _ERROR_LINE.search(line))]

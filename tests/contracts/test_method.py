@@ -164,7 +164,9 @@ def test_paper_takes_its_fraction_from_what_could_be_fetched() -> None:
 
 def test_paper_takes_one_window_before_the_other_and_types_by_worth(monkeypatch: pytest.MonkeyPatch) -> None:
     """Algorithm 4, and Algorithm 5 where rows have types."""
-    whole, each = (counting(monkeypatch, allotting, name) for name in ("allocate_by_direction", "allocate_by_utility"))
+    whole, each = (
+        counting(monkeypatch, allotting, name) for name in ("allocate_by_direction", "allocate_by_utility")
+    )
     budget = {"comparisons_per_second": 4.0}
     allotment(join(budget=budget))
     assert (len(whole), len(each)) == (1, 0)

@@ -43,7 +43,7 @@ def test_rules_stand_with_an_attribute_or_with_the_stream() -> None:
         open=[{"kind": "one_of", "values": [True]}],
     ).checked_rules
 
-    assert [(one.name, one.said, one.action) for one in found] == [
+    assert [(one.name, one.sentence, one.action) for one in found] == [
         ("site_one_of", "be one of a, b", "fail"),
         ("site_pattern", "be of the pattern [ab]", "fail"),
         ("at_temp_unique_with", "stand once in a batch", "fail"),

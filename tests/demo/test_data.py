@@ -15,7 +15,7 @@ import yaml
 
 from demo import data
 from demo.landing import insert_defects, package_file, write_landing
-from demo.own import DEMO_STREAMS, MARKER, demo_files
+from demo.ownership import DEMO_STREAMS, MARKER, demo_files
 from spillway.contracts import Contracts, load_contracts
 from spillway.errors import SpillwayError
 from spillway.records import ParsedRecords, count_records, parse_records

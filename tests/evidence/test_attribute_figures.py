@@ -14,12 +14,11 @@ from evidence.attributes.figures import PARTS, figures_by_part, part_name
 from evidence.attributes.generated import Source
 from evidence.attributes.hits import figures_of, hits, plan_figures, row_of
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import train_and_shed
+from evidence.attributes.nine_streams import train_and_shed
 from evidence.attributes.precision import Point, best_accuracy, least_bytes, precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import at_bytes
-from evidence.attributes.restated import with_error, with_thesis_ranking
-from evidence.attributes.single_ways import (
+from evidence.attributes.single_treatments import (
     contestants,
     run_as_in_paper,
     run_with_fewest_bytes,
@@ -28,6 +27,7 @@ from evidence.attributes.single_ways import (
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import OF_CAPACITIES, OVERALL, PER_STREAM, targets
 from evidence.attributes.thresholds import ERRORS_PCT, share_at, shares_at
+from evidence.attributes.variants import with_error, with_thesis_ranking
 from evidence.book import Book
 from spillway.levers.attributes.settings import AttributeSettings
 from spillway.levers.attributes.window_planner import WindowRanking
@@ -96,8 +96,10 @@ def test_every_rule_is_judged_on_the_same_windows_by_what_was_in_force_on_them(l
 
 
 def test_the_yardstick_is_going_from_window_to_window_by_hand(lab: Lab) -> None:
-    looks = lab.watched(**thesis_settings(), measures_pct=50.0).looks
-    always = lab.watched(**thesis_settings(), measures_pct=50.0, evaluate_at=frozenset(range(10**4))).looks
+    looks = lab.watched_plan(**thesis_settings(), measures_pct=50.0).looks
+    always = lab.watched_plan(
+        **thesis_settings(), measures_pct=50.0, evaluate_at=frozenset(range(10**4))
+    ).looks
     assert [look.scores for look in always] == [look.scores for look in looks]
     options = lab.learned.options
     for before, look in pairwise(always):
@@ -127,7 +129,7 @@ def test_a_rule_that_never_changes_its_mind_does_not_hit_always() -> None:
 
 def test_models_held_to_another_bound_keep_their_guarantee(lab: Lab) -> None:
     held = {name: with_error(model, 2.0) for name, model in lab.models.items()}
-    found = lab.given(dict.fromkeys(lab.measures, "shed"), held)
+    found = lab.run_everywhere(dict.fromkeys(lab.measures, "shed"), held)
     assert found.violations == 0
     assert max(one.max_error_pct for one in found.shed.values()) <= 2.0
 
@@ -136,7 +138,9 @@ def test_a_wider_bound_stores_no_more_of_the_last_value(lab: Lab) -> None:
     shares = []
     for error in (0.5, 5.0, 50.0):
         held = {name: with_error(model, error) for name, model in lab.paper_models().items()}
-        shares.append(lab.given({"Response_Time": "shed"}, held).shed["Response_Time"].stored_share_pct)
+        shares.append(
+            lab.run_everywhere({"Response_Time": "shed"}, held).shed["Response_Time"].stored_share_pct
+        )
     assert shares == sorted(shares, reverse=True)
 
 

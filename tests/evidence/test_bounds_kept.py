@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evidence.attributes.bounds_kept import INEXACT, ZERO_SWAPS, bound_violations, room_sensors
-from evidence.attributes.every_way import bound_violations_every_treatment
+from evidence.attributes.bound_violations import INEXACT, ZERO_SWAPS, bound_violations, room_sensors
+from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import run_through_channel
+from evidence.attributes.nine_streams import run_through_channel
 
 
 class Spoiled:

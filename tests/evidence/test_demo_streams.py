@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from demo.data import STREAMS
-from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycle_columns
 from evidence.attributes.figures import compared_streams, land_and_shed
 from evidence.attributes.generated import Generated, Source, generate_stream
 from evidence.attributes.lab import Lab
+from evidence.attributes.ledger_bytes import counted_over_file_bytes
 from evidence.attributes.targets import targets
 from evidence.book import Book
 from evidence.narrow_links import CHANNELS, LINKS, narrow_contracts, narrow_files

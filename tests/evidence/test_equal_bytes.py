@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from evidence.attributes.at_capacity import CAPACITIES_PCT, Trial, at_capacities_of
-from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.equal_bytes import best_ranking_error, ranking_error
 from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.key_frames import key_frame_price
 from evidence.attributes.lab import Lab
-from evidence.attributes.nine import train_and_shed
+from evidence.attributes.ledger_bytes import counted_over_file_bytes
+from evidence.attributes.nine_streams import train_and_shed
 from spillway.contracts import read_channel
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.option import Option
@@ -156,7 +156,7 @@ def test_what_the_ledger_counts_is_what_lies_on_a_disk() -> None:
 
 def test_frames_take_what_the_product_wrote_and_one_endless_frame_no_more(lab: Lab) -> None:
     price = key_frame_price(lab)
-    written = lab.given(dict.fromkeys(lab.measures, "shed"))
+    written = lab.run_everywhere(dict.fromkeys(lab.measures, "shed"))
     assert price.packed_bytes == sum(written.synopsis_bytes.values())
     assert price.stored == sum(one.stored_values for one in written.certificates.values())
     assert (price.frames, price.keys, price.attributes) == (2, 24, len(lab.measures))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evidence.torture import fuzz as fuzzing
-from evidence.torture.fuzz import FuzzCounts, fuzz, run_input, kind_of_input
+from evidence.torture.fuzz import FuzzCounts, fuzz, kind_of_input, run_input
 from evidence.torture.hostile import JUDGES, prepare_lake
 
 INPUTS = 40 * len(JUDGES)

@@ -10,7 +10,7 @@ import pytest
 
 from evidence.attributes.generated import Source
 from evidence.attributes.lab import Lab, training_and_later
-from evidence.attributes.nine import train_and_shed
+from evidence.attributes.nine_streams import train_and_shed
 from evidence.attributes.results import read_result
 from spillway.batch import DONE
 from spillway.levers.attributes.columns import Column
@@ -101,15 +101,15 @@ def test_a_scheme_is_run_when_one_of_its_parts_is_new_and_never_twice(
 
 def test_the_papers_models_store_values_as_they_are(lab: Lab) -> None:
     everything = dict.fromkeys(ALL, "shed")
-    paper = lab.given(everything, lab.paper_models())
+    paper = lab.run_everywhere(everything, lab.paper_models())
     assert paper.violations == 0
-    assert sum(paper.synopsis_bytes.values()) > sum(lab.given(everything).synopsis_bytes.values())
+    assert sum(paper.synopsis_bytes.values()) > sum(lab.run_everywhere(everything).synopsis_bytes.values())
     # the trained models are in force again
     assert lab.run() == lab.plan
 
 
 def test_watching_changes_nothing_of_the_plan(lab: Lab) -> None:
-    watched, alone = lab.watched(), lab.undrafted_plan()
+    watched, alone = lab.watched_plan(), lab.undrafted_plan()
     runs = [run for batch in lab.batches for run in watched.runs[batch.batch]]
     assert [replace(run, hits=-1) for run in runs] == [
         run for batch in lab.batches for run in alone.runs[batch.batch]
@@ -144,7 +144,7 @@ def test_training_and_later_batches_together_are_the_whole(lab: Lab) -> None:
     assert [part.rows.num_rows for part in parts.values()] == [720, 720]
     assert parts["training"].rows["seq"][-1].as_py() == lab.trained_to_seq
     for ways in ({}, {ALL[1]: "shed"}, dict.fromkeys(ALL, "shed")):
-        whole, mine = lab.given(ways), [part.given(ways) for part in parts.values()]
+        whole, mine = lab.run_everywhere(ways), [part.run_everywhere(ways) for part in parts.values()]
         assert whole.wire_bytes == sum(one.wire_bytes for one in mine)
         for name in ways:
             assert whole.synopsis_bytes[name] == sum(one.synopsis_bytes[name] for one in mine)

@@ -26,7 +26,7 @@ from evidence.attributes.lossless import (
     rival_sizes,
     trained_before_newest,
 )
-from evidence.attributes.restated import with_settings
+from evidence.attributes.variants import with_settings
 from evidence.book import Book
 from spillway.levers.attributes.policy import own_settings
 from spillway.levers.attributes.settings import AttributeSettings

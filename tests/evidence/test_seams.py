@@ -29,7 +29,7 @@ from spillway.levers.joins.join_window import LostRows
 from spillway.registry import LEVERS, extra_levers
 from spillway.store.batches import save_batches
 from spillway.streams.shed import shed_channel
-from spillway.streams.sketching import sketch_stream
+from spillway.streams.sketch_builder import sketch_stream
 from spillway.streams.stored_sketches import load_sketch
 
 SEEDS = 10

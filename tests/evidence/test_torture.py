@@ -13,10 +13,10 @@ import pytest
 
 from evidence.torture import parts
 from evidence.torture.deaths import PHASES, Writes
-from evidence.torture.forking import BROKEN, SENTENCE, Child, ProcessEnd
 from evidence.torture.kills import contents, first_difference
 from evidence.torture.laws import broken_laws
 from evidence.torture.parts import run_torture, write_figures
+from evidence.torture.processes import BROKEN, SENTENCE, Child, ProcessEnd
 from evidence.torture.reader import table_rows, tables_below
 from evidence.torture.steps import bring_all
 from evidence.torture.world import AWKWARD, TortureWorld, create_world
@@ -101,17 +101,17 @@ def _stops() -> None:
 
 def test_how_a_process_ended_is_told_apart(tmp_path: Path) -> None:
     said = tmp_path / "said"
-    assert Child(lambda: None, said).ended().is_a_sentence
-    stopped = Child(_stops, said).ended()
+    assert Child(lambda: None, said).wait().is_a_sentence
+    stopped = Child(_stops, said).wait()
     assert (stopped.code, stopped.said, stopped.is_a_sentence) == (
         SENTENCE,
         "`it` must stop, got on; let it",
         True,
     )
-    broke = Child(lambda: 1 // 0, said).ended()
+    broke = Child(lambda: 1 // 0, said).wait()
     assert (broke.code, broke.is_a_sentence) == (BROKEN, False)
     assert "ZeroDivisionError" in broke.said
-    killed = Child(signal.pause, said).ended(kill_after=0.0)
+    killed = Child(signal.pause, said).wait(kill_after=0.0)
     assert (killed.was_killed, killed.is_a_sentence) == (True, False)
     assert ProcessEnd(0, "", 0.0).is_a_sentence
 
@@ -127,7 +127,7 @@ def test_a_process_dies_at_the_write_that_it_is_told(tmp_path: Path, phase: str)
             blobs.remove(str(tmp_path / name))
 
     (tmp_path / "here").mkdir()
-    ended = Child(writes, tmp_path / "said").ended()
+    ended = Child(writes, tmp_path / "said").wait()
     assert ended.was_killed, ended
     assert [name for name in "abc" if (tmp_path / name).exists()] == ([] if phase == "after" else ["b"])
     assert os.path.isdir(tmp_path / "here")

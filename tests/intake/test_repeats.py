@@ -283,7 +283,7 @@ def test_what_is_retired_is_no_history_though_its_rows_are_there_still(tmp_path:
     files = stored(tmp_path, table(20, [("a", 1.0), ("b", 1.0)]))
     history = stored(tmp_path, table(0, [("a", 1.0)]))
     for status, repeated in ((TAKEN_IN, [20]), (RETIRED, [])):
-        before = replace(batch(1, 0, 19), status=status).numbered
+        before = replace(batch(1, 0, 19), status=status).row_numbers
         found = find_repeats(HERE, contract(rows="exact"), batch(2, 20, 21), files, history, None, [before])
         assert found.rows.tolist() == repeated
 
@@ -293,7 +293,7 @@ def test_a_batch_that_comes_late_is_put_into_the_state_of_the_newest_one_which_r
 ) -> None:
     mine, later = table(20, [("a", 1.0)]), [table(first, [(f"s{first}", 1.0)]) for first in (40, 60)]
     history = [file for one in later for file in stored(tmp_path, one)]
-    after = [batch(3, 40, 59).numbered, batch(4, 60, 79).numbered]
+    after = [batch(3, 40, 59).row_numbers, batch(4, 60, 79).row_numbers]
     asked = contract(rows="filter", within=60)
     for standing in (after, after[::-1]):
         found = find_repeats(HERE, asked, batch(2, 20, 39), stored(tmp_path, mine), history, None, standing)

@@ -129,12 +129,12 @@ def test_migrating_notes_what_was_read_again_before_that_was_noted(world: Landin
     noted = world.rejected()
     world.tables.at("rejected").replace([{**row, "replayed_by": None} for row in noted], stream="delays")
     assert len(waiting(world)) == 5
-    dry = [one.said for one in migrate(world.settings, dry_run=True)]
+    dry = [one.sentence for one in migrate(world.settings, dry_run=True)]
     assert (len(waiting(world)), dry) == (
         5,
         ["rejected: version 2 to 2: 5 rows are noted as read again since"],
     )
-    assert [one.said for one in migrate(world.settings)] == dry
+    assert [one.sentence for one in migrate(world.settings)] == dry
     assert world.rejected() == noted
     assert migrate(world.settings) == []
 
@@ -370,7 +370,9 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     first, second, third = world.batches()
     pinned = {"frame_origin": 0, "frame_tuples": 100}
     aside = first.with_changes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
-    save_batches(world.tables, [aside, *(b.with_changes(now, status=DONE, **pinned) for b in (second, third))])
+    save_batches(
+        world.tables, [aside, *(b.with_changes(now, status=DONE, **pinned) for b in (second, third))]
+    )
     assert world.replay(day=date(2026, 3, 2)).reopened == ()
     assert world.replay(file="a.json", reason="another").reopened == ()
     assert world.replay(file="a.json", reason="kernel").reopened == (1,)
@@ -382,7 +384,8 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     (first, second, *_) = world.batches()
     assert first.status == TAKEN_IN
     save_batches(
-        world.tables, [aside.with_changes(now, revision=first.revision), second.with_changes(now, status=RETIRED)]
+        world.tables,
+        [aside.with_changes(now, revision=first.revision), second.with_changes(now, status=RETIRED)],
     )
     with pytest.raises(SpillwayError, match=r"batch 1 must go before batch 2 of its date 2026-03-01"):
         world.replay(reason="kernel")

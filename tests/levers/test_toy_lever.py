@@ -18,7 +18,7 @@ from spillway.report.explain import explain
 from spillway.report.page import build_report
 from spillway.report.status import status
 from spillway.report.summary import lake_figures
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 
 ORDERS = {

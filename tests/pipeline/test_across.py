@@ -14,7 +14,7 @@ from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 from spillway.engine import ProcessEngine
 from spillway.store.tables import Tables
 from spillway.streams.destination import BatchMetadata, destination_tables
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 
 NAMES = ("temp", "level", "pulses", "sky")

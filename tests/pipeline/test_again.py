@@ -21,7 +21,7 @@ from spillway.pipeline.validate import retire_raw_dates
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 from spillway.streams import shed as shedding
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.shed import _pinned
 

@@ -29,7 +29,7 @@ from spillway.streams import drafts
 from spillway.streams import shed as shedding
 from spillway.streams.capacity import plan_all
 from spillway.streams.drafts import SendTask
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import RecoveredRows, look_up
 
 NARROW = "5 kbps"

@@ -15,7 +15,7 @@ from spillway.engine.spark import SparkEngine
 from spillway.intake.ingest import ingest
 from spillway.pipeline.validate import validate
 from spillway.store import delta_log
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream, train_streams

@@ -24,7 +24,7 @@ from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayErr
 from spillway.levers.protocol import CapacityGroup
 from spillway.report.page import build_report
 from spillway.report.status import status
-from spillway.streams import sketching
+from spillway.streams import sketch_builder
 from spillway.streams.capacity import capacity_shares
 from spillway.streams.faults import Faults
 from spillway.streams.train import train_streams
@@ -250,7 +250,7 @@ def test_a_sketch_that_fails_keeps_not_even_its_own_stream_back_and_its_raw_is_h
         raise MemoryError("no room for a sketch")
 
     with monkeypatch.context() as patch:
-        patch.setattr(sketching, "build_sketch_rows", crashes)
+        patch.setattr(sketch_builder, "build_sketch_rows", crashes)
         said = run(world)
     assert list(said) == ["sketch"]
     assert "sites: `sketch` must end" in said["sketch"]
@@ -292,7 +292,7 @@ def test_a_stream_that_fails_has_the_place_of_what_it_last_offered(ready: World,
     assert after["meters"].own_kbps == pytest.approx(before["meters"].own_kbps, rel=0.2)
     contract_file(world).write_text("stream: sites\nchannel: narrow\nmode: [")
     broken = load_usable(world.folder / "schemas")
-    assert broken.withheld("narrow") == ("sites",)
+    assert broken.broken_streams("narrow") == ("sites",)
     beside = capacity_shares(now, CapacityGroup("narrow", broken, now), {})
     assert beside["meters"].own_kbps == after["meters"].own_kbps
 
@@ -308,7 +308,7 @@ def test_a_stream_whose_contract_names_no_channel_has_its_place_on_all(
     line = f"channel: {channel}\n" if channel else ""
     contract_file(world).write_text(f"stream: sites\n{line}mode: [")
     broken = load_usable(world.folder / "schemas")
-    assert {name for name in broken.channels if broken.withheld(name)} == room
+    assert {name for name in broken.channels if broken.broken_streams(name)} == room
 
 
 def test_a_channel_that_is_broken_takes_its_own_streams_out_and_no_others(
@@ -329,26 +329,26 @@ def test_a_channel_that_is_broken_takes_its_own_streams_out_and_no_others(
 def test_faults_of_several_streams_are_told_one_sentence_each() -> None:
     said: list[str] = []
     faults = Faults(said.append)
-    made = faults.each("halve", ["a", "b", "c"], lambda name: {"b": 2}[name])
+    made = faults.run_each("halve", ["a", "b", "c"], lambda name: {"b": 2}[name])
     assert made == {"b": 2}
     with pytest.raises(RunFailed) as caught:
-        faults.tell()
+        faults.raise_all()
     assert [sentence.partition(":")[0] for sentence in caught.value.sentences] == ["a", "c"]
     assert len(said) == 2
 
 
 def test_an_error_that_names_its_stream_is_raised_as_it_is() -> None:
     faults = Faults()
-    faults.note("sites", "shed", SpillwayError("sites: `room` must be there, got none; make some"))
+    faults.record("sites", "shed", SpillwayError("sites: `room` must be there, got none; make some"))
     with pytest.raises(SpillwayError, match=r"^sites: `room`") as caught:
-        faults.tell()
+        faults.raise_all()
     assert type(caught.value) is SpillwayError
 
 
 def test_streams_in_which_another_run_was_quicker_are_told_from_those_that_failed() -> None:
     faults = Faults()
-    faults.note("sites", "take in", ConcurrentRun("sites: another run has changed batch 4"))
-    faults.note("meters", "take in", SpillwayError("meters: `room` must be there, got none; make some"))
+    faults.record("sites", "take in", ConcurrentRun("sites: another run has changed batch 4"))
+    faults.record("meters", "take in", SpillwayError("meters: `room` must be there, got none; make some"))
     assert (faults.conflicts, faults.streams) == ({"sites"}, {"sites", "meters"})
 
 
@@ -358,5 +358,5 @@ def test_what_a_task_far_away_raised_is_one_line() -> None:
         '  File "x.py", line 1, in f\n    1 / 0\nZeroDivisionError: division by zero\n\n\tat org.apache.spark...'
     )
     faults = Faults()
-    faults.note("sites", "shed", far, [3])
+    faults.record("sites", "shed", far, [3])
     assert "got 'ZeroDivisionError: division by zero'" in faults.found[0].sentence

@@ -24,7 +24,7 @@ from spillway.report.summary import expectation_figures
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.retention import RetentionResult, maintain_lake
-from spillway.workloads.checks import FAILED_FOR, _last_validated, suite_tables, unvalidated_windows
+from spillway.workloads.validation import FAILED_FOR, _last_validated, suite_tables, unvalidated_windows
 
 PLACE = ("table", "stream", "batch_date", "expectation")
 WARM = COUNT.replace("sites", "east").replace("temp", "level")

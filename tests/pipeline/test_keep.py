@@ -21,7 +21,7 @@ from spillway.scheduling import keep_lake
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables
 from spillway.streams import retention as keeping
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.retention import ARCHIVED, RetentionResult, maintain_lake
 from spillway.streams.train import train_streams
@@ -86,7 +86,7 @@ def test_every_row_and_every_answer_stays_in_a_bounded_number_of_files(lake: Wor
     assert many["batches/None"] > 2
     assert world.everything("sites", "meters") == before
     assert answers(world) == asked
-    assert world.said[-1] == found.said
+    assert world.said[-1] == found.sentence
     again = kept(world)
     assert again.tables.files_before == 0
 
@@ -126,7 +126,7 @@ def test_a_dry_run_says_the_same_and_does_nothing(lake: World, tmp_path: Path) -
     told = kept(world, dry_run=True)
     assert live(world) == many
     assert told.tables.files_before == kept(world).tables.files_before
-    assert "would be put together" in told.said
+    assert "would be put together" in told.sentence
 
 
 def test_what_somebody_still_works_on_is_left_alone(lake: World, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_delivered_files_stay_where_the_contract_says_nothing(lake: World, tmp_p
 def test_a_lake_without_tables_has_nothing_to_keep(tmp_path: Path) -> None:
     world = World.begin(ProcessEngine(), tmp_path, SITES)
     found = maintain_lake(Tables(world.settings), world.contracts)
-    assert found.said.startswith("0 small files put together to 0; 0 rows removed from 0 tables")
+    assert found.sentence.startswith("0 small files put together to 0; 0 rows removed from 0 tables")
 
 
 def test_room_by_room_and_what_all_share_is_the_whole_lake(lake: World, tmp_path: Path) -> None:

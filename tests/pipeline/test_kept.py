@@ -83,7 +83,7 @@ def test_a_value_that_one_run_kept_and_another_shed_is_certified_to_the_bit(worl
     first = replace(run, to_seq=middle, ways=kept)
     runs = Runs((first, replace(run, from_seq=middle + 1, ways=shed), *later))
     part = FrameSlice(batch.batch, batch.batch_date, 0, 0, min(99, run.to_seq))
-    truth = back.down.before(1, batch.batch_date)
+    truth = back.down.rows_before(1, batch.batch_date)
     shed_later = replace(decision, runs=runs)
 
     def violations(seq: int) -> int:

@@ -188,7 +188,7 @@ def test_infinity_is_no_longer_the_bound_of_a_value_that_is_there(tmp_path: Path
     ]
     table.append(rows)
     found = migrate(settings, dry_run=True)
-    assert [(one.name, "1 rows have NaN" in one.said) for one in found] == [("recovered/s", True)]
+    assert [(one.name, "1 rows have NaN" in one.sentence) for one in found] == [("recovered/s", True)]
     assert migrate(settings) == found
     assert migrate(settings) == []
     got = Tables(settings).at("recovered", "s").rows(["seq", "temp", "temp__bound_pct", "wind"]).to_pylist()

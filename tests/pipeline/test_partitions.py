@@ -30,7 +30,7 @@ from spillway.store.files import RowReader
 from spillway.streams import drafts
 from spillway.streams import recover as recovering
 from spillway.streams.certify import recover_and_certify
-from spillway.streams.reading import recovered_table
+from spillway.streams.query import recovered_table
 from spillway.streams.recover import RecoveryPlan, recovery_plans
 from spillway.streams.stages import RecoverTask, SendTask, StoreAtSourceTask
 

@@ -16,7 +16,7 @@ from spillway.engine import ProcessEngine
 from spillway.ledger import consecutive_totals, total_imbalance
 from spillway.store.files import column_bytes
 from spillway.store.schemas import BOUND_SUFFIX
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 
 STREAMS = ("sites", "meters")

@@ -13,7 +13,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.contracts.timezone import utc_moment
 from spillway.errors import ContractError, UsageError
 from spillway.records.convert import convert
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 
 
 def stream(order: str = "timestamp", **more: Any) -> StreamContract:

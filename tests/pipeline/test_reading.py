@@ -25,8 +25,8 @@ from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables
 from spillway.streams import reading as reading_module
+from spillway.streams.query import StreamQuery, plan_query, readable_schema
 from spillway.streams.reader import Streams
-from spillway.streams.reading import StreamQuery, plan_query, readable_schema
 from spillway.streams.recover import look_up
 
 AT = datetime(2026, 1, 1, 1, 10, tzinfo=UTC)

@@ -22,7 +22,7 @@ from spillway.settings import Settings
 from spillway.store import files
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import FileTask, Tables
-from spillway.streams.sketching import sketch_stream
+from spillway.streams.sketch_builder import sketch_stream
 from spillway.streams.stored_sketches import load_sketch, sketches_digest
 
 SKETCHES: list[dict[str, Any]] = [

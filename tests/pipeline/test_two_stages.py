@@ -12,7 +12,7 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, 
 
 from spillway.batch import DONE
 from spillway.contracts import load_contracts
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 
 STREAMS = pytest.mark.parametrize("stream", ["sites", "meters"])

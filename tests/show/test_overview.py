@@ -27,9 +27,14 @@ from spillway.report.overview import (
 from spillway.report.page import build_report
 from spillway.report.summary import StreamFigures
 from spillway.report.text import PAGE
-from spillway.report.trades import load_trade_off, to_channel_trade_off, trade_off_lines, trade_off_pictures
+from spillway.report.trade_off import (
+    load_trade_off,
+    to_channel_trade_off,
+    trade_off_lines,
+    trade_off_pictures,
+)
 from spillway.store.tables import Tables
-from spillway.streams.trade import TradeOff
+from spillway.streams.trade_off import TradeOff
 
 FIGURES = StreamFigures("weather", 26115, 14, 50.0, 24.0, 25.0, 0, 0.0, 0, 0, 99.9, 0.4, 0, 0)
 TEMP = AttributeFigures(

@@ -20,7 +20,7 @@ from spillway.sketches.hashing import fingerprint
 from spillway.sketches.query import load_stored_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.files import DataFile
-from spillway.streams.sketching import build_sketch_rows
+from spillway.streams.sketch_builder import build_sketch_rows
 
 DAY = datetime.date(2013, 1, 1)
 DAYS = {1: DAY, 2: DAY + datetime.timedelta(days=1)}
@@ -73,7 +73,7 @@ def test_neither_files_nor_pieces_nor_the_engine_show(
     assert built(tmp_path, table, files=9, cores=2) == one
     files = stored(tmp_path, table, 5)
     assert build_sketch_rows(SparkEngine(lambda: spark), files, DAYS, "flights", SPECS) == one
-    monkeypatch.setattr("spillway.streams.sketching._ROWS_AT_A_TIME", 100)
+    monkeypatch.setattr("spillway.streams.sketch_builder._ROWS_AT_A_TIME", 100)
     assert built(tmp_path, table, files=3) == one
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(
         (batch, spec.kind, spec.name) for batch in (1, 2) for spec in SPECS

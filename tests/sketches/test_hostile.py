@@ -176,7 +176,7 @@ def test_a_header_that_is_no_header_is_one_refusal(told: bytes) -> None:
 @pytest.mark.parametrize("made", [count_min, heavy, bloom, agms, lambda: pairs(0), lambda: pairs(16)])
 def test_mutations_are_read_or_refused_and_nothing_else(made: Any) -> None:
     """Some hundred of the hundred thousand that `make torture` tries, from the same source."""
-    from evidence.torture.payloads import payload_outcome, mutations
+    from evidence.torture.payloads import mutations, payload_outcome
 
     for payload in mutations(made(), seed=7, count=150):
         assert payload_outcome(payload) in ("read", "refused")

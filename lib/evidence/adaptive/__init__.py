@@ -1,1 +1,1 @@
-"""Adaptive mechanisms against never adapting and against a simple rule, on every real stream."""
+"""Compare adaptive mechanisms with never adapting and with a simple rule, on every real stream."""

@@ -20,9 +20,9 @@ from evidence.attributes.contestants import MEASURES_PCT, thesis_settings
 from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
-from evidence.attributes.nine import CAPACITY_KBPS, CHANNEL, RATE_KBPS
+from evidence.attributes.nine_streams import CAPACITY_KBPS, CHANNEL, RATE_KBPS
 from evidence.attributes.real_streams import real_stream
-from evidence.attributes.restated import with_settings
+from evidence.attributes.variants import with_settings
 from spillway.contracts import read_channel
 from spillway.levers.attributes.loss import loss, place_weights
 from spillway.levers.attributes.policy import OptionsByName, own_settings
@@ -72,20 +72,20 @@ def reevaluation_contests(lab: Lab) -> list[Contest]:
     """Compare our controller with its rivals on one stream, under the thesis's settings and by default."""
     room = {"measures_pct": MEASURES_PCT}
     own, printed = thesis_settings(memory=True) | room, thesis_settings() | room
-    ours = lab.watched(**own).looks
+    ours = lab.watched_plan(**own).looks
     even = frozenset(
         ours[at].window for at in even_windows(len(ours), max(1, sum(look.evaluated for look in ours)))
     )
     by_text = {
         "ours": ours,
-        "never": lab.watched(**printed, evaluate_at=frozenset()).looks,
-        "algorithm_2": lab.watched(**printed).looks,
-        "even_intervals": lab.watched(**printed, evaluate_at=even).looks,
+        "never": lab.watched_plan(**printed, evaluate_at=frozenset()).looks,
+        "algorithm_2": lab.watched_plan(**printed).looks,
+        "even_intervals": lab.watched_plan(**printed, evaluate_at=even).looks,
     }
     defaults = {"reevaluate": Reevaluate()}
     by_default = {
-        "ours": lab.watched(**defaults).looks,
-        "never": lab.watched(**defaults, evaluate_at=frozenset()).looks,
+        "ours": lab.watched_plan(**defaults).looks,
+        "never": lab.watched_plan(**defaults, evaluate_at=frozenset()).looks,
     }
     options = lab.learned.options
     return [
@@ -100,8 +100,8 @@ def evaluations(lab: Lab) -> dict[str, float]:
     """Return the cost of adapting: how many of 100 windows each rule evaluates, under the thesis's settings."""
     room = {"measures_pct": MEASURES_PCT}
     found = {
-        "ours": lab.watched(**thesis_settings(memory=True), **room).looks,
-        "algorithm_2": lab.watched(**thesis_settings(), **room).looks,
+        "ours": lab.watched_plan(**thesis_settings(memory=True), **room).looks,
+        "algorithm_2": lab.watched_plan(**thesis_settings(), **room).looks,
     }
     return {
         f"adaptive.reevaluation.evaluated_pct.{rule}.{lab.stream}": 100.0

@@ -1,4 +1,4 @@
-"""The real streams that adaptive mechanisms are measured on: the four of the demo, and those of installed packages."""
+"""Load the real streams for adaptive mechanisms: the four of the demo, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BLOCKS, LEAST_BLOCKS, ROWS_A_BLOCK = 10, 5, 500
 
 
 def demo_lake(contracts: Contracts, settings: AttributeSettings) -> Lake:
-    """Return the demo's four streams as landed, each with the attribute lever alone under these settings.
+    """Return the demo's four streams as delivered, each with the attribute lever alone under these settings.
 
     Neither class nor bound is stated, so that all streams are compared on the same terms.
     """

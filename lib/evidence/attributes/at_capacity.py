@@ -1,16 +1,17 @@
-"""The product's plan at stated capacities, measured on what lies at the destination, against six rankings.
+"""Compare the product's plan with six rankings at given capacities, by the rows at the destination.
 
-A trained stream is sent again and again by the product's own steps: planned, drafted, measured, planned again and
-published, into what always travels, as it is counted with its files, `seq`, `scheme` and the log, and a share of the
-bytes of the measures that may be inexact (the others always travel here). All priorities are 1 and nothing is ranked
-by worth, so that the plan minimises what is measured here:
+The product's own steps send a trained stream at each capacity: they plan, draft, measure, plan again and publish. A
+capacity is the size of everything that is always sent (with files, `seq`, `scheme` and log) plus a share of the bytes
+of the measures that may be inexact. All other columns are always sent here. All priorities are 1, so that the plan
+minimises the error that is measured here:
 
-    error = mean over the measures that may be inexact of the mean relative error, in %, over the values that there are,
+    error = mean over the measures that may be inexact of the mean relative error, in %, over all values
 
-of what the destination has by itself: what it was sent, and what it gives back from the synopses it was sent. What is
-null there and is a value in `raw` counts 100. What crosses is what the ledger counts, of batches and of files whole.
+The error is that of the destination alone: values that were sent, and values recovered from sent synopses. A value that
+is null there and not null in `raw` counts 100. Sent bytes are those of the ledger: batches, and whole files.
 
-Rankings (`equal_bytes`) choose among treatments as measured by sending the stream with every measure treated so.
+Rankings (`equal_bytes`) choose among treatments. Each treatment is measured by sending the stream with all measures
+treated in this way.
 """
 
 from __future__ import annotations
@@ -45,74 +46,76 @@ from spillway.store.files import column_bytes
 from spillway.streams.drafts import SENT
 
 CAPACITIES_PCT = (100, 90, 75, 50, 25)
-"""Of the measures' bytes; at 100 all fits."""
+"""Shares of the measures' bytes, in %; at 100 everything fits."""
 FITS, SPARE = 100, 1.005
-"""Where all is to fit there is this much more: what logs say of files is known to that."""
+"""Relative margin at 100 %, because the size of log entries is known only to that accuracy."""
 _CASES = ("hold", "send", "auto")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What one run put at the destination, batch by batch."""
+    """The content of the destination after one run, batch by batch."""
 
     crossed_bytes: Mapping[int, int]
-    """As the ledger counts them."""
+    """The bytes that the ledger counts."""
     batch_bytes: Mapping[int, Mapping[str, int]]
-    """Of the columns of `transmitted`."""
+    """Bytes of the columns of `transmitted`."""
     payload_bytes: Mapping[tuple[int, str], int]
-    """Of synopses that crossed, by attribute."""
+    """Bytes of the sent synopses, by attribute."""
     around_bytes: Mapping[int, int]
-    """What their files and log take beside them."""
+    """Bytes of the files and log of the synopses, without the synopses."""
     error_sums: Mapping[tuple[int, str], float]
     values: Mapping[tuple[int, str], int]
     absent_sums: Mapping[tuple[int, str], int]
 
     def error_of(self, batch: int, name: str) -> float:
-        """Mean loss of an attribute in a batch, in %."""
+        """Return the mean loss of an attribute in a batch, in %."""
         return self.error_sums[batch, name] / max(1, self.values[batch, name])
 
     def absent_of(self, batch: int, name: str) -> float:
-        """Share of an attribute's values in a batch that are not there, in %."""
+        """Return the share of an attribute's values that are absent in a batch, in %."""
         return 100.0 * self.absent_sums[batch, name] / max(1, self.values[batch, name])
 
     def loses(self, batch: int) -> bool:
-        """Whether anything of a batch is not as it was."""
+        """Return whether anything of a batch differs from `raw`."""
         return any(one > 0 for (number, _), one in self.error_sums.items() if number == batch)
 
 
 @dataclass(frozen=True)
 class AtCapacity:
-    """What one capacity led to."""
+    """The result of one run at one capacity."""
 
     error_pct: float
     absent_pct: float
     used_pct: float | None
-    """Of what may cross in the batches that lose something; None where none does."""
+    """Used share of the capacity of batches that lose something; None if no batch does."""
     over_pct: float
-    """By how much the largest excess of a batch is above what it may send."""
+    """The largest excess of a batch over its capacity."""
 
 
 class Trial:
-    """A trained stream sent at every capacity."""
+    """A trained stream that is sent at every capacity."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self.seconds = {one.batch: one.seconds_covered or 0.0 for one in lab.batches if one.rows}
         self.around_bytes: Mapping[int, int] = {}
-        """By batch, what a file of sent synopses takes beside them; known once the options are."""
+        """By batch, the bytes of a file of sent synopses without the synopses; set by `options`."""
 
     @cached_property
     def sent_whole(self) -> Sent:
-        """Everything as it is."""
+        """The result of sending everything unchanged."""
         return self._send({})
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
-        """Those that may be inexact; the others always travel here."""
+        """The attributes that may be inexact; all others are always sent here."""
         return tuple(name for name in self.lab.measures if name not in self.lab.exact)
 
     def kbps(self, capacity_pct: float) -> dict[int, float]:
-        """By batch, what always travels and so much of the measures' bytes; a crumb more where all is to fit."""
+        """Return, by batch, the rate of what is always sent and of a share of the measures' bytes; at 100 % slightly
+        more.
+        """
         spare = SPARE if capacity_pct >= FITS else 1.0
         found = {}
         for batch, size in self.sent_whole.crossed_bytes.items():
@@ -122,7 +125,7 @@ class Trial:
         return found
 
     def at(self, capacity_pct: float, synopsis: str) -> AtCapacity:
-        """The product's plan into a capacity."""
+        """Send the stream by the product's plan into a capacity."""
         kbps = self.kbps(capacity_pct)
         lake = self.lab.sent(
             allowed_kbps=kbps,
@@ -144,7 +147,7 @@ class Trial:
         )
 
     def over_batches(self, of: Callable[[int], float]) -> float:
-        """The mean over batches, weighed by their tuples."""
+        """Return the mean over batches, weighted by their tuples."""
         tuples = {one.batch: one.rows or 0 for one in self.lab.batches}
         return sum(of(batch) * count for batch, count in tuples.items() if count) / sum(tuples.values())
 
@@ -156,10 +159,11 @@ class Trial:
         error: Callable[..., float],
         **how: Any,
     ) -> list[float]:
-        """The error of every order, each batch in its own room, by `ranking_error` or the best of its treatments.
+        """Return the error of every order, each batch in its own capacity, by `ranking_error` or the best of its
+        treatments.
 
-        What shedding takes beside the columns (`beside_bytes`) is off the room, as it is for the plan, which is
-        measured whole: or an order would fit that, sent, does not.
+        The overhead of shedding (`beside_bytes`) is subtracted from the capacity, as for the plan, which is measured as
+        a whole. Otherwise an order could seem to fit that does not fit if it is sent.
         """
         found = []
         for order in orders:
@@ -177,7 +181,9 @@ class Trial:
 
     @cached_property
     def beside_bytes(self) -> dict[int, float]:
-        """By batch, the least that shedding one measure, its synopsis held, adds to footers, schemes and the log."""
+        """Return, by batch, the smallest addition of shedding one measure (synopsis not sent) to footers, schemes and
+        log.
+        """
         found = dict.fromkeys(self.seconds, math.inf)
         for name in self.measures:
             sent = self._send({name: "shed/0"})
@@ -188,12 +194,13 @@ class Trial:
 
     @cached_property
     def options(self) -> dict[int, dict[str, list[Option]]]:
-        """By batch and measure every treatment, as large and as wrong as it was when all measures were treated so."""
+        """Return, by batch and measure, the size and error of every treatment, with all measures treated so."""
         models = {name: self.lab.models[name] for name in self.measures}
         numbers = list(self.seconds)
         found = {
             batch: {
-                name: [Option(name, "keep", float(self.sent_whole.batch_bytes[batch][name]))] for name in models
+                name: [Option(name, "keep", float(self.sent_whole.batch_bytes[batch][name]))]
+                for name in models
             }
             for batch in numbers
         }
@@ -220,7 +227,7 @@ class Trial:
         return self._read(self.lab.sent(scheme))
 
     def _read(self, lake: Lake) -> Sent:
-        """What lies at the destination, held against `raw`."""
+        """Compare the rows at the destination with `raw`."""
         stream, tables = self.lab.stream, lake.tables
         names = [*OVERHEAD, *self.lab.contract.names]
         crossed, payloads, around = ledger_bytes(lake, stream), dict[tuple[int, str], int](), {}
@@ -271,7 +278,7 @@ class Trial:
 
 
 def ledger_bytes(lake: Lake, stream: str) -> dict[int, int]:
-    """By batch, the bytes that the ledger says have crossed."""
+    """Return, by batch, the bytes that were sent according to the ledger."""
     rows = lake.tables.at("ledger").rows(
         ["batch", "bytes_kept"], subject=stream, stage=SENT, unit="rows", dimension_kind=TOTAL
     )
@@ -279,7 +286,7 @@ def ledger_bytes(lake: Lake, stream: str) -> dict[int, int]:
 
 
 def _losses(truth: Column, has: Column) -> np.ndarray:
-    """Row by row: what is a value and is not there counts 100; what no finite error describes is far worse."""
+    """Return the loss row by row: 100 for an absent value, and far more for a value with an infinite error."""
     here = has.valid if has.kind == truth.kind else np.zeros(len(truth), np.bool_)
     errors = np.minimum(relative_errors_pct(truth, has), FAR_WORSE)
     errors[truth.valid & ~here] = ABSENT
@@ -287,7 +294,7 @@ def _losses(truth: Column, has: Column) -> np.ndarray:
 
 
 def at_capacities(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict[str, float]:
-    """Error, what was used and what is absent at every capacity, and the error over the best ranking's."""
+    """Return error, used capacity and absent values at every capacity, and the error over that of the best ranking."""
     figures: dict[str, float] = {}
     rows: list[tuple[Any, ...]] = []
     for lab in labs.values():
@@ -308,7 +315,7 @@ def at_capacities(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict
 
 
 def at_capacities_of(lab: Lab, slug: str) -> tuple[dict[str, float], list[tuple[Any, ...]]]:
-    """The figures of one stream, and its lines."""
+    """Return the figures of one stream, and its rows of the table."""
     trial = Trial(lab)
     ranked = {
         by: [[name for name in order if name in trial.measures] for order in every]

@@ -38,7 +38,7 @@ _SLACK = 1.0 - 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """A baseline's entries, their packed bytes, and its errors."""
+    """The entries of a baseline, their packed bytes, and its errors."""
 
     name: str
     entries: Entries
@@ -48,7 +48,7 @@ class Baseline:
 
 @njit(cache=True)
 def _shortest(low, high):  # type: ignore[no-untyped-def]
-    """The number with the fewest decimals within [low, high], near the middle of it."""
+    """Return the number with the fewest decimals within [low, high], near its middle."""
     middle = low + (high - low) / 2.0
     scale = 1.0
     for _ in range(12):

@@ -20,7 +20,7 @@ from functools import cached_property
 
 from evidence.attributes.generated import Source, generate_stream
 from evidence.attributes.lake import Lake
-from evidence.attributes.restated import with_settings
+from evidence.attributes.variants import with_settings
 from evidence.book import Book
 from spillway.batch import PLANNED, Batch
 from spillway.clock import utc_now
@@ -71,7 +71,7 @@ class CliffTrial:
         return tuple(TrainedFacts.from_facts(facts).models)
 
     def send_through(self, capacity_bytes: float | None) -> Loss:
-        """Send the batch through a channel of `capacity_bytes`; None: of unlimited capacity."""
+        """Send the batch through a channel of `capacity_bytes`; None: unlimited capacity."""
         seconds = self.batch.seconds_covered or 1.0
         kbps = WIDE_KBPS if capacity_bytes is None else max(NARROW_KBPS, capacity_bytes / 125.0 / seconds)
         (now,) = [one for one in self.lake.batches(self.stream) if one.batch == self.batch.batch]

@@ -1,10 +1,10 @@
-"""Rules of re-evaluation on one yardstick: what was in force on a window against what its own data ask for.
+"""Compare rules of re-evaluation: the scheme in force on a window against the scheme that its own data require.
 
-Every contestant is the product's planner under other settings (`Lab.watched`), in the thesis's own case: ranking by
-deviation, keep or shed, the shortest prefix of the ranking whose measured widths fit, into what always travels and half
-of the measures' bytes. A window counts by the scheme that was in force on it, whoever evaluates it, and is a hit when
-that is the scheme of its own ranking. Regret is what the scheme in force loses beyond that one, in points: absent
-counts 100, weighed by the place in the window's own ranking (`levers.attributes.loss`).
+Every contestant is the product's planner under other settings (`Lab.watched_plan`), in the thesis's own case: ranking
+by deviation, keep or shed, and the shortest prefix of the ranking whose measured widths fit. The capacity is the size
+of everything that is always sent, plus half of the measures' bytes. A window is a hit if the scheme in force on it
+equals the scheme of its own ranking. Regret is the additional loss of the scheme in force, in points: an absent
+attribute counts 100, weighted by its place in the window's own ranking (`levers.attributes.loss`).
 
 - ours: the defaults;
 - Algorithm 2 as printed;
@@ -28,12 +28,12 @@ from spillway.levers.attributes.window_planner import WindowRanking
 
 MEASURES_PCT = 50.0
 NO_CAP = 2**31
-"""Windows: more than there ever are."""
+"""A number of windows that no stream reaches."""
 
 
 @dataclass(frozen=True)
 class WindowScore:
-    """How a rule fared over some windows."""
+    """The score of a rule over some windows."""
 
     windows: int
     evaluations: int
@@ -52,23 +52,23 @@ class WindowScore:
 
 @dataclass(frozen=True)
 class RuleResult:
-    """A rule, and how it fared: over all windows, over those of the training tuples, and over later ones."""
+    """A rule with its scores: over all windows, over those of the training tuples, and over later ones."""
 
     rule: str
     all: WindowScore
     training: WindowScore
     later: WindowScore
     treatments_asked: int = 2
-    """How many different treatments the windows ask for, each ranked by itself."""
+    """The number of different treatments that the windows require, each ranked by itself."""
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether hits and regret say anything: where all windows ask for one treatment, every rule hits always."""
+        """Whether hits and regret are meaningful: if all windows require one treatment, every rule always hits."""
         return self.treatments_asked > 1
 
 
 def thesis_settings(memory: bool = False) -> dict[str, Any]:
-    """The thesis's own case: its ranking, its two ways, its re-evaluation (`memory`: with ours)."""
+    """Return the thesis's settings: its ranking, its two treatments, its re-evaluation (`memory`: with ours)."""
     text = Reevaluation.of_thesis()
     printed = Reevaluate(
         interval_windows=text.interval_windows,
@@ -90,27 +90,27 @@ def thesis_settings(memory: bool = False) -> dict[str, Any]:
 
 
 def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleResult]:
-    """Every rule on this stream's windows."""
+    """Return the result of every rule on the windows of this stream."""
     room = {"measures_pct": measures_pct}
     printed, own = thesis_settings() | room, thesis_settings(memory=True) | room
-    ours = lab.watched(**own).looks
+    ours = lab.watched_plan(**own).looks
     windows = [look.window for look in ours]
     even = frozenset(
         windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in ours)))
     )
     looks = {
         "ours": ours,
-        "algorithm_2": lab.watched(**printed).looks,
-        "fixed": lab.watched(**printed, evaluate_at=even).looks,
-        "fixed_ours": lab.watched(**own, evaluate_at=even).looks,
-        "never": lab.watched(**printed, evaluate_at=frozenset()).looks,
-        "always": lab.watched(**printed, evaluate_at=frozenset(windows)).looks,
+        "algorithm_2": lab.watched_plan(**printed).looks,
+        "fixed": lab.watched_plan(**printed, evaluate_at=even).looks,
+        "fixed_ours": lab.watched_plan(**own, evaluate_at=even).looks,
+        "never": lab.watched_plan(**printed, evaluate_at=frozenset()).looks,
+        "always": lab.watched_plan(**printed, evaluate_at=frozenset(windows)).looks,
     }
     return [rule_result(lab, rule, seen) for rule, seen in looks.items()]
 
 
 def rule_result(lab: Lab, rule: str, looks: Sequence[WindowRanking]) -> RuleResult:
-    """How a rule fared by what was seen of its windows."""
+    """Return the result of a rule from the rankings of its windows."""
     options = lab.learned.options
     trained = [look for look in looks if look.next_seq - 1 <= lab.trained_to_seq]
     return RuleResult(
@@ -123,7 +123,7 @@ def rule_result(lab: Lab, rule: str, looks: Sequence[WindowRanking]) -> RuleResu
 
 
 def count_treatments(looks: Iterable[WindowRanking]) -> int:
-    """Return how many different treatments windows ask for, precision aside.
+    """Return how many different treatments windows require, apart from precision.
 
     >>> def window(**fresh: str) -> WindowRanking:
     ...     return WindowRanking(0, 0, {}, {}, fresh, evaluated=False)
@@ -136,7 +136,7 @@ def count_treatments(looks: Iterable[WindowRanking]) -> int:
 
 
 def score_windows(looks: Iterable[WindowRanking], options: OptionsByName) -> WindowScore:
-    """Hits and mean regret of some windows.
+    """Return hits and mean regret of some windows.
 
     >>> from spillway.levers.attributes.option import Option
     >>> options = {name: [Option(name, "keep", 4), Option(name, "shed", 0)] for name in "ab"}

@@ -1,4 +1,4 @@
-"""The cycle identifier: on the demo streams, and on streams whose sender is known, in every order that feeds have."""
+"""Find the cycle identifier on the demo streams, and on streams with a known sender in every order of arrival."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISY_TUPLES = 12_500
 
 
 def cycles(book: Book, labs: Mapping[str, Lab], schemas: Path, seeds: int) -> dict[str, float]:
-    """CID, members and when they join; and the share of noisy streams on which the same is found."""
+    """Return the CID, the members and when they join, and the share of noisy streams with the same result."""
     book.section(
         "Cycle identifiers",
         "Found without being told, on the clean streams and with 5 % of tuples removed, 1 % doubled and 2 % of "
@@ -63,7 +63,7 @@ def cycles(book: Book, labs: Mapping[str, Lab], schemas: Path, seeds: int) -> di
 
 
 def identifiers(book: Book, seeds: int) -> dict[str, float]:
-    """What is answered on every family of streams whose sender is known, with and without declared keys."""
+    """Return the results on every family of streams with a known sender, with and without declared keys."""
     book.section(
         "Identifiers where there is no cycle, and where there seems to be one",
         "Streams whose sender is known, in the orders that feeds arrive in, beside attributes that tempt: properties "
@@ -91,12 +91,12 @@ def identifiers(book: Book, seeds: int) -> dict[str, float]:
 
 
 def cycle_columns(lab: Lab) -> dict[str, Any]:
-    """All raw tuples, as the cycle is found in them."""
+    """Return all raw tuples in the form in which the cycle is searched."""
     return {name: plain_values(lab.rows[name]) for name in lab.contract.names}
 
 
 def _stated(facts: dict[str, Any]) -> dict[str, str]:
-    """Since when each member is there, as the facts beside the contract say."""
+    """Return since when each member exists, by the facts that come with the contract."""
     found: dict[str, str] = {}
     for membership in facts["members"]:
         for value in membership["values"]:
@@ -105,7 +105,7 @@ def _stated(facts: dict[str, Any]) -> dict[str, str]:
 
 
 def _joins(lab: Lab) -> dict[str, str]:
-    """Since when each member is there, as found: the day of the first tuple under its membership."""
+    """Return since when each member exists, as found: the day of the first tuple under its membership."""
     seq = np.asarray(lab.rows["seq"])
     order = lab.rows[lab.contract.order]
     return {

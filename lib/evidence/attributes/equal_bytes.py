@@ -1,17 +1,17 @@
-"""Six rankings at equal bytes: the least error that going by somebody's order reaches in a given room.
+"""Compare six rankings at equal bytes: the least error that an order of attributes reaches in a given capacity.
 
-A ranking goes through the attributes in its order. What it does to one is taken to the end before the next is touched,
-until what remains fits. Two contestants for each order, of which the better counts:
+A ranking treats the attributes in its order. Each attribute is reduced completely before the next one, until the rest
+fits. There are two contestants for each order; the better one counts:
 
 - *shed*: the thesis's treatment, keep or shed;
-- *all*: every treatment that the plan has, kept, rounded and shed in every precision.
+- *all*: every treatment of the plan: kept, rounded, and shed in every precision.
 
-Either treats an attribute alike in all tuples of a batch, as a plan does; or, *sharing*, takes the last step for only
-as many tuples as are needed, so that all fill the room to the last byte: which no plan does.
+A contestant treats an attribute in the same way in all tuples of a batch, as a plan does. With *sharing*, it takes the
+last step for only as many tuples as necessary, so that the capacity is used to the last byte, which no plan does.
 
-What is shed depends on the case. *hold*: its synopsis stays at the source; it is absent, and counts 100. *send*: the
-synopsis crosses and counts against the room, with what its file takes beside it (`around`); the error is what comes
-back. Where even all synopses are too much, they stay behind in the same order.
+There are two cases. *hold*: synopses stay at the source; a shed attribute is absent and counts 100. *send*: a synopsis
+is sent and counts against the capacity, with the overhead of its file (`around`); the error is that of the recovered
+values. If all synopses together do not fit, they stay at the source in the same order.
 
 >>> options = {
 ...     "a": [Option("a", "keep", 6), Option("a", "shed", 0, 2, mean_error_pct=1.0)],
@@ -42,7 +42,7 @@ SYNOPSES = ("hold", "send")
 TREATMENTS = ("shed", "all")
 _CRUMB = 1e-6
 FAR_WORSE = 1e9
-"""Of a plan that errs where some ranking does not: a number, for figures are numbers."""
+"""The ratio for a plan with an error if the best ranking has none; figures must be finite numbers."""
 _Point = tuple[float, float]
 """Bytes, and loss."""
 
@@ -56,9 +56,9 @@ def ranking_error(
     around: float = 0.0,
     sharing: bool = True,
 ) -> float:
-    """The mean loss when going by this order fills the measures' room.
+    """Return the mean loss if this order fills the capacity of the measures.
 
-    `around` is taken off the room where anything was shed, which all is here that is not kept.
+    `around` is subtracted from the capacity if anything is shed; here everything that is not kept is shed.
     """
     for name, value, known in (("synopsis", synopsis, SYNOPSES), ("treatments", treatments, TREATMENTS)):
         if value not in known:
@@ -77,7 +77,7 @@ def ranking_error(
 def best_treatments_error(
     options: OptionsByName, order: Sequence[str], room_bytes: float, synopsis: str, **how: Any
 ) -> float:
-    """`ranking_error` by whichever treatments serve an order best."""
+    """Return `ranking_error` with the treatments that are best for an order."""
     return min(
         ranking_error(options, order, room_bytes, synopsis, treatments, **how) for treatments in TREATMENTS
     )
@@ -90,7 +90,7 @@ def best_ranking_error(
     synopsis: str,
     **how: Any,
 ) -> float:
-    """The least error that any order of any ranking reaches by any treatments; of random orders the luckiest counts."""
+    """Return the least error of any order of any ranking with any treatments; the best of all random orders counts."""
     return min(
         best_treatments_error(options, order, room_bytes, synopsis, **how)
         for every in ranked.values()
@@ -99,7 +99,7 @@ def best_ranking_error(
 
 
 def error_over_best(error: float, best: float) -> float:
-    """A plan's error over the best ranking's; 0 over 0 counts 1.
+    """Return a plan's error over that of the best ranking; 0 over 0 counts as 1.
 
     >>> error_over_best(1.0, 4.0), error_over_best(0.0, 0.0), error_over_best(1.0, 0.0)
     (0.25, 1.0, 1000000000.0)
@@ -115,7 +115,7 @@ def _fill_by_order(
     over: float,
     sharing: bool,
 ) -> float:
-    """Step by step down each ladder in order, then down what is left where synopses stay behind."""
+    """Descend each ladder in order, then the ladders on which synopses are not sent."""
     total = 0.0
     for turn in (0, 1):
         for name in order:
@@ -134,7 +134,7 @@ def _fill_by_order(
 
 
 def _first_fitting(ladder: Sequence[_Point], room: float, sharing: bool) -> _Point:
-    """The first point down a ladder that fits, or its end; `sharing`: on the line between two points."""
+    """Return the first point of a ladder that fits, or its end; `sharing`: on the line between two points."""
     for (before, had), (after, has) in pairwise(ladder):
         if after <= room:
             share = (before - room) / (before - after) if sharing and before > after else 1.0
@@ -145,7 +145,7 @@ def _first_fitting(ladder: Sequence[_Point], room: float, sharing: bool) -> _Poi
 def _ladders(
     options: OptionsByName, synopsis: str, treatments: str, line: Callable[[Sequence[_Point]], list[_Point]]
 ) -> dict[str, tuple[list[_Point], list[_Point]]]:
-    """Of every attribute, its points while synopses cross (or nothing is sent), and when they stay behind."""
+    """Return the points of every attribute, with synopses sent (or nothing sent) and with synopses not sent."""
     found: dict[str, tuple[list[_Point], list[_Point]]] = {}
     for name, mine in options.items():
         kept = _kept_option(mine)
@@ -170,20 +170,21 @@ def _rounded(options: Sequence[Option]) -> list[_Point]:
 
 
 def _line(choose: Callable[[Sequence[_Point]], list[_Point]], points: Sequence[_Point]) -> list[_Point]:
-    """The chosen points, the first of all before them: what is kept is what bytes are taken off, also where something
-    that takes fewer loses as little."""
+    """Return the chosen points after the first point of all: reduction starts from the kept attribute, even if a
+    smaller
+    treatment loses as little."""
     found = choose(points)
     return found if found[0][0] == points[0][0] else [points[0], *found]
 
 
 def _hull(points: Sequence[_Point]) -> list[_Point]:
-    """The lower convex hull from what takes most to what takes least."""
+    """Return the lower convex hull, from the most to the fewest bytes."""
     bytes_, losses = np.array([one for one, _ in points]), np.array([one for _, one in points])
     return [points[at] for at in reversed(lower_hull(bytes_, losses))]
 
 
 def _pareto_front(points: Sequence[_Point]) -> list[_Point]:
-    """The points that no other beats, from what takes most to what takes least."""
+    """Return the points that no other point dominates, from the most to the fewest bytes."""
     found: list[_Point] = []
     for size, loss in sorted(points, key=lambda point: (point[1], point[0])):
         if not found or size < found[-1][0]:

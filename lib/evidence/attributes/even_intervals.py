@@ -1,10 +1,10 @@
-"""Looking at even intervals: what a controller has to be better than, at as many evaluations."""
+"""Evaluate at even intervals: the rule that a controller must beat with as many evaluations."""
 
 from __future__ import annotations
 
 
 def even_windows(windows: int, evaluations: int) -> tuple[int, ...]:
-    """The windows that `evaluations` evaluations at even intervals look at.
+    """Return the windows that `evaluations` evaluations at even intervals examine.
 
     >>> even_windows(10, 3)
     (0, 3, 6)

@@ -1,4 +1,4 @@
-"""The attribute lever's evidence (Ahuja 2006, chapters 3 and 4): tables and figures, ours beside the text's.
+"""Compute the evidence of the attribute lever (Ahuja 2006, chapters 3 and 4), next to the figures of the thesis.
 
 `attribute_figures` runs everything in a few minutes on two cores; fewer `seeds` give a quick look.
 """
@@ -12,32 +12,32 @@ from itertools import accumulate
 from pathlib import Path
 
 from evidence.attributes.at_capacity import at_capacities
-from evidence.attributes.bounds_kept import all_bound_violations, room_sensors
+from evidence.attributes.bound_violations import all_bound_violations, room_sensors
 from evidence.attributes.cliff import cliffs
 from evidence.attributes.codecs.compare import compressors
 from evidence.attributes.codecs.samples import HELD_BACK
-from evidence.attributes.counted import counted_over_file_bytes
 from evidence.attributes.cycles import cycles, identifiers
-from evidence.attributes.every_way import bound_violations_every_treatment
+from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.generated import sources
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
 from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
+from evidence.attributes.ledger_bytes import counted_over_file_bytes
 from evidence.attributes.lossless import lossless
-from evidence.attributes.nine import nine, run_through_channel
+from evidence.attributes.nine_streams import nine, run_through_channel
 from evidence.attributes.precision import precision
 from evidence.attributes.predictors import predictors
 from evidence.attributes.rankings import rankings
 from evidence.attributes.real_streams import TRIED_REAL, real_stream
-from evidence.attributes.restated import with_settings, with_thesis_ranking
 from evidence.attributes.row_order import row_orders
-from evidence.attributes.single_ways import single_treatments
+from evidence.attributes.single_treatments import single_treatments
 from evidence.attributes.small_batches import small_batches
 from evidence.attributes.summary import original_and_recovered, summary
 from evidence.attributes.targets import targets
 from evidence.attributes.thresholds import fixed_points, shares_by_accuracy
+from evidence.attributes.variants import with_settings, with_thesis_ranking
 from evidence.book import Book
 from evidence.narrow_links import narrow_contracts, narrow_files
 from spillway.contracts import Channel, Contracts, StreamContract, load_contracts
@@ -56,7 +56,7 @@ _HEADLINES = re.compile(
 
 
 def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[str, float]:
-    """Every figure of the attribute lever, flat, names with units; tables and drawings go into the book."""
+    """Return every figure of the attribute lever by name; write tables and charts into the book."""
     directory = Path(settings.home, "tests", "golden")
     if not directory.is_dir():
         raise InvalidValue(
@@ -120,7 +120,7 @@ def land_and_shed(
     files: Mapping[str, Mapping[str, bytes]],
     channels: Mapping[str, Channel],
 ) -> Lake:
-    """Land the streams in memory, train them, shed and recover them."""
+    """Deliver the streams in memory, train them, shed and recover them."""
     lake = Lake.land("demo", streams, {name: files[name] for name in streams}, channels)
     for name in streams:
         lake = lake.with_contract(trained_on_whole_batches(lake, name))
@@ -135,7 +135,7 @@ def with_attribute_lever_only(contract: StreamContract) -> StreamContract:
 
 
 def recovery(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
-    """What recovery costs and gives back, the plan's and its rivals'."""
+    """Return the cost and the error of recovery, of the plan and of its rivals."""
     return {
         **summary(book, labs, directory),
         **predictors(book, labs),
@@ -146,7 +146,7 @@ def recovery(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, 
 
 
 def real_streams(book: Book) -> dict[str, float]:
-    """Real streams at capacity, one after the other; those held back are marked."""
+    """Send real streams at several capacities, one after the other; held-out ones are marked."""
     book.section(
         "Real streams at capacity",
         f"Trained on their first half. Not looked at while the plan was made: {', '.join(HELD_BACK)}.",
@@ -161,7 +161,7 @@ def real_streams(book: Book) -> dict[str, float]:
 
 
 def figures_by_part(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
-    """The same figures over the batches that training saw, and over later ones: `attributes.later.<figure>`."""
+    """Return the figures over the batches of the training, and over later ones: `attributes.later.<figure>`."""
     found: dict[str, float] = {}
     parts = {name: training_and_later(lab) for name, lab in labs.items()}
     for part in PARTS:
@@ -186,7 +186,7 @@ def figures_by_part(book: Book, labs: Mapping[str, Lab], directory: Path) -> dic
 
 
 def part_name(figure: str, part: str = "") -> str:
-    """A figure's name over a part of the tuples; without a part: without one.
+    """Return the name of a figure over a part of the tuples; without a part, the plain name.
 
     >>> part_name("attributes.violations", "later"), part_name("attributes.later.violations")
     ('attributes.later.violations', 'attributes.violations')
@@ -196,9 +196,9 @@ def part_name(figure: str, part: str = "") -> str:
 
 
 def trained_on_whole_batches(lake: Lake, stream: str) -> StreamContract:
-    """The stream's contract with no more training tuples than its first batches hold, where they hold any fewer.
+    """Return the contract with no more training tuples than the first batches hold, if they hold fewer.
 
-    So that every batch is either one that training saw or one that it did not.
+    So training has seen a batch either as a whole or not at all.
     """
     contract = lake.contracts.streams[stream]
     settings = own_settings(contract)

@@ -1,7 +1,8 @@
-"""Streams shaped like the nine sources of Table 4.1: the same attributes and cycle lengths, a few hundred cycles.
+"""Generate streams like the nine sources of Table 4.1: the same attributes and cycle lengths, a few hundred cycles.
 
-The sources are long gone; these obey what is known of such data (levels of each member's own, days, random walks,
-exact relations between a price, its change and its percentage, skewed delays), with a fixed seed.
+The original sources are not available. The generated data have the known properties of such data, with a fixed seed: a
+level of each member's own, daily cycles, random walks, exact relations between a price, its change and its percentage,
+skewed delays.
 
 >>> miq = Source("average.miq.net", "internet", ("Router", "Response Time", "Packet Loss"), 50)
 >>> made = generate_stream(miq, cycles=4, seed=1)
@@ -46,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Generated:
-    """A stream's contract, its tuples, and the files that they land in: two batch dates of whole cycles."""
+    """A stream's contract, its tuples, and its landing files: two batch dates of whole cycles."""
 
     contract: StreamContract
     rows: pa.Table
@@ -60,7 +61,7 @@ class Generated:
 
 
 def sources(directory: Path) -> list[Source]:
-    """The nine sources of Table 4.1."""
+    """Return the nine sources of Table 4.1."""
     return [
         Source(
             row["source"].removeprefix("www.").partition("/")[0],
@@ -73,7 +74,7 @@ def sources(directory: Path) -> list[Source]:
 
 
 def generate_stream(source: Source, cycles: int | None = None, seed: int = 0) -> Generated:
-    """The source as a stream; `cycles` None: enough for about 20,000 tuples, at least 16."""
+    """Generate the stream of a source; `cycles` None: enough for about 20,000 tuples, at least 16."""
     rng = np.random.default_rng([seed, source.cycle])
     rounds = cycles or max(16, TUPLES // source.cycle)
     columns = _DOMAINS[source.domain](rng, rounds, source.cycle)
@@ -131,7 +132,7 @@ def _column(name: str) -> str:
 
 
 def _walk(rng: np.random.Generator, rounds: int, members: int, step: float, persistence: float = 1.0) -> Grid:
-    """A random walk per member, or one that returns to 0."""
+    """Return a random walk per member, or one that returns to 0."""
     state = rng.normal(0, step * 3, members)
     path = np.empty((rounds, members))
     for turn in range(rounds):
@@ -141,7 +142,7 @@ def _walk(rng: np.random.Generator, rounds: int, members: int, step: float, pers
 
 
 def _sticky(rng: np.random.Generator, rounds: int, members: int, levels: list[float], change: float) -> Grid:
-    """Values from a few levels that stay for a while."""
+    """Return values of a few levels that stay for a while."""
     now = rng.choice(levels, members)
     path = np.empty((rounds, members))
     for turn in range(rounds):
@@ -151,7 +152,7 @@ def _sticky(rng: np.random.Generator, rounds: int, members: int, levels: list[fl
 
 
 def _weather(rng: np.random.Generator, rounds: int, members: int) -> dict[str, Grid]:
-    """Hourly, with a day in it; the sun rises a little earlier every day."""
+    """Return hourly values with a daily course; the sun rises a little earlier every day."""
     hour = np.arange(rounds)[:, None]
     day = np.sin(2 * np.pi * (hour - 9) / 24)
     temperature = rng.normal(60, 15, members) + 9 * day + _walk(rng, rounds, members, 0.7, 0.97)
@@ -174,7 +175,7 @@ def _weather(rng: np.random.Generator, rounds: int, members: int) -> dict[str, G
 
 
 def _stock(rng: np.random.Generator, rounds: int, members: int) -> dict[str, Grid]:
-    """Quotes of a trading day after the other, 390 rounds each, and what follows from a price exactly."""
+    """Return quotes of consecutive trading days, 390 rounds each, and columns that follow exactly from the price."""
     start = np.exp(rng.normal(3.2, 0.8, members))
     price = np.round(start * np.exp(_walk(rng, rounds, members, 0.0012)), 2)
     before = price[np.maximum(np.arange(rounds) // 390 * 390 - 1, 0)]
@@ -201,7 +202,7 @@ def _stock(rng: np.random.Generator, rounds: int, members: int) -> dict[str, Gri
 
 
 def _internet(rng: np.random.Generator, rounds: int, members: int) -> dict[str, Grid]:
-    """Delays with a level of their own, a slow load on it and bursts; losses are rare."""
+    """Return delays with a level of their own, a slow load and bursts; losses are rare."""
     level = rng.gamma(4, 25, members)
     load = np.abs(_walk(rng, rounds, members, 0.04, 0.97))
     burst = np.where(rng.random((rounds, members)) < 0.03, rng.gamma(1.5, 0.5, (rounds, members)), 0)

@@ -1,4 +1,4 @@
-"""The thesis's own cells recomputed, group by group, and its categories (Tables C.1 and C.2)."""
+"""Recompute the thesis's own cells, group by group, and its categories (Tables C.1 and C.2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIGURES = [f"attributes.golden_cells_against_{what}{equal}" for what in AGAINST
 
 
 def golden(book: Book, directory: Path) -> dict[str, float]:
-    """All golden cells with errata applied, how many are equal, and the categories of 40 lists each."""
+    """Return the number of golden cells, how many are equal, and the categories of 40 lists each."""
     book.section(
         "The thesis's cells",
         "Cells compared with what is printed, cells compared with what was recomputed from the text by hand, and "
@@ -73,7 +73,7 @@ def golden(book: Book, directory: Path) -> dict[str, float]:
 
 
 def _held_out(book: Book, directory: Path) -> tuple[float, int]:
-    """The share of lists held back that is put right, and how many are put in a looser class than the truth."""
+    """Return the share of held-out lists with the right class, and how many get a looser class than the true one."""
     lists = classify_held_out(directory)
     rows = []
     for domain in TRUTHS:
@@ -99,7 +99,7 @@ def _right_pct(lists: Sequence[ClassifiedList]) -> float:
 
 
 def _counts(counted: Mapping[tuple[str, bool], int]) -> tuple[int, ...]:
-    """Of each kind, all and the equal ones."""
+    """Return, of each kind, the number of all cells and of equal ones."""
     return tuple(
         count
         for what in AGAINST

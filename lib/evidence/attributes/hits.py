@@ -1,4 +1,4 @@
-"""Hits, regret and evaluations (Ahuja 2006, Table 4.4): ours, Algorithm 2 as printed, even intervals, never, always.
+"""Compute hits, regret and evaluations (Ahuja 2006, Table 4.4) of ours, Algorithm 2, even intervals, never, always.
 
 All rules have the same yardstick (`contestants`), also under the product's plan, which decides by rounding, capacity
 and measured bytes. If all windows of a stream require the same treatment, the ranking cannot change the plan, and every
@@ -31,7 +31,7 @@ COLUMNS = (
 
 
 def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float]:
-    """The tables, the bars of Table 4.4 and the figures."""
+    """Write the tables and the bars of Table 4.4; return the figures."""
     book.section(
         "Hits, regret and evaluations",
         "A hit is a window whose scheme in force is the one that its own data, ranked afresh, would give (3.2.3.3); "
@@ -44,7 +44,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
         found = contestants_of(lab)
         rows += [row_of(name, one) for one in found]
         figures |= figures_of(name, found)
-        plan = rule_result(lab, "plan", lab.watched().looks)
+        plan = rule_result(lab, "plan", lab.watched_plan().looks)
         planned.append(row_of(name, plan))
         figures |= plan_figures(name, plan)
     book.table(
@@ -95,7 +95,7 @@ def hits(book: Book, labs: Mapping[str, Lab], directory: Any) -> dict[str, float
 
 
 def row_of(stream: str, one: RuleResult) -> tuple[Any, ...]:
-    """A line of the tables; without hits and regret where they say nothing."""
+    """Return a row of the tables; without hits and regret if they are not conclusive."""
     parts = [
         (part.hits_pct, part.regret_points) if part.windows and one.is_conclusive else (None, None)
         for part in (one.all, one.training, one.later)
@@ -106,7 +106,7 @@ def row_of(stream: str, one: RuleResult) -> tuple[Any, ...]:
 
 
 def figures_of(stream: str, found: list[RuleResult]) -> dict[str, float]:
-    """Hits, regret and share of windows evaluated of every rule, ours without its name; none where no rule can miss."""
+    """Return hits, regret and share of evaluated windows of every rule; none if no rule can miss."""
     figures: dict[str, float] = {f"attributes.treatments_asked.{stream}": found[0].treatments_asked}
     if not found[0].is_conclusive:
         return figures
@@ -131,7 +131,7 @@ def figures_of(stream: str, found: list[RuleResult]) -> dict[str, float]:
 
 
 def plan_figures(stream: str, plan: RuleResult) -> dict[str, float]:
-    """The same of the product's own plan."""
+    """Return the same figures of the product's own plan."""
     asked: dict[str, float] = {f"attributes.plan_treatments_asked.{stream}": plan.treatments_asked}
     if not plan.is_conclusive:
         return asked

@@ -1,8 +1,8 @@
-"""What key frames cost: the synopsis in frames of the contract's length against one endless frame (the text's form).
+"""Measure the cost of key frames: frames of the contract's length against one endless frame, as in the thesis.
 
-In every frame the first value of every key is stored afresh, so that a date can be shed, recovered or retired by
-itself. The price is at most keys x attributes values a frame; with predictors that look back it may be a little more,
-for they start afresh too. Everything is shed by the product's own step (`levers.attributes.frames.shed_frame`).
+Every frame stores the first value of every key, so that a date can be shed, recovered or retired by itself. The cost is
+at most keys x attributes values per frame; it may be slightly more with predictors that look back, because they restart
+too. Everything is shed by the product's own step (`levers.attributes.frames.shed_frame`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spillway.levers.frame_slices import frame_slices
 
 @dataclass(frozen=True)
 class KeyFramePrice:
-    """Values stored and packed bytes, in frames and in one."""
+    """Stored values and packed bytes, in frames and in one endless frame."""
 
     frames: int
     keys: int
@@ -34,7 +34,7 @@ class KeyFramePrice:
 
     @property
     def bytes_pct(self) -> float:
-        """Bytes that frames add, in per cent.
+        """Return the additional bytes of frames, in %.
 
         >>> KeyFramePrice(2, 3, 1, 106, 100, 300, 200).bytes_pct
         50.0
@@ -43,17 +43,17 @@ class KeyFramePrice:
 
     @property
     def stored_pct(self) -> float:
-        """Values that frames add, in per cent."""
+        """Return the additional stored values of frames, in %."""
         return _more_pct(self.stored, self.stored_endless)
 
     @property
     def most_stored(self) -> int:
-        """Values that frames may add where the last value predicts: keys x attributes in each but the first."""
+        """Return the most values that frames add with the last value: keys x attributes in each but the first."""
         return (self.frames - 1) * self.keys * self.attributes
 
 
 def key_frame_price(lab: Lab) -> KeyFramePrice:
-    """Every measure shed everywhere, frame by frame and in one frame from the first tuple to the last."""
+    """Shed every measure everywhere, frame by frame, and in one frame from the first tuple to the last."""
     rows, keys, models = lab.rows, lab.cycle.attributes, lab.models
     seq = np.asarray(rows["seq"])
     shed = tuple(AttributeTreatment(name, "shed", precision=one.coarsest) for name, one in models.items())
@@ -81,7 +81,7 @@ def key_frame_price(lab: Lab) -> KeyFramePrice:
 
 
 def key_frames(book: Book, labs: Mapping[str, Lab], prefix: str = "") -> dict[str, float]:
-    """The table of what frames cost, and the figures."""
+    """Write the table of the cost of frames; return the figures."""
     figures: dict[str, float] = {}
     rows: list[tuple[Any, ...]] = []
     for name, lab in labs.items():

@@ -1,12 +1,12 @@
-"""One trained stream on which schemes, models and settings are tried, each by the product's steps.
+"""Try schemes, models and settings on one trained stream, each by the product's own steps.
 
-`run` sheds, recovers and certifies all of the stream again: with models in the place of the trained ones (a version of
-the facts), with other settings of the lever, or under a scheme given by somebody (`rival`). Frames and the parts of
-the channel stay as they were pinned. What a run came to is kept as an `RunResult`; the tables hold the last run only.
+`run` sheds, recovers and certifies the whole stream again: with other models (a version of the facts), with other
+settings of the lever, or under a given scheme (`rival`). Frames and channel shares stay as they were pinned. The result
+of a run is stored as a `RunResult`; the tables hold only the last run.
 
-`weigh` asks for a scheme's bytes and errors alone. Wire bytes add up over columns, and what an attribute's synopsis
-takes depends on the way of those attributes only that its predictions rest on; so a run is made when some attribute
-meets these ways for the first time.
+`weigh` returns only the bytes and errors of a scheme. Sent bytes add up over columns. The size of a synopsis depends
+only on the treatments of the attributes from which it is predicted. So a new run is made only if an attribute occurs
+with such a combination of treatments for the first time.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 
 from evidence.attributes.costs import SchemeCost, cost_of
 from evidence.attributes.lake import Lake
-from evidence.attributes.restated import with_equal_priorities, with_models, with_settings
 from evidence.attributes.results import RunResult, read_result
 from evidence.attributes.rival.lever import WatchedPlan
 from evidence.attributes.rival.settings import RivalSettings
+from evidence.attributes.variants import with_equal_priorities, with_models, with_settings
 from spillway.batch import PLANNED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
@@ -47,16 +47,16 @@ from spillway.streams.capacity import plan_all
 from spillway.streams.facts import load_facts, save_facts
 
 DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
-"""The lever with a rival's decisions in its place; the lever itself stays known, for its tables are in use."""
+"""The lever with a rival's decisions. The lever itself stays registered, because its tables are in use."""
 TRAINED, TRIED = 1, 2
-"""Versions of the facts: as trained, and with the models of the run at hand."""
+"""Versions of the facts: the trained one, and the one with the models of the present run."""
 _Place = tuple[str, str, frozenset[tuple[str, str]]]
-"""An attribute, its way, and the ways of what its predictions rest on."""
+"""An attribute, its treatment, and the treatments of the attributes from which it is predicted."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What one attribute came to under a scheme."""
+    """The result of one attribute under a scheme."""
 
     wire_bytes: int
     synopsis_bytes: int
@@ -65,7 +65,7 @@ class _Part:
 
 @dataclass
 class Lab:
-    """A stream that was trained and shed; `plan` is what the product made of it."""
+    """A stream that was trained and shed; `plan` is the result of the product's plan."""
 
     lake: Lake
     stream: str
@@ -87,7 +87,7 @@ class Lab:
 
     @cached_property
     def facts(self) -> Facts:
-        """What training left in `models`."""
+        """The facts in `models`."""
         return load_facts(self.lake.tables, self.stream, "attributes", [TRAINED])[TRAINED]
 
     @cached_property
@@ -108,14 +108,14 @@ class Lab:
 
     @property
     def exact(self) -> tuple[str, ...]:
-        """The measures that may not be inexact: text, codes, moments, and what the contract bounds by 0."""
+        """The measures that may not be inexact: text, codes, times, and those with the bound 0 in the contract."""
         return tuple(
             name for name, model in self.models.items() if model.kind == "text" or not model.bound.error_pct
         )
 
     @cached_property
     def thresholds(self) -> dict[str, tuple[float, str]]:
-        """E of every measure, and where it is from."""
+        """E of every measure, and its source."""
         found = self.facts.of(THRESHOLD)
         return {
             name: (
@@ -136,27 +136,27 @@ class Lab:
 
     @cached_property
     def training_rows(self) -> pa.Table:
-        """The tuples that were trained on."""
+        """The training tuples."""
         return self.rows.slice(0, own_settings(self.contract).training.tuples)
 
     @cached_property
     def trained_to_seq(self) -> int:
-        """The last tuple that was trained on: what comes later, training has not seen."""
+        """The last training tuple; training has seen no later one."""
         return int(self.training_rows["seq"][-1].as_py())
 
     @cached_property
     def loads(self) -> list[Load]:
-        """What each batch offers."""
+        """The load of each batch."""
         return self.lake.loads(self.stream)
 
     @property
     def capacity_kbps(self) -> float:
-        """What the stream may send."""
+        """The capacity of the stream."""
         return self.batches[0].allowed_kbps
 
     @cached_property
     def frames(self) -> list[Frame]:
-        """Every frame with the columns of all measures, and of what predictions may read."""
+        """Every frame with the columns of all measures, and the columns that predictions may read."""
         numeric = [
             a.name
             for a in self.contract.attributes
@@ -173,16 +173,16 @@ class Lab:
 
     @property
     def column_bytes(self) -> dict[str, int]:
-        """The wire bytes of every measure kept."""
+        """The sent bytes of every measure if it is kept."""
         return {name: self.plan.raw_bytes[name] for name in self.measures}
 
     @property
     def fixed_bytes(self) -> int:
-        """The wire bytes of what is never shed, `seq` included."""
+        """The sent bytes of the columns that are never shed, `seq` included."""
         return sum(size for name, size in self.plan.raw_bytes.items() if name not in self.models)
 
     def kbps(self, wire_bytes: float) -> float:
-        """Bytes on the wire as a rate over the time the stream covers."""
+        """Return sent bytes as a rate over the time that the stream covers."""
         return wire_bytes * 8.0 / 1000.0 / sum(one.seconds_covered or 0.0 for one in self.batches)
 
     def run(
@@ -192,10 +192,10 @@ class Lab:
         paid_by_byte: bool = False,
         **settings: Any,
     ) -> RunResult:
-        """All batches shed, recovered and certified again under a scheme, with other models or other settings.
+        """Shed, recover and certify all batches again under a scheme, with other models or other settings.
 
-        `settings`: of the lever, as a contract names them. `paid_by_byte`: on a channel that minimizes bytes, where
-        keeping one costs as much as sending it.
+        `settings`: settings of the lever, by their names in contracts. `paid_by_byte`: use a channel that minimizes
+        bytes, on which a stored byte costs as much as a sent one.
         """
         self._replan(self._version_of(models))
         lake = self._set(scheme=scheme, **settings)
@@ -219,7 +219,7 @@ class Lab:
         allowed_kbps: Mapping[int, float] | None = None,
         **settings: Any,
     ) -> Lake:
-        """All batches sent again, nothing recovered; `allowed_kbps`: each into so much, all worth the same."""
+        """Send all batches again and recover nothing; `allowed_kbps`: the rate of each batch, with equal priorities."""
         self._replan(TRAINED, allowed_kbps)
         lake = self._set(scheme=scheme, **settings)
         if allowed_kbps is not None:
@@ -231,24 +231,26 @@ class Lab:
     def run_everywhere(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
     ) -> RunResult:
-        """`run` of a scheme for all tuples, remembered."""
+        """Return the stored result of `run` with a scheme for all tuples; compute it at the first call."""
         place = (frozenset((self.models if models is None else models).values()), frozenset(scheme.items()))
         if place not in self._runs:
             self._runs[place] = self.run(scheme, models)
         return self._runs[place]
 
     def watched_plan(self, **settings: Any) -> WatchedPlan:
-        """The product's plan of the trained stream with every window looked at; `settings`: see `RivalSettings`."""
+        """Return the product's plan of the trained stream with every window ranked; `settings`: see `RivalSettings`."""
         plan = self.undrafted_plan(watched=True, **settings)
         assert isinstance(plan, WatchedPlan), "a watched stream has a watched plan"
         return plan
 
     def undrafted_plan(self, **settings: Any) -> AttributePlan:
-        """The plan of all batches before anything is drafted."""
+        """Return the plan of all batches before anything is drafted."""
         self._replan(TRAINED)
         lake = self._set(**settings)
         batches = lake.batches(self.stream)
-        room = CapacityGroup(lake.contracts.planning_channel(self.contract.channel), lake.contracts, lake.tables)
+        room = CapacityGroup(
+            lake.contracts.planning_channel(self.contract.channel), lake.contracts, lake.tables
+        )
         with extra_levers(**DECIDES_ELSE):
             (way,) = plan_all(room, {(self.stream, batches[0].levers): batches})
         (plan,) = way.plans
@@ -256,10 +258,12 @@ class Lab:
         return plan
 
     def weigh(self, ways: Mapping[str, str]) -> SchemeCost:
-        """A scheme's bytes and errors with the trained models."""
+        """Return the bytes and errors of a scheme with the trained models."""
         places = [self._place(name, ways) for name in self.measures]
         if any(place not in self._parts for place in places):
-            self._measure(self.run_everywhere({name: way for name, way in ways.items() if way != "keep"}), places)
+            self._measure(
+                self.run_everywhere({name: way for name, way in ways.items() if way != "keep"}), places
+            )
         parts = {place: self._parts[place] for place in places}
         return cost_of(
             self.fixed_bytes + sum(part.wire_bytes for part in parts.values()),
@@ -269,12 +273,12 @@ class Lab:
         )
 
     def cost(self, result: RunResult) -> SchemeCost:
-        """A run's bytes and errors."""
+        """Return the bytes and errors of a run."""
         errors = {name: one.mean_error_pct for name, one in result.certificates.items()}
         return cost_of(result.wire_bytes, sum(result.synopsis_bytes.values()), errors, len(self.measures))
 
     def until_it_fits(self, ranking: Sequence[str]) -> dict[str, str]:
-        """The shortest prefix of a ranking that brings the stream under its capacity, by the largest load."""
+        """Return the shortest prefix of a ranking with which the densest batch fits the capacity."""
         load = max(self.loads, key=lambda one: one.rate_kbps)
         found = fit_prefix(
             list(ranking), load.widths_bits, load.tuples_per_second, self.capacity_kbps, "bits"
@@ -282,21 +286,21 @@ class Lab:
         return dict.fromkeys(found.shed, "shed")
 
     def paper_models(self) -> dict[str, AttributeModel]:
-        """The paper's form of every model: last stored value, exact entries, the same E."""
+        """Return every model in the paper's form: last stored value, exact entries, the same E."""
         return {
             name: AttributeModel(name, model.kind, self.error_pct[name], cycle_length=self.cycle.length)
             for name, model in self.models.items()
         }
 
     def _set(self, **settings: Any) -> Lake:
-        """The lake under a contract with these settings of the lever in the place of its own."""
+        """Return the lake under a contract with these settings of the lever instead of its own."""
         own = own_settings(self.contract)
         stated = {item.name: getattr(own, item.name) for item in fields(own)}
         rival = RivalSettings(**{**stated, **settings})
         return self.lake.with_contract(with_settings(self.contract, rival))
 
     def _version_of(self, models: Mapping[str, AttributeModel] | None) -> int:
-        """The version of the facts with these models in the place of the trained ones."""
+        """Return the version of the facts with these models instead of the trained ones."""
         if models is None:
             return TRAINED
         found = [with_models(one, models) for one in self.facts.facts.values()]
@@ -305,7 +309,7 @@ class Lab:
         return TRIED
 
     def _replan(self, version: int, allowed_kbps: Mapping[int, float] | None = None) -> None:
-        """Have all batches wait again, pinned as they were but for the version of the facts, and what they may send."""
+        """Make all batches pending again, pinned as before except for the version of the facts and their rate."""
         now, models = utc_now(), {"attributes": version}
         stands = {batch.batch: batch.revision for batch in self.lake.batches(self.stream)}
         waiting = [
@@ -343,7 +347,7 @@ class Lab:
 
 
 class LabPart(Lab):
-    """Some batches of a lab: runs are the whole stream's, what is counted is theirs."""
+    """Some batches of a lab: it runs the whole stream, and counts only these batches."""
 
     def __init__(self, whole: Lab, batches: Sequence[Batch]) -> None:
         self.whole, self.lake, self.stream = whole, whole.lake, whole.stream
@@ -376,11 +380,11 @@ class LabPart(Lab):
     def run_everywhere(
         self, scheme: Mapping[str, str], models: Mapping[str, AttributeModel] | None = None
     ) -> RunResult:
-        return self.whole.given(scheme, models).of(self._numbers)
+        return self.whole.run_everywhere(scheme, models).of(self._numbers)
 
 
 def training_and_later(lab: Lab) -> dict[str, LabPart]:
-    """The batches that hold tuples which training saw, and those of later tuples alone; an empty part is left out."""
+    """Return the batches with training tuples, and those of later tuples alone; an empty part is left out."""
     parts = {
         "training": [batch for batch in lab.batches if batch.first_seq <= lab.trained_to_seq],
         "later": [batch for batch in lab.batches if batch.first_seq > lab.trained_to_seq],

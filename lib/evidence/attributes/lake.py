@@ -1,7 +1,7 @@
-"""Streams in tables of this process, brought through by the product's own steps, in process.
+"""Run streams through the product's own steps on tables in memory, in this process.
 
-What lands is taken in, trained, shed, recovered and certified exactly as jobs do it; only the roots lie in memory and
-pieces run here. Whatever is measured is read off the tables afterwards.
+Delivered files are taken in, trained, shed, recovered and certified exactly as by the jobs, except that the roots are
+in memory and tasks run in this process. All measurements are read from the tables afterwards.
 
 >>> from evidence.attributes.generated import Source, generate_stream
 >>> made = generate_stream(Source("a.net", "internet", ("Router", "Response Time"), 9), cycles=40, seed=1)
@@ -52,7 +52,7 @@ class Lake:
         channels: Mapping[str, Channel] | None = None,
         folder: str | None = None,
     ) -> Lake:
-        """The streams' landing files delivered and taken in; `folder`: on a disk instead of in memory."""
+        """Deliver the landing files of the streams and take them in; `folder`: on a disk instead of in memory."""
         settings = Settings.in_memory(f"evidence/{name}")
         if folder is not None:
             roots = {root: f"{folder}/{root}" for root in ("lake", "destination", "landing")}
@@ -71,15 +71,15 @@ class Lake:
 
     @property
     def tables(self) -> Tables:
-        """The tables as they are now."""
+        """The tables in their present state."""
         return Tables(self.settings)
 
     def with_channels(self, channels: Mapping[str, Channel]) -> Lake:
-        """The same tables under other channels."""
+        """Return the same tables under other channels."""
         return replace(self, contracts=replace(self.contracts, channels=dict(channels)))
 
     def with_contract(self, contract: StreamContract) -> Lake:
-        """The same tables under another contract of one stream."""
+        """Return the same tables under another contract of one stream."""
         streams = {**self.contracts.streams, contract.stream: contract}
         return replace(self, contracts=replace(self.contracts, streams=streams))
 
@@ -89,18 +89,18 @@ class Lake:
             train_stream(self.tables, self.contracts, stream)
 
     def send(self, streams: Sequence[str] | None = None) -> None:
-        """Shed what waits on the streams' channels (all)."""
+        """Shed the pending batches on the streams' channels (default: all)."""
         names = list(self.contracts.streams) if streams is None else list(streams)
         rooms = {self.contracts.planning_channel(self.contracts.streams[name].channel) for name in names}
         for room in sorted(rooms):
             shed_channel(self.tables, ENGINE, self.contracts, room)
 
     def recover(self, stream: str) -> None:
-        """Write what recovery gives back of all its batches."""
+        """Write the recovered rows of all batches of a stream."""
         recover_batches(self.tables, ENGINE, self.contracts.streams[stream], self.batches(stream))
 
     def shed(self, streams: Sequence[str] | None = None) -> None:
-        """Shed what waits on the streams' channels (all), recover it and certify it."""
+        """Shed the pending batches on the streams' channels (default: all), recover and certify them."""
         names = list(self.contracts.streams) if streams is None else list(streams)
         self.send(names)
         for name in names:
@@ -108,23 +108,23 @@ class Lake:
             recover_and_certify(tables.now(), ENGINE, contract, self.batches(name), lambda _: None)
 
     def batches(self, stream: str) -> list[Batch]:
-        """The stream's batches, oldest first."""
+        """Return the batches of the stream, oldest first."""
         return load_batches(self.tables, stream)
 
     def loads(self, stream: str) -> list[Load]:
-        """What each batch offers, as the plan measures it."""
+        """Return the load of each batch, as the plan measures it."""
         contract = self.contracts.streams[stream]
         return [measure_load(self.tables, contract, batch) for batch in self.batches(stream)]
 
     def rows(self, table: str, stream: str, batch: Batch | None = None) -> pa.Table:
-        """The rows of a stream's table (of one batch) in `seq` order."""
+        """Return the rows of a stream's table (or of one batch) in the order of `seq`."""
         where: dict[str, Any] = (
             {} if batch is None else {"batch_date": batch.batch_date, "batch": batch.batch}
         )
         return self.tables.at(table, stream).rows(**where).sort_by("seq")
 
     def sweep(self) -> None:
-        """Free the files in memory that no table holds any more."""
+        """Free the files in memory that no table refers to any more."""
         tables = self.tables
         live = {
             file.path
@@ -138,5 +138,5 @@ class Lake:
                     blobs.remove(one.path)
 
     def forget(self) -> None:
-        """Free everything."""
+        """Free all memory of the lake."""
         self.tables.forget()

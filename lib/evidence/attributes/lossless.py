@@ -40,7 +40,7 @@ from evidence.attributes.codecs.compressors import pcodec_bytes, zstd_bytes
 from evidence.attributes.generated import generate_stream, sources
 from evidence.attributes.lake import Lake
 from evidence.attributes.real_streams import TRIED_REAL, real_stream
-from evidence.attributes.restated import with_settings
+from evidence.attributes.variants import with_settings
 from evidence.book import Book
 from spillway.batch import Batch
 from spillway.contracts import StreamContract, load_contracts, read_channel

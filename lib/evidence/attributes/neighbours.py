@@ -29,7 +29,7 @@ SCALES = ("none", "range")
 
 
 def recover_nearest(shed: Values, reference: Values, recovered_from: Values, scale: str = "none") -> Values:
-    """The attribute's value at the nearest reference tuple for every tuple that lost it.
+    """Return the attribute's value at the nearest reference tuple, for every tuple that lost it.
 
     `shed` and `reference` hold the other attributes, one row a tuple; `recovered_from` the attribute itself
     over the reference rows. A reference row without it is no candidate; without any candidate the answer is
@@ -58,7 +58,7 @@ def recover_nearest(shed: Values, reference: Values, recovered_from: Values, sca
 
 
 def recover_adjacent(others: Values, values: Values, window: int, scale: str = "none") -> Values:
-    """`values` of every tuple as found in the window of `window` tuples before its own; NaN in the first window.
+    """Return `values` of every tuple as found in the preceding window of `window` tuples; NaN in the first window.
 
     >>> others = np.array([[1.0], [2.0], [2.1], [0.9]])
     >>> recover_adjacent(others, np.array([10.0, 20.0, 21.0, 11.0]), window=2).tolist()

@@ -1,4 +1,4 @@
-"""Orders of shedding that nobody ranks: random, the largest first, a list that somebody made."""
+"""Orders of shedding that need no ranking: random, the largest first, a fixed list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def largest_first(order: Sequence[str], widths: Mapping[str, float]) -> tuple[Ra
 
 
 def fixed_list(order: Sequence[str], listed: Sequence[str]) -> tuple[RankedAttribute, ...]:
-    """Shed as someone once listed; what the list forgets comes last, in contract order."""
+    """Shed in the order of a list; attributes that it lacks come last, in contract order."""
     places = {attribute: place for place, attribute in enumerate(listed)}
     return _ascending(order, [float(places.get(a, len(listed))) for a in order])
 

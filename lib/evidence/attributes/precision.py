@@ -1,8 +1,8 @@
-"""What accuracy costs: bytes against accuracy of every shed attribute, and what both targets allow together.
+"""Measure the cost of accuracy: bytes against accuracy of every shed attribute, and the best combination.
 
-Corrections of any precision keep the bound E; finer ones take more bytes and leave less mean error. What the plan
-sheds is shed again at several precisions, all attributes alike; each attribute offers the points it reached, and one
-point each is chosen so that
+Corrections of any precision keep the bound E; finer ones take more bytes and leave a smaller mean error. The attributes
+that the plan sheds are shed again at several precisions, the same for all attributes. For each attribute one of its
+measured points is chosen so that
 
     the mean accuracy is greatest while the mean of bytes over last-value's bytes keeps to a limit,
 
@@ -34,14 +34,14 @@ ACCURACY_PCT, RATIO = 99.0, 0.7
 
 @dataclass(frozen=True)
 class Point:
-    """One precision: bytes over those of the last value, and accuracy."""
+    """One precision: its bytes over those of the last value, and its accuracy."""
 
     ratio: float
     accuracy_pct: float
 
 
 def precision(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
-    """Every shed attribute's points, and the best that all together can do."""
+    """Return the points of every shed attribute, and the best combination."""
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     offers: dict[Hashable, list[Point]] = {}
@@ -49,8 +49,12 @@ def precision(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     for name, lab in labs.items():
         shed = list(lab.measures)
         everywhere = dict.fromkeys(shed, "shed")
-        paper = lab.given(everywhere, lab.paper_models())
-        tried = [lab.given(everywhere), paper, *(lab.given(everywhere, one) for one in finer(lab))]
+        paper = lab.run_everywhere(everywhere, lab.paper_models())
+        tried = [
+            lab.run_everywhere(everywhere),
+            paper,
+            *(lab.run_everywhere(everywhere, one) for one in finer(lab)),
+        ]
         for attribute in shed:
             last_bytes, last = paper.synopsis_bytes[attribute], paper.shed[attribute]
             points = points_of(tried, attribute, last_bytes)
@@ -98,7 +102,7 @@ def precision(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
 
 
 def finer(lab: Lab) -> Iterator[dict[str, AttributeModel]]:
-    """The trained models with corrections of several precisions; text and what is exact anyhow stay as they are."""
+    """Yield the trained models with corrections of several precisions; text and exact attributes stay unchanged."""
     for share in PRECISIONS:
         for width in (1.0, 2.0):
             yield {name: _at_precision(model, share, width) for name, model in lab.models.items()}
@@ -113,7 +117,7 @@ def _at_precision(model: AttributeModel, share: float, width: float) -> Attribut
 
 
 def points_of(tried: Sequence[RunResult], attribute: str, last_bytes: int) -> list[Point]:
-    """What an attribute took, and how accurate it was, in every run that kept its promise."""
+    """Return the bytes and the accuracy of an attribute in every run without violations."""
     found = {
         Point(one.synopsis_bytes[attribute] / last_bytes, one.shed[attribute].accuracy_pct)
         for one in tried
@@ -125,7 +129,7 @@ def points_of(tried: Sequence[RunResult], attribute: str, last_bytes: int) -> li
 def best_accuracy(
     offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float], at_most: float | None
 ) -> tuple[float, float]:
-    """The greatest weighed accuracy with no point above last value's bytes and the mean ratio within `at_most`."""
+    """Return the greatest weighted accuracy with no point above last value's bytes and a mean ratio up to `at_most`."""
     schemes = [one for one in _schemes(offers, weights) if at_most is None or one[1] <= at_most + 1e-9]
     return max(schemes, default=(0.0, 0.0))
 
@@ -133,14 +137,14 @@ def best_accuracy(
 def least_bytes(
     offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float], accuracy_pct: float
 ) -> float | None:
-    """The least mean ratio that reaches an accuracy; None where none does."""
+    """Return the least mean ratio that reaches an accuracy; None if no choice reaches it."""
     return min((r for a, r in _schemes(offers, weights) if a >= accuracy_pct), default=None)
 
 
 def _schemes(
     offers: Mapping[Any, Sequence[Point]], weights: Mapping[Any, float]
 ) -> list[tuple[float, float]]:
-    """(accuracy, mean ratio) of the best choice at every price of a byte."""
+    """Return (accuracy, mean ratio) of the best choice at every price of a byte."""
     found = []
     for price in (0.0, *np.geomspace(1e-3, 1e3, 200).tolist()):
         accuracy = ratio = 0.0

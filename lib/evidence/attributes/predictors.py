@@ -1,9 +1,9 @@
-"""Our predictors against what others would store at the same bound, in packed bytes, the column beside each.
+"""Compare our predictors with other approximations at the same bound, in packed bytes.
 
-Every measure, on all frames of the stream, at its trained threshold. What differs is
-what is stored: last stored value (the paper), the fewest constants (PMC-midrange, which looks ahead), connected lines
-(swing filter, swinging door), every value rounded, ours. Euclidean recovery (3.2.4.1) stores nothing and promises
-nothing; it is given the adjacent window whole, and the other attributes as they are, which no scheme here transmits.
+Every measure is stored on all frames of the stream, at its trained threshold, by: the last stored value (the thesis),
+the fewest constants (PMC-midrange, which looks ahead), connected lines (swing filter, swinging door), every value
+rounded, and our predictors. Euclidean recovery (3.2.4.1) stores nothing and has no bound; it gets the whole adjacent
+window and the exact other attributes, which no scheme here sends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PIECEWISE = tuple(name for name in BASELINES if name != "last")
 
 
 def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, float, int]]:
-    """Packed bytes, mean error and violations of every piecewise baseline over all frames."""
+    """Return packed bytes, mean error and violations of every piecewise baseline over all frames."""
     found = {}
     numeric = lab.models[attribute].kind != "text"
     for name in PIECEWISE if numeric else ():
@@ -51,7 +51,7 @@ class NearestResult:
 
 
 def nearest_results(lab: Lab, attribute: str) -> tuple[NearestResult | None, NearestResult | None]:
-    """How recovery by the adjacent window's nearest tuple fared on the training tuples, and on later ones."""
+    """Return the result of recovery by the adjacent window's nearest tuple, on training tuples and on later ones."""
     numeric = [n for n in lab.measures if lab.models[n].kind != "text"]
     if attribute not in numeric or len(numeric) < 2:
         return None, None
@@ -77,7 +77,7 @@ def _nearest_result(errors: np.ndarray, error_pct: float) -> NearestResult | Non
 
 
 def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
-    """The table of packed bytes, errors beside, and the ratios of the issue."""
+    """Write the table of packed bytes and errors; return the ratios."""
     book.section(
         "Predictors at the same bound",
         "Packed bytes of what has to be stored so that no value misses its threshold, and the compressed column.",
@@ -90,8 +90,8 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         shed = list(lab.measures)
         # what is shed in some windows only is compared over the whole column, under the same models
         everywhere = dict.fromkeys(shed, "shed")
-        plan, paper = lab.given(everywhere), lab.given(everywhere, lab.paper_models())
-        every_rounded = lab.given(dict.fromkeys(lab.measures, "round"))
+        plan, paper = lab.run_everywhere(everywhere), lab.run_everywhere(everywhere, lab.paper_models())
+        every_rounded = lab.run_everywhere(dict.fromkeys(lab.measures, "round"))
         for attribute in shed:
             error_pct = lab.error_pct[attribute]
             last_bytes, ours = paper.synopsis_bytes[attribute], plan.synopsis_bytes[attribute]

@@ -1,8 +1,8 @@
-"""Which attribute to shed: our rankings against random, largest first and a fixed list, at equal bytes sent.
+"""Compare our rankings with random, largest first and a fixed list, at equal bytes sent.
 
-A ranking sheds attributes in its order until the bytes sent are down to a target; the last one goes for only as many
-tuples as needed, so that all send exactly the same. What is lost is the mean relative error over all values of all
-measures (kept values have none), and what it costs is the synopsis.
+A ranking sheds attributes in its order until the sent bytes reach a target. The last attribute is shed for only as many
+tuples as necessary, so that all rankings send the same bytes. The loss is the mean relative error over all values of
+all measures (kept values have none); the cost is the synopsis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RANKINGS = ("stddev", "relative", "recoverability", "fixed list", "largest first
 
 
 def orders(lab: Lab) -> dict[str, list[list[str]]]:
-    """Every ranking's order on the training rows; random has many."""
+    """Return the order of every ranking on the training rows; random has many."""
     rows, names = lab.training_rows, lab.measures
     window = {name: ranking_values(rows[name]) for name in names}
     smoothing = smoothing_of(own_settings(lab.contract))
@@ -41,7 +41,7 @@ def orders(lab: Lab) -> dict[str, list[list[str]]]:
 
 
 def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> SchemeCost:
-    """The scheme that sends exactly `target_bytes` by shedding in this order, two neighbours blended."""
+    """Return the scheme that sends exactly `target_bytes` by shedding in this order, two neighbours blended."""
     before = lab.weigh({})
     for count in range(1, len(order) + 1):
         after = lab.weigh(dict.fromkeys(order[:count], "shed"))
@@ -54,7 +54,7 @@ def at_bytes(lab: Lab, order: Sequence[str], target_bytes: float) -> SchemeCost:
 
 
 def rankings(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
-    """Errors and synopsis bytes of every ranking at the same bytes sent."""
+    """Return errors and synopsis bytes of every ranking at the same bytes sent."""
     book.section(
         "Rankings at equal bytes sent",
         "Mean relative error over all values, and synopsis bytes, when every ranking sends the same bytes.",

@@ -1,7 +1,7 @@
-"""Real streams out of packages of data, landed, trained and shed by the product's own steps.
+"""Send real streams of data packages by the product's own steps.
 
-The samples that compressors are compared on, as streams with contracts: nothing is said of them but names, types and
-the sender. `codecs.samples.HELD_BACK` were not looked at while the plan was made.
+The samples of the comparison with compressors, as streams with contracts that state only names, types and the sender.
+The streams of `codecs.samples.HELD_BACK` were not used while the plan was developed.
 
 >>> made = real_stream("seattle_days")
 >>> made.contract.keys, made.contract.order, made.contract.sheddable
@@ -32,7 +32,7 @@ TRIED_REAL = (
 
 
 def real_stream(name: str) -> Generated:
-    """A real stream, of two batch dates: the first half is trained on, at most."""
+    """Return a real stream of two batch dates; at most the first half is used for training."""
     sample = real_sample(name)
     kept = [*sample.key, *([sample.order] if sample.order else []), *sample.measures]
     rows = sample.rows.select(kept).slice(0, ROWS_AT_MOST)
@@ -68,7 +68,7 @@ def real_stream(name: str) -> Generated:
 
 
 def _plain(values: pa.ChunkedArray) -> tuple[pa.ChunkedArray, str]:
-    """A column as a contract's types have it."""
+    """Return a column in a type that contracts have."""
     kind = values.type
     if pa.types.is_integer(kind):
         return values.cast(pa.int64()), "integer"

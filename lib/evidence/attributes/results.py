@@ -1,7 +1,7 @@
-"""What shedding a stream came to, read off the tables that the steps wrote.
+"""Read the result of shedding a stream from its tables.
 
-Bytes are those of files as written; of the synopsis the payloads are counted, for what a file adds around a block is
-the same for every contestant.
+Bytes are those of the written files. Of the synopsis only the payloads are counted, because the overhead of a file per
+block is the same for every contestant.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ class RunResult:
     sent_bytes: Mapping[str, int]
     raw_bytes: Mapping[str, int]
     synopsis_bytes: Mapping[str, int]
-    """Of what was shed, by attribute."""
+    """Of shed values, by attribute."""
     certificates: Mapping[str, Certificate]
-    """Of what was shed or rounded, by attribute."""
+    """Of shed or rounded values, by attribute."""
     runs: tuple[Run, ...]
     by_batch: Mapping[int, RunResult] = field(default_factory=dict)
-    """The same of every batch by itself."""
+    """The result of every batch by itself."""
 
     def of(self, batches: Collection[int]) -> RunResult:
-        """The same of some batches."""
+        """Return the same result for some batches."""
         return _combine([self.by_batch[batch] for batch in batches])
 
     @property
     def wire_bytes(self) -> int:
-        """What goes over the wire."""
+        """The bytes that are sent."""
         return sum(self.sent_bytes.values())
 
     @property
     def net_bytes(self) -> int:
-        """Wire and synopsis together."""
+        """The sum of the sent bytes and the synopsis."""
         return self.wire_bytes + sum(self.synopsis_bytes.values())
 
     @property
     def shed(self) -> Mapping[str, Certificate]:
-        """The certificates of what was shed, somewhere or everywhere."""
+        """The certificates of attributes that were shed in at least one frame."""
         return {name: one for name, one in self.certificates.items() if one.shed_values}
 
     @property
@@ -57,7 +57,7 @@ class RunResult:
 
 
 def read_result(lake: Lake, stream: str) -> RunResult:
-    """What the tables say of a stream that was shed and certified."""
+    """Read the result of a stream that was shed and certified from its tables."""
     tables, contract = lake.tables, lake.contracts.streams[stream]
     columns = [*OVERHEAD, *contract.names]
     by_batch: dict[int, RunResult] = {}
@@ -88,7 +88,7 @@ def read_result(lake: Lake, stream: str) -> RunResult:
 
 
 def _combine(parts: Sequence[RunResult]) -> RunResult:
-    """Several batches as one; attributes in the order of the first that has them."""
+    """Combine the results of several batches; attributes are in the order of the first batch that has them."""
     certificates: dict[str, Certificate] = {}
     for part in parts:
         for name, one in part.certificates.items():

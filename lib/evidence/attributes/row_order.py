@@ -41,7 +41,8 @@ def compare_orders(book: Book, every: Iterable[Sample]) -> dict[str, float]:
         sizes = [size for size in BATCH_ROWS if size < rows.num_rows]
         parts = [rows.slice((rows.num_rows - size) // 2, size) for size in sizes] + [rows]
         for part in parts:
-            row = [saving_pct(one, sample.key) for one in (part, round_measures(part, sample), shed_measures(part, sample))]
+            forms = (part, round_measures(part, sample), shed_measures(part, sample))
+            row = [saving_pct(one, sample.key) for one in forms]
             saved.append((name, part.num_rows, *row))
         figures[f"attributes.key_order_saves_pct.{name}"] = float(saved[-1][2] or 0.0)
         classes = bytes_per_row(rows, sample)

@@ -33,7 +33,7 @@ from evidence.attributes.generated import generate_stream, sources
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.real_streams import TRIED_REAL, real_stream
-from evidence.attributes.restated import with_settings, with_thesis_ranking
+from evidence.attributes.variants import with_settings, with_thesis_ranking
 from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, load_contracts, read_channel
 from spillway.errors import InvalidValue
@@ -166,7 +166,7 @@ def _require_equal(stream: str, what: str, before: EarlierFigures | None, found:
 
 def offered_bytes_figures(trial: SameBytes) -> dict[str, float]:
     """Return the bytes if everything is sent: in total, per row by class of column, and fixed bytes."""
-    whole, lab = trial.whole, trial.lab
+    whole, lab = trial.sent_whole, trial.lab
     contract, tables = lab.contract, lab.lake.tables
     rows = sum(batch.rows or 0 for batch in lab.batches)
     by_class = dict.fromkeys(CLASSES, 0)

@@ -132,7 +132,7 @@ class Street:
         os.utime(path, (moment.timestamp(), moment.timestamp()))
 
     def run(self, moment: datetime, at_once: bool = False) -> list[Batch]:
-        """Bring through what has landed, as the scheduled run of this moment does."""
+        """Run the pipeline on the delivered files, as the scheduled run of this moment does."""
         with use_clock(lambda: moment):
             say = self.said.append
             return run_channel(
@@ -149,13 +149,13 @@ class Street:
         self.run(moment, at_once=True)
 
     def day_at_once(self) -> list[Batch]:
-        """Bring the day through as one file."""
+        """Send the day as one file."""
         moment = datetime.combine(SENT_ON + timedelta(days=1), time(), UTC)
         self.deliver(SENT_ON, "day.csv", csv_of(readings(SENT_ON)), moment)
         return self.run(moment)
 
     def day_in_files(self, deliveries: int | None = None, files: int = DELIVERIES) -> list[Batch]:
-        """Bring the first of the day's files through (all of them), a run for each, until no batch waits."""
+        """Send the first of the day's files (default: all), one run for each, until no batch waits."""
         rows = readings(SENT_ON)
         share, every = rows.num_rows // files, timedelta(days=1) / files
         deliveries = files if deliveries is None else deliveries
@@ -223,7 +223,7 @@ def _pairs(first: pa.ChunkedArray, second: pa.ChunkedArray) -> Iterator[tuple[An
 
 
 def street(folder: Path, batching: Mapping[str, Any] | None, destination: bool = False) -> Street:
-    """Return a lake that has learned from the day before."""
+    """Return a lake that was trained on the day before."""
     contract = read_stream({**CONTRACT, **({} if batching is None else {"batching": dict(batching)})})
     found = Street(folder, contract, destination=destination)
     found.train_on_day_before()

@@ -1,4 +1,4 @@
-"""What recovery gave back: the summary of Table 4.10, and original against recovered as in Figure 4.4."""
+"""Summarise recovery as in Table 4.10, and compare original and recovered values as in Figure 4.4."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TARGET_ACCURACY_PCT = 99.0
 
 
 def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
-    """Accuracy, stored share and violations of the plan, stream by stream, beside Table 4.10."""
+    """Return accuracy, stored share and violations of the plan by stream, next to Table 4.10."""
     book.section(
         "Recovery at the trained thresholds",
         "Every value that the plan sheds or rounds, given back from what was sent and the synopsis, against the truth.",
@@ -36,7 +36,7 @@ def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, f
         share = 100.0 * stored / max(1, shed)
         columns = sum(plan.raw_bytes[attribute] for attribute in plan.shed)
         synopsis = sum(plan.synopsis_bytes.values())
-        paper = lab.given(dict.fromkeys(plan.shed, "shed"), lab.paper_models())
+        paper = lab.run_everywhere(dict.fromkeys(plan.shed, "shed"), lab.paper_models())
         last = list(paper.shed.values())
         violations += plan.violations
         thresholds = [c.error_pct for c in every]
@@ -84,7 +84,7 @@ def summary(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, f
 
 
 def _misses(book: Book, labs: Mapping[str, Lab], figures: Mapping[str, float]) -> None:
-    """Which attributes keep a stream below the target, and by how much of their bound they err."""
+    """Report which attributes keep a stream below the target, and their error as a share of their bound."""
     for name, lab in labs.items():
         accuracy = figures[f"attributes.recovery_accuracy_pct.{name}"]
         if accuracy >= TARGET_ACCURACY_PCT:
@@ -100,7 +100,7 @@ def _misses(book: Book, labs: Mapping[str, Lab], figures: Mapping[str, float]) -
 
 
 def original_and_recovered(book: Book, lab: Lab) -> None:
-    """One key's values, in the first batch, of the attribute that is recovered worst."""
+    """Draw one key's values, in the first batch, of the attribute with the worst recovery."""
     name, plan = lab.stream, lab.plan
     numeric = [n for n, one in plan.shed.items() if lab.models[n].kind != "text" and one.error_pct]
     if not numeric:

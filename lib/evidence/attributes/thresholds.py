@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evidence.attributes.lab import Lab
-from evidence.attributes.restated import with_error
+from evidence.attributes.variants import with_error
 from evidence.book import Book
 from evidence.golden.cells import read_csv
 from spillway.levers.attributes.frames import key_codes
@@ -24,12 +24,12 @@ ERRORS_PCT = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 4, 5, 6.5, 8, 10, 13, 17, 22, 30, 40
 
 
 def share_curve(lab: Lab, attribute: str, rows: Any) -> Curve:
-    """The curve of stored share against E over some rows."""
+    """Return the curve of stored share against E over some rows."""
     return curve(ranking_values(rows[attribute]), key_codes(rows, lab.cycle.attributes))
 
 
 def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
-    """Trained fixed points against those of every later delivery."""
+    """Compare the trained fixed points with those of every later delivery."""
     book.section(
         "Error thresholds",
         "E = min(fixed point, category): the smallest E beyond which the curve stays within 1 % of its whole drop.",
@@ -82,7 +82,7 @@ def fixed_points(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[s
 def shares_by_accuracy(
     book: Book, labs: Mapping[str, Lab], directory: Path, prefix: str = ""
 ) -> dict[str, float]:
-    """Tables 3.8 and 3.9: what has to be stored for a recovery accuracy, all measures shed at one E."""
+    """Reproduce Tables 3.8 and 3.9: the stored share for a recovery accuracy, all measures shed at one E."""
     rows: list[tuple[Any, ...]] = []
     figures: dict[str, float] = {}
     for name, lab in labs.items():
@@ -118,7 +118,7 @@ def shares_by_accuracy(
 
 
 def shares_at(measure: Callable[[float], tuple[float, float]], accuracies: Sequence[float]) -> list[float]:
-    """The stored share at each accuracy, where `measure` says (accuracy, stored share) at an E of `ERRORS_PCT`.
+    """Return the stored share at each accuracy; `measure` returns (accuracy, stored share) at an E of `ERRORS_PCT`.
 
     The errors on either side of an accuracy are found by halving, for accuracy falls as E grows.
 
@@ -142,7 +142,7 @@ def shares_at(measure: Callable[[float], tuple[float, float]], accuracies: Seque
 
 
 def share_at(points: Sequence[tuple[float, float]], accuracy: float) -> float:
-    """The stored share at an accuracy, between measured points; the nearest one outside of them.
+    """Return the stored share at an accuracy, interpolated between measured points; outside, that of the nearest one.
 
     >>> share_at([(99.0, 40.0), (97.0, 20.0), (80.0, 3.0)], 98)
     30.0
@@ -152,13 +152,13 @@ def share_at(points: Sequence[tuple[float, float]], accuracy: float) -> float:
 
 
 def _at_error(lab: Lab, models: Mapping[str, AttributeModel], error_pct: float) -> tuple[float, float]:
-    """Mean accuracy and stored share of all numeric measures shed at one E."""
+    """Return mean accuracy and stored share of all numeric measures shed at one E."""
     names = _numeric(lab)
     held = {
         name: with_error(model, error_pct) if name in names and _bends(model) else model
         for name, model in models.items()
     }
-    found = lab.given(dict.fromkeys(names, "shed"), held).shed
+    found = lab.run_everywhere(dict.fromkeys(names, "shed"), held).shed
     stored, shed = (
         sum(one.stored_values for one in found.values()),
         sum(one.shed_values for one in found.values()),
@@ -167,7 +167,7 @@ def _at_error(lab: Lab, models: Mapping[str, AttributeModel], error_pct: float) 
 
 
 def _bends(model: AttributeModel) -> bool:
-    """Whether the model has a meaning under another E: one that was trained to be exact predicts nothing else."""
+    """Return whether the model is valid under another E; one that was trained to be exact is not."""
     return bool(model.error_pct) or model.paper_form
 
 

@@ -1,1 +1,1 @@
-"""Speed as ratios against a peer or the floor in the same run; never a pass or a failure."""
+"""Measure speed as ratios to a peer or a lower limit in the same run; no ratio passes or fails."""

@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark, printed for people and written to `build/bench.json`."""
+"""Run `make bench`: print every benchmark and write `build/bench.json`."""
 
 from __future__ import annotations
 

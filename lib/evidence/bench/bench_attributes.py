@@ -1,4 +1,4 @@
-"""The attribute lever against a plain Spark copy of the same Delta table, on generated telemetry.
+"""Compare the attribute lever with a plain Spark copy of the same Delta table, on generated telemetry.
 
 Ten million tuples by nine attributes (a hundred sensors in turn; four measures that may be shed, a protected one, key,
 order and two counters). The shed pass is all of it: load, rank, scheme, synopsis, ledger, transmitted. The plain copy
@@ -32,7 +32,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from evidence.bench.paired import CLOCKS
+from evidence.bench.paired_difference import CLOCKS
 from spillway.batch import DONE, TAKEN_IN, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.spark import SparkEngine, spark_engine
@@ -41,7 +41,7 @@ from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.tables import FileTask, Tables
 from spillway.streams.drafts import own_table
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up, recover_batches
 from spillway.streams.shed import shed_channel
 from spillway.streams.train import train_stream
@@ -55,7 +55,7 @@ TRAINING_ROWS = 140_000  # nine columns of eight bytes: ten megabytes
 
 
 def contracts(shed: int, capacity_kbps: float = 1.0, error_pct: float | None = None) -> Contracts:
-    """A stream whose channel leaves no other choice than to shed `shed` of its measures."""
+    """Return a stream whose channel forces the plan to shed `shed` of its measures."""
     return Contracts(
         {"telemetry": read_stream(telemetry_stream(shed, error_pct))},
         {"line": read_channel("line", {"capacity": f"{capacity_kbps} kbps"})},
@@ -95,7 +95,7 @@ def telemetry_stream(shed: int, error_pct: float | None = None) -> dict[str, Any
 
 
 def telemetry(stretch: tuple[int, int, float], counts: dict[str, int]) -> Iterator[pa.Table]:
-    """Tuples of sensors in turn: daily curves of each sensor's own, with noise; each stretch from a seed of its own."""
+    """Yield tuples of sensors in turn: a daily curve of each sensor with noise; each slice has its own seed."""
     first, last, noise = stretch
     random = np.random.default_rng(first)
     for low in range(first, last, ROWS_AT_A_TIME):
@@ -121,7 +121,7 @@ def telemetry(stretch: tuple[int, int, float], counts: dict[str, int]) -> Iterat
 
 
 def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01) -> Batch:
-    """The tuples as one batch that was taken in."""
+    """Write the tuples as one batch that was taken in."""
     raw = own_table(tables, contracts(4).streams["telemetry"], "raw")
     parts = max(2, rows // 2_500_000)
     edges = [rows * i // parts for i in range(parts + 1)]
@@ -149,7 +149,7 @@ def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01
 
 
 def reset_batch(tables: Tables) -> None:
-    """Back to a batch that was only taken in: nothing of it was sent before, as nothing of a new batch was."""
+    """Reset the lake to a batch that was only taken in and never sent."""
     delete_rows(tables, "transmitted", "telemetry")
     delete_rows(tables, "synopsis")
     now = tables.now()
@@ -167,7 +167,7 @@ def reset_batch(tables: Tables) -> None:
 
 
 def delete_rows(tables: Tables, table: str, stream: str | None = None) -> None:
-    """No rows, so that nothing is read in order to be replaced; a plain copy reads nothing of what it replaces."""
+    """Delete the rows of a table, so that replacing them reads nothing; a plain copy reads nothing either."""
     tables.now().at(table, stream).delete(batch_date=DAY)
 
 
@@ -203,7 +203,7 @@ Contestant = tuple[Callable[[], Any], Callable[[], Any]]
 
 
 def rounds(names: Sequence[str], count: int) -> list[list[str]]:
-    """Who takes turns in which order: one round to warm up and `count` that count, each the other way round.
+    """Return the order of contestants by round: one warm-up round and `count` counted rounds, in alternating order.
 
     >>> rounds(["copy", "shed"], 2)
     [['shed', 'copy'], ['copy', 'shed'], ['shed', 'copy']]
@@ -288,7 +288,7 @@ def shed_and_recover(rows: int, validated: bool = True) -> dict[str, float]:
 def validation(
     tables: Tables, engine: SparkEngine, given: Contracts, shed: float, recover: float
 ) -> dict[str, float]:
-    """Certificates and suites over the time of shedding; what it recovers for them is measured as recovery."""
+    """Return the time of certificates and suites over that of shedding; its recovery is measured as recovery."""
     took = math.inf
     for _ in range(ROUNDS):
         delete_rows(tables, "recovered", "telemetry")
@@ -300,7 +300,7 @@ def validation(
 
 
 def lookup_seconds(entries: int) -> dict[str, float]:
-    """A point look-up, warm, on a synopsis of so many entries (noise, so that about every value is stored)."""
+    """Return the time of a warm point look-up on a synopsis of `entries` entries (noise: most values are stored)."""
     rows = entries // 4
     with tempfile.TemporaryDirectory() as folder:
         tables, given = Tables(settings_in(folder)), contracts(4, error_pct=0.01)
@@ -323,7 +323,7 @@ def lookup_seconds(entries: int) -> dict[str, float]:
 
 
 def one_size(rows: int) -> tuple[float, float]:
-    """Seconds of a shed pass over so many tuples, and the peak memory in MB, in a process of its own."""
+    """Return the seconds of a shed pass over `rows` tuples, and the peak memory in MB, in a separate process."""
     ran = subprocess.run(
         [sys.executable, "-m", "evidence.bench.bench_attributes", "size", str(rows)],
         check=True,
@@ -375,7 +375,7 @@ def _child(rows: int) -> None:
 
 
 def growth(most: int) -> dict[str, float]:
-    """How time grows with tuples (log-log slope), and the memory of the smallest and the largest."""
+    """Return how time grows with tuples (log-log slope), and the memory of the smallest and the largest pass."""
     sizes = sorted({most // 30, most // 10, most // 3, most})
     points = {rows: one_size(rows) for rows in sizes}
     xs, ys = [math.log(rows) for rows in sizes], [math.log(points[rows][0]) for rows in sizes]
@@ -389,7 +389,7 @@ def growth(most: int) -> dict[str, float]:
 
 
 def attribute_bench(rows: int, most_rows: int, entries: int) -> dict[str, float]:
-    """Everything `build/bench.json` says of the attribute lever."""
+    """Return all figures of the attribute lever in `build/bench.json`."""
     return {**shed_and_recover(rows), **growth(most_rows), **lookup_seconds(entries)}
 
 

@@ -1,4 +1,4 @@
-"""The unshed join against Spark's on the same Parquet files, an index against none, and what adapting takes.
+"""Compare the unshed join with Spark's on the same Parquet files, and an index with none; time the adaptation.
 
 Equality on 5000 values (Zipf 0.8) within 20 seconds either way: Spark as a batch range join of both files that counts
 its pairs, on all cores; ours read from the same files, window by window, on one core, pairs made as rows. The best of
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from evidence.joins.driver import equality, overlap, run_join
 from evidence.joins.workload import PaperStreams, constant_rate
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.levers.joins.operands import Operand, SetFormat, encode_sets
 
 _NAMES = ("left_rows", "right_rows")
@@ -29,12 +29,12 @@ SATURATED = 3_000.0
 
 
 def join_bench(spark: Any) -> dict[str, float]:
-    """Ratios, and pairs a second."""
+    """Return ratios, and pairs per second."""
     return against_spark(spark) | index_and_adapting()
 
 
 def against_spark(spark: Any) -> dict[str, float]:
-    """The same pairs, by Spark and by us."""
+    """Compute the same pairs by Spark and by the product."""
     streams = PaperStreams(items=5000, mean_items=1.0, rates=constant_rate(RATE, SECONDS))
     sides = streams.both(0)
     found: dict[str, int] = {}
@@ -73,7 +73,7 @@ def against_spark(spark: Any) -> dict[str, float]:
 
 
 def index_and_adapting() -> dict[str, float]:
-    """How much faster an index makes the overlap join; what adapting takes of a core that is full."""
+    """Return the speed-up of the overlap join by an index, and the time of adaptation on a fully loaded core."""
     left, right = PaperStreams(rates=constant_rate(RATE, 40.0)).both(0)
     seconds = best_seconds(
         {

@@ -1,4 +1,4 @@
-"""The time of a plan, and the overhead of coverage in answers.
+"""Measure the time of a plan, and the overhead of coverage in answers.
 
 `plan_room_ms` are milliseconds from loaded tables to the decision (`evidence.quality.planning`); `kernel_decide_ms` of
 the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question
@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence.attributes.lake import ENGINE, Lake
-from evidence.bench.paired import paired_excess
+from evidence.bench.paired_difference import paired_excess
 from evidence.bench.spark_node import BATCH_TUPLES, OVERLOAD, batches_that_fit, run_node
 from evidence.quality.planning import plan_figures
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.contracts import read_channel, read_stream, read_workload
 from spillway.engine.spark import SparkEngine
 from spillway.engine.statements import SqlView
@@ -60,7 +60,7 @@ STREAM: dict[str, Any] = {
 
 
 def decision_figures(rounds: int = 15) -> dict[str, float]:
-    """Milliseconds of a decision, with room for half; the last also with room for nine tenths."""
+    """Return the milliseconds of a decision with capacity for half; the last figure also for nine tenths."""
     chance = np.random.default_rng(1)
     found: dict[str, float] = {}
     for queries in QUERIES:
@@ -86,7 +86,7 @@ def _decision_task(batches: Batches, to: Entitlements, room: float) -> Callable[
 
 
 def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dict[str, float]:
-    """What coverage adds to a query by Spark over so many rows, all of which are kept."""
+    """Return the overhead of coverage in a Spark query over `rows` rows, all of which are kept."""
     engine = SparkEngine(lambda: spark)
     with tempfile.TemporaryDirectory() as folder:
         lake = _landed_lake(folder, rows)
@@ -147,7 +147,7 @@ def sic_figures(spark: Any, rows: int = 4_000_000, seconds: float = 90.0) -> dic
 
 
 def _plain_view(rows: WindowRows, decision: SqlDecision, window: Any) -> SqlView:
-    """The same rows in the same pieces, by themselves."""
+    """Return the same rows in the same slices, without coverage."""
     (question,) = decision.queries(window, EXACT)
     (read,) = question.reads.values()
     schema = pa.schema([pa.field(name, rows.field(name).type) for name in read.columns])
@@ -156,7 +156,7 @@ def _plain_view(rows: WindowRows, decision: SqlDecision, window: Any) -> SqlView
 
 
 def _landed_lake(folder: str, rows: int) -> Lake:
-    """The stream on a disk: some files of many rows, and one row that closes the window."""
+    """Return the stream on a disk: some files of many rows, and one row that closes the window."""
     first = datetime(2026, 1, 1, tzinfo=UTC)
     parts, files = 4, {}
     for part in range(parts + 1):
@@ -184,7 +184,7 @@ def _landed_lake(folder: str, rows: int) -> Lake:
 
 
 def quality_bench(spark: Any) -> dict[str, float]:
-    """All: decisions, what coverage costs, and the text's node at its interval and at one that Spark can keep."""
+    """Return all figures: decisions, the overhead of coverage, and the thesis's node at two intervals."""
     found = plan_figures() | decision_figures() | sic_figures(spark)
     for interval, intervals_a_window in ((0.25, 40), (2.0, 8)):
         fit = batches_that_fit(spark, interval)

@@ -1,4 +1,4 @@
-"""Sifters: the time from a contract to a shed batch, single kernels, and a sifted pass next to a plain filter.
+"""Measure sifters: the time from a contract to a shed batch, single kernels, and a sifted pass next to a plain filter.
 
 `user_timings()` measures what a user waits for. A contract file of 1,000 queries is read, regions are learned and a
 batch is shed, first in a new process, then again. It also measures the throughput of such a filter in rows per second,
@@ -30,7 +30,7 @@ from evidence.sifters.contest import build_and_configure
 from evidence.sifters.linear_program import Instance, solver_cost
 from evidence.sifters.on_spark import prepare_batch, probe_contracts
 from evidence.sifters.workload import WorkloadSettings, generate
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.contracts import read_channel, read_stream
 from spillway.contracts.fields import Report
 from spillway.contracts.yaml import read_yaml
@@ -70,7 +70,7 @@ SIZES = ((16, 1000), (100, 100), (100, 1000), (100, 10_000), (100, 100_000), (10
 
 
 def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
-    """Building times and look-ups."""
+    """Time building and look-ups."""
     found: dict[str, float] = {}
     for regions, queries in SIZES:
         one = generate(WorkloadSettings(regions=regions, query_count=queries), 1, 1000)
@@ -87,7 +87,7 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
 
 
 def user_timings(rounds: int = 3, queries: tuple[int, ...] = (10, 1000)) -> Mapping[str, float]:
-    """Return milliseconds until 2,000 rows are shed, and million rows a second and core that are told apart."""
+    """Return milliseconds until 2,000 rows are shed, and million rows filtered per second and core."""
     found: dict[str, float] = {}
     for stated in queries:
         best = dict.fromkeys(("first", "again", "rows"), float("inf"))
@@ -186,7 +186,7 @@ def _beside_solver(rounds: int) -> Mapping[str, float]:
 
 
 def look_ups(rounds: int) -> Mapping[str, float]:
-    """Million look-ups a second and core, along regions and dimensions; rows as they come, in places."""
+    """Return million look-ups per second and core, by regions and dimensions."""
     found: dict[str, float] = {}
     for regions, dimensions, scheme in (
         (16, 2, "query_data"),
@@ -209,7 +209,7 @@ def look_ups(rounds: int) -> Mapping[str, float]:
 
 
 def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
-    """The sifted pass over a Delta table beside Spark's own filter of it; both read and write as many rows.
+    """Time the sifted pass over a Delta table next to Spark's own filter; both read and write as many rows.
 
     `pass_`: what is sent, made and written by the lever's decision in tasks. `draft_`: a whole draft, with the second
     pass over the dimensions that counts what went of every region and query.

@@ -1,4 +1,4 @@
-"""Sketch kernels against Apache DataSketches and rbloom, builds in Spark against Spark's own; ratios, one run.
+"""Compare sketch kernels with Apache DataSketches and rbloom, and builds in Spark with Spark's own, in one run.
 
 `kernel_figures()` are the kernels', `spark_figures(spark)` those that need Spark. Contestants take turns, their order
 alternates, the best of all rounds counts.
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from evidence.sketches.data_models import shuffled_stream, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.intake.dedupe import filter_spec, find_repeats
 from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -129,7 +129,7 @@ def kernel_figures(keys_count: int = 5_000_000, rounds: int = 3) -> dict[str, fl
 
 
 def latencies(keys: np.ndarray, rounds: int) -> dict[str, float]:
-    """Milliseconds of a question to a filled sketch: cold, from its bytes on, and warm; and of the exact count."""
+    """Return the milliseconds of a query to a filled sketch: cold from its bytes, and warm; and of the exact count."""
     found: dict[str, float] = {}
     for name, memory in (("", 64), ("_1mib", 1024)):
         spec = SketchSpec("count_min", ("k",), ("integer",), memory_kib=memory)
@@ -163,9 +163,9 @@ def _ask_bytes(payload: bytes) -> object:
 
 
 def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[str, float]:
-    """Builds over a column of `rows` keys against Spark's own sketches and exact queries."""
+    """Compare builds over a column of `rows` keys with Spark's own sketches and exact queries."""
     from spillway.engine.spark import SparkEngine
-    from spillway.streams.sketching import build_sketch_rows
+    from spillway.streams.sketch_builder import build_sketch_rows
 
     engine, day = SparkEngine(lambda: spark), datetime.date(2013, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
@@ -215,7 +215,7 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
 
 
 def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict[str, float]:
-    """All that intake does about repeats, where one row in a hundred is one, against `dropDuplicates`.
+    """Compare the deduplication of intake with `dropDuplicates`; one row in a hundred is a repeat.
 
     Ours finds suspects, looks them up, and writes the rows that stay and those that go; theirs writes what stays. Rows
     have a key and two columns to carry along. The window is a million rows, which ours remembers and no more; the batch
@@ -257,7 +257,7 @@ def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict
 
 
 def _without(folder: str, seqs: np.ndarray, file: DataFile) -> None:
-    """A file as two, as intake writes a batch anew."""
+    """Rewrite a file as two, as intake does when it removes repeats."""
     schema = pq.read_schema(file.path)
 
     def rows(repeated: bool) -> Iterator[pa.Table]:
@@ -270,7 +270,7 @@ def _without(folder: str, seqs: np.ndarray, file: DataFile) -> None:
 
 
 def _data_file(path: Path) -> DataFile:
-    """A file of rows in `seq` order, known as a table knows its files."""
+    """Return a file of rows in the order of `seq`, with the statistics that a table has of it."""
     statistics = pq.read_metadata(path)
     edges = [statistics.row_group(group).column(0).statistics for group in range(statistics.num_row_groups)]
     low, high = min(edge.min for edge in edges), max(edge.max for edge in edges)

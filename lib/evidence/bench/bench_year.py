@@ -1,4 +1,4 @@
-"""One day asked of a year of sketches: 96 batches a day, four sketches each, closed days summed up as the product does.
+"""Query one day in a year of sketches: 96 batches per day, four sketches each, closed days summarised.
 
 The question is asked in a process of its own, as `spillway ask` asks it; what is told is what asking takes there beside
 Python, its libraries and the first use of the kernels, and the most memory that the whole process ever had.
@@ -27,14 +27,14 @@ from spillway.store.batches import save_batches
 from spillway.store.file_writer import write_file
 from spillway.store.schemas import table_contracts
 from spillway.store.tables import Tables
-from spillway.streams.sketching import summarise_days
+from spillway.streams.sketch_builder import summarise_days
 
 BATCHES, TEMPLATES, ROWS = 96, 24, 20_000
 FIRST_OF_YEAR = date(2025, 1, 1)
 _ASKS = """
 import json, sys, time
 from datetime import date
-from spillway.streams.sketching import load_sketch
+from spillway.streams.sketch_builder import load_sketch
 from spillway.settings import Settings
 from spillway.sketches.query import loaded
 from spillway.sketches.specification import SketchSpec
@@ -59,7 +59,7 @@ print(json.dumps([seconds, peak, peak - before, answer.covers.batches, answer.co
 
 
 def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
-    """Seconds and MiB of asking a closed day in the middle of the year, and the one that is still open."""
+    """Return seconds and MiB of a query for a closed day in the middle of the year, and for the open day."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.from_environment({**os.environ, "SPILLWAY_LAKE": f"{folder}/lake"})
         specs = [SketchSpec("count_min", (name,), ("integer",)) for name in ("k", "l", "m", "n")]
@@ -93,7 +93,7 @@ def _query_cost(settings: Settings, day: date) -> list[float]:
 
 
 def _write_year(tables: Tables, specs: list[SketchSpec], days: int) -> None:
-    """A year of batches and their sketches, a file a closed day as `keep` leaves them, a file a batch of the last."""
+    """Write a year of batches and their sketches: one file per closed day, and one file per batch of the last day."""
     sketches = tables.at("sketches")
     contract = table_contracts()["sketches"]
     templates = [[_sketch_row(spec, seed) for seed in range(TEMPLATES)] for spec in specs]
@@ -137,7 +137,7 @@ def _write_year(tables: Tables, specs: list[SketchSpec], days: int) -> None:
 
 
 def _sketch_row(spec: SketchSpec, seed: int) -> dict[str, Any]:
-    """A row of `sketches` of a batch of Zipf keys."""
+    """Return a row of `sketches` for a batch of Zipf keys."""
     counts = zipf_frequencies(ROWS, 5_000, 0.9, seed)
     keys = pa.array(np.repeat(np.arange(5_000), counts))
     sketch: Any = spec.kind_object.part(spec)

@@ -1,4 +1,4 @@
-"""The text's node (5.2, 5.3) by Spark: every 250 ms what has come is looked at, shed by the lever's own code, asked.
+"""Run the node of Fiscato (5.2, 5.3) on Spark: every 250 ms it sheds its buffer by the lever's code, and queries it.
 
 Queries have a source each; sources send more than a node can do (`LOADS`: half of them twice as much as the others). In
 every interval the node works on what it admits as one question to Spark; what came while it worked waits in its buffer.
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("query", pa.int64()), ("v", pa.float64())])
 
 
 def _rows(queries: tuple[int, ...], seed: int) -> pa.Table:
-    """The tuples of some batches, made where they are worked on."""
+    """Generate the tuples of some batches in the task that works on them."""
     chance = np.random.default_rng(seed)
     parts = [pa.array(np.full(BATCH_TUPLES, query)) for query in queries]
     return pa.table(
@@ -44,7 +44,7 @@ def _rows(queries: tuple[int, ...], seed: int) -> pa.Table:
 
 @dataclass
 class _Node:
-    """A node's buffer, and what its queries reached lately."""
+    """A node's buffer, and the recent results of its queries."""
 
     cost: TupleCost = field(default_factory=TupleCost)
     load: Overload = field(default_factory=Overload)
@@ -57,7 +57,7 @@ class _Node:
 
 
 def _query_seconds(engine: SparkEngine, queries: np.ndarray) -> float:
-    """Seconds that one question to these queries' batches takes."""
+    """Return the seconds of one query to the batches of these queries."""
     began = time.perf_counter()
     cuts = [
         partial(_rows, tuple(some.tolist()), len(some)) for some in np.array_split(queries, 2) if len(some)
@@ -67,7 +67,7 @@ def _query_seconds(engine: SparkEngine, queries: np.ndarray) -> float:
 
 
 def batches_that_fit(spark: Any, interval: float) -> int:
-    """How many batches a question has time for, by what few and many take; at least one a source."""
+    """Return how many batches fit into the interval, from small and large queries; at least one per source."""
     engine, sources = SparkEngine(lambda: spark), np.repeat(np.arange(len(LOADS)), LOADS)
     few, many = len(sources), 40 * len(sources)
     took = {}
@@ -81,7 +81,7 @@ def batches_that_fit(spark: Any, interval: float) -> int:
 def run_node(
     spark: Any, policy: str, interval: float, intervals_a_window: int, windows: int, fit: int, seed: int = 1
 ) -> dict[str, float]:
-    """A run over so many windows, offered `OVERLOAD` times what fits, the same to every policy."""
+    """Run some windows at `OVERLOAD` times the load that fits, the same for every policy."""
     window = interval * intervals_a_window
     seconds = window * windows
     engine, chance, node = SparkEngine(lambda: spark), np.random.default_rng(seed), _Node()

@@ -1,4 +1,4 @@
-"""Every cell of the attribute-shedding thesis that can be recomputed, ours beside theirs.
+"""Recompute every cell of the attribute-shedding thesis that can be recomputed.
 
 A *group* is a function from the directory of golden files to cells; `recompute` runs all of them. A cell
 compares what the thesis prints (with the errata of `ERRATA.md` applied: `erratum` names the one) with what the
@@ -40,12 +40,12 @@ Group = Callable[[Path], Iterable[Cell]]
 
 
 def recompute(directory: Path) -> list[Cell]:
-    """All cells of all groups, from the golden files (000_*) in `directory`."""
+    """Return all cells of all groups, from the golden files (000_*) in `directory`."""
     return [cell for group in GROUPS.values() for cell in group(directory)]
 
 
 def table_3_3(directory: Path) -> Iterable[Cell]:
-    """Weather smoothed with m = 0.7 from the first value, printed rounded up (A10, A11)."""
+    """Weather smoothed with m = 0.7 from the first value; the print is rounded up (A10, A11)."""
     yield from _smoothing_cells(directory, "3.3", "3_2", "3_3", 0.7, "first")
 
 
@@ -170,7 +170,7 @@ def _stored(values: Sequence[float], keys: Sequence[int], error_pct: float) -> t
 
 
 def algorithm_2(directory: Path) -> Iterable[Cell]:
-    """The trace of Algorithm 2: when it looks, and the interval it takes from there (A16)."""
+    """The trace of Algorithm 2: its evaluations, and the interval after each (A16)."""
     trace = read_json(directory, "000_algorithm2_trace.json")["trace"]
     controller = scheme.Reevaluation.text()
     lowest = {"a": 1.0, "b": 2.0}

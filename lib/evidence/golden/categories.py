@@ -1,4 +1,4 @@
-"""Tables C.1 and C.2: the categories of eighty streams, with plain words and with vocabularies; and lists held back.
+"""Reproduce Tables C.1 and C.2 (categories of eighty streams, plain words and vocabularies), and test held-out lists.
 
 The lists held back each name the public schema they are taken from. The first file was written before the vocabularies,
 the second when they stood and before the misses of the first were looked at. No word is taken from their misses; one
@@ -40,7 +40,7 @@ DOMAINS = ("Weather Information", "Stock Exchange Information", "Internet Traffi
 
 
 def categories(directory: Path) -> Iterable[Cell]:
-    """Tables C.1 and C.2: both similarities, EQ and category with plain words (A44 to A51)."""
+    """Compute Tables C.1 and C.2: both similarities, EQ and category with plain words (A44 to A51)."""
     matcher = CategoryMatcher.of_thesis()
     for table in ("C1", "C2"):
         for row in read_json(directory, f"000_table{table}.json")["rows"]:
@@ -66,7 +66,7 @@ def categories(directory: Path) -> Iterable[Cell]:
 def categories_correct(
     directory: Path, table: str, matcher: CategoryMatcher | DomainRecogniser | None = None
 ) -> int:
-    """Of the 40 streams of `table` (C1 or C2), how many the matcher assigns to their true category."""
+    """Return how many of the 40 streams of `table` (C1 or C2) the matcher assigns to their true category."""
     judge = matcher or CategoryMatcher.standard()
     rows = read_json(directory, f"000_table{table}.json")["rows"]
     return sum(
@@ -78,7 +78,7 @@ def categories_correct(
 
 @dataclass(frozen=True)
 class ClassifiedList:
-    """How one list held back was classified; `source` is the schema it comes from."""
+    """The classification of one held-out list; `source` is the schema it comes from."""
 
     domain: str
     source: str
@@ -89,7 +89,7 @@ class ClassifiedList:
 
 
 def classify_held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[ClassifiedList]:
-    """Every list held back, judged; `directory` is the one of the golden files."""
+    """Classify every held-out list; `directory` is that of the golden files."""
     beside = directory.parent / "levers" / "attributes" / "threshold"
     found = []
     for file in files:
@@ -101,7 +101,7 @@ def classify_held_out(directory: Path, files: Sequence[str] = HELD_OUT) -> list[
 
 
 def classify_list(domain: str, source: str, names: str) -> ClassifiedList:
-    """One list, its names separated by blanks.
+    """Classify one list; its names are separated by blanks.
 
     >>> classify_list("Medical", "a bedside monitor", "patient_id heart_rate spo2").right
     True
@@ -120,7 +120,7 @@ def classify_list(domain: str, source: str, names: str) -> ClassifiedList:
 
 
 def rows_as_printed(directory: Path) -> int:
-    """Of the 80 rows of both tables, in how many both similarities are those printed, reversal undone."""
+    """Return in how many of the 80 rows of both tables both similarities equal the print, after undoing a reversal."""
     exact = 0
     matcher = CategoryMatcher.of_thesis()
     for table in ("C1", "C2"):

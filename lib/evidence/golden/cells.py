@@ -1,4 +1,4 @@
-"""One golden value beside ours, and the golden files it is read from.
+"""Compare one golden value with ours, and read the golden files.
 
 A cell is compared *against* one of three: what is printed; what was recomputed by hand from the text, where the print
 is wrong, is rounded or gives only the method; or arithmetic, a sum or quotient of printed numbers that no kernel of
@@ -24,7 +24,7 @@ PRINT, RECOMPUTED, ARITHMETIC = AGAINST = ("print", "recomputed", "arithmetic")
 
 @dataclass(frozen=True)
 class Cell:
-    """One golden value and ours."""
+    """One golden value, and our value."""
 
     group: str
     name: str
@@ -35,22 +35,22 @@ class Cell:
 
     @property
     def equal(self) -> bool:
-        """Whether ours is the golden value, erratum applied."""
+        """Whether our value equals the golden value, with its erratum applied."""
         return self.expected == self.got
 
 
 def numbers(rows: Sequence[dict[str, str]], name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A column of a golden table."""
+    """Return a column of a golden table."""
     return np.array([float(row[name]) for row in rows])
 
 
 def read_csv(directory: Path, name: str) -> list[dict[str, str]]:
-    """The rows of a golden table."""
+    """Return the rows of a golden table."""
     with (directory / name).open(encoding="utf-8", newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def read_json(directory: Path, name: str) -> dict[str, Any]:
-    """A golden document."""
+    """Return a golden document."""
     loaded: dict[str, Any] = json.loads((directory / name).read_text(encoding="utf-8"))
     return loaded

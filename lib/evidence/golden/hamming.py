@@ -1,4 +1,4 @@
-"""Appendix A: the worked words, and every single and double error of the sample word."""
+"""Recompute Appendix A: the worked words, and every single and double error of the sample word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spillway.records.parity import bits_of, check_words, encode_words
 
 
 def hamming(directory: Path) -> Iterable[Cell]:
-    """Plain Hamming as printed, and what it makes of two flips, which the overall parity bit settles (A28)."""
+    """Decode by plain Hamming as printed; the overall parity bit detects two flips, which it decodes wrongly (A28)."""
     golden = read_json(directory, "000_hamming.json")
     plain = encode_words(bits_of(golden["data"]), extended=False)
     yield Cell("table A.1", "code word", golden["table_A1_codeword"], _text(plain))

@@ -1,1 +1,1 @@
-"""The evidence of the lever `joins`: the paper's experiments on its own workload, rivals on equal terms."""
+"""Evidence of the lever `joins`: the paper's experiments on its own workload, with rivals on equal terms."""

@@ -1,4 +1,4 @@
-"""Joins by the product's own steps, window after window, and rivals on the very same rows.
+"""Run joins by the product's own steps, window after window, and rivals on the same rows.
 
 - *Ours*: `spillway.levers.joins.join_window.JoinWindow`, which is what the pipeline runs.
 - *Everything*: the same without a budget.
@@ -40,7 +40,7 @@ _NO_WINDOW: Any = None
 
 
 def join_settings(**stated: Any) -> JoinSettings:
-    """Settings as a contract states them, checked as one is."""
+    """Return settings as a contract states them, checked in the same way."""
     contract = read_workload(
         {
             "name": "evidence", "inputs": ["left", "right"], "window": {"seconds": ADAPTS},
@@ -54,7 +54,7 @@ def join_settings(**stated: Any) -> JoinSettings:
 def overlap(
     window: float, index: bool, threshold: float = 3, basic: float = 1.0, **more: Any
 ) -> JoinSettings:
-    """The paper's overlap join."""
+    """Return the settings of the paper's overlap join."""
     side = {"attribute": "items", "lasts_seconds": window, **more.pop("side", {})}
     return join_settings(
         left=side, right=side, predicate="overlap", threshold=threshold, sets={}, index=index,
@@ -63,14 +63,14 @@ def overlap(
 
 
 def equality(window: float, index: bool, basic: float = 1.0, **more: Any) -> JoinSettings:
-    """The paper's join by equal values."""
+    """Return the settings of the paper's join by equal values."""
     side = {"attribute": "items", "lasts_seconds": window}
     return join_settings(left=side, right=side, index=index, basic_window_seconds=basic, **more)
 
 
 @dataclass
 class Outcome:
-    """What a join did in a window."""
+    """The result of a join in one window."""
 
     begin: float
     row: dict[str, Any]
@@ -82,7 +82,7 @@ class Outcome:
 
 @dataclass
 class JoinRun:
-    """Windows one after the other."""
+    """The results of consecutive windows."""
 
     outcomes: list[Outcome] = field(default_factory=list)
 
@@ -111,7 +111,7 @@ def run_join(
     memory: Memory | None = None,
     adapts: float = ADAPTS,
 ) -> JoinRun:
-    """Every window from `begin` to `end`, each with what the one before it left."""
+    """Compute every window from `begin` to `end`, each with the state that the window before it left."""
     known, found = memory or Memory(), JoinRun()
     back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
     for start in np.arange(begin, end - 1e-9, adapts):
@@ -144,7 +144,7 @@ def run_join(
 
 
 def fastest_run(run: Callable[[], JoinRun]) -> JoinRun:
-    """The fastest of a few runs that differ in nothing but time: one of milliseconds alone says little of it."""
+    """Return the fastest of a few runs that differ only in time; a single run of milliseconds varies too much."""
     found = [run()]
     while len(found) < REPEATS and sum(one.seconds for one in found) < ENOUGH_SECONDS:
         found.append(run())
@@ -152,7 +152,7 @@ def fastest_run(run: Callable[[], JoinRun]) -> JoinRun:
 
 
 def operand_window(rows: Operand, back: float, begin: float, end: float) -> SideRows:
-    """One side of a window: rows from `back` on are there, those from `begin` on probe."""
+    """Return one side of a window: rows from `back` on are present, those from `begin` on probe."""
     first, low, high = (
         int(one) for one in np.searchsorted(rows.at, [round(t * MICROS) for t in (back, begin, end)])
     )
@@ -165,14 +165,14 @@ def _pairs(tables: Iterable[Any]) -> Iterator[tuple[int, int]]:
 
 
 def without_budget(settings: JoinSettings) -> JoinSettings:
-    """The same join without a budget."""
+    """Return the same join without a budget."""
     return replace(settings, budget=None)
 
 
 def join_with_random_drops(
     left: Operand, right: Operand, settings: JoinSettings, like: JoinRun, seed: int, of: str = "compared"
 ) -> tuple[JoinRun, tuple[Operand, Operand]]:
-    """Rows dropped at random so that each window makes as many comparisons (or steps) as `like` made there."""
+    """Drop rows at random so that each window makes as many comparisons (or steps) as `like`."""
     chance = np.random.default_rng([seed, 77])
     kept = [np.ones(one.rows, bool) for one in (left, right)]
     draws = [chance.random(one.rows) for one in (left, right)]
@@ -206,7 +206,7 @@ def join_with_random_drops(
 def _join_steps(
     left: Operand, right: Operand, kept: Sequence[Numbers], settings: JoinSettings, begin: float, of: str
 ) -> float:
-    """Comparisons (or steps) that a window takes when these rows are kept and joined in full."""
+    """Return the comparisons (or steps) of a window if these rows are kept and joined in full."""
     back = max(settings.left.lasts_seconds, settings.right.lasts_seconds)
     total = 0.0
     ends = [round(t * MICROS) for t in (begin - back, begin, begin + ADAPTS)]
@@ -238,7 +238,7 @@ def _thin(rows: Operand, kept: Numbers) -> Operand:
 
 
 def hindsight_pairs(whole: JoinRun, like: JoinRun) -> float:
-    """What the best choice finds with the steps that `like` took, window by window: of basic windows, or of whole rows.
+    """Return the pairs of the best choice by hindsight with the steps of `like`, by basic windows or by whole rows.
 
     From the full join's counts: matches and comparisons by basic window, of both windows, those that yield most a step
     first. Without an index a step is a comparison.
@@ -250,7 +250,7 @@ def hindsight_pairs(whole: JoinRun, like: JoinRun) -> float:
 
 
 def clairvoyant_pairs(whole: JoinRun, like: JoinRun) -> float:
-    """The same by the true match curve, which one window's luck does not change: the mean of all windows of `whole`.
+    """Return the pairs of the best choice by the true match curve, which is the mean of all windows of `whole`.
 
     For streams that keep their ways. It is taken from the very run that is judged, so what luck is left favours the
     clairvoyant.
@@ -265,7 +265,7 @@ def clairvoyant_pairs(whole: JoinRun, like: JoinRun) -> float:
 
 
 def _pairs_by_curve(full: Outcome, mine: Outcome, curve: Numbers) -> float:
-    """Pairs of a window that are in the basic windows which the curve has for the best, in the steps of `mine`."""
+    """Return the pairs in the best basic windows by the curve, within the steps of `mine`."""
     matches, volumes, costs = full.row["own_matches"], full.row["own_volumes"], mine.row["costs"]
     order = np.argsort(-curve / costs)
     cut, added = len(full.row["left_curve"]), costs.copy()
@@ -287,7 +287,7 @@ def _pairs_by_curve(full: Outcome, mine: Outcome, curve: Numbers) -> float:
 
 
 def with_own_counts(whole: JoinRun, memory: float) -> JoinRun:
-    """The full join with what each window alone counted: what it learned, less what had faded from before."""
+    """Return the full join with the counts of each window alone, without the faded counts of earlier windows."""
     before: dict[str, Numbers] = {}
     for outcome in whole.outcomes:
         for name in ("matches", "comparisons"):
@@ -304,7 +304,7 @@ def with_own_counts(whole: JoinRun, memory: float) -> JoinRun:
 
 
 def sample_both(left: Operand, right: Operand, share: float, seed: int) -> tuple[Operand, Operand]:
-    """Both streams with each row kept with the same probability."""
+    """Return both streams, each row kept with the same probability."""
     chance = np.random.default_rng([seed, 78])
     return _thin(left, chance.random(left.rows) < share), _thin(right, chance.random(right.rows) < share)
 

@@ -1,4 +1,4 @@
-"""The joins' figures (Gedik, Wu, Yu, Liu), ours beside theirs; returns flat figures.
+"""Compute the figures of the joins (Gedik, Wu, Yu, Liu 2007), next to those of the paper.
 
 Streams of evidence have seeds 0, 1, ...; what was tuned (the share of the sample, how fast what is learned fades, how
 much is looked while little is known, how much is enough) was tuned on seeds 1000 to 1011. Coverage takes 2,000 seeds,
@@ -15,7 +15,7 @@ ALL_SEEDS = 20
 
 
 def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]:
-    """Every figure of the joins."""
+    """Return every figure of the joins by name."""
     book.section(
         "Joins", "Comparisons are shed, not rows: what that finds, what it misses, what is said of it."
     )

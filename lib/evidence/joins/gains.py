@@ -1,4 +1,4 @@
-"""Output against dropping rows, and against a clairvoyant (Figure 15), on the paper's workload; recovery."""
+"""Compare the output with dropping rows and with a clairvoyant (Figure 15), on the paper's workload."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SEEDS = 2
 
 
 class Case(NamedTuple):
-    """Streams and a join of them between two moments; with an index, the part of the full join's steps it may take."""
+    """Streams and their join between two moments; with an index, the allowed share of the full join's steps."""
 
     streams: PaperStreams
     settings: JoinSettings
@@ -79,7 +79,7 @@ def _cases() -> dict[str, Case]:
 
 
 def gains(book: Book, seeds: int) -> dict[str, float]:
-    """Figure 15 and the clairvoyant: four joins at 500 rows a second, of so many seeds; means, and the least gain."""
+    """Compute Figure 15 and the clairvoyant: four joins at 500 rows per second; means, and the least gain."""
     found: dict[str, float] = {}
     rows: list[tuple[str | float, ...]] = []
     for name, case in _cases().items():
@@ -176,7 +176,7 @@ def _gain(case: Case, seed: int) -> dict[str, float]:
 
 
 def peak_moves(book: Book, seeds: int) -> dict[str, float]:
-    """How many windows until a peak that moved is found again: back at 90 % of what was had of hindsight.
+    """Return how many windows pass until a peak that moved is found again: 90 % of the hindsight share before.
 
     A rule that learns nothing is back at once, so what was had before is told beside.
     """

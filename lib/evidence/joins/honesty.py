@@ -1,4 +1,4 @@
-"""What may never happen, and what is said of what was missed: false pairs, full joins that differ, coverage."""
+"""Check the claims of joins: false pairs, full joins that differ, and the coverage of intervals of missed pairs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIGHT = {"comparisons_per_second": 10_000.0}
 
 @dataclass
 class _IntervalCheck:
-    """Intervals of what was missed against what was: of windows, and of whole runs."""
+    """Intervals of missed pairs compared with the true numbers, by window and by run."""
 
     held: list[bool] = field(default_factory=list)
     edges: list[int] = field(default_factory=list)
@@ -30,7 +30,7 @@ class _IntervalCheck:
     run_widths: list[float] = field(default_factory=list)
 
     def add(self, whole: JoinRun, ours: JoinRun) -> None:
-        """One run; its first two windows are not full, the others are judged all alike."""
+        """Add one run without its first two windows, which are not full."""
         both = list(zip(whole.outcomes[2:], ours.outcomes[2:], strict=True))
         missed = [float(full.row["pairs"] - mine.row["pairs"]) for full, mine in both]
         for truth, (_, mine) in zip(missed, both, strict=True):
@@ -46,7 +46,7 @@ class _IntervalCheck:
 
     @property
     def summary(self) -> tuple[float, float, float, float]:
-        """Coverage in % and median width over what was missed, of windows and of runs."""
+        """Return coverage in % and median relative width, by window and by run."""
         return (
             100.0 * float(np.mean(self.held)),
             float(np.median(self.widths)) if self.widths else 0.0,
@@ -56,7 +56,7 @@ class _IntervalCheck:
 
 
 def coverage(book: Book, seeds: int) -> dict[str, float]:
-    """How often the 95 % interval of missed pairs holds what was missed, over so many workloads; and how wide it is."""
+    """Return how often the 95 % interval of missed pairs contains the true number, and its width."""
     judged = _IntervalCheck()
     streams = PaperStreams(window_seconds=10.0, rates=constant_rate(60, 20))
     fast = overlap(10, True, threshold=2, budget=None)
@@ -64,7 +64,7 @@ def coverage(book: Book, seeds: int) -> dict[str, float]:
         left, right = streams.both(seed)
         whole = run_join(left, right, fast, 0, 20)
         judged.add(whole, run_join(left, right, overlap(10, False, threshold=2, budget=TIGHT), 0, 20))
-    held, width, runs_held, run_width = judged.told
+    held, width, runs_held, run_width = judged.summary
     edges = np.array(judged.edges)
     found = {
         "joins.missed_pairs_coverage_pct": held,
@@ -80,7 +80,7 @@ def coverage(book: Book, seeds: int) -> dict[str, float]:
 
 
 def unsteady_coverage(book: Book, seeds: int) -> dict[str, float]:
-    """The same of streams that are not as they were: few heavy rows, a burst, a ramp; by every predicate."""
+    """Return the same for unsteady streams: few heavy rows, a burst, a ramp; for every predicate."""
     found: dict[str, float] = {}
     said = []
     for kind in UNSTEADY:
@@ -91,9 +91,9 @@ def unsteady_coverage(book: Book, seeds: int) -> dict[str, float]:
                 whole = run_join(left, right, without_budget(replace(settings, index=True)), 0, 60)
                 judged.add(whole, run_join(left, right, settings, 0, 60))
             case = kind if name == "equality" else f"{kind}_{name}"
-            for key, value in zip(_TOLD, judged.told, strict=True):
+            for key, value in zip(_TOLD, judged.summary, strict=True):
                 found[f"joins.missed_pairs_unsteady_{key}.{case}"] = value
-            said.append((kind, name, *judged.told))
+            said.append((kind, name, *judged.summary))
     book.table(
         "Missed pairs where streams are not as they were",
         ("streams", "predicate", "held %", "width / missed, median", "of runs %", "width / missed"),
@@ -129,7 +129,7 @@ UNSTEADY = ("heavy_rows", "burst", "ramp")
 
 
 def unsteady_stream(kind: str, seed: int, which: int, of_sets: bool = False) -> Operand:
-    """A minute of single values, or of sets of three and more (popular as 1 / rank^0.8), 60 rows a second."""
+    """Return a minute of single values, or of sets of three and more (popular as 1 / rank^0.8), 60 rows per second."""
     chance = np.random.default_rng([seed, which, 9])
     rows = chance.poisson(3600)
     at = np.sort(chance.random(rows)) * 60.0
@@ -173,7 +173,7 @@ PREDICATES_TRIED: dict[str, dict[str, Any]] = {
 
 
 def compare_with_oracle(book: Book, seeds: int) -> dict[str, float]:
-    """Pairs that the full join has not, and pairs by which r = 1 differs from it, by comparing sets of Python."""
+    """Count pairs that the full join lacks, and pairs by which r = 1 differs from it, by comparing Python sets."""
     false, differs, compared = 0, 0, 0
     for seed in range(seeds):
         for name, more in PREDICATES_TRIED.items():

@@ -1,4 +1,4 @@
-"""The join as the pipeline runs it, on a lake of its own: any number of parts, and deaths, end in the same tables."""
+"""Run the join in the pipeline on a separate lake: any number of slices, and kills, must give the same tables."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ STAGES = ("_drafted", "write_ledger", "save_windows")
 
 
 class _Death(BaseException):
-    """What no step catches."""
+    """An exception that no step catches."""
 
 
 def same_tables(book: Book, kills: int) -> dict[str, float]:
-    """Rows of results and of what is remembered that differ from those of one undisturbed run."""
+    """Count rows of results and records that differ from those of one undisturbed run."""
     with TemporaryDirectory() as folder:
         plain, _ = _join_tables(Path(folder, "plain"))
         parts = 0
@@ -82,7 +82,7 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
 def _join_tables(
     folder: Path, cores: int = 1, seed: int = 0, first: int | None = None
 ) -> tuple[list[Any], int]:
-    """The rows of the join's tables after all windows are worked out, and again when some of their rows came late.
+    """Return the rows of the join's tables after all windows are computed, and again after some rows arrived late.
 
     With a seed, after deaths on the way: the late rows find windows that are done, or drafted, or untouched. A window
     that is done when they come keeps what it came to unless they belong to it, and one that is not goes on from those
@@ -128,7 +128,7 @@ def _join_tables(
 
 @contextmanager
 def _limit_windows(first: int | None) -> Iterator[None]:
-    """Work out so many windows of those that are pinned, and no more."""
+    """Compute only the first pinned windows."""
     pinned = getattr(run, "pinned_windows")  # noqa: B009
 
     def some(*arguments: Any) -> Any:

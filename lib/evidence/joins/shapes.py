@@ -1,4 +1,4 @@
-"""Figures 7 to 14: what has to be dropped, what each adaptation adds, skew, windows, and how finely they are cut."""
+"""Reproduce Figures 7 to 14: drop rates, the gain of each adaptation, skew, windows, and basic windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spillway.levers.joins.settings import JoinSettings
 
 
 def drop_rates(book: Book) -> dict[str, float]:
-    """Figure 7: rows that have to be dropped for a core to keep up, by window, rate, and with an index or without."""
+    """Compute Figure 7: rows that a core must drop to keep up, by window and rate, with an index and without."""
     found: dict[str, float] = {}
     rows = []
     for index in (False, True):
@@ -52,7 +52,7 @@ def drop_rates(book: Book) -> dict[str, float]:
 
 
 def _steps(left: Operand, right: Operand, settings: JoinSettings) -> float:
-    """What comparing everything takes in the window after both are full."""
+    """Return the steps of all comparisons in the window after both are full."""
     lasts = settings.left.lasts_seconds
     given = [operand_window(one, 0.0, lasts, lasts + ADAPTS) for one in (left, right)]
     learned = LearnedSide()
@@ -63,7 +63,7 @@ def _steps(left: Operand, right: Operand, settings: JoinSettings) -> float:
 
 
 def rate_by_window(book: Book) -> dict[str, float]:
-    """Figure 10: what rate adaptation alone adds, averaged over the changing rates, by skew and window."""
+    """Compute Figure 10: the gain of rate adaptation alone, averaged over the changing rates, by skew and window."""
     found: dict[str, float] = {}
     rows = []
     for kappa in (0.4, 0.8):
@@ -92,7 +92,7 @@ def rate_by_window(book: Book) -> dict[str, float]:
 
 
 def adaptations(book: Book) -> dict[str, float]:
-    """Figures 8, 9, 11, 12: what each adaptation adds while the rates change."""
+    """Compute Figures 8, 9, 11 and 12: the gain of each adaptation while the rates change."""
     found: dict[str, float] = {}
     ways = {
         "rate": {"rate": "followed", "correlation": False, "direction": "none"},
@@ -160,7 +160,7 @@ def adaptations(book: Book) -> dict[str, float]:
 
 
 def skew_and_basic_windows(book: Book) -> dict[str, float]:
-    """Figures 10, 13 and 14: skew, and how finely windows are cut."""
+    """Compute Figures 10, 13 and 14: skew, and the number of basic windows."""
     found: dict[str, float] = {}
     rows = []
     for kappa in (0.4, 0.6, 0.8, 1.0):

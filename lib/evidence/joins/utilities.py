@@ -1,4 +1,4 @@
-"""What knowing the worth of types of rows adds (Figures 16 and 17), over the same join that does not know it."""
+"""Measure the gain of knowing the utility of row types (Figures 16 and 17), over the same join without it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORTH_SKEWS = (1.0, 2.0, 3.0)
 
 
 def utilities(book: Book, seeds: int) -> dict[str, float]:
-    """Figures 16 and 17: utility with types over without, by skew of utility, how frequent types are, how many."""
+    """Compute Figures 16 and 17: utility with types over without, by skew, frequency and number of types."""
     found: dict[str, float] = {}
     rows = []
     matches = _matches()
@@ -63,14 +63,14 @@ def utilities(book: Book, seeds: int) -> dict[str, float]:
 
 
 def _shares(worth: Numbers, how: str) -> Numbers:
-    """How frequent types are, by what they are worth."""
+    """Return the frequencies of types, by their utility."""
     shares = {"uniform": np.ones(len(worth)), "inverse": 1 / worth, "direct": worth}[how]
     found: Numbers = shares / shares.sum()
     return found
 
 
 def _matches() -> tuple[Numbers, Numbers]:
-    """Of a window, by basic window: pairs a comparison, and comparisons; whatever types there are."""
+    """Return, by basic window, pairs per comparison and the number of comparisons; independent of types."""
     left, right = PaperStreams(rates=constant_rate(RATE, SECONDS)).both(0)
     fast = overlap(20, True, adapt={"memory": 0.0})
     whole = with_own_counts(run_join(left, right, fast, 0, SECONDS), 0.0).outcomes[WARM:]
@@ -79,7 +79,7 @@ def _matches() -> tuple[Numbers, Numbers]:
 
 
 def possible_gain(curve: Numbers, volumes: Numbers, worth: Numbers, shares: Numbers) -> float:
-    """What types add to the best, %: the best of basic windows and types, over the best of basic windows alike for all.
+    """Return the gain in % of the best choice by basic windows and types, over the best by basic windows alone.
 
     >>> flat, volumes = np.ones(2), np.full(2, CAPACITY * ADAPTS)
     >>> possible_gain(flat, volumes, np.ones(3), np.full(3, 1 / 3))
@@ -94,7 +94,7 @@ def possible_gain(curve: Numbers, volumes: Numbers, worth: Numbers, shares: Numb
 
 
 def _filled(volumes: Numbers, values: Numbers) -> float:
-    """What a window's comparisons yield, the best first."""
+    """Return the yield of a window's comparisons, the best first."""
     order = np.argsort(-values, kind="stable")
     before = np.cumsum(volumes[order]) - volumes[order]
     used = np.clip(CAPACITY * ADAPTS - before, 0.0, volumes[order])

@@ -1,4 +1,4 @@
-"""The paper's workload (6.1): sets of about five items, popularity by Zipf, ranks that rotate, one stream behind.
+"""Generate the paper's workload (6.1): sets of about five items, Zipf popularity, rotating ranks, one delayed stream.
 
     items          [1..L], L = 100, sets of N(5, 1) items; single values of [1..5000]
     popularity     Zipf(kappa) by rank; at time T the most popular item is a = 1 + floor(L (T mod s) / s), then
@@ -27,7 +27,7 @@ PAPERS_RATES = ((60.0, 100.0), (15.0, 500.0), (30.0, 300.0), (15.0, 100.0))
 
 @dataclass(frozen=True)
 class PaperStreams:
-    """What both streams are like."""
+    """The parameters of both streams."""
 
     kappa: float = 0.8
     items: int = 100
@@ -43,11 +43,11 @@ class PaperStreams:
 
     @property
     def seconds(self) -> float:
-        """How long they are."""
+        """The length of the streams in seconds."""
         return sum(seconds for seconds, _ in self.rates)
 
     def both(self, seed: int) -> tuple[Operand, Operand]:
-        """The two streams; another seed, other streams."""
+        """Return the two streams; another seed gives other streams."""
         return self._one(seed, 0), self._one(seed, 1)
 
     def _one(self, seed: int, which: int) -> Operand:
@@ -70,7 +70,7 @@ class PaperStreams:
         )
 
     def _items(self, chance: np.random.Generator, moments: Numbers) -> ItemSets:
-        """The items of every row, by what is popular at its moment."""
+        """Return the items of every row, by their popularity at its moment."""
         cycle = 2 * self.window_seconds
         shares = np.arange(1, self.items + 1) ** -self.kappa
         shares /= shares.sum()
@@ -101,5 +101,5 @@ class PaperStreams:
 
 
 def constant_rate(rate: float, seconds: float) -> tuple[tuple[float, float], ...]:
-    """One rate all the time."""
+    """Return one constant rate."""
     return ((seconds, rate),)

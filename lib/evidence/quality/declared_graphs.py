@@ -1,4 +1,4 @@
-"""Whether coverage is conserved by queries as they are declared: random graphs of SQL, run by the product's own steps.
+"""Check that declared queries conserve coverage: random graphs of SQL, run by the product's own steps.
 
 Three streams, of which the third numbers its tuples and has lost some, are filtered, grouped, joined, united and made
 distinct at random, some steps read twice, in rooms that are too small. What every source put in is counted by looking
@@ -37,7 +37,7 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class StreamLake:
-    """A lake with the three streams, and how many tuples each made in each window."""
+    """A lake with the three streams, and the number of produced tuples by stream and window."""
 
     lake: Lake
     produced: Mapping[tuple[str, int], int]
@@ -45,7 +45,7 @@ class StreamLake:
 
 @dataclass(frozen=True)
 class WatchingEngine(ProcessEngine):
-    """Answers as the engine of this process does; notes what was read of every view, and what each step came to."""
+    """The process engine, which also records the rows that were read of every view, and the result of each step."""
 
     read: dict[str, int] = field(default_factory=dict)
     steps: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def _read_function(rows: pa.Table) -> Callable[[], pa.Table]:
 
 
 def landed_three(seed: int) -> StreamLake:
-    """The streams, sent as they are; the last row of each closes the windows before it."""
+    """Return a lake with the three streams, sent whole; the last row of each closes the windows before it."""
     chance = np.random.default_rng(seed)
     produced: dict[tuple[str, int], int] = {}
     streams, files = {}, {}
@@ -92,15 +92,13 @@ def landed_three(seed: int) -> StreamLake:
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}
-    lake = Lake.land(
-        f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})}
-    )
+    lake = Lake.land(f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})})
     run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "graphs")
     return StreamLake(lake, produced)
 
 
 def declared_stream(name: str) -> dict[str, Any]:
-    """A stream of the three, with no lever."""
+    """Return the contract of one of the three streams, with no lever."""
     return {
         "stream": name,
         "channel": "wide",
@@ -118,7 +116,7 @@ def declared_stream(name: str) -> dict[str, Any]:
 
 
 def declared_graph(chance: np.random.Generator) -> tuple[tuple[str, ...], list[dict[str, str]]]:
-    """Inputs and steps: every input is read, and every step but the last by a later one; some are read twice."""
+    """Return inputs and steps: every input is read, and every step but the last by a later one; some are read twice."""
     inputs = tuple(str(one) for one in chance.choice(THREE, int(chance.integers(1, 4)), replace=False))
     waiting, there = list(inputs), list(inputs)
     steps: list[dict[str, str]] = []
@@ -157,7 +155,7 @@ def _of_two(chance: np.random.Generator, one: str, other: str) -> str:
 def asked_graph(
     chance: np.random.Generator, inputs: Sequence[str], steps: Sequence[Mapping[str, str]]
 ) -> Workload:
-    """The query, in a room that holds all of it or less."""
+    """Return the query, in a capacity group that holds all of it or less."""
     capacity = {} if chance.random() < 0.25 else {"capacity": {"tuples": int(chance.integers(1, 120))}}
     numbered = [{"input": "third", "attribute": "number"}] if "third" in inputs else []
     lever = {
@@ -172,7 +170,7 @@ def asked_graph(
 
 
 def conservation_errors(made: StreamLake, chance: np.random.Generator) -> list[float]:
-    """Of a random query, window by window: by how much what rows carry, or steps do, is off what sources put in."""
+    """Return by window how much the coverage of rows, or of steps, differs from what the sources contributed."""
     inputs, steps = declared_graph(chance)
     query = asked_graph(chance, inputs, steps)
     contracts = replace(made.lake.contracts, queries={"graph": query})
@@ -181,7 +179,7 @@ def conservation_errors(made: StreamLake, chance: np.random.Generator) -> list[f
     for window in windows:
         watching = WatchingEngine()
         replay = GroupReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
-        ((rows, told),) = replay.by({"graph": query})["graph"].values()
+        ((rows, told),) = replay.answers({"graph": query})["graph"].values()
         at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
         put_in = [
             SourceNode(name, name, n := made.produced[name, at], n - watching.read.get(name, 0))
@@ -203,7 +201,7 @@ def conservation_errors(made: StreamLake, chance: np.random.Generator) -> list[f
 def _operators(
     inputs: Sequence[str], steps: Sequence[Mapping[str, str]], rows: Mapping[str, int]
 ) -> list[OperatorNode]:
-    """The steps as operators; what several read is split among them, an edge for each."""
+    """Return the steps as operators; a result that several read is split among them, one edge for each."""
     names = [*inputs, *(step["name"] for step in steps)]
     readers = {name: [s["name"] for s in steps if name in names_in(s["sql"])] for name in names}
     found = []

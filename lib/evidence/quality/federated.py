@@ -1,4 +1,4 @@
-"""Figures 6.5 to 6.11 and Table 6.4's rows: a federation of 18 nodes whose node loop is the lever's own decision.
+"""Reproduce Figures 6.5 to 6.11 and Table 6.4: a federation of 18 nodes that run the lever's own decision.
 
 The text's testbed: parts of queries are put on nodes in three clusters, each of which gets twice as many as the one
 before (D15: "Zipf" is doubling), a part has one source of 150 tuples a second, and a node can do the same everywhere.
@@ -59,7 +59,9 @@ _APART = "quality.cheaper_minus_worse_pct.queries_300"
 
 
 def deployed(parts: Sequence[int], nodes: int, seed: int) -> Deployment:
-    """Queries with so many parts each, on nodes of clusters that get twice as many as the one before."""
+    """Return queries with these numbers of fragments, on nodes of clusters that each get twice as many as the one
+    before.
+    """
     chance = np.random.default_rng(seed)
     cluster = np.sort(np.arange(nodes) % CLUSTERS)
     weight = 2.0**cluster / np.bincount(cluster)[cluster]
@@ -68,7 +70,7 @@ def deployed(parts: Sequence[int], nodes: int, seed: int) -> Deployment:
 
 
 def rows_of_table(seed: int) -> dict[str, list[int]]:
-    """Table 6.4: by its first column, how many parts each query has."""
+    """Return the rows of Table 6.4: by its first column, the number of fragments of each query."""
     path = Path(Settings.from_environment().home, "tests", "golden", "003_table6_4.csv")
     chance = np.random.default_rng(seed)
     found: dict[str, list[int]] = {}
@@ -81,7 +83,7 @@ def rows_of_table(seed: int) -> dict[str, list[int]]:
 
 
 def optimum(to: Deployment, setting: Testbed) -> np.ndarray:
-    """The max-min optimum of a deployment: what each query has."""
+    """Return the max-min optimum of a deployment: the coverage of each query."""
     per_interval = setting.per_interval * setting.tuples
     parts = len(to.node)
     last = to.last_parts
@@ -111,7 +113,7 @@ def optimum(to: Deployment, setting: Testbed) -> np.ndarray:
 
 
 def table_figures(book: Book, seeds: int) -> dict[str, float]:
-    """Table 6.4's rows: mean and dispersions of every policy; Jain's index, and the best there is."""
+    """Compute Table 6.4: mean and dispersions of every policy, Jain's index, and the best possible index."""
     figures: dict[str, float] = {}
     shown: dict[str, list[tuple[str | float, ...]]] = {name: [] for name in vars(coverage_spread(np.ones(1)))}
     rows, wins, wins_of_text, allowed, reached = 0, 0, 0, 0, 0
@@ -163,7 +165,7 @@ def table_figures(book: Book, seeds: int) -> dict[str, float]:
 
 
 def _contest(job: tuple[str, int]) -> tuple[float, dict[str, CoverageSpread]]:
-    """Of a row and a seed, Jain's index of the optimum, and how queries fared by every policy."""
+    """Return Jain's index of the optimum, and the results of every policy, for a row and a seed."""
     name, seed = job
     to, setting = deployed(rows_of_table(seed)[name], NODES, seed), Testbed(room=ROOM)
     fared = {
@@ -178,18 +180,18 @@ def _seeds(count: int) -> range:
 
 
 def _side_by_side(work: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
-    """The jobs by as many processes as there are cores; each begins anew, for threads do not survive a fork."""
+    """Run the jobs in one process per core; each process starts anew, because threads do not survive a fork."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         return list(pool.map(work, jobs))
 
 
 def _more_even(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """In all dispersions, and by Jain's index."""
+    """Return whether one result is more even in all dispersions, and by Jain's index."""
     return all(one[what] < other[what] for what in ("std", "iqr", "q95_q05")) and one["jain"] > other["jain"]
 
 
 def scaling_figures(book: Book, seeds: int) -> dict[str, float]:
-    """Figures 6.9 to 6.11: more nodes, more queries, and when more queries stop paying."""
+    """Compute Figures 6.9 to 6.11: more nodes, more queries, and the number of queries beyond which more do not pay."""
     figures: dict[str, float] = {}
     counts = range(180, 1201, 60)
     runs = [(parts, False) for parts in SCALING_ROOMS] + [(SCALED_PARTS, True)]
@@ -246,7 +248,7 @@ def scaling_figures(book: Book, seeds: int) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Scaled:
-    """So many queries of so many parts on so many nodes."""
+    """A number of queries with a number of fragments, on a number of nodes."""
 
     parts: int
     queries: int

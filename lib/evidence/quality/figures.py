@@ -1,4 +1,4 @@
-"""The queries' tables and figures (Fiscato 2012), ours beside the text's; `seeds` as for the others."""
+"""Compute the figures of the queries (Fiscato 2012), next to those of the thesis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT = 20
 
 
 def quality_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]:
-    """Every figure of the lever `quality`; some minutes with the default of 20 seeds."""
+    """Return every figure of the lever `quality`; some minutes with the default of 20 seeds."""
     scale = min(1.0, seeds / DEFAULT)
     book.section("Queries", "What answers rest on, and how fairly a room that is too small is shared.")
     found: dict[str, float] = {}

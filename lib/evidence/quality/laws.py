@@ -1,4 +1,4 @@
-"""What must hold of any input: coverage is conserved, the greedy decision is next to the optimum, shed is not read."""
+"""Check laws for any input: coverage is conserved, the decision is near the optimum, shed slices are not read."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evidence.quality.load_streams import (
     landed_loads,
     load_query,
 )
-from evidence.quality.noted import record_row_groups
 from evidence.quality.replays import answers_by_contract
+from evidence.quality.row_group_reads import record_row_groups
 from evidence.quality.sic import largest_sic_error
 from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_below_optimum
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
@@ -28,7 +28,7 @@ from spillway.store.maintenance import compact
 
 
 def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[OperatorNode]]:
-    """Sources that lost some, and operators that read some edges each and put out some tuples, or none."""
+    """Return sources that lost some tuples, and operators that read some edges each and produce tuples, or none."""
     sources = []
     for at in range(int(chance.integers(1, 9))):
         tuples = int(chance.integers(0, 5_000))
@@ -51,7 +51,7 @@ def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[Op
 def random_load(
     chance: np.random.Generator, queries: int, batches: int, even: bool
 ) -> tuple[Batches, Entitlements, float]:
-    """Queries with batches of one size, or of many, of different weights, that have reached different things."""
+    """Return queries with batches of one size or of many, with different weights and different past coverage."""
     query = chance.integers(0, queries, batches)
     size = np.ones(batches) if even else chance.integers(10, 100, batches).astype(np.float64)
     sic = size / np.bincount(query, size, queries)[query]
@@ -66,7 +66,7 @@ def random_load(
 
 
 def bytes_read(lake: Lake, capacity: float | None) -> tuple[int, int, int]:
-    """Bytes of row groups that were opened with a query's room; of portions kept and shed, as planned."""
+    """Return the bytes of the row groups that were read, and those of kept and of shed portions, as planned."""
     room = {} if capacity is None else {"capacity": {"tuples": capacity}}
     query = load_query("whole", "SELECT avg(gaussian) AS mean FROM loads", portion_tuples=None, **room)
     with record_row_groups() as read:
@@ -90,7 +90,7 @@ SHED_FROM = ("files", "row_groups", "files_put_together")
 
 
 def shed_bytes_read(where: str) -> tuple[int, int, int]:
-    """With room for half: bytes read, of them those of shed portions, and all bytes of shed portions.
+    """Return, with capacity for half: bytes read, those of shed portions among them, and all bytes of shed portions.
 
     `files`: a batch is a file; `row_groups`: one batch is one file of many row groups (`row_group_tuples`);
     `files_put_together`: batches that `spillway_keep` has put together to a file a date.
@@ -108,7 +108,7 @@ def shed_bytes_read(where: str) -> tuple[int, int, int]:
 
 
 def interval_laws(trials: int) -> tuple[float, int]:
-    """How often an average's interval of 95 % holds, of 20 portions of 67 to 150 tuples; how many rough ones had one.
+    """Return how often a 95 % interval of a mean over 20 portions holds, and how many rough answers had one.
 
     What is measured goes with a portion's size, as bursts do; three queries share room for a quarter to three quarters.
     """
@@ -137,7 +137,7 @@ def interval_laws(trials: int) -> tuple[float, int]:
 
 
 def law_figures(book: Book, trials: int) -> dict[str, float]:
-    """The largest error of conservation, the largest distance to the optimum, and what was read of what was shed."""
+    """Return the largest conservation error, the largest distance to the optimum, and the bytes read of shed slices."""
     chance = np.random.default_rng(17)
     conserved = 0.0
     for _ in range(trials):

@@ -1,4 +1,4 @@
-"""The five data sets of Table 6.3 as one stream, landed in files of a few tuples, and the four queries over it.
+"""Generate the five data sets of Table 6.3 as one stream in files of a few tuples, and the four queries over it.
 
 Twenty nodes report one after the other; every tuple has a value of each data set, all of mean 50: gaussian, uniform,
 exponential, a random mix of the three, and a real load (PlanetLab's traces are not to be had here: the daily volumes of
@@ -62,7 +62,7 @@ STREAM: dict[str, Any] = {
 
 
 def values_of(count: int, seed: int) -> dict[str, np.ndarray]:
-    """So many values of every data set."""
+    """Return a number of values of every data set."""
     chance = np.random.default_rng(seed)
     found = {
         "gaussian": chance.normal(50, 15, count),
@@ -80,21 +80,21 @@ def values_of(count: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def share_volumes() -> list[float]:
-    """What was traded of one share, day after day."""
+    """Return the daily traded volumes of one share."""
     text = gzip.decompress(package_file("bokeh_sampledata", "_data/stocks.csv.gz").read_bytes()).decode()
     rows = csv.DictReader(text.splitlines())
     return [float(row["Volume"]) for row in rows if row["Ticker"] == "AAPL"]
 
 
 def landed_batches(name: str, windows: int) -> Lake:
-    """The same with a batch, and so a file of the table, for every file that lands; all of one date."""
+    """Return the same lake with one batch, and so one file of the table, per landing file; all of one date."""
     return landed_loads(name, windows, 1, batches=True)
 
 
 def landed_loads(
     name: str, windows: int, seed: int, batches: bool = False, row_group_tuples: int | None = None
 ) -> Lake:
-    """The stream in tables in memory, sent as it is; the last file closes the windows before it."""
+    """Return the stream in tables in memory, sent whole; the last file closes the windows before it."""
     contract = read_stream({**STREAM, "row_group_tuples": row_group_tuples})
     files = dict(_files(windows, seed))
     first = next(iter(files))
@@ -134,7 +134,7 @@ def _files(windows: int, seed: int) -> Iterator[tuple[str, bytes]]:
 
 
 def load_query(name: str, sql: str, **settings: Any) -> Workload:
-    """A query over the stream, a window of twenty portions."""
+    """Return a query over the stream, with windows of twenty portions."""
     return read_workload(
         {
             "name": name,
@@ -147,7 +147,7 @@ def load_query(name: str, sql: str, **settings: Any) -> Workload:
 
 
 def text_queries(**settings: Any) -> Mapping[str, Workload]:
-    """AVG, COUNT, TOP-5 and COV of Table 6.2 over every data set; TOP-5 a query a data set."""
+    """Return AVG, COUNT, TOP-5 and COV of Table 6.2 over every data set; one TOP-5 query per data set."""
     means = ", ".join(f"avg({one}) AS {one}" for one in DATA_SETS)
     counts = ", ".join(f"sum(CASE WHEN {one} >= 50 THEN 1 ELSE 0 END) AS {one}" for one in DATA_SETS)
     covariances = ", ".join(f"covar_samp(a.{one}, b.{one}) AS {one}" for one in DATA_SETS)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.contracts import read_workload
 from spillway.levers.quality.room_plan import WindowShare, plan_room
 from spillway.levers.windows import PLANNED, Portion, Window, WindowWork
@@ -27,7 +27,7 @@ _HOUR = timedelta(hours=1)
 
 
 def plan_figures(rounds: int = 7) -> dict[str, float]:
-    """Milliseconds of a plan, by the processor's time, and the ratio to sorting as many keys as there are slices."""
+    """Return the processor milliseconds of a plan, and the ratio to sorting as many keys as there are slices."""
     room, work = crowded_group(QUERIES, PORTIONS_EACH)
     keys = np.random.default_rng(2).integers(0, 2**62, QUERIES * PORTIONS_EACH)
     contestants = {"plan": lambda: plan_room(room, work), "sort": lambda: np.sort(keys)}
@@ -80,7 +80,7 @@ def crowded_group(queries: int, portions_each: int, seed: int = 1) -> tuple[Any,
 
 
 def _past(names: list[str], chance: np.random.Generator) -> pa.Table:
-    """Rows of `coverage` as earlier windows left them: answers took 2 ms and 1 microsecond a tuple."""
+    """Return rows of `coverage` of earlier windows: answers took 2 ms and 1 microsecond per tuple."""
     count = len(names) * PAST_WINDOWS
     kept = chance.integers(500, 5_500, count)
     seconds = 0.002 + 1e-6 * kept * chance.uniform(0.9, 1.2, count)
@@ -102,6 +102,6 @@ def _past(names: list[str], chance: np.random.Generator) -> pa.Table:
 
 
 def shares_of(queries: int, portions_each: int) -> dict[tuple[str, int], WindowShare]:
-    """Return the plan of a small group, for a test of what is timed."""
+    """Return the plan of a small group, to test the timed code."""
     room, work = crowded_group(queries, portions_each)
     return plan_room(room, work)

@@ -1,4 +1,4 @@
-"""Figures 6.1 to 6.4: how far answers are off, by what they rest on, each data set apart; and what intervals hold.
+"""Reproduce Figures 6.1 to 6.4: errors of answers by coverage for each data set, and the coverage of intervals.
 
 The product's own steps on a lake in memory: windows are pinned, planned by the policy `random` (as the text has it)
 with less and less room, asked, and compared with the answers to everything. The text's counts are not scaled up, so
@@ -37,10 +37,10 @@ OFFERED = FILES_A_WINDOW * TUPLES_A_FILE
 
 
 def answers_by_contract(lake: Lake, queries: Mapping[str, Workload]) -> dict[str, AnsweredWindows]:
-    """What queries answer by these contracts."""
+    """Return the answers of queries by these contracts."""
     contracts = lake.contracts
     windows = {name: _windows(lake, one) for name, one in queries.items()}
-    return GroupReplay(lake.tables, ENGINE, contracts, "evidence", windows).by(queries)
+    return GroupReplay(lake.tables, ENGINE, contracts, "evidence", windows).answers(queries)
 
 
 def _windows(lake: Lake, query: Workload) -> Sequence[Window]:
@@ -48,7 +48,7 @@ def _windows(lake: Lake, query: Workload) -> Sequence[Window]:
 
 
 def error_figures(book: Book, windows: int, seed: int = 3) -> dict[str, float]:
-    """Error against coverage, of each query and data set; rank correlations, and the errors at half."""
+    """Return error against coverage of each query and data set, rank correlations, and the errors at half coverage."""
     lake = landed_loads("quality-errors", windows, seed)
     truth = answers_by_contract(lake, text_queries(bounds=False))
     levels: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -112,7 +112,7 @@ def _nodes(rows: pa.Table | None) -> list[str]:
 
 
 def kendall_distance(mine: Sequence[str], theirs: Sequence[str]) -> float:
-    """Of all pairs of what stands in either list, the share that stands in another order (D12); absent is last.
+    """Return the share of pairs of entries of either list that are in another order (D12); absent entries are last.
 
     >>> kendall_distance(["1", "2", "3", "4", "5"], ["2", "1", "3", "5", "4"])
     0.2
@@ -129,7 +129,7 @@ def kendall_distance(mine: Sequence[str], theirs: Sequence[str]) -> float:
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's: -1 where the second falls whenever the first rises.
+    """Return Spearman's rank correlation: -1 if the second falls whenever the first rises.
 
     >>> rank_correlation([1, 2, 3], [9.0, 5.0, 1.0])
     -1.0
@@ -141,7 +141,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float]:
-    """How often the answer to everything lies in the interval of an answer to some, of COUNT, SUM and AVG.
+    """Return how often the interval of a partial answer contains the full answer, for COUNT, SUM and AVG.
 
     Of the text's data sets and of values that a few portions or rows make, for which every interval must hold as often
     as it says; beside it those that take portions to be alike, which do where that is so.

@@ -47,7 +47,7 @@ CLOSING = 25
 
 
 def sifted_three(seed: int) -> StreamLake:
-    """Three streams in one batch each, two of them sifted."""
+    """Return a lake with three streams in one batch each, two of them sifted."""
     chance = np.random.default_rng(seed)
     produced: dict[tuple[str, int], int] = {}
     streams, files = {}, {}
@@ -99,7 +99,7 @@ def sic_errors(made: StreamLake, chance: np.random.Generator) -> list[float]:
     for window in pinned_windows(made.lake.tables, contracts, query)[:WINDOWS]:
         watching = WatchingEngine()
         replay = GroupReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
-        ((rows, told),) = replay.by({"graph": query})["graph"].values()
+        ((rows, told),) = replay.answers({"graph": query})["graph"].values()
         at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
         sources = [
             SourceNode(name, name, n := made.produced[name, at], n - watching.read.get(name, 0))

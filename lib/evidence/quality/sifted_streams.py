@@ -47,7 +47,7 @@ class SiftedLake:
     refused: Sequence[Row] = ()
 
     def window(self, number: int, seconds: float = WINDOW_SECONDS) -> list[Row]:
-        """The good rows of a window, by its number since 1970."""
+        """Return the accepted rows of a window, by its number since 1970."""
         return [row for row in self.rows if number == int(row["at"].timestamp() // seconds)]
 
 
@@ -65,7 +65,7 @@ class IntervalCounts:
 def random_sifter(
     chance: np.random.Generator, marked_pct: float, share: float, rate: float
 ) -> dict[str, Any]:
-    """A sifter that keeps about a share of the rows, by one to three random queries."""
+    """Return a sifter that keeps about a share of the rows, by one to three random queries."""
     queries = []
     for _ in range(int(chance.integers(1, 4))):
         low = float(chance.integers(0, 90))
@@ -82,7 +82,7 @@ def random_sifter(
 def stream_of(
     sifter: Mapping[str, Any] | None, rate: float, behind: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """A stream, sifted or sent whole; `behind`: levers behind the sifter."""
+    """Return the contract of a stream, sifted or sent whole; `behind`: levers after the sifter."""
     rule = [{"kind": "range", "least": 0, "most": MOST}]
     return {
         "stream": "meters",
@@ -101,7 +101,7 @@ def stream_of(
 
 
 def meter_rows(chance: np.random.Generator, seconds: float, rows: int) -> list[dict[str, Any]]:
-    """Rows with loads that drift, levels that go with them, and a heavy tail."""
+    """Return rows with drifting loads, correlated levels, and a heavy tail."""
     found = []
     for at in np.sort(chance.random(rows)) * seconds:
         load = float(np.clip(chance.normal(30 + 40 * at / seconds, 25), 0, 100))
@@ -127,7 +127,7 @@ def meters_lake(
     behind: Sequence[Mapping[str, Any]] = (),
     minimize: str = "error",
 ) -> SiftedLake:
-    """Bring the stream in some batches through a wide channel.
+    """Send the stream in some batches through a wide channel.
 
     `declared`: queries that are known when it is sifted. `minimize`: of the channel; with `bytes`, levers behind the
     sifter round although everything fits.
@@ -153,7 +153,7 @@ def sifted_lake(
     declared: Mapping[str, Workload] | None = None,
     **sifter: Any,
 ) -> SiftedLake:
-    """A stream of `WINDOWS` windows in a few batches, sifted at random; a last batch closes the windows."""
+    """Return a stream of `WINDOWS` windows in a few batches, sifted at random; a last batch closes the windows."""
     chance = np.random.default_rng(seed)
     rows = meter_rows(chance, WINDOWS * WINDOW_SECONDS, int(chance.integers(600, 2500)))
     rate = len(rows) / (WINDOWS * WINDOW_SECONDS)
@@ -171,13 +171,13 @@ def _lines(rows: Sequence[Row]) -> bytes:
 
 
 def deliver_rows(lake: Lake, name: str, rows: Sequence[Row]) -> None:
-    """Deliver a file and bring it through the channel."""
+    """Deliver a file and run its channel."""
     blobs.write_bytes(f"{lake.settings.landing}/meters/{BEGIN.date()}/{name}", _lines(rows))
     run_channel(lake.tables, ENGINE, lake.contracts, "wide", name)
 
 
 def sifted_query(name: str, sql: str, seconds: float = WINDOW_SECONDS, **more: Any) -> Workload:
-    """A query over the stream."""
+    """Return a query over the stream."""
     lever = {"lever": "quality", "sql": sql, **more}
     return read_workload(
         {"name": name, "inputs": ["meters"], "window": {"seconds": seconds}, "levers": [lever]}

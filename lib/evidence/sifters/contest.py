@@ -1,4 +1,4 @@
-"""Sifters and their rivals on one workload, each keeping the same share of the rows it is judged on.
+"""Compare sifters and their rivals on one workload; each keeps the same share of the rows.
 
 Every contestant says of each test row with which chance it goes; a sifter says so by its region's threshold, then all
 are brought to drop exactly the same share: who drops too few drops the rest at random among what it keeps, who drops
@@ -57,7 +57,7 @@ KEYS = 200
 
 @dataclass(frozen=True)
 class Contest:
-    """What every contestant came to."""
+    """The results of all contestants."""
 
     quality: Mapping[str, float]
     """V* over all queries."""
@@ -69,7 +69,7 @@ class Contest:
 
 
 def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), seed: int = 1) -> Contest:
-    """All contestants on one workload."""
+    """Run all contestants on one workload."""
     settings, asked = one.settings, one.asked
     rng = np.random.default_rng(seed)
     lost: dict[str, np.ndarray] = {}
@@ -104,7 +104,7 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
 
 
 def build_and_configure(one: GeneratedQueries, scheme: str) -> object:
-    """Regions, their worth, and thresholds."""
+    """Build regions with their values, and configure thresholds."""
     made = build_regions(one.space, one.sample, one.asked, one.settings.regions, scheme, 0.5, 0.5)
     worth = consolidate_queries(made.tree, made.frequencies, one.asked, one.sample)
     return optimal_thresholds(worth.worths, worth.frequencies, worth.touched, 0.5, 0.5)
@@ -118,14 +118,14 @@ def drop_probabilities(
     throttle: float,
     fairness: float,
 ) -> np.ndarray:
-    """By test row, the threshold of its region, configured on the sample as the lever does."""
+    """Return, by test row, the threshold of its region, configured on the sample as the lever does it."""
     worth = consolidate_queries(tree, region_frequencies(tree, sample), asked, sample)
     thresholds = configure_filter(worth, throttle, 0.0, fairness, 0.0).thresholds
     return np.asarray(thresholds[tree.regions_of(test)])
 
 
 def product_thresholds(one: GeneratedQueries) -> np.ndarray:
-    """By test row, its threshold where rows that no query asks for go first: the steps of `learn_regions`."""
+    """Return thresholds by test row if rows that no query requests are dropped first, as in `learn_regions`."""
     settings, asked = one.settings, one.asked
     asks, of_test = (
         hits_of(rows, asked.boxes, np.ones(len(asked.boxes))) > 0 for rows in (one.sample, one.test)
@@ -142,7 +142,7 @@ def product_thresholds(one: GeneratedQueries) -> np.ndarray:
 
 
 def rival_drop_probabilities(name: str, one: GeneratedQueries, rng: np.random.Generator) -> np.ndarray:
-    """By test row, the chance that it goes."""
+    """Return, by test row, the probability that it is dropped."""
     settings, asked, test = one.settings, one.asked, one.test
     rows, drop = test.shape[1], 1.0 - settings.throttle
     if name == "random":
@@ -187,10 +187,12 @@ def rival_drop_probabilities(name: str, one: GeneratedQueries, rng: np.random.Ge
 
 
 def wanted_share_to_drop(asked: np.ndarray, drop: float) -> float:
-    """What share of the rows that are asked for must go once all others have.
+    """Return the share of the requested rows that must be dropped after all others.
 
-    >>> wanted_share_to_drop(np.array([True, False, True, False]), 0.75), wanted_share_to_drop(np.array([True, False]), 0.25)
-    (0.5, 0.0)
+    >>> wanted_share_to_drop(np.array([True, False, True, False]), 0.75)
+    0.5
+    >>> wanted_share_to_drop(np.array([True, False]), 0.25)
+    0.0
     """
     share = float(asked.mean())
     return max(0.0, (drop - (1.0 - share)) / share) if share > 0 else 0.0

@@ -1,4 +1,4 @@
-"""The sifters' figures (Gedik, Wu, Yu 2007), ours beside the text's and the rivals'; returns flat figures."""
+"""Compute the figures of the sifters (Gedik, Wu, Yu 2007), next to those of the paper and of the rivals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evidence.sifters.on_spark import differing_rows
 from evidence.sifters.promises import promise_violations
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
-from evidence.timed import best_seconds
+from evidence.timing import best_seconds
 from spillway.levers.sifters.choose import USUAL, partition_space
 from spillway.report.page import svg
 from spillway.settings import Settings
@@ -41,7 +41,7 @@ SKEW_POINTS = (2.0, 4.0, 6.0, 8.0, 10.0)
 
 
 def sifter_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]:
-    """Everything; `seeds` workloads a point at the defaults, fewer along the figures."""
+    """Return all figures; `seeds` workloads per point at the defaults, fewer along the figures."""
     found: dict[str, float] = {}
     few = max(2, seeds // 5)
     found |= _defaults(book, max(4, seeds))
@@ -64,7 +64,7 @@ def _mean(settings: WorkloadSettings, seeds: int, names: Sequence[str]) -> list[
 
 
 def _gain(contests: Sequence[Contest], name: str, of: str = "quality") -> float:
-    """By how many per cent the mean quality is above that of dropping at random."""
+    """Return by how many per cent the mean quality is above that of dropping at random."""
     ours, random = (float(np.mean([getattr(one, of)[who] for one in contests])) for who in (name, "random"))
     return 100.0 * (ours / random - 1.0)
 
@@ -148,7 +148,7 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
 
 
 def _shipped(book: Book, seeds: int) -> dict[str, float]:
-    """Where not even what is asked for fits: does cutting regions among it add to telling it apart?"""
+    """Test whether regions among the requested rows help if not even those fit."""
     names = ("random", "attribute", USUAL, "index", SHIPPED, "optimum")
     found: dict[str, float] = {}
     rows: list[tuple[Shown, ...]] = []
@@ -238,7 +238,7 @@ def _sensitivity(book: Book, seeds: int) -> None:
 
 
 def _times(book: Book, seed: int = FIRST_SEED) -> None:
-    """What building and looking up take along l, of one thread's processor time."""
+    """Time building and look-ups along l, in processor time of one thread."""
     schemes = ("uniform_grid", "data_depth", "query_depth", "query_data", "demand", "auto")
     building: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes}
     looking: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes[:-1]}

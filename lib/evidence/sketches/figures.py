@@ -1,4 +1,4 @@
-"""The sketches' tables and figures (Deng 2007), ours beside theory and baselines; returns flat figures.
+"""Compute the figures of the sketches (Deng 2007), next to theory and baselines.
 
 `sketch_figures()` runs everything in about a quarter of an hour on two cores; `scale` below 1 shrinks the streams for a
 quick look.
@@ -15,7 +15,7 @@ FUZZED = 100_000
 
 
 def sketch_figures(say: Say = print, scale: float = 1.0) -> dict[str, float]:
-    """Every figure of the sketches, flat, names with units; `say` gets the printed tables."""
+    """Return every figure of the sketches by name; `say` gets the printed tables."""
     elements = max(int((1 << 21) * scale), 1 << 16)
     records = max(int(200_000 * scale), 4_000)
     found: dict[str, float] = {}
@@ -40,7 +40,7 @@ def sketch_figures(say: Say = print, scale: float = 1.0) -> dict[str, float]:
 
 
 def fuzz_payloads(say: Say, inputs: int) -> dict[str, float]:
-    """Payloads with something changed: each is read, or refused in one named error."""
+    """Change payloads; each must be read, or rejected with one named error."""
     became = payloads.outcomes(inputs, seed=1)
     unhandled = sum(count for name, count in became.items() if name not in ("read", "refused"))
     say(f"{sum(became.values()):,} payloads with something changed: {dict(became)}")

@@ -1,4 +1,4 @@
-"""FP-buffering: the baseline a stable Bloom filter is measured against (3.5.2).
+"""Implement FP-buffering, the baseline of the stable Bloom filter (3.5.2).
 
 A buffer of the last `capacity` distinct elements, least recently used out first. An element found is a duplicate;
 one not found is called a duplicate with probability q, which gives buffering the same false positive rate as the
@@ -92,7 +92,7 @@ class LruBuffer:
         self._state = np.array([-1, -1, 0], dtype=np.int64)
 
     def observe(self, keys: object) -> Booleans:
-        """Take the elements in, in order; True where one is still held."""
+        """Add the elements in order; return True for each that the buffer still holds."""
         hashed = as_keys(keys)
         found = np.empty(hashed.size, dtype=np.bool_)
         _observe(hashed, self.held, self._heads, self._chain, self._newer, self._older, self._state, found)
@@ -100,7 +100,7 @@ class LruBuffer:
 
 
 def with_false_positives(found: Booleans, rate: float, seed: int = 1) -> Booleans:
-    """FP-buffering's verdicts: found, or else called a duplicate with probability `rate` (q)."""
+    """Return the verdicts of FP-buffering: found, or else reported as a duplicate with probability `rate` (q)."""
     if not 0.0 <= rate <= 1.0:
         raise InvalidValue("rate", "lie from 0 to 1", rate, "give the filter's false positive rate")
     (start,) = row_seeds(seed, 1, purpose=5)

@@ -1,4 +1,4 @@
-"""Chapter 4 again: Figures 4.1 to 4.7 of count-min with mean correction, and what its intervals cover."""
+"""Reproduce chapter 4: Figures 4.1 to 4.7 of count-min with mean correction, and the coverage of its intervals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ URL_SKEW = 0.85
 def point_errors(
     frequencies: Integers, width: int, depth: int, seeds: range, asked: Integers | None, mi: bool = True
 ) -> dict[str, float]:
-    """Mean absolute error of each estimator over the keys `asked` (default: the whole domain)."""
+    """Return the mean absolute error of each estimator over the keys `asked` (default: the whole domain)."""
     present = np.flatnonzero(frequencies)
     keys, weights = present.astype(np.uint64), frequencies[present]
     queries = (np.arange(frequencies.size) if asked is None else asked).astype(np.uint64)
@@ -47,7 +47,9 @@ def point_errors(
         answers["fast_agms"] = signed.point(queries).estimate
         if mi:
             conservative = CountMin(CountMinParameters(width, depth, seed, conservative=True))
-            answers["mi"] = conservative.update(shuffled_stream(frequencies, seed)).point(queries, "cm").estimate
+            answers["mi"] = (
+                conservative.update(shuffled_stream(frequencies, seed)).point(queries, "cm").estimate
+            )
         for name, answer in answers.items():
             total[name] += float(np.abs(answer - truth).mean()) / len(seeds)
     return total
@@ -58,7 +60,7 @@ def _row(label: object, values: dict[str, float]) -> str:
 
 
 def multiplicity(say: Say) -> dict[str, float]:
-    """Figures 4.1 to 4.4: average absolute errors of point queries over skew, width and depth."""
+    """Compute Figures 4.1 to 4.4: average absolute errors of point queries over skew, width and depth."""
     found: dict[str, float] = {}
     head = " ".join(f"{name:>11}" for name in METHODS)
     streams = {skew: zipf_frequencies(1_000_000, DOMAIN, skew, seed=1) for skew in SKEWS}
@@ -102,7 +104,7 @@ def multiplicity(say: Say) -> dict[str, float]:
 
 
 def sums(say: Say, seeds: int = 30, rows: int = 1_000_000, domain: int = 50_000) -> dict[str, float]:
-    """Error of a sum over all keys below the average frequency, by purpose; with the heavy keys counted exactly too."""
+    """Return the error of a sum over all keys below the average frequency, with and without exact heavy keys."""
     drawn = zipf_frequencies(rows, domain, 1.0, 1)
     frequencies = drawn[drawn > 0]
     rare = np.flatnonzero(frequencies <= frequencies.mean())
@@ -131,7 +133,7 @@ def sums(say: Say, seeds: int = 30, rows: int = 1_000_000, domain: int = 50_000)
 
 
 def over_datasketches(say: Say, memory: int = 65_536, seeds: int = 5) -> dict[str, float]:
-    """The top 100 keys by cmm_order, by the paper's CMM and by DataSketches' count-min, of equal allocated bytes.
+    """Compare the top 100 keys by cmm_order, the paper's CMM and DataSketches' count-min, of equal allocated bytes.
 
     Its frequent items are beside them, at the same bytes or more: a map of 2^lg slots of key, count and state.
     """
@@ -174,7 +176,7 @@ def over_datasketches(say: Say, memory: int = 65_536, seeds: int = 5) -> dict[st
 
 
 def self_join_errors(frequencies: Integers, width: int, depth: int, seeds: range) -> dict[str, float]:
-    """Mean relative error of the self-join size by CM, CMM and Fast-AGMS."""
+    """Return the mean relative error of the self-join size by CM, CMM and Fast-AGMS."""
     present = np.flatnonzero(frequencies)
     keys, weights = present.astype(np.uint64), frequencies[present]
     truth = float((weights.astype(np.float64) ** 2).sum())
@@ -189,7 +191,7 @@ def self_join_errors(frequencies: Integers, width: int, depth: int, seeds: range
 
 
 def self_joins(say: Say) -> dict[str, float]:
-    """Figures 4.5 to 4.7: relative errors of the self-join size over skew, width and depth."""
+    """Compute Figures 4.5 to 4.7: relative errors of the self-join size over skew, width and depth."""
     ratios = []
 
     def row(label: object, errors: dict[str, float]) -> None:
@@ -211,7 +213,7 @@ def self_joins(say: Say) -> dict[str, float]:
 
 
 def skews(say: Say) -> dict[str, float]:
-    """How many effective keys F2 sees, and whether mean correction or the minimum is chosen."""
+    """Return the number of effective keys by F2, and whether mean correction or the minimum is chosen."""
     say("Skew by the self-join size: effective keys N^2/F2 (w 1024, d 5)")
     found = {}
     for skew in SKEWS:
@@ -234,7 +236,7 @@ def _share_inside(found: Estimates, truth: Integers) -> float:
 
 
 def interval_coverage(say: Say, seeds: int = 1000) -> dict[str, float]:
-    """How often 95 % intervals hold the truth, over `seeds` hash functions, per estimator."""
+    """Return how often 95 % intervals contain the truth, over `seeds` hash functions, per estimator."""
     domain, ordered_seeds = 1000, max(seeds // 5, 1)
     counts = [zipf_frequencies(20_000, domain, skew, seed=5) for skew in (0.4, 0.9, 1.4)]
     other = zipf_frequencies(20_000, domain, 0.7, seed=6)

@@ -1,4 +1,4 @@
-"""Ting's estimators of count-min as contestants: maximum likelihood and the optimal equivariant estimate.
+"""Compare Ting's estimators of count-min: maximum likelihood and the optimal equivariant estimate.
 
 Ting, "Count-Min: Optimal Estimation and Tight Error Bounds using Empirical Error Distributions", KDD 2018 (arXiv
 1811.04150): the counters that a key does not touch are draws of the noise, so the noise has a known density g, and the

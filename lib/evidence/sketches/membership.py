@@ -1,4 +1,4 @@
-"""Chapter 3 again: Figures 3.3 to 3.6 of the stable Bloom filter, measured beside theory and baselines."""
+"""Reproduce chapter 3: Figures 3.3 to 3.6 of the stable Bloom filter, next to theory and baselines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELEMENT_BITS = 32
 
 
 def streams(size: int) -> dict[str, Keys]:
-    """The data sets of Figure 3.6, and a crawl-like Zipf stream of about the text's share of distinct elements."""
+    """Return the data sets of Figure 3.6, and a crawl-like Zipf stream with the thesis's share of distinct elements."""
     return {
         "b_model_0.5_u1e3": b_model_stream(size, 0.1, 0.5, 6, 1e3, seed=1),
         "b_model_0.7_u1e3": b_model_stream(size, 0.1, 0.7, 6, 1e3, seed=1),
@@ -38,7 +38,7 @@ def streams(size: int) -> dict[str, Keys]:
 
 
 def stability(say: Say, size: int = 1 << 21) -> dict[str, float]:
-    """Figure 3.3: the share of zeros falls, faster in less space, and settles at the stable point."""
+    """Compute Figure 3.3: the share of zeros falls, faster in less space, and settles at the stable point."""
     say("Figure 3.3: share of zero cells over time (distinct elements; Max 1, K 2, P 5, FPS 10 %)")
     marks = [size >> shift for shift in (9, 6, 4, 2, 0)]
     say(f"{'bits':>9} " + " ".join(f"{mark:>9}" for mark in marks) + "    stable")
@@ -63,7 +63,7 @@ def _rates(called: Booleans, new: Booleans) -> tuple[float, float]:
 
 
 def errors(say: Say, size: int = 1 << 21) -> dict[str, float]:
-    """Figures 3.4 and 3.6: error rates of the filter, of (FP-)buffering in equal bits, and of a Bloom filter."""
+    """Compute Figures 3.4 and 3.6: error rates of the filter, of (FP-)buffering, and of a Bloom filter, in equal bits."""
     found: dict[str, float] = {}
     over_bound, off_theory, gains = 0.0, 0.0, []
     for name, keys in streams(size).items():
@@ -105,7 +105,7 @@ def errors(say: Say, size: int = 1 << 21) -> dict[str, float]:
 
 
 def rates(say: Say, size: int = 1 << 20) -> dict[str, float]:
-    """Figure 3.5: the more false positives are allowed, the better the filter does against FP-buffering."""
+    """Compute Figure 3.5: the advantage over FP-buffering by the allowed share of false positives."""
     keys = streams(size)["zipf_0.85"]
     new = first_occurrences(keys)
     allowed = (0.005, 0.01, 0.1, 0.2)
@@ -133,7 +133,7 @@ def _gains(keys: Keys, new: Booleans, space: int, allowed: Iterable[float]) -> l
 def alternating_filters(
     say: Say, size: int = 1 << 19, spaces: Sequence[int] = (1 << 16, 1 << 18, 1 << 20)
 ) -> dict[str, float]:
-    """Two filters that take turns against the stable one, in equal bits: what each misses at no more false positives.
+    """Compare two alternating filters with the stable one, in equal bits, at no more false positives.
 
     The stable filter knows the gaps between repeats beforehand (3.4.1), or not, whichever serves it better, and may err
     as often as the other does, as measured: it is tuned until its false positives are no fewer.
@@ -164,7 +164,7 @@ def alternating_filters(
 def _best_stable(
     keys: Keys, new: Booleans, bits: int, positive: float, gaps: Sequence[tuple[float, float]] | None
 ) -> float:
-    """The share of repeats missed by a stable filter whose measured false positives are at least `positive`."""
+    """Return the share of repeats missed by a stable filter with at least `positive` measured false positives."""
     low, high, best = 1e-3, 0.6, 1.0
     for _ in range(8):
         middle = (low * high) ** 0.5

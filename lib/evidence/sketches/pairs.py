@@ -1,4 +1,4 @@
-"""Chapter 5 again: Tables 5.1 to 5.7 of PairCount, on generated titles with stated near-copies."""
+"""Reproduce chapter 5: Tables 5.1 to 5.7 of PairCount, on generated titles with known near-copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEAR_COPIES, SERIES = 0.1, 0.05
 
 
 def vectors(count: int, attributes: int = 6, seed: int = 1) -> Keys:
-    """`count` titles, some of them near-copies or of a series, as min-hash vectors."""
+    """Return `count` titles, some of them near-copies or of a series, as min-hash vectors."""
     tokens, ends = titles(count, NEAR_COPIES, SERIES, seed)
     return min_hash(tokens, ends, attributes, seed)
 
@@ -30,7 +30,7 @@ def pair_sketch(
 
 
 def true_pairs(records: Keys, similarity: int) -> dict[int, float]:
-    """Ordered pairs agreeing in exactly k attributes: PairCount at r = 1 is exact."""
+    """Return the ordered pairs that agree in exactly k attributes: PairCount at r = 1 is exact."""
     return pair_sketch(records, similarity, 1.0, 0).by_similarity()
 
 
@@ -39,7 +39,7 @@ def _percent(estimate: float, truth: float) -> float:
 
 
 def offline_errors(say: Say, size: int = 200_000) -> dict[str, float]:
-    """Tables 5.1 to 5.4: relative errors by similarity, size, rate and attributes, r = 0.5 unless stated."""
+    """Compute Tables 5.1 to 5.4: relative errors by similarity, size, rate and attributes; r = 0.5 unless stated."""
     records = vectors(size)
     truth = true_pairs(records, 1)
     estimate = pair_sketch(records, 1, 0.5, 1).by_similarity()
@@ -53,7 +53,10 @@ def offline_errors(say: Say, size: int = 200_000) -> dict[str, float]:
     found = {"sketches.paircount_offline_error_pct_largest": worst}
     say("Table 5.2: the same by size, pairs agreeing in exactly 4 of 6")
     for part in (size // 8, size // 4, size // 2, size):
-        exact, about = true_pairs(records[:part], 4)[4], pair_sketch(records[:part], 4, 0.5, 1).by_similarity()[4]
+        exact, about = (
+            true_pairs(records[:part], 4)[4],
+            pair_sketch(records[:part], 4, 0.5, 1).by_similarity()[4],
+        )
         say(f"{part:8d} {exact:13.0f} {_percent(about, exact):10.2f} %")
     part = size // 2
     exact_half = true_pairs(records[:part], 3)
@@ -74,7 +77,7 @@ def offline_errors(say: Say, size: int = 200_000) -> dict[str, float]:
 
 
 def sampled_pairs(records: Keys, similarity: int, size: int, seed: int) -> float:
-    """Random sampling (5.2.3): the sample's pairs times n (n - 1) / R (R - 1)."""
+    """Estimate by random sampling (5.2.3): the sample's pairs times n (n - 1) / R (R - 1)."""
     n = records.shape[0]
     chosen = records[np.random.default_rng(seed).choice(n, size, replace=False)]
     # counted column by column, so that no R x R x d array is needed
@@ -103,7 +106,8 @@ def online_errors(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, fl
         exact = true_pairs(records[:part], 4)
         sketches = {
             name: [
-                pair_sketch(records[:part], 4, rate, seed, width=1000).by_similarity() for seed in range(seeds)
+                pair_sketch(records[:part], 4, rate, seed, width=1000).by_similarity()
+                for seed in range(seeds)
             ]
             for name, rate in (("half", 0.5), ("all", 1.0))
         }
@@ -133,7 +137,7 @@ def online_errors(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, fl
 
 
 def pair_coverage(say: Say, size: int = 10_000, seeds: int = 200) -> dict[str, float]:
-    """How often the truth is within two standard deviations: the theorems' and the one computed from Y_k."""
+    """Return how often the truth is within two standard deviations, by the theorems and by Y_k."""
     records = vectors(size)
     truth = sum(true_pairs(records, 4).values())
     within: dict[str, list[bool]] = {"theorem": [], "computed": []}

@@ -1,4 +1,4 @@
-"""Rows that come twice, through the product's own intake step: nothing new leaves, nothing within the window stays."""
+"""Check deduplication in the product's intake: no new row is removed, and no repeat within the window stays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spillway.store.files import DataFile
 def stream_of(
     rows: str, within: int | None, false_positive_pct: float = 1.0, shards: int = 4
 ) -> StreamContract:
-    """A stream of one key, whose rows are compared by it."""
+    """Return a stream of one key, by which its rows are compared."""
     return read_stream(
         {
             "stream": "keys",
@@ -48,7 +48,7 @@ def batch_of(number: int, first: int, last: int) -> Batch:
 
 
 def write_raw_file(folder: str | Path, keys: Integers, seqs: Integers) -> DataFile:
-    """A file of these rows, as `raw` has them."""
+    """Write a file of these rows in the form of `raw`."""
     path = Path(folder, f"{seqs[0]}.parquet")
     pq.write_table(pa.table({"seq": seqs, "k": keys}), path)
     edges = (("seq", int(seqs[0])),), (("seq", int(seqs[-1])),)
@@ -56,7 +56,7 @@ def write_raw_file(folder: str | Path, keys: Integers, seqs: Integers) -> DataFi
 
 
 def repeats_by_search(keys: Integers, within: int) -> Booleans:
-    """Which rows repeat one that stayed and came at most `within` before, one after the other."""
+    """Return which rows repeat a kept one that came at most `within` before, by plain search."""
     stayed: dict[int, int] = {}
     found = np.zeros(keys.size, np.bool_)
     for place, key in enumerate(keys.tolist()):
@@ -68,7 +68,7 @@ def repeats_by_search(keys: Integers, within: int) -> Booleans:
 
 
 def confirm_repeats(say: Say, size: int = 400_000, batches: int = 4) -> dict[str, float]:
-    """New rows that left and repeats that stayed, of streams of all sorts, windows and filters' false positives."""
+    """Count removed new rows and kept repeats, over streams, windows and false positives of the filter."""
     dropped = missed = suspected = 0
     for share, within, wrong in ((0.01, 50_000, 1.0), (0.3, 5_000, 50.0), (0.5, size, 10.0)):
         chance = np.random.default_rng(int(within))

@@ -1,4 +1,4 @@
-"""Stable Bloom filter: duplicates in a stream without end, in constant space (chapter 3, Algorithm 1).
+"""Implement the stable Bloom filter: duplicates in an endless stream in constant space (chapter 3, Algorithm 1).
 
 For each element, in order: probe its K cells, a duplicate when none is 0; decrement P cells, one start drawn at
 random and its P - 1 neighbours; set the K cells to Max. The share of zeros settles, and with it the rate of false
@@ -72,7 +72,7 @@ class StableBloomParameters:
 
     @property
     def top(self) -> int:
-        """Max, the value a cell is set to."""
+        """The value Max to which a cell is set."""
         return (1 << self.bits) - 1
 
     @property
@@ -81,7 +81,7 @@ class StableBloomParameters:
 
     @property
     def false_positive_bound(self) -> float:
-        """FPS (3.12), the same in every shard."""
+        """The bound FPS (3.12), the same in every shard."""
         return theory.false_positive_bound(self.cells // self.shards, self.hashes, self.decrements, self.top)
 
 
@@ -92,7 +92,8 @@ def choose(
     seed: int = 1,
     shards: int = 1,
 ) -> StableBloomParameters:
-    """K (up to 10) and Max (1, 3 or 7) with the fewest expected false negatives, then P so that FPS holds (3.4.1).
+    """Return K (up to 10) and Max (1, 3 or 7) with the fewest expected false negatives, and P so that FPS holds
+    (3.4.1).
 
     `gaps` are (elements between two occurrences, weight) pairs; without them Max is 1, as the text advises, and K is
     chosen at its testing gap of 200. The gap a shard sees is shorter by the number of shards.
@@ -136,7 +137,7 @@ def choose(
 
 @njit(cache=True)
 def step(cells: npt.NDArray[np.uint8], probed: Keys, decremented: Keys, top: int) -> bool:
-    """One element of Algorithm 1 on plain cells, its cells and decrements given: the definition."""
+    """Apply Algorithm 1 to one element on plain cells, with its cells and decrements given: the definition."""
     duplicate = True
     for index in range(probed.size):
         if cells[probed[index]] == 0:
@@ -153,7 +154,7 @@ def step(cells: npt.NDArray[np.uint8], probed: Keys, decremented: Keys, top: int
 def draws(
     key: np.uint64, element: np.uint64, shard: int, seeds: Keys, hashes: int, cells: int, probed: Keys
 ) -> np.int64:
-    """The K cells of `key` (into `probed`) and the start of the decrement, all within one shard of `cells`."""
+    """Return the K cells of `key` (in `probed`) and the start of the decrement, all within one shard of `cells`."""
     words = np.uint64(cells // 64)
     for index in range(hashes):
         mixed = mix64(key, seeds[index])
@@ -166,7 +167,7 @@ def draws(
 
 @njit(cache=True)
 def shard_of_key(key: np.uint64, shards: np.uint64) -> np.int64:
-    """The shard of a key by its xxhash64, which Spark can compute too; the cells use other hashes."""
+    """Return the shard of a key by its xxhash64, which Spark can compute too; the cells use other hashes."""
     return np.int64(((xxhash64_key(key) >> np.uint64(32)) * shards) >> np.uint64(32))
 
 
@@ -236,7 +237,7 @@ def _observe(
 
 
 class StableBloom(binary.CounterSketch):
-    """A filter and the number of elements each shard has seen: all its state."""
+    """A filter with the number of elements of each shard: its whole state."""
 
     kind = "stable_bloom"
 
@@ -247,7 +248,7 @@ class StableBloom(binary.CounterSketch):
         self.elements: Keys = np.zeros(parameters.shards, dtype=np.uint64)
 
     def observe(self, keys: object) -> Booleans:
-        """Take the elements in, in order; True where one is taken for a duplicate."""
+        """Add the elements in order; return True for each that is reported as a duplicate."""
         hashed = as_keys(keys)
         duplicates = np.empty(hashed.size, dtype=np.bool_)
         p = self.parameters
@@ -258,7 +259,7 @@ class StableBloom(binary.CounterSketch):
         return duplicates
 
     def holds(self, keys: object) -> Booleans:
-        """Which keys would be taken for duplicates now; nothing is taken in."""
+        """Return which keys would be reported as duplicates now; nothing is added."""
         copy = StableBloom(self.parameters)
         found = []
         for key in as_keys(keys):
@@ -267,12 +268,12 @@ class StableBloom(binary.CounterSketch):
         return np.array(found, dtype=np.bool_)
 
     def shard_of(self, keys: object) -> Keys:
-        """The shard of each key: elements of one shard must be observed in stream order, shards in any."""
+        """Return the shard of each key; elements of one shard must be observed in stream order."""
         shards = np.uint64(self.parameters.shards)
         return shards_of(as_keys(keys), shards)
 
     def cells(self) -> npt.NDArray[np.uint8]:
-        """The cells' values, unpacked."""
+        """Return the values of the cells, unpacked."""
         planes = self.words.reshape(-1, self.parameters.bits)
         values = np.zeros((planes.shape[0], 64), dtype=np.uint8)
         for plane in range(self.parameters.bits):

@@ -1,1 +1,1 @@
-"""What the product does when it is killed, raced and fed nonsense: `make torture`."""
+"""Test the product under kills, races and hostile input: `make torture`."""

@@ -1,4 +1,4 @@
-"""`python -m evidence.torture`."""
+"""Run the torture tests: `python -m evidence.torture`."""
 
 from evidence.torture.parts import run_torture
 

@@ -1,4 +1,4 @@
-"""Where a process dies by its own hand: before, within or after its n-th write to the store."""
+"""Kill a process at a chosen point: before, within or after its n-th write to the store."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PHASES = ("before", "within", "after")
 
 
 class Writes:
-    """Counts what reaches the disk: files written and removed, commits, tables made, columns added."""
+    """Counts writes to the disk: files written and removed, commits, tables created, columns added."""
 
     def __init__(self, die_at: int | None = None, phase: str = "before") -> None:
         self.count = 0
         self._die_at, self._phase = die_at, phase
 
     def watch(self) -> None:
-        """From now on, in this process."""
+        """Count from now on, in this process."""
         for name in ("commit", "create", "add_columns"):
             setattr(DeltaLog, name, self._around(getattr(DeltaLog, name), making=name == "create"))
         blobs.remove = self._around(blobs.remove)

@@ -1,4 +1,4 @@
-"""Fuzzing: hostile inputs from a seed, each taken or refused by name, in bounded time and memory.
+"""Fuzz with hostile inputs from a seed; each must be accepted, or rejected by name, in bounded time and memory.
 
 A child process works on a stretch of inputs under a limit of its address space, and says of each what became of it; one
 that does not come back in time, or brings the process down, is a fault, and another child goes on behind it. What an
@@ -43,7 +43,7 @@ FUZZ_SHARES = 3
 
 @dataclass
 class FuzzCounts:
-    """How many inputs there were, what became of them, and every fault with the number that makes it again."""
+    """The number of inputs by outcome, and every fault with the number that reproduces it."""
 
     inputs: int = 0
     taken: int = 0
@@ -52,7 +52,7 @@ class FuzzCounts:
     faults: list[str] = field(default_factory=list)
 
     def figures(self) -> dict[str, float]:
-        """As `build/torture.json` has them."""
+        """Return the figures for `build/torture.json`."""
         return {
             "torture.fuzz_inputs": self.inputs,
             "torture.fuzz_taken": self.taken,
@@ -62,7 +62,7 @@ class FuzzCounts:
 
 
 def torture_by_fuzzing(say: Callable[[str], None], seed: int, share: int) -> Mapping[str, float]:
-    """A share of the part of `make torture`: the inputs of that seed from where the share before it ends."""
+    """Run a share of this part of `make torture`: the inputs of the seed after those of the share before."""
     first, end = (TORTURE_INPUTS * at // FUZZ_SHARES for at in (share, share + 1))
     counts = fuzz(end - first, seed, start=first, say=say)
     for fault in counts.faults:
@@ -71,13 +71,13 @@ def torture_by_fuzzing(say: Callable[[str], None], seed: int, share: int) -> Map
 
 
 def kind_of_input(number: int) -> str:
-    """Kinds take turns."""
+    """Return the kind of an input; kinds alternate."""
     kinds = tuple(JUDGES)
     return kinds[number % len(kinds)]
 
 
 def run_input(seed: int, number: int) -> bool:
-    """One input; whether it was taken. Raises what is a fault."""
+    """Run one input; return whether it was accepted, and raise an error for a fault."""
     kind = kind_of_input(number)
     return JUDGES[kind](random.Random(f"{seed}/{number}"))
 
@@ -89,7 +89,7 @@ def fuzz(
     seconds: float = SECONDS_MOST,
     say: Callable[[str], None] = lambda _: None,
 ) -> FuzzCounts:
-    """That many inputs, in child processes."""
+    """Run a number of inputs in child processes."""
     counts, number = FuzzCounts(), start
     while number < start + inputs:
         number = _run_child(counts, seed, number, start + inputs, seconds)
@@ -100,7 +100,7 @@ def fuzz(
 
 
 def _run_child(counts: FuzzCounts, seed: int, first: int, end: int, seconds: float) -> int:
-    """Let one child work from `first` on; returns where the next one begins."""
+    """Run one child from `first` on; return where the next one begins."""
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(
             [sys.executable, "-m", "evidence.torture.fuzz", str(seed), str(first), str(end)],
@@ -154,7 +154,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _record_line(counts: FuzzCounts, line: str, at: int) -> int:
-    """Takes down what a child says of its input; the number of the one it works on now."""
+    """Record a child's message about its input; return the number of the present one."""
     what, number, *rest = line.split(" ", 2)
     if what == "fault":
         counts.faults.append(rest[0])
@@ -169,7 +169,7 @@ def _record_line(counts: FuzzCounts, line: str, at: int) -> int:
 
 
 class Memory:
-    """How much more than at the beginning this process takes at most; the kernel is asked (Linux).
+    """Measures the peak growth of this process's memory, from the kernel (Linux).
 
     >>> memory = Memory()
     >>> memory.forget_most()
@@ -185,11 +185,11 @@ class Memory:
 
     @property
     def most(self) -> int:
-        """Bytes, since `forget_most`."""
+        """Return the peak in bytes since `forget_most`."""
         return self._read_status("VmHWM") - self.base
 
     def forget_most(self) -> None:
-        """From here on the most is what it is now."""
+        """Reset the peak to the present value."""
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
     def _read_status(self, name: str) -> int:
@@ -199,7 +199,7 @@ class Memory:
 
 
 def work(seed: int, first: int, end: int) -> None:
-    """The child: one input after the other."""
+    """Run one input after the other, in the child process."""
     with tempfile.TemporaryDirectory() as folder:
         prepare_lake(Path(folder))
         for number in range(len(JUDGES)):
@@ -225,7 +225,7 @@ def work(seed: int, first: int, end: int) -> None:
 
 
 def _input_outcome(seed: int, number: int) -> str:
-    """What became of one input."""
+    """Return the outcome of one input."""
     try:
         return f"{'taken' if run_input(seed, number) else 'refused'} {number}"
     except BaseException as fault:

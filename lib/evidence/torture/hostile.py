@@ -1,4 +1,4 @@
-"""Hostile inputs, from a seed: landing files, contracts, channels, and the words of `spillway recover`.
+"""Generate hostile inputs from a seed: landing files, contracts, channels, and arguments of `spillway recover`.
 
 Every input is drawn from its own number, so that any of them can be made again alone. A judge hands it to the product:
 it must be taken or refused by name. Whatever else is raised is a fault, and so is a file whose records differ when it
@@ -69,11 +69,11 @@ _CHANNELS: dict[str, Any] = {
 
 
 class Fault(AssertionError):
-    """What was neither taken nor refused by name."""
+    """An input that was neither accepted nor rejected by name."""
 
 
 def contract_of(draw: random.Random, form: str) -> StreamContract:
-    """One of the contracts that differ in what they refuse."""
+    """Return one of the contracts, which reject different things."""
     options = {"delimiter": draw.choice(",;\t|¦ "), "header": draw.random() < 0.8} if form == "csv" else {}
     value = {**_CONTRACT, "source": {"format": form, **({"options": options} if options else {})}}
     value |= {"unknown_fields": draw.choice(["note", "refuse"]), "levers": [], "sketches": []}
@@ -82,7 +82,7 @@ def contract_of(draw: random.Random, form: str) -> StreamContract:
 
 
 def mutate(draw: random.Random, content: bytes) -> bytes:
-    """The bytes, changed in a few places."""
+    """Return the bytes, changed in a few places."""
     found = bytearray(content)
     for _ in range(draw.choice([0, 1, 1, 2, 3, 8, 40])):
         place = draw.randrange(len(found) + 1)
@@ -195,7 +195,7 @@ FILES: Mapping[str, Callable[[random.Random], bytes]] = {
 
 
 def check_file(draw: random.Random, form: str, wrapped: bool = False) -> bool:
-    """Reads a file of this format; whether something of it was taken."""
+    """Read a file of this format; return whether some of it was accepted."""
     content = FILES[form](draw)
     content = mutate(draw, content) if draw.random() < 0.8 else content
     if wrapped:
@@ -236,7 +236,7 @@ def _same_in_pieces(contract: StreamContract, content: bytes, whole: pa.Table, s
 
 
 def _mutate_document(draw: random.Random, value: Any, often: float) -> Any:
-    """A document with some of its values, names and lists changed."""
+    """Return a document with some of its values, names and lists changed."""
     if draw.random() < often:
         return draw.choice(
             [
@@ -257,17 +257,22 @@ def _mutate_document(draw: random.Random, value: Any, often: float) -> Any:
         )
     if isinstance(value, dict):
         pairs = [
-            (name if draw.random() > often / 2 else draw.choice(ODD_VALUES), _mutate_document(draw, item, often))
+            (
+                name if draw.random() > often / 2 else draw.choice(ODD_VALUES),
+                _mutate_document(draw, item, often),
+            )
             for name, item in value.items()
         ]
         return dict(pairs if draw.random() > often else pairs[1:])
     if isinstance(value, list):
-        return [_mutate_document(draw, item, often) for item in value] * (1 if draw.random() > often / 2 else 3)
+        return [_mutate_document(draw, item, often) for item in value] * (
+            1 if draw.random() > often / 2 else 3
+        )
     return value
 
 
 def check_contract(draw: random.Random, what: str) -> bool:
-    """Checks a folder of one contract and the channels, one of them odd; whether nothing was wrong with it."""
+    """Check a folder with one contract and the channels, one of them odd; return whether it was valid."""
     documents = {"streams/rooms.yaml": _CONTRACT, "channels.yaml": _CHANNELS}
     odd = "streams/rooms.yaml" if what == "contract" else "channels.yaml"
     with tempfile.TemporaryDirectory() as name:
@@ -275,7 +280,9 @@ def check_contract(draw: random.Random, what: str) -> bool:
         (folder / "streams").mkdir()
         for path, document in documents.items():
             shaken = (
-                _mutate_document(draw, document, draw.choice([0.0, 0.005, 0.02, 0.06])) if path == odd else document
+                _mutate_document(draw, document, draw.choice([0.0, 0.005, 0.02, 0.06]))
+                if path == odd
+                else document
             )
             text = yaml.safe_dump(shaken, sort_keys=False, allow_unicode=draw.random() < 0.5)
             content = text.encode("utf-8", "surrogatepass")
@@ -307,7 +314,7 @@ _ANSWERS = ("rooms", "level", "site=a", "site=", "=a", "level=1", "level,level",
 
 
 def check_arguments(draw: random.Random, what: str) -> bool:
-    """Asks `spillway recover` with these words; whether it understood."""
+    """Run `spillway recover` with these arguments; return whether they were valid."""
     words = ["recover", draw.choice(["rooms", "rooms", "rooms", draw.choice(ODD_VALUES)])]
     for _ in range(draw.randrange(6)):
         words.append(draw.choice(_WORDS))
@@ -340,7 +347,7 @@ JUDGES: Mapping[str, Callable[[random.Random], bool]] = {
 
 
 def prepare_lake(folder: Path) -> None:
-    """A lake that holds a few tuples of `rooms`, named by the environment, for whoever asks it."""
+    """Create a lake with a few tuples of `rooms`, for queries by its environment variables."""
     from spillway.engine import ProcessEngine
     from spillway.intake.ingest import ingest
     from spillway.settings import Settings

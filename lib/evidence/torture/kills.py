@@ -1,4 +1,4 @@
-"""SIGKILL at random instants of a run, and a run after it: the tables are those of a run that nothing disturbed.
+"""Kill runs by SIGKILL at random moments, run again, and compare the tables with those of an undisturbed run.
 
 Half of the runs die at an instant drawn evenly from the time a run takes, half before, within or after a write to the
 store that is drawn evenly from its writes; every fifth is validated and retires, too. Every fourth begins with an empty
@@ -20,7 +20,7 @@ from typing import Any
 
 from evidence.book import Say
 from evidence.torture.deaths import PHASES, Writes
-from evidence.torture.forking import Child, ProcessEnd, run_forked
+from evidence.torture.processes import Child, ProcessEnd, run_forked
 from evidence.torture.reader import Row, table_rows, tables_below
 from evidence.torture.steps import bring_all
 from evidence.torture.with_spark import kill_group, spark_seconds
@@ -39,7 +39,7 @@ Tables = Mapping[str, list[tuple[str, ...]]]
 def torture_by_killing(
     say: Say, seed: int, kills: int = KILLS, spark_kills: int = SPARK_KILLS
 ) -> dict[str, float]:
-    """How often it was killed, and how often the tables differed after the next run."""
+    """Return the number of kills, and how often the tables differed after the next run."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         folder = Path(place)
         worlds = {"empty": create_world(folder / "fresh")}
@@ -87,14 +87,14 @@ def torture_by_killing(
 
 
 def _prepare_world(fresh: TortureWorld, folder: Path) -> TortureWorld:
-    """The world once all but the last day of every stream was taken in, trained and shed; that day has landed."""
+    """Return a world with all but the last day taken in, trained and shed; the last day has been delivered."""
     world, aside = fresh.copy(folder / "going"), folder / "later"
     landing = world.folder / "landing"
     last = [max(day for day in stream.iterdir() if day.is_dir()) for stream in sorted(landing.iterdir())]
     for day in last:
         (aside / day.parent.name).mkdir(parents=True)
         day.rename(aside / day.parent.name / day.name)
-    ended = Child(lambda: bring_all(world), folder / "said").ended()
+    ended = Child(lambda: bring_all(world), folder / "said").wait()
     if ended.code:
         raise RuntimeError(f"what came before must end well, got {ended.code}: {ended.said}")
     for day in last:
@@ -102,8 +102,10 @@ def _prepare_world(fresh: TortureWorld, folder: Path) -> TortureWorld:
     return world
 
 
-def _run_undisturbed(start: TortureWorld, folder: Path, name: str, validated: bool) -> tuple[float, int, Tables]:
-    """The seconds of a run, its writes to the store, and the tables it ends in."""
+def _run_undisturbed(
+    start: TortureWorld, folder: Path, name: str, validated: bool
+) -> tuple[float, int, Tables]:
+    """Return the seconds of a run, its number of writes, and the resulting tables."""
     world = start.copy(folder / f"straight-{name}")
     held = folder / "held"
 
@@ -113,7 +115,7 @@ def _run_undisturbed(start: TortureWorld, folder: Path, name: str, validated: bo
         bring_all(world, validated=validated)
         held.write_bytes(pickle.dumps((writes.count, contents(world.lake))))
 
-    ended = Child(run, folder / "said").ended()
+    ended = Child(run, folder / "said").wait()
     if ended.code:
         raise RuntimeError(f"an undisturbed run must end well, got {ended.code}: {ended.said}")
     count, tables = pickle.loads(held.read_bytes())
@@ -130,13 +132,13 @@ def _kill_once(
     writes: int,
     expected: Tables,
 ) -> str | None:
-    """What differs after a death and a rerun; empty where nothing does, None where it did not die."""
+    """Return the differences after a kill and a rerun; "" if there are none, None if the run was not killed."""
     world = start.copy(folder)
     try:
         if by_time:
             at = chance.uniform(0.0, seconds)
             how = f"after {at:.3f} s"
-            ended = Child(lambda: bring_all(world, validated=validated), folder / "said").ended(at)
+            ended = Child(lambda: bring_all(world, validated=validated), folder / "said").wait(at)
         else:
             number, phase = chance.randint(1, writes), chance.choice(PHASES)
             how = f"{phase} write {number}"
@@ -145,7 +147,7 @@ def _kill_once(
                 Writes(number, phase).watch()
                 bring_all(world, validated=validated)
 
-            ended = Child(run, folder / "said").ended()
+            ended = Child(run, folder / "said").wait()
         if not ended.was_killed:
             return None if not ended.code else f"it broke before it was killed {how}: {ended.said}"
         return rerun(world, how, validated, expected)
@@ -154,14 +156,14 @@ def _kill_once(
 
 
 def rerun(world: TortureWorld, how: str, validated: bool, expected: Tables) -> str:
-    """What is other after the next run than after an undisturbed one; empty where nothing is."""
+    """Return the differences between the next run and an undisturbed one; "" if there are none."""
     held = world.folder / "differs"
 
     def run() -> None:
         bring_all(world, validated=validated)
         held.write_text(first_difference(contents(world.lake), expected), encoding="utf-8")
 
-    ended: ProcessEnd = Child(run, world.folder / "said").ended()
+    ended: ProcessEnd = Child(run, world.folder / "said").wait()
     if ended.code:
         return f"killed {how}, the next run did not end well: {ended.said}"
     found = held.read_text(encoding="utf-8")
@@ -169,13 +171,13 @@ def rerun(world: TortureWorld, how: str, validated: bool, expected: Tables) -> s
 
 
 def contents(lake: Path) -> Tables:
-    """Every table's rows, as text, in order."""
+    """Return the rows of every table as text, in order."""
     found = {name: sorted(map(_row_key, table_rows(path))) for name, path in tables_below(lake).items()}
     return {name: rows for name, rows in found.items() if rows and name != JUDGED}
 
 
 def first_difference(found: Tables, expected: Tables) -> str:
-    """What is other than expected, in a sentence; empty where nothing is."""
+    """Return the first difference from the expected tables in a sentence; "" if there is none."""
     for name in sorted(found.keys() | expected.keys()):
         mine, theirs = found.get(name, []), expected.get(name, [])
         if mine != theirs:

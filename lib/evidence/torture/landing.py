@@ -1,4 +1,4 @@
-"""A landing zone written while it is read: files grow, are replaced, renamed, truncated, deleted and come again.
+"""Write to a landing zone while it is read: files grow, are replaced, renamed, truncated, deleted, and return.
 
 A clock in our hand and a seed decide everything. The world does one thing after the other to files on a disk, also
 while one is being read (before it is opened, and while it is open), and a run takes in now and then. What it must come
@@ -63,14 +63,14 @@ CONTRACT = {
 
 
 def torn_contract(changed: str) -> StreamContract:
-    """The stream, with what becomes of changed files."""
+    """Return the contract of the stream, with its rule for changed files."""
     plain = read_stream(CONTRACT)
     return replace(plain, source=replace(plain.source, changed=changed))
 
 
 @dataclass
 class WorldOfFiles:
-    """The landing folder, and what the rule says of it; every tuple ever written has a number of its own."""
+    """The landing folder, and its expected contents by the rule; every tuple ever written has a unique number."""
 
     folder: Path
     chance: random.Random
@@ -85,7 +85,7 @@ class WorldOfFiles:
         self.folder.mkdir(parents=True)
 
     def records(self) -> bytes:
-        """Some new tuples."""
+        """Return some new tuples."""
         count = self.chance.randint(1, 5)
         numbers = range(self.written, self.written + count)
         self.written += count
@@ -114,7 +114,7 @@ class WorldOfFiles:
         return sorted(path for path in self.folder.rglob("*.json") if path.is_file())
 
     def change_files(self) -> None:
-        """One thing that happens to files."""
+        """Change some files once."""
         there = self.present_files()
         what = self.chance.choice(
             (
@@ -167,7 +167,7 @@ class WorldOfFiles:
             self.touch(path)
 
     def settled_files(self) -> dict[str, bytes]:
-        """By name, what has lain there unchanged for long enough."""
+        """Return, by name, the contents that have been unchanged for long enough."""
         limit = self.now - timedelta(seconds=SETTLE_SECONDS)
         return {
             str(path.relative_to(self.folder.parent)): path.read_bytes()
@@ -178,7 +178,7 @@ class WorldOfFiles:
 
 @contextmanager
 def change_while_reading(chance: random.Random, world: WorldOfFiles, most: float) -> Iterator[None]:
-    """The world goes on between a listing and each opening of a file, and while one is open."""
+    """Change files between a listing and each opening of a file, and while one is open."""
     whole = open_landing_file
 
     @contextmanager
@@ -203,7 +203,7 @@ def change_while_reading(chance: random.Random, world: WorldOfFiles, most: float
 def landing_torture(
     seed: int = 0, steps: int = 300, seconds: float | None = None, changed: str | None = None
 ) -> dict[str, int]:
-    """So many deeds (or for so many seconds) on a fresh landing zone, runs in between; what was lost or doubled."""
+    """Run on a new landing zone with changes in between; count lost and doubled tuples."""
     chance = random.Random(seed)
     rule = changed or chance.choice(("refuse", "new_batch"))
     contract = torn_contract(rule)
@@ -247,8 +247,10 @@ def landing_torture(
         shutil.rmtree(root, ignore_errors=True)
 
 
-def _compare_with_files(tables: Tables, seen: Mapping[str, set[bytes]], contents: Mapping[str, bytes]) -> dict[str, int]:
-    """What `raw` and `batches` say, against the settled contents that runs have seen."""
+def _compare_with_files(
+    tables: Tables, seen: Mapping[str, set[bytes]], contents: Mapping[str, bytes]
+) -> dict[str, int]:
+    """Compare `raw` and `batches` with the settled contents that runs have seen."""
     batches = load_batches(tables.now(), STREAM)
     rows = tables.now().at("raw", STREAM).rows(["number"]) if any(one.rows for one in batches) else None
     there = Counter(rows["number"].to_pylist() if rows is not None else ())
@@ -286,7 +288,7 @@ LANDING_SECONDS = 180.0
 
 
 def torture_by_landing(say: Callable[[str], None], seed: int) -> Mapping[str, float]:
-    """The part of `make torture`: tuples that were lost or doubled, and batches that do not balance."""
+    """Run this part of `make torture`: count lost or doubled tuples, and batches that do not balance."""
     counts = run_landing_zones(["--seed", str(seed), "--seconds", str(LANDING_SECONDS)])
     for name, count in counts.items():
         say(f"{name.removeprefix('landing_').replace('_', ' ')}: {count:,}")
@@ -294,7 +296,7 @@ def torture_by_landing(say: Callable[[str], None], seed: int) -> Mapping[str, fl
 
 
 def run_landing_zones(arguments: Sequence[str] | None = None) -> dict[str, int]:
-    """Landing zones from one seed on, for so many seconds; all their counts together."""
+    """Run landing zones from one seed on for some seconds; return the sum of their counts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=60.0)

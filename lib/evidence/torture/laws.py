@@ -1,4 +1,4 @@
-"""What must hold of a lake whoever wrote to it, judged from landing files and tables alone, without the product.
+"""Check laws of a lake from landing files and tables alone, without the product.
 
 Nothing lost, nothing doubled: every record that was delivered stands in `transmitted` once (its key, its moment and
 its protected text compared, which nothing may shed), or in `rejected` once, and in `raw` as long as its batch was not
@@ -22,7 +22,7 @@ KEPT = ("site", "at", "note")
 
 
 def broken_laws(world: TortureWorld) -> list[str]:
-    """What does not hold of the awkward stream, in sentences."""
+    """Return a sentence for each law that the awkward stream violates."""
     lake = world.lake
     batches = [row for row in table_rows(lake / "batches") if row["stream"] == AWKWARD]
     good, bad, records = _delivered(world)
@@ -34,7 +34,7 @@ def broken_laws(world: TortureWorld) -> list[str]:
 
 
 def _delivered(world: TortureWorld) -> tuple[Counter[tuple[Any, ...]], int, int]:
-    """Tuples that can be used and how often each was delivered by another file; lines that cannot; lines in all."""
+    """Return usable tuples with the number of files that delivered each, unusable lines, and all lines."""
     good: Counter[tuple[Any, ...]] = Counter()
     bad = records = 0
     seen: set[bytes] = set()
@@ -101,7 +101,7 @@ def _of_rows(lake: Path, batches: list[Row], good: Counter[tuple[Any, ...]], bad
 
 
 def _rejected(lake: Path) -> tuple[int, int]:
-    """Records on record as refused, and how often they were replayed and refused again, each time in another batch."""
+    """Return the number of rejected records, and how many were replayed and rejected again by another batch."""
     rows = [row for row in table_rows(lake / "rejected") if row["stream"] == AWKWARD]
     different = len({(row["file"], row["line"]) for row in rows})
     return different, len(rows) - different

@@ -1,4 +1,4 @@
-"""`make torture`: kill it, race it, and write down what came of it in `build/torture.json`.
+"""Run `make torture`: kill and race the product, and write the results to `build/torture.json`.
 
 Every part says what it does and returns figures; a part that fails is named and keeps no other from running. What
 counts as wrong is decided by reading the tables without the product.
@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from evidence.torture.forking import WORKER_PATIENCE_SECONDS, Child
 from evidence.torture.fuzz import FUZZ_SHARES, torture_by_fuzzing
 from evidence.torture.kills import torture_by_killing
 from evidence.torture.landing import torture_by_landing
-from evidence.torture.prepared import prepare_process
+from evidence.torture.preparation import prepare_process
+from evidence.torture.processes import WORKER_PATIENCE_SECONDS, Child
 from evidence.torture.races import torture_by_racing
 from evidence.torture.year import torture_by_a_year
 from spillway.report.summary import machine
@@ -81,7 +81,7 @@ def run_torture(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_part(name: str, work: Work, say: Callable[[str], None], seed: int) -> tuple[str, dict[str, float]]:
-    """A part, or a share of it, and its figures; none where it failed."""
+    """Run a part, or a share of it; return its figures, none if it failed."""
     begun = time.monotonic()
     say(name)
     try:
@@ -93,7 +93,7 @@ def _run_part(name: str, work: Work, say: Callable[[str], None], seed: int) -> t
 
 
 def add_figures(figures: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Figures of shares as one: they add up, but for the most there was of something.
+    """Combine the figures of shares: they add up, except maxima.
 
     >>> add_figures({"torture.fuzz_inputs": 7, "torture.fuzz_most_memory_mb": 3.0, "torture.kills": 1},
     ...          {"torture.fuzz_inputs": 6, "torture.fuzz_most_memory_mb": 5.0})
@@ -109,7 +109,7 @@ def add_figures(figures: Mapping[str, float], more: Mapping[str, float]) -> dict
 def _run_parts_in_parallel(
     works: Sequence[tuple[str, Work]], say: Callable[[str], None], seed: int
 ) -> Iterator[tuple[str, dict[str, float]]]:
-    """What becomes of each, every one in a process of its own, as many at a time as there are workers."""
+    """Run each part in its own process, as many at a time as there are workers; yield the figures."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         waiting, running = list(enumerate(works)), dict[Child, tuple[str, Path]]()
         while waiting or running:
@@ -124,14 +124,14 @@ def _run_parts_in_parallel(
             over, _, _ = select.select(list(running), [], [], WORKER_PATIENCE_SECONDS)
             for child in over or list(running):
                 name, told = running.pop(child)
-                ended = child.ended(patience=WORKER_PATIENCE_SECONDS)
+                ended = child.wait(patience=WORKER_PATIENCE_SECONDS)
                 if ended.code:
                     print(ended.said, file=sys.stderr)
                 yield name, {} if ended.code else json.loads(told.read_text("utf-8"))
 
 
 def write_figures(figures: Mapping[str, float], build: Path) -> Path:
-    """`torture.json`: figures of parts that were not run this time stay, with versions and machine."""
+    """Write `torture.json` with versions and machine; figures of parts that did not run now stay."""
     build.mkdir(parents=True, exist_ok=True)
     path = build / "torture.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

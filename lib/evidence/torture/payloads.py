@@ -1,4 +1,4 @@
-"""Hostile sketches: payloads of every kind, changed from a seed in bytes, header and counters, and signed again.
+"""Generate hostile sketches: payloads of every kind, changed in bytes, header and counters, and signed again.
 
 A payload must be read or refused by name. Anything else that Python raises is a fault; so is a reading that takes
 longer than a second, or more memory than is stated. What is read is asked a question too, for what it answers must
@@ -37,7 +37,7 @@ _ODD: tuple[Any, ...] = (
 
 
 def seeds_of_all_kinds() -> dict[str, bytes]:
-    """A small payload of every kind that the product stores."""
+    """Return a small payload of every kind that the product stores."""
     keys = np.arange(200, dtype=np.uint64) % np.uint64(31)
     heavy = HeavyHitters(CountMinParameters(32, 3, 11), 0.03).update(keys)
     heavy.label(keys, [f"key {key}" for key in keys])
@@ -56,7 +56,7 @@ def seeds_of_all_kinds() -> dict[str, bytes]:
 
 
 def mutations(payload: bytes, seed: int, count: int) -> Iterator[bytes]:
-    """`count` payloads like this one with something changed, most of them signed as if they were right."""
+    """Yield `count` changed copies of the payload, most of them with a valid signature."""
     chance = random.Random(seed)
     ways: tuple[Callable[[random.Random, bytes], bytes], ...] = (
         _bytes,
@@ -73,7 +73,7 @@ def mutations(payload: bytes, seed: int, count: int) -> Iterator[bytes]:
 
 
 def payload_outcome(payload: bytes) -> str:
-    """What became of a payload: read, refused, slow, or the name of what it raised."""
+    """Return the outcome of a payload: read, rejected, slow, or the name of its exception."""
     began = time.perf_counter()
     try:
         sketch: Any = read_sketch(payload)
@@ -96,7 +96,7 @@ def payload_outcome(payload: bytes) -> str:
 
 
 def outcomes(count: int, seed: int) -> Counter[str]:
-    """What became of `count` mutations, spread over all kinds."""
+    """Count the outcomes of `count` mutations over all kinds."""
     found: Counter[str] = Counter()
     made = seeds_of_all_kinds()
     for place, (_, payload) in enumerate(sorted(made.items())):
@@ -124,7 +124,7 @@ def _whole(header: Any, body: bytes) -> bytes:
 
 
 def _bytes(chance: random.Random, payload: bytes) -> bytes:
-    """Bytes flipped, cut out or put in; the digest made anew as often as not."""
+    """Flip, cut or insert bytes; recompute the digest in half of the cases."""
     data = bytearray(payload)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(len(data) or 1)
@@ -139,7 +139,7 @@ def _bytes(chance: random.Random, payload: bytes) -> bytes:
 
 
 def _header(chance: random.Random, payload: bytes) -> bytes:
-    """One value somewhere in the header becomes an odd one, goes, or is doubled."""
+    """Replace, remove or duplicate one value of the header."""
     header, body = _parts(payload)
     holders = list(_holders(header))
     if not holders:
@@ -170,7 +170,7 @@ def _holders(value: Any) -> Iterator[Any]:
 
 
 def _counters(chance: random.Random, payload: bytes) -> bytes:
-    """Counters set to the odd ends of their type, or packed anew with more or fewer of them."""
+    """Set counters to extremes of their type, or repack them with more or fewer of them."""
     header, body = _parts(payload)
     try:
         raw = bytearray(zlib.decompressobj().decompress(body, 1 << 20))
@@ -191,7 +191,7 @@ def _counters(chance: random.Random, payload: bytes) -> bytes:
 
 
 def _splice(chance: random.Random, payload: bytes) -> bytes:
-    """The header of one kind before the counters of another."""
+    """Combine the header of one kind with the counters of another."""
     made = seeds_of_all_kinds()
     other = made[chance.choice(sorted(made))]
     return _whole(_parts(payload)[0], _parts(other)[1])

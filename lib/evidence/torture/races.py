@@ -1,4 +1,4 @@
-"""Every pair of steps started together, twenty times: nothing lost or doubled, every stop a sentence.
+"""Start every pair of steps together, twenty times: nothing may be lost or doubled, and every error is a sentence.
 
 The lake has something to do for every step: batches to shed, to validate and to retire, a file to take in, dates to
 shed again. Two processes wait for the same signal; every other time the second is held back by a moment that is drawn
@@ -17,8 +17,8 @@ from itertools import combinations
 from pathlib import Path
 
 from evidence.book import Say
-from evidence.torture.forking import Child, run_forked
 from evidence.torture.laws import broken_laws
+from evidence.torture.processes import Child, run_forked
 from evidence.torture.steps import STEPS, Step, bring_all, finish, take_in_all
 from evidence.torture.world import AWKWARD, TortureWorld, awkward_lines, create_world
 
@@ -27,7 +27,7 @@ _LATE_SECONDS = 0.4
 
 
 def torture_by_racing(say: Say, seed: int, times: int = TIMES) -> dict[str, float]:
-    """How many races there were, and how many ended wrongly."""
+    """Return the number of races, and how many ended with a fault."""
     pairs = [pair for pair in combinations(STEPS, 2) for _ in range(times)]
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         busy = _busy_world(Path(place))
@@ -47,7 +47,7 @@ def torture_by_racing(say: Say, seed: int, times: int = TIMES) -> dict[str, floa
 
 
 def _busy_world(folder: Path) -> TortureWorld:
-    """A lake with something to do for every step."""
+    """Return a lake with work for every step."""
     world = create_world(folder / "busy", only=AWKWARD)
 
     def make() -> None:
@@ -56,7 +56,7 @@ def _busy_world(folder: Path) -> TortureWorld:
         take_in_all(world)
         world.deliver(f"{AWKWARD}/2020-01-04/d.json", _lines(470, 60))
 
-    ended = Child(make, folder / "said").ended()
+    ended = Child(make, folder / "said").wait()
     if ended.code:
         raise RuntimeError(f"a lake must be made to race on, got {ended.said}")
     return world
@@ -69,7 +69,7 @@ def _lines(first: int, count: int) -> bytes:
 def _race(
     busy: TortureWorld, folder: Path, order: tuple[str, str], late: float, steps: Mapping[str, Step]
 ) -> list[str]:
-    """What went wrong when two steps were started together."""
+    """Start two steps together; return the faults."""
     world = busy.copy(folder)
     ready, go = os.pipe()
     try:
@@ -88,7 +88,7 @@ def _race(
             for place, (name, held_back) in enumerate(zip(order, (0.0, late), strict=True))
         ]
         os.close(go)
-        ends = [child.ended() for child in children]
+        ends = [child.wait() for child in children]
         found = [
             f"{name}: {end.said[-900:]}"
             for name, end in zip(order, ends, strict=True)
@@ -100,7 +100,7 @@ def _race(
             finish(world)
             laws.write_text("\n".join(broken_laws(world)), encoding="utf-8")
 
-        after = Child(settle, folder / "said-after").ended()
+        after = Child(settle, folder / "said-after").wait()
         if after.code:
             return [*found, f"what was left could not be finished: {after.said[-900:]}"]
         return found + [line for line in laws.read_text(encoding="utf-8").splitlines() if line]

@@ -1,4 +1,4 @@
-"""Tables read without the product: their logs line by line, their files by Arrow.
+"""Read tables without the product: their logs line by line, their files by Arrow.
 
 What tortures the product must not ask the product whether it was hurt. A log is a folder of numbered JSON files, each
 a commit, of which the older ones may stand together in a checkpoint; what was added and not removed since is live.
@@ -20,13 +20,13 @@ Row = dict[str, Any]
 
 
 def tables_below(lake: Path) -> dict[str, Path]:
-    """Every table of a lake, by its name below it."""
+    """Return every table of a lake, by its path below the lake."""
     found = sorted(path.parent for path in lake.rglob(LOG) if path.is_dir())
     return {str(path.relative_to(lake)): path for path in found}
 
 
 def live_files(table: Path) -> dict[str, Mapping[str, Any]]:
-    """The files that the table has, by path, each with the values it is partitioned by."""
+    """Return the files of the table by path, each with its partition values."""
     found: dict[str, Mapping[str, Any]] = {}
     for action in _actions(table / LOG):
         if action.get("remove"):
@@ -38,7 +38,7 @@ def live_files(table: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def table_rows(table: Path) -> list[Row]:
-    """All rows, in no order."""
+    """Return all rows, in no particular order."""
     return [row for part in _parts(table) for row in part.to_pylist()]
 
 

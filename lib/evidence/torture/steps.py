@@ -1,4 +1,4 @@
-"""The product's own steps, over a tortured world, in a process that may die at any instant."""
+"""Run the product's own steps on a torture world, in a process that may die at any moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _quiet(_: str) -> None:
 
 
 def bring_all(world: TortureWorld, engine: Engine | None = None, validated: bool = False) -> None:
-    """Take in, train what never was, shed, and, where it is asked for, validate and retire.
+    """Take in, train untrained streams, shed, and, with `validated`, validate and retire.
 
     All of a channel is trained before any of it is shed: its parts follow from who can be shed at all.
     """
@@ -47,14 +47,14 @@ def bring_all(world: TortureWorld, engine: Engine | None = None, validated: bool
 
 
 def take_in_all(world: TortureWorld, engine: Engine | None = None) -> None:
-    """What has landed."""
+    """Take in all delivered files."""
     tables, contracts = Tables(world.settings), world.contracts()
     for contract in contracts.streams.values():
         ingest(tables, engine or ProcessEngine(), contract, "take in", _quiet)
 
 
 def finish(world: TortureWorld) -> None:
-    """Whatever any step has left: taken in and shed."""
+    """Take in and shed everything that any step has left."""
     tables, contracts = Tables(world.settings), world.contracts()
     for channel in _channels(contracts):
         run_channel(tables, ProcessEngine(), contracts, channel, "finish", _quiet)

@@ -1,4 +1,4 @@
-"""Runs with Spark that die with all they started: driver, JVM and workers at once, as a process group.
+"""Kill runs with Spark together with their process group: driver, JVM and workers.
 
 `python -m evidence.torture.with_spark FOLDER` is one such run.
 """
@@ -22,7 +22,7 @@ BEGUN = "begun"
 
 
 def kill_group(fresh: TortureWorld, folder: Path, chance: random.Random, seconds: float) -> tuple[str, bool]:
-    """A run in `folder`, killed at an instant drawn evenly from the time that one takes; how, and whether it died."""
+    """Start a run in `folder` and kill it at a random moment; return how, and whether it died."""
     world, at = fresh.copy(folder), chance.uniform(0.0, seconds)
     with _started(world.folder) as process:
         assert process.stdout is not None
@@ -36,7 +36,7 @@ def kill_group(fresh: TortureWorld, folder: Path, chance: random.Random, seconds
 
 
 def spark_seconds(fresh: TortureWorld, folder: Path) -> float:
-    """How long an undisturbed run takes once Spark is there."""
+    """Return the seconds of an undisturbed run after Spark has started."""
     world = fresh.copy(folder)
     with _started(world.folder) as process:
         assert process.stdout is not None
@@ -58,7 +58,7 @@ def _started(folder: Path) -> subprocess.Popen[str]:
 
 
 def run_with_spark(folder: Path) -> None:
-    """Spark first, so that what dies is the run and not the start."""
+    """Start Spark first, so that the run is killed and not the start."""
     spark = spark_session("torture", "local[2]", **{"spark.driver.memory": "512m"})
     print(BEGUN, flush=True)
     engine = SparkEngine(lambda: spark)

@@ -1,4 +1,5 @@
-"""The streams that are tortured: slices of the demo's three, and an awkward one, with landing zone and contracts.
+"""Create the streams of the torture tests: parts of the demo's three and an awkward one, with landing zone and
+contracts.
 
 The awkward one has nulls, numbers that are none, text in many scripts, lines that are no record, a file that is
 empty, one that was delivered twice, and raw tuples that are retired as soon as they are validated.
@@ -42,7 +43,7 @@ _BAD = ['{"site": "a", "at": "2020-01-03T00:00:00Z", "level": "warm"}', "no reco
 
 @dataclass(frozen=True)
 class TortureWorld:
-    """A folder of its own: landing zone, contracts, lake."""
+    """A separate folder with landing zone, contracts and lake."""
 
     folder: Path
 
@@ -61,7 +62,7 @@ class TortureWorld:
         return load_contracts(self.settings.schemas)
 
     def copy(self, folder: Path) -> TortureWorld:
-        """The same files elsewhere, as old as they are: paths in a lake are relative."""
+        """Copy the files with their times to another folder; paths in a lake are relative."""
         shutil.copytree(self.folder, folder)
         return TortureWorld(folder)
 
@@ -73,7 +74,7 @@ class TortureWorld:
 
 
 def create_world(folder: Path, only: str | None = None) -> TortureWorld:
-    """The world as it is before anything was taken in; of all streams or `only` one."""
+    """Create the world before anything is taken in, with all streams or only `only`."""
     world = TortureWorld(folder)
     schemas, product = folder / "schemas", Path(Settings.from_environment().schemas)
     (schemas / "streams").mkdir(parents=True)
@@ -101,7 +102,7 @@ def create_world(folder: Path, only: str | None = None) -> TortureWorld:
 
 
 def awkward_lines(first: int, count: int) -> list[str]:
-    """The tuples `first..first + count - 1`, each a function of its ordinal alone."""
+    """Return the tuples `first..first + count - 1`, each a function of its ordinal."""
     found = []
     for i in range(first, first + count):
         turn, site = divmod(i, 5)
@@ -118,7 +119,7 @@ def awkward_lines(first: int, count: int) -> list[str]:
 
 
 def landed_records(world: TortureWorld) -> Mapping[str, int]:
-    """How many records every stream's files hold, each file's bytes counted once, by reading the files alone."""
+    """Return the number of records by stream, by reading the files alone; equal files count once."""
     found: dict[str, int] = {}
     for stream in (*_FILES, AWKWARD):
         seen: set[bytes] = set()

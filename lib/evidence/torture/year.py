@@ -1,12 +1,12 @@
-"""A year of 96 batches a day and two streams: do reading, looking up and validating stay as quick as on the first day?
+"""Simulate a year of 96 batches per day and two streams: do reading, look-ups and validation stay as fast?
 
 Bringing 70,080 batches through takes days; so a few are really brought through, on the first day, amid the year and on
 the last day, and all others are laid beside them: rows of the same shape in every table that a batch writes to, with
 their own numbers, dates, seq, times, names and digests, a file a day and stream instead of 96 (small tables: a week),
-by the store's own commits. `maintain_lake` runs every fourth week on the simulated clock, though its DAG runs it every night.
-The last day lies in files of single batches as runs leave them, but for what runs put together themselves
-(`compact_batches`). What is laid holds no truth: it is never looked up or validated, only in the way. Logs have a commit
-a week for what is laid, where runs would have left a week's commits of a few hundred a day.
+by the store's own commits. `maintain_lake` runs every fourth week on the simulated clock, though its DAG runs it every
+night. The last day is in files of single batches, as runs write them, except for the files that runs merge
+(`compact_batches`). Inserted batches are copies, so they are never looked up or validated. Their logs have one commit
+per week, where runs would have left a few hundred per day.
 
 What is measured is read by the functions that steps use, on tables opened anew each time, the best of several.
 """
@@ -45,7 +45,7 @@ from spillway.store.file_writer import WrittenFile, write_file
 from spillway.store.filters import match_mask
 from spillway.store.tables import Table, Tables
 from spillway.streams.facts import newest_facts
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.retention import maintain_lake
 from spillway.streams.train import train_streams
@@ -66,7 +66,7 @@ OF_A_BATCH = (
 
 @dataclass
 class Year:
-    """A lake while it grows."""
+    """A lake that grows over the year."""
 
     folder: Path
     settings: Settings
@@ -76,7 +76,7 @@ class Year:
 
     @staticmethod
     def begin(folder: Path) -> Year:
-        """Contracts of two streams that share a channel too narrow for both."""
+        """Create contracts of two streams that share a channel too narrow for both."""
         schemas = folder / "schemas"
         (schemas / "streams").mkdir(parents=True)
         (schemas / "channels.yaml").write_text(
@@ -110,7 +110,7 @@ class Year:
         return Year(folder, settings, load_contracts(str(schemas)))
 
     def run_batches(self, first: int, count: int, train: bool = False) -> None:
-        """Deliver batches and bring them through, each by a run of its own, then validate them."""
+        """Deliver batches, run the pipeline once for each, then validate them."""
         tables, engine = Tables(self.settings), ProcessEngine()
         for number in range(first, first + count):
             for stream in STREAMS:
@@ -125,7 +125,7 @@ class Year:
         self.validate_seconds.append(time.monotonic() - began)
 
     def record_template(self, number: int) -> None:
-        """What one batch leaves in every table is what laid ones are made of."""
+        """Record the rows that one batch leaves in every table, as the template of inserted batches."""
         tables = Tables(self.settings)
         for stream in STREAMS:
             for name in OF_A_BATCH:
@@ -135,7 +135,7 @@ class Year:
         self.templates["validations", ""] = tables.at("validations").rows()
 
     def insert_batches(self, numbers: Sequence[int], template: int, singly: bool = False) -> None:
-        """Lay batches beside those that were really brought through; `singly`: a file each, as runs leave them."""
+        """Insert copies of a processed batch; `singly`: one file for each, as runs write them."""
         tables = Tables(self.settings)
         for (name, stream), rows in self.templates.items():
             if not rows.num_rows:
@@ -150,13 +150,13 @@ class Year:
 
 
 def year_figures() -> dict[str, float]:
-    """Figures of a simulated year, by name; says how far it is."""
+    """Return the figures of a simulated year by name, and report progress."""
     with tempfile.TemporaryDirectory() as folder:
         return simulate_year(Year.begin(Path(folder)), 365)
 
 
 def torture_by_a_year(_say: Callable[[str], None], _seed: int) -> Mapping[str, float]:
-    """The part of `make torture`; a year has no chance in it."""
+    """Run this part of `make torture`; a year uses no randomness."""
     return {f"torture.{name.removeprefix('torture.')}": value for name, value in year_figures().items()}
 
 
@@ -186,7 +186,7 @@ def simulate_year(year: Year, days: int) -> dict[str, float]:
 
 
 def measure_year(year: Year, days: int) -> dict[str, float]:
-    """What it takes to read what steps need, to look an hour up, and how many files there are."""
+    """Return the times of the reads of steps and of a look-up of an hour, and the number of files."""
     number, today = days * BATCHES_A_DAY, _day_of(days * BATCHES_A_DAY)
     reads = {name: _best(5, partial(_fresh_time, year, one)) for name, one in _steps(year, number).items()}
     contract = year.contracts.streams["north"]
@@ -223,7 +223,7 @@ def measure_year(year: Year, days: int) -> dict[str, float]:
 
 
 def _steps(year: Year, number: int) -> dict[str, Callable[[Tables], Any]]:
-    """What steps read before they work, of one stream."""
+    """Return the reads that steps make before they work, for one stream."""
     stream, contract = "north", year.contracts.streams["north"]
 
     def shed(tables: Tables) -> None:
@@ -288,12 +288,12 @@ def _mine(table: Table, stream: str) -> dict[str, str]:
 
 
 def _numbers(day: int) -> range:
-    """The batches of a day, counted from the first."""
+    """Return the numbers of the batches of a day, counted from the first."""
     return range(day * BATCHES_A_DAY + 1, (day + 1) * BATCHES_A_DAY + 1)
 
 
 def _middle(days: int) -> int:
-    """A day about half way on which a stretch begins: what is really brought through takes the next free number."""
+    """Return a day about halfway at which a slice begins; processed batches take the next free number."""
     return days // 2 // DAYS_LAID_AT_ONCE * DAYS_LAID_AT_ONCE
 
 
@@ -302,7 +302,7 @@ def _day_of(number: int) -> date:
 
 
 def _delivery(number: int) -> bytes:
-    """A quarter of an hour of four sites."""
+    """Return a quarter of an hour of four sites."""
     lines = []
     for i in range(ROWS):
         at = BEGIN + timedelta(minutes=15 * (number - 1), seconds=i // 4 * (900 * 4 / ROWS))
@@ -314,7 +314,7 @@ def _delivery(number: int) -> bytes:
 
 
 def _tile_rows(rows: pa.Table, numbers: np.ndarray, template: int, name: str) -> pa.Table:
-    """The rows of one batch for each of some others."""
+    """Copy the rows of one batch for each of some other batches."""
     if name == "validations":
         days = sorted({(int(number) - 1) // BATCHES_A_DAY for number in numbers})
         return pa.concat_tables(_validations(rows, day) for day in days)
@@ -338,7 +338,8 @@ def _tile_rows(rows: pa.Table, numbers: np.ndarray, template: int, name: str) ->
             values = pa.array(micros, pa.int64()).cast(column.type)
         elif column.name == "files":
             values = pa.array(
-                [_renumber(one, int(n)) for one, n in zip(values.to_pylist(), whose, strict=True)], column.type
+                [_renumber(one, int(n)) for one, n in zip(values.to_pylist(), whose, strict=True)],
+                column.type,
             )
         made = made.set_column(place, column, values)
     return made
@@ -350,7 +351,7 @@ def _renumber(files: Sequence[dict[str, Any]], number: int) -> list[dict[str, An
 
 
 def _validations(rows: pa.Table, day: int) -> pa.Table:
-    """What the runs of a day judged: every run says as much as one did."""
+    """Return the outcomes of a day's validation runs, as many per run as one run wrote."""
     runs = 24
     made = rows.take(pa.array(np.tile(np.arange(rows.num_rows), runs)))
     hours = np.repeat(np.arange(runs), rows.num_rows)
@@ -362,7 +363,7 @@ def _validations(rows: pa.Table, day: int) -> pa.Table:
 
 
 def _files_of(table: Table, rows: pa.Table, stream: str, numbers: Sequence[int]) -> list[WrittenFile]:
-    """The rows as files, one a partition, a batch's row groups its own as `maintain_lake` leaves them."""
+    """Write the rows as files, one per partition, with separate row groups per batch, as `keep` leaves them."""
     names = list(table.contract.partitioned_by)
     keys = rows.select(names).group_by(names).aggregate([]).to_pylist()
     found = []

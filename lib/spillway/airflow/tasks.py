@@ -154,7 +154,7 @@ def announce() -> None:
 
 @task(task_id="read_contracts", execution_timeout=SECONDS_TO_LOOK)
 def contracts_are_usable() -> None:
-    """Red when a contract cannot be used; nothing waits for it, for the streams of all others can go on."""
+    """Fail if a contract cannot be used; no task waits for this one, so the other streams continue."""
     with report_errors():
         refuse_broken_contracts(Settings.from_environment())
 

@@ -126,8 +126,9 @@ def expectation_outcomes(
     ]
     outcomes = list(_successes(suite, expectation, rows, guilty)) if holds or guilty else []
     if not holds and not guilty:
-        sentence = f"{suite.table}: {expectation.meaning} Found {_short_text(observed)}, expected {expectation.expected}."
-        outcomes.append(_outcome(suite, expectation, "", None, _short_text(observed), "", sentence))
+        found = _short_text(observed)
+        sentence = f"{suite.table}: {expectation.meaning} Found {found}, expected {expectation.expected}."
+        outcomes.append(_outcome(suite, expectation, "", None, found, "", sentence))
     for (stream, day), group in _by_batch_date(guilty).items():
         worst = _worst(expectation, group)
         others = len(group) - 1

@@ -101,7 +101,7 @@ def to_expectation(rule: RowRule, stream: str, types: Mapping[str, str], zone: s
     else:
         what = "expect_column_values_to_be_between"
         kwargs = {"column": _repeats_column(rule), "max_value": 1}
-    meaning = f"{_about(rule)} must {rule.said}."
+    meaning = f"{_about(rule)} must {rule.sentence}."
     severity = "critical" if rule.action == "fail" else "info"
     return Expectation(rule.name, what, kwargs, meaning, f"{stream}: {meaning}", severity)
 
@@ -115,7 +115,7 @@ def _repeats_column(rule: RowRule) -> str:
 
 
 def _odd_column(rule: RowRule) -> str:
-    return f"{_about(rule)} that must {rule.said} and is not"
+    return f"{_about(rule)} that must {rule.sentence} and is not"
 
 
 def _columns(rules: Sequence[RowRule]) -> list[str]:
@@ -204,14 +204,14 @@ def _frame(part: pa.Table, rules: Sequence[RowRule], repeats: Repeats) -> pd.Dat
 def _outcomes(
     stream: str, rule: RowRule, judged: Expectation, tallies: Mapping[Any, Tally]
 ) -> Iterator[Outcome]:
-    reported, expected = rule.action == "warn", f"{_about(rule)} to {rule.said}"
+    reported, expected = rule.action == "warn", f"{_about(rule)} to {rule.sentence}"
     rows, total = sum(one.rows for one in tallies.values()), 0
     for day, one in tallies.items():
         total += one.broken
         if one.broken:
             shown = [_example(row, rule) for row in one.examples]
             sentence = (
-                f"raw: {stream}, {day}: {_about(rule)} must {rule.said}, got {one.broken:,} of {one.rows:,} rows "
+                f"raw: {stream}, {day}: {_about(rule)} must {rule.sentence}, got {one.broken:,} of {one.rows:,} rows "
                 f"that break it, such as {'; '.join(shown)}; mend the source, or the rule in the contract"
             )
             where = "; ".join(f"batch {row['batch']}, seq {row['seq']}" for row in one.examples)

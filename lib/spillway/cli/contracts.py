@@ -143,7 +143,8 @@ def mine_queries(asked: argparse.Namespace) -> int:
     found = [
         one
         for name in LEVERS
-        if hasattr(lever(name), "mine_entry") and (one := lever(name).mine_entry(contract, statements)) is not None
+        if hasattr(lever(name), "mine_entry")
+        and (one := lever(name).mine_entry(contract, statements)) is not None
     ]
     if asked.json:
         print_json([{"entry": one.entry, "notes": list(one.notes)} for one in found])

@@ -95,12 +95,14 @@ def print_stages(title: str, stages: Sequence[StageSum]) -> None:
 def format_value(value: object) -> str:
     """Return a value as text for people.
 
-    >>> format_value(1234567), format_value(0.123456), format_value(None), format_value(True), format_value({"done": 2, "retired": 1})
-    ('1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired')
+    >>> [format_value(one) for one in (1234567, 0.123456, None, True, {"done": 2, "retired": 1})]
+    ['1,234,567', '0.1235', '-', 'yes', '2 done, 1 retired']
     >>> format_value(33590.4), format_value(6.7e-07)
     ('33,590', '0.00000067')
-    >>> format_value(["a: 1 row", "b"]), format_value(datetime(2026, 1, 1, 9, 30)), format_value(datetime(2026, 1, 1, 9, 30, 5))
-    ('a: 1 row; b', '2026-01-01 09:30', '2026-01-01 09:30:05')
+    >>> format_value(["a: 1 row", "b"])
+    'a: 1 row; b'
+    >>> format_value(datetime(2026, 1, 1, 9, 30)), format_value(datetime(2026, 1, 1, 9, 30, 5))
+    ('2026-01-01 09:30', '2026-01-01 09:30:05')
     """
     if value is None:
         return "-"

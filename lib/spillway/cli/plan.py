@@ -164,7 +164,7 @@ def _run_crowding(asked: argparse.Namespace, settings: Settings, dates: tuple[da
         for step in room.steps
     ]
     print_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
-    print_line(room.said, "bold")
+    print_line(room.sentence, "bold")
     print_line(f"kept in {kept}: the next report draws it", "dim")
     return 0
 

@@ -197,7 +197,7 @@ def _run_explain(asked: argparse.Namespace) -> int:
     if found.stages:
         print_stages("\nWhat every stage did", found.stages)
     if found.trade is not None:
-        from spillway.report.trades import trade_off_lines
+        from spillway.report.trade_off import trade_off_lines
 
         print_line("\nError against capacity", "bold")
         print("\n".join(trade_off_lines(found.trade)))
@@ -283,7 +283,7 @@ def add_recover(commands: Any) -> None:
 def _run_recover(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.streams.destination import destination_tables
-    from spillway.streams.reading import StreamQuery
+    from spillway.streams.query import StreamQuery
     from spillway.streams.recover import answer_rows, output_path, plan_answer, write_output
 
     settings = Settings.from_environment()

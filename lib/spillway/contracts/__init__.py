@@ -10,12 +10,12 @@ from spillway.contracts.fields import to_plain
 from spillway.contracts.levers import LeverEntry, Subject
 from spillway.contracts.loader import (
     check,
+    find_channel_groups,
     load_contracts,
     load_usable,
     read_channel,
     read_stream,
     read_workload,
-    find_channel_groups,
     zone_of,
 )
 from spillway.contracts.schema import channels_json_schema, json_schema, workload_json_schema, write_schemas
@@ -46,13 +46,13 @@ __all__ = [
     "Workload",
     "channels_json_schema",
     "check",
+    "find_channel_groups",
     "json_schema",
     "load_contracts",
     "load_usable",
     "read_channel",
     "read_stream",
     "read_workload",
-    "find_channel_groups",
     "to_plain",
     "workload_json_schema",
     "write_schemas",

@@ -109,7 +109,7 @@ class RowRule:
 
     @property
     def sentence(self) -> str:
-        """The rule in words."""
+        """Return the rule in words."""
         if self.kind == "range":
             edges = [("at least", self.least), ("at most", self.most)]
             return "be " + " and ".join(f"{word} {edge}" for word, edge in edges if edge is not None)

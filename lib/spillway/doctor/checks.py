@@ -225,7 +225,7 @@ def check_submitted(environment: Mapping[str, str]) -> Check:
         return Check("spark-submit", False, "there is none on the path", SETUP)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            [submit, str(Path(__file__).with_name("submitted.py"))],
+            [submit, str(Path(__file__).with_name("submit_job.py"))],
             env={**environment, "SPILLWAY_HOME": folder},
             cwd=folder,
             stdin=subprocess.DEVNULL,

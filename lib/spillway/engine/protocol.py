@@ -39,7 +39,7 @@ class Engine(Protocol):
     ) -> pa.Table:
         """Run the steps (Spark SQL) and return the result of the last one.
 
-        Raise `Refused` if the result has more than `most_rows` rows or takes more than `most_seconds` seconds.
+        Raise `InvalidValue` if the result has more than `most_rows` rows or takes more than `most_seconds` seconds.
         """
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:

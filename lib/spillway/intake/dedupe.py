@@ -607,7 +607,7 @@ DELIVERED_BEFORE = "delivered before"
 def rejected_repeats(contract: StreamContract, batch: Batch, rows: pa.Table) -> pa.Table:
     """Return the batch's repeated `rows` as rows of `rejected`: their file and line, and their values as JSON."""
     seqs = np.asarray(rows["seq"].cast(pa.int64()))
-    taken = sorted(batch.taken, key=lambda file: file.base_seq)
+    taken = sorted(batch.accepted_files, key=lambda file: file.base_seq)
     bases = np.array([file.base_seq for file in taken], np.int64)
     # record n of a file has seq base + n
     places = np.searchsorted(bases, seqs, side="left") - 1
@@ -688,7 +688,7 @@ def remove_repeats(
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]
         history += _as_data_files(raw, files[batch.batch])
-        standing.append(batch.numbered)
+        standing.append(batch.row_numbers)
     return found
 
 

@@ -153,7 +153,7 @@ def group_into_tasks(
     large = [
         file
         for batch in batches
-        for file in batch.taken
+        for file in batch.accepted_files
         if file.size > TASK_BYTES and file.base_seq not in kept
     ]
     cuts = engine.map(partial(_split_large_file, contract, landing), large)
@@ -161,7 +161,7 @@ def group_into_tasks(
     groups: list[tuple[Batch, list[LandingFileSlice]]] = []
     size = 0
     for batch in batches:
-        for file in batch.taken:
+        for file in batch.accepted_files:
             for part in pieces.get(file.base_seq, (LandingFileSlice(file),)):
                 if not groups or size + part.size > TASK_BYTES or groups[-1][0].batch != batch.batch:
                     groups.append((batch, []))

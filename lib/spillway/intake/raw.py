@@ -282,7 +282,7 @@ def _ledger_rows(
     batch = one.batch
     line = partial(LedgerRow, "stream", batch.stream, batch.batch, batch.batch_date, INTAKE, 0, "rows")
     columns = ("seq", *contract.names)
-    landed = sum(file.size for file in batch.taken)
+    landed = sum(file.size for file in batch.accepted_files)
     kept = sum(part.column_bytes.get(name, 0) for part in files for name in columns)
     before = _delivered_before(contract, batch)
     repeats = len(again.rows) if again is not None else 0

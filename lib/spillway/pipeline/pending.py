@@ -88,7 +88,7 @@ def unsketched_channels(settings: Settings, dates: tuple[date, date] | None = No
 
 def _may_be_unsketched(contract: StreamContract, tables: Tables) -> bool:
     """Return whether a stream lacks a sketch; True also if the check fails, so that the sketch step reports why."""
-    from spillway.streams.sketching import batches_without_sketch
+    from spillway.streams.sketch_builder import batches_without_sketch
 
     try:
         return bool(batches_without_sketch(tables, contract))

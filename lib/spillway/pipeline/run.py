@@ -29,7 +29,7 @@ from spillway.streams.drafts import SENT, shortfall_remedy
 from spillway.streams.facts import untrained_levers
 from spillway.streams.faults import Faults
 from spillway.streams.shed import shed_channel
-from spillway.streams.sketching import sketch_stream
+from spillway.streams.sketch_builder import sketch_stream
 from spillway.streams.train import train_stream
 from spillway.workloads.run import run_workloads, select_workloads
 
@@ -58,15 +58,17 @@ def run_channel(
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
-        faults.each("take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say))
+        faults.run_each(
+            "take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say)
+        )
     going_on = streams.keys() - faults.conflicts
     mine = lambda batch: batch.stream in going_on  # noqa: E731
     done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
     now = tables.now()
     for stream in sorted(going_on - faults.conflicts):
         compact_batches(now, stream)
-    faults.broken(contracts, channel)
-    faults.tell()
+    faults.record_broken_contracts(contracts, channel)
+    faults.raise_all()
     return done
 
 
@@ -86,10 +88,10 @@ def sketch_channel(
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if one.sketches and (only is None or one.stream in only)}
-    made = faults.each(
+    made = faults.run_each(
         "sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates)
     )
-    faults.tell()
+    faults.raise_all()
     return sum(made.values())
 
 
@@ -110,11 +112,11 @@ def run_streams(
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
     done_before = {name: _done(now, name) for name in mine}
-    fresh = faults.each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
+    fresh = faults.run_each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
     new = [name for name, missing in fresh.items() if missing]
-    faults.each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
+    faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
-    faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
+    faults.run_each("train", held, lambda name: train_stream(tables, contracts, name, say))
     going = mine.keys() - faults.conflicts  # leave a stream to another run that committed first
     for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
         through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
@@ -128,10 +130,10 @@ def run_streams(
     for name, contract in mine.items():
         look = partial(_shortcomings, tables.now(), contract, run_id, done_before[name])
         for sentence in faults.attempt(name, "look back", look) or ():
-            faults.note(name, "look back", SpillwayError(sentence))
+            faults.record(name, "look back", SpillwayError(sentence))
     if set(mine) == set(contracts.streams):
-        faults.broken(contracts)
-    faults.tell()
+        faults.record_broken_contracts(contracts)
+    faults.raise_all()
 
 
 def _done(tables: Tables, stream: str) -> set[int]:
@@ -202,6 +204,6 @@ def _collect_faults(faults: Faults, step: str, work: Callable[[], object]) -> No
     try:
         work()
     except SpillwayError as problem:
-        faults.keep(step, problem)
+        faults.add_reported(step, problem)
     except Exception as problem:
-        faults.note("", step, problem)
+        faults.record("", step, problem)

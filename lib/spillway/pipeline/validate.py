@@ -6,11 +6,11 @@ the run with a sentence. Only validated batches may be retired.
 
 `check_changed` runs every expectation suite on what changed, writes the outcomes, and records the failures.
 
-`retire_raw_dates` deletes raw dates that are old enough and whose recovery was validated, if the contract says so. A certificate
-holds for the revision of the batch that it measured. The batch becomes `retire_raw_datesd` by a save that is refused if the batch
-has changed since. So if a backfill and a retirement meet, one gives way. The row of the batch then names the files to
-delete, until exactly these files are gone from the table and the disk. If a run is interrupted in between, the next run
-continues. Nothing is vacuumed: a reader that has such a file open gets an error that says that it is gone.
+`retire_raw_dates` deletes raw dates that are old enough and whose recovery was validated, if the contract says so. A
+certificate holds for the revision of the batch that it measured. The batch becomes `retired` by a save that is refused
+if the batch has changed since. So if a backfill and a retirement meet, one gives way. The row of the batch then names
+the files to delete, until exactly these files are gone from the table and the disk. If a run is interrupted in between,
+the next run continues. Nothing is vacuumed: a reader that has such a file open gets an error that says that it is gone.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import added_columns
 from spillway.streams.facts import newest_facts
 from spillway.streams.faults import Faults
-from spillway.streams.sketching import batches_without_sketch
+from spillway.streams.sketch_builder import batches_without_sketch
 from spillway.streams.train import last_rows_reader
-from spillway.workloads.checks import suite_tables, unvalidated_windows
+from spillway.workloads.validation import suite_tables, unvalidated_windows
 
 
 def check_changed(
@@ -64,7 +64,7 @@ def check_changed(
     added = {stream: added_columns(contract) for stream, contract in streams.items()}
     judged = _suite_tables(tables, streams, work) if work else {}
     looked_at = partial(_window_tables, tables, contracts, windows)
-    for mine in faults.each("examine", windows, looked_at).values():
+    for mine in faults.run_each("examine", windows, looked_at).values():
         for name, part in mine.items():
             judged[name] = pa.concat_tables([judged[name], part]) if name in judged else part
     outcomes = run_suites(engine, judged, streams, tables.settings, added=added, run_id=run_id)
@@ -82,7 +82,7 @@ def check_changed(
     took = time.monotonic() - started
     say(f"{len(rules)} expectations on {len(seen)} tables, {len(failed)} failed, in {took:.1f} s")
     if failed:
-        faults.note("", "judge", ExpectationsFailed(failed))
+        faults.record("", "judge", ExpectationsFailed(failed))
     return outcomes
 
 
@@ -348,7 +348,7 @@ def validate(
     tables, faults = tables.now(), Faults(say)
     chosen = [contracts.stream(name) for name in (streams or contracts.streams)]
     names = [one.stream for one in chosen]
-    work = faults.each("validate", names, lambda stream: changed_batches(tables, stream, every))
+    work = faults.run_each("validate", names, lambda stream: changed_batches(tables, stream, every))
     work = {stream: batches for stream, batches in work.items() if batches}
     windows = faults.attempt("", "judge", partial(unvalidated_windows, tables, contracts, names)) or {}
     outcomes: list[Outcome] = []
@@ -363,7 +363,7 @@ def validate(
         load_in_background()  # load while the engine starts; nothing is loaded if nothing changed
     else:
         say("nothing was shed since the last validation")
-    certified = faults.each("certify", work, certify, work)
+    certified = faults.run_each("certify", work, certify, work)
     if certified or windows:
         work_out = partial(check_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)
@@ -372,10 +372,10 @@ def validate(
             faults.attempt(
                 stream, "finish", partial(_mark_validated, tables, certified[stream], outcomes, say)
             )
-    faults.each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
+    faults.run_each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
     if streams is None:
-        faults.broken(contracts)
-    faults.tell()
+        faults.record_broken_contracts(contracts)
+    faults.raise_all()
     return outcomes
 
 

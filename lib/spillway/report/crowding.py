@@ -115,6 +115,6 @@ def _picture(one: CrowdedGroup) -> Picture:
             "from_zero": True,
             "mark": (one.tipping_point_queries, f"pays up to {one.tipping_point_queries}"),
         },
-        f"{one.said} Replayed on {one.asked_on} (spillway what-if {one.room} --more).",
+        f"{one.sentence} Replayed on {one.asked_on} (spillway what-if {one.room} --more).",
         wide=True,
     )

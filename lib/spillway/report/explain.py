@@ -20,7 +20,7 @@ from spillway.records.rejects import absent_column, is_repeated_hour, repeated_h
 from spillway.registry import lever
 from spillway.report.recent import RecentBatches, last_windows, read_recent
 from spillway.report.text import StageSum, stages_of
-from spillway.report.trades import ChannelTradeOff, load_trade_off
+from spillway.report.trade_off import ChannelTradeOff, load_trade_off
 from spillway.store.tables import Tables
 from spillway.streams.exemptions import exempt_streams
 from spillway.streams.facts import newest_facts

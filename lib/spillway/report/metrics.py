@@ -5,7 +5,8 @@ that they agree with `spillway status`. All metrics are gauges, because retentio
 Metrics of streams have the label `stream`. The file is written under another name and renamed, so that no
 reader sees half of it.
 
-Guarantee: `alert_and_write_metrics` raises nothing, and a failure of the alerts does not prevent the metrics, or the reverse.
+Guarantee: `alert_and_write_metrics` raises nothing. A failure of the alerts does not prevent the metrics, or the
+reverse.
 
 >>> one = Metric("spillway_tuples", "Tuples taken in.", ((("stream", 'a"b'),), 3.0), ((("stream", "c"),), 0.5))
 >>> print(exposition([one]), end="")

@@ -1,7 +1,7 @@
 """Summarise a run on one screen: every channel, every attribute, the validation, and what more capacity would buy.
 
 Measured figures come from the tables alone. What more capacity would buy comes from the plan at another
-capacity (`streams.trade`).
+capacity (`streams.trade_off`).
 
 The figures of an attribute are its treatment, its bound, its error and its bytes. No lever is named here. The
 ledger counts the values that were kept, rounded and shed. The certificates state their error. The levers state
@@ -34,7 +34,7 @@ from spillway.report.explain import (
 from spillway.report.recent import read_recent
 from spillway.report.summary import StreamFigures, last_stages, recent_figures, sum_certificates
 from spillway.report.text import format_bytes, format_loss, format_pct, format_rate, sentences, table_lines
-from spillway.report.trades import MORE_PCT, ChannelTradeOff, load_trade_off
+from spillway.report.trade_off import MORE_PCT, ChannelTradeOff, load_trade_off
 from spillway.store.tables import Tables
 from spillway.streams.facts import newest_facts
 from spillway.streams.presence import absent_values
@@ -465,8 +465,8 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
     yield from sentences(
         f"{named}: {format_rate(offered)} offered, {format_rate(sent)} sent; its quota is {one.quota}"
         if one.quota
-        else f"{named}: {format_rate(offered)} offered into {format_rate(one.capacity_kbps)}; {format_rate(sent)} sent, "
-        f"{one.used_pct:.1f} % of the capacity used"
+        else f"{named}: {format_rate(offered)} offered into {format_rate(one.capacity_kbps)}; "
+        f"{format_rate(sent)} sent, {one.used_pct:.1f} % of the capacity used"
     )
     if one.loss_pct:
         yield from sentences(
@@ -515,7 +515,7 @@ def attribute_lines(
     rows = [
         [
             one.attribute,
-            format_treatments(one.ways),
+            format_treatments(one.treatment_shares),
             format_bound(one),
             format_error(one, one.mean_error_pct, one.mean_error),
             format_worst_error(one),

@@ -32,7 +32,7 @@ from spillway.report.overview import (
     stream_overviews,
 )
 from spillway.report.text import blocks, format_bytes, format_loss, format_rate, sentences, table_lines
-from spillway.report.trades import ChannelTradeOff, load_trade_off, trade_off_lines
+from spillway.report.trade_off import ChannelTradeOff, load_trade_off, trade_off_lines
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.capacity import quota_spending
@@ -244,7 +244,7 @@ def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stre
         {name: why for name, why in run.waiting.items() if name in mine}
         | {
             name: f"its contract cannot be used ({contracts.first_problem(name)})"
-            for name in (contracts.withheld(channel) if stream is None else ())
+            for name in (contracts.broken_streams(channel) if stream is None else ())
         },
         load_trade_off(run.tables, run.contracts, channel),
     )
@@ -337,7 +337,8 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
     f = one.overview.figures
     yield from sentences(
         f"{f.stream}, batch {one.batch} of {one.batch_date}: {one.tuples:,} tuples, {format_rate(f.rate_in_kbps)} "
-        f"offered, {format_rate(f.rate_out_kbps)} sent of the {format_rate(one.part_kbps)} it may have of {found.channel}"
+        f"offered, {format_rate(f.rate_out_kbps)} sent of the {format_rate(one.part_kbps)} "
+        f"it may have of {found.channel}"
     )
     for note in one.notes:
         yield from sentences(f"{note}.")

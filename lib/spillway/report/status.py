@@ -460,8 +460,8 @@ def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
         told, _, mended_by = last["failed"].partition("; ")
         yield Shortage(
             name, "failed", False,
-            f"{format_count(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, the last of "
-            f"{last['from_time']:%Y-%m-%d %H:%M}: {told}",
+            f"{format_count(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, "
+            f"the last of {last['from_time']:%Y-%m-%d %H:%M}: {told}",
             mended_by or "correct the query",
         )  # fmt: skip
 
@@ -572,8 +572,9 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
         reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(
             stream, "capacity", False,
-            f"{format_count(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} that "
-            f"{worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} are more than there is "
+            f"{format_count(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} "
+            f"that {worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} "
+            f"are more than there is "
             f"room for{reason}",
             shortfall_remedy(
                 worst["reason"],

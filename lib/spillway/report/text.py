@@ -90,8 +90,8 @@ def table(heads: str, rows: list[str]) -> str:
 def format_loss(pct: float) -> str:
     """Return a loss or an error in per cent; a small one is not shown as 0.
 
-    >>> format_loss(0), format_loss(0.00042), format_loss(0.0123), format_loss(47.31), format_loss(100.0), format_loss(float("inf"))
-    ('0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any')
+    >>> [format_loss(pct) for pct in (0, 0.00042, 0.0123, 47.31, 100.0, float("inf"))]
+    ['0 %', '< 0.001 %', '0.012 %', '47 %', '100 %', 'any']
     """
     if pct == float("inf"):
         return "any"

@@ -11,7 +11,7 @@ bytes can decompress to.
 
 >>> blob = to_payload("bloom", {"cells": 64}, {"elements": 3}, {"words": np.array([7], dtype=np.uint64)})
 >>> header = read_header(blob)
->>> header.unpacked()["words"].tolist(), header.kind
+>>> header.unpack()["words"].tolist(), header.kind
 ([7], 'bloom')
 """
 

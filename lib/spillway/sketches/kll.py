@@ -16,7 +16,7 @@ Floats are stored as doubles. Integers, dates (days since 1970) and timestamps (
 64-bit integers. NaN and null have no order and are not counted.
 
 >>> sketch = Kll(KllParameters(k=8, integers=True)).update(np.arange(100))
->>> sketch.narrowed(8).quantiles([0.0, 0.5, 1.0]).tolist(), sketch.narrowed(8).n
+>>> sketch.compacted_to(8).quantiles([0.0, 0.5, 1.0]).tolist(), sketch.compacted_to(8).n
 ([0, 55, 99], 100)
 """
 

@@ -235,7 +235,9 @@ class PairCountParameters:
     @property
     def exact(self) -> bool:
         """Whether the result has no error: all subsets are drawn and all streams are stored."""
-        return self.width == 0 and all(self.subsets_per_record(k) == math.comb(self.attributes, k) for k in self.levels)
+        return self.width == 0 and all(
+            self.subsets_per_record(k) == math.comb(self.attributes, k) for k in self.levels
+        )
 
 
 def table_for(parameters: PairCountParameters, k: int) -> FastAgms | CountMin:

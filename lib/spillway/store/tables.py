@@ -514,7 +514,10 @@ class Table:
             if not all_match(file, where, never_null):
                 partition = {name: str(value) for name, value in file.partition}
                 # batches keep their row groups: shared ones stay shared, separate ones stay separate
-                others, as_they_come = self._rows_not_matching(file, where), bool(self.contract.row_group_column)
+                others, as_they_come = (
+                    self._rows_not_matching(file, where),
+                    bool(self.contract.row_group_column),
+                )
                 one = write_file(
                     self.path,
                     partition,

@@ -22,10 +22,10 @@ channel cover theirs at the same time. These bytes are spent:
 
 So a run that was interrupted, or one that sheds several days at once, promises no byte twice.
 
-For the waiting batches, a channel with a quota becomes a channel with a rate (`CapacityGroup` with that capacity). It is divided
-and pinned like any other, so a rerun does what the first run did. If several batches wait, they get their shares one
-after another, oldest first; the later ones count as expected bytes. Batches that are sent together (`streams.batching`)
-have one share, over the seconds of all of them.
+For the waiting batches, a channel with a quota becomes a channel with a rate (`CapacityGroup` with that capacity). It
+is divided and pinned like any other, so a rerun does what the first run did. If several batches wait, they get their
+shares one after another, oldest first; the later ones count as expected bytes. Batches that are sent together
+(`streams.batching`) have one share, over the seconds of all of them.
 
 If the unspent bytes cover a batch and the bytes expected for the rest of the period, the batch is sent without loss.
 The expected bytes come from the last earlier day (`Spending.expected`): today is expected to offer what that day
@@ -182,7 +182,7 @@ def capacity_shares(
     found = Faults() if faults is None else faults
     shared = _capacity_shares(tables, room, waiting, by_rate, found)
     if faults is None:
-        found.tell()
+        found.raise_all()
     return shared
 
 
@@ -208,7 +208,7 @@ def _capacity_shares(
         offers = {stream: offered(stream) for stream, one in contracts.items() if one.channel == name}
         absent = {
             stream: Offer(last_sent_kbps(tables, stream))
-            for stream in room.contracts.withheld(name)
+            for stream in room.contracts.broken_streams(name)
             if stream not in offers
         }
         shared = divide_channel(room.contracts.channels[name], {**offers, **absent})
@@ -403,7 +403,7 @@ def _work(tables: Tables, way: ShedPlan, name: str, ordinal: int, again: DraftMe
         needed_facts(tables, stream, name, versions),
         way.batches,
         framed,
-        lambda day: way.down.before(ordinal, day),
+        lambda day: way.down.rows_before(ordinal, day),
         loads,
         {number: again.aims.get(number, 1.0) for number in way.numbers},
         again.tried.get(ordinal, {}),
@@ -619,7 +619,7 @@ def last_quota_date(tables: Tables, stream: str) -> date | None:
 
 def streams_of_quota(contracts: Contracts, channel: str) -> tuple[str, ...]:
     """Return the streams of a channel, also those with invalid contracts, because their bytes are spent too."""
-    return (*(one.stream for one in contracts.streams_of(channel)), *contracts.withheld(channel))
+    return (*(one.stream for one in contracts.streams_of(channel)), *contracts.broken_streams(channel))
 
 
 def quota_spending(tables: Tables, contracts: Contracts, channel: str, days: Iterable[date]) -> QuotaSpending:
@@ -729,7 +729,7 @@ def _offered_kbps(
 def _streams_of(contracts: Contracts, channel: str) -> list[str]:
     """Return the streams that are planned with a channel, also those whose contracts cannot be used now."""
     streams = [contract.stream for contract in contracts.streams_of(channel)]
-    return list(dict.fromkeys([*streams, *contracts.withheld(channel)]))
+    return list(dict.fromkeys([*streams, *contracts.broken_streams(channel)]))
 
 
 def _channels_of(room: CapacityGroup) -> list[str]:

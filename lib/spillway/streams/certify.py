@@ -48,7 +48,7 @@ class _Certify:
             (
                 name,
                 self.down.decisions[ordinal - 1],
-                self.down.before(ordinal, day),
+                self.down.rows_before(ordinal, day),
                 written if ordinal == 1 else self.up.recovered_rows(ordinal, day),
             )
             for ordinal, name in enumerate(self.levers, start=1)

@@ -12,8 +12,8 @@ rows. Batches that are sent together share one file, which is compressed as a wh
 The file is written before `transmitted`, so a reader that sees a transmitted row can recover it. If source and
 destination are the same place, nothing is written.
 
-`destination_tables` opens the tables at the destination. It builds `batches`, `models` and the tables of the levers in memory
-from the metadata. `transmitted` and the synopses that were sent are stored at the destination.
+`destination_tables` opens the tables at the destination. It builds `batches`, `models` and the tables of the levers in
+memory from the metadata. `transmitted` and the synopses that were sent are stored at the destination.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BatchMetadata:
 
 
 def metadata_sizes(told: Sequence[BatchMetadata]) -> dict[int, int]:
-    """Return, by batch, its share of the file that `write_metadata` writes for all batches, and of the commit of that file."""
+    """Return, by batch, its share of the file that `write_metadata` writes, and of the commit of that file."""
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})

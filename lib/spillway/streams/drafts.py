@@ -1,7 +1,7 @@
 """Apply the plans of batches as drafts, measure them, account for them, and publish them in the one safe order.
 
-A draft consists of files that no table refers to yet. `write_drafts` writes one, `ledger_lines` writes a ledger line per stage,
-each stage being offered what the stage before it kept, and `publish` commits it.
+A draft consists of files that no table refers to yet. `write_drafts` writes one. `ledger_lines` returns a ledger line
+per stage; each stage is offered the rows that the stage before it kept. `publish` commits the draft.
 
 `use_remaining_capacity` mixes two plans of a batch: a finer plan, whose draft was too large, for the first tuples, and
 a plan that fits for the others. A plan treats whole attributes, so it may leave almost the bytes of one attribute

@@ -73,7 +73,7 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.said))
         if not dry_run:
             table.fit(relax=True)
-        say(one.said)
+        say(one.sentence)
         done.append(one)
     held = _validated_before(tables)
     if held:
@@ -83,26 +83,26 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         for batches in held.values() if not dry_run else ():
             save_batches(tables, batches)
         one = Migration("batches", version, version, (change,))
-        say(one.said)
+        say(one.sentence)
         done.append(one)
     noted = sum(_read_again_before(tables, dry_run))
     if noted:
         version = tables.contract("rejected").version
         one = Migration("rejected", version, version, (f"{noted:,} rows are noted as read again since",))
-        say(one.said)
+        say(one.sentence)
         done.append(one)
     filled = list(_presence_before(tables, dry_run))
     if filled:
         version = tables.contract("certificates").version
         change = f"present and absent values filled in for {sum(filled):,} rows"
         one = Migration("certificates", version, version, (change,))
-        say(one.said)
+        say(one.sentence)
         done.append(one)
     for name, rows in _bounds_before(tables, dry_run):
         version = tables.contract("recovered").version
         change = f"{rows:,} rows have NaN, and no longer infinity, as a bound of a value that is there"
         one = Migration(name, version, version, (change,))
-        say(one.said)
+        say(one.sentence)
         done.append(one)
     count = len(done)
     say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")

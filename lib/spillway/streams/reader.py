@@ -4,7 +4,7 @@
     spark.read.format("spillway").load("weather")               # a frame; `where` as an option reads less
     spillway.read("weather", where={"origin": "JFK"})           # an Arrow reader: .read_pandas(), polars, duckdb
 
-The columns are those of the table `recovered`, which need not have been written. `streams.reading` explains the bounds.
+The columns are those of the table `recovered`, which need not have been written. `streams.query` explains the bounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spillway.levers.frame_slices import MOST_ROWS
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 from spillway.streams.destination import destination_tables
-from spillway.streams.reading import SliceQuery, StreamQuery, answer_columns, plan_query, readable_schema
+from spillway.streams.query import SliceQuery, StreamQuery, answer_columns, plan_query, readable_schema
 
 _OPTIONS = ("attributes", "destination", "lake", "schemas", "where")
 

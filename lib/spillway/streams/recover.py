@@ -35,7 +35,7 @@ from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, ReadBack
 from spillway.store.file_writer import WrittenFile
 from spillway.store.tables import FileTask, Tables
-from spillway.streams.reading import (
+from spillway.streams.query import (
     QueryPlan,
     SliceQuery,
     StreamQuery,

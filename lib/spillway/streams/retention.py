@@ -288,7 +288,7 @@ _AT_A_TIME = 1 << 20
 
 @dataclass
 class RetentionResult:
-    """What a run did, or, for a dry run, would do."""
+    """The result of a maintenance run; for a dry run, what it would do."""
 
     dry_run: bool
     rows_removed: dict[str, int] = field(default_factory=dict)
@@ -303,7 +303,7 @@ class RetentionResult:
 
     @property
     def sentence(self) -> str:
-        """All figures in one sentence."""
+        """Return all figures in one sentence."""
         rows, found = sum(self.rows_removed.values()), self.tables
         would = "would be " if self.dry_run else ""
         parts = [
@@ -370,7 +370,7 @@ def maintain_lake(
                 )
 
         attempt(name, tidy)
-    say(done.said)
+    say(done.sentence)
     if done.failed:
         raise SpillwayError("\n".join(done.failed))
     return done

@@ -21,7 +21,7 @@ the others are sent.
 Quarantine: a batch that fails twice while it is shed gets the status `set_aside`, and its stream goes on without it.
 
 - Only faults of the batch itself count. A full disk, a lost Spark session, or a table or model that cannot be read does
-  not (`errors.is_its_own`).
+  not (`errors.is_own_fault`).
 - A batch is not quarantined if an earlier batch of the stream was, and none has been shed since. Two failures in a row
   are not the fault of one batch. The waiting batches go through when the cause is fixed.
 - Batches that were pinned to continue a frame of the quarantined batch are unpinned, because no frame may span rows
@@ -177,7 +177,7 @@ def shed_channel(
     found = Faults(say) if faults is None else faults
     done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only, at_once)
     if faults is None:
-        found.tell()
+        found.raise_all()
     return done
 
 
@@ -232,7 +232,7 @@ def _shed(
         }
         able = {place: batches for place, batches in runs.items() if loads.get(place[0], {}) is not None}
         ways = {way.contract.stream: way for way in _planned(room, able, faults, loads)}
-        through = faults.each(
+        through = faults.run_each(
             "shed",
             ways,
             lambda stream, ways=ways: _bring_through(room, engine, ways[stream], say),  # type: ignore[misc]
@@ -365,7 +365,9 @@ def _trained(tables: Tables, contract: StreamContract, batches: Sequence[Batch],
     say(
         f"{contract.stream}: untrained ({', '.join(missing)}), {rows:,} tuples wait; spillway_train trains it"
     )
-    save_batches(tables, [b.with_changes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED])
+    save_batches(
+        tables, [b.with_changes(utc_now(), status=UNTRAINED) for b in fresh if b.status != UNTRAINED]
+    )
     return ready
 
 
@@ -632,7 +634,12 @@ def _too_large(way: ShedPlan, drafts: Drafts, tried: Tried) -> list[int]:
         for batch in _above(way, drafts)
         if any(plan.can_shed_more(batch.batch) for plan in way.plans)
     }
-    own = {number for runs in tried.values() for number, (plan, came) in runs.items() if plan.exceeds_own_limit(came)}
+    own = {
+        number
+        for runs in tried.values()
+        for number, (plan, came) in runs.items()
+        if plan.exceeds_own_limit(came)
+    }
     return sorted(above | own)
 
 

@@ -118,7 +118,7 @@ class SendTask:
     columns: tuple[str, ...]
 
     def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
-        rows = self.way.kept(parts[0].batch_date)
+        rows = self.way.sent_rows(parts[0].batch_date)
         for found in rows_of_slices(rows, parts, self.columns):
             carried = int(rows.values(np.asarray(found["seq"])).sum())
             counts["values"] = counts.get("values", 0) + carried
@@ -134,7 +134,7 @@ class StoreAtSourceTask:
     table: str
 
     def __call__(self, parts: Sequence[FrameSlice], counts: dict[str, int]) -> Iterator[pa.Table]:
-        before = self.way.before(self.ordinal, parts[0].batch_date)
+        before = self.way.rows_before(self.ordinal, parts[0].batch_date)
         decision = self.way.decisions[self.ordinal - 1]
         yield from decision.rows_kept_at_source(self.table, parts, before, counts)
 

@@ -42,12 +42,12 @@ def train_streams(
     for name in names:
         contracts.stream(name)
     # take in every stream before any is trained: the shares of a channel depend on all of its streams
-    fresh = faults.each("train", names, lambda name: untrained_levers(now, contracts.stream(name)))
+    fresh = faults.run_each("train", names, lambda name: untrained_levers(now, contracts.stream(name)))
     new = [name for name, levers in fresh.items() if levers]
-    faults.each("take in", new, lambda name: ingest(tables, engine, contracts.stream(name), run_id, say))
-    faults.each("train", fresh, lambda name: train_stream(tables, contracts, name, say))
-    faults.broken(contracts)
-    faults.tell()
+    faults.run_each("take in", new, lambda name: ingest(tables, engine, contracts.stream(name), run_id, say))
+    faults.run_each("train", fresh, lambda name: train_stream(tables, contracts, name, say))
+    faults.record_broken_contracts(contracts)
+    faults.raise_all()
 
 
 def train_stream(

@@ -23,7 +23,7 @@ from spillway.levers.protocol import CapacityGroup
 from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
 from spillway.store.filters import match_mask
 from spillway.store.tables import Tables
-from spillway.streams.reading import WEIGHT, QueryPlan, SliceQuery, StreamQuery, plan_query, readable_schema
+from spillway.streams.query import WEIGHT, QueryPlan, SliceQuery, StreamQuery, plan_query, readable_schema
 from spillway.workloads.grid import times_within, window_order
 
 MOST_WINDOWS = 64
@@ -82,7 +82,9 @@ class WindowRows:
     def inexact(self) -> frozenset[str]:
         """The attributes with a shed or rounded value in these batches."""
         mine = (one for one in self.stretches if any(part.batch in self.batches for part in one.parts))
-        return frozenset(name for one in mine for decision in one.way.decisions for name in decision.bounded_attributes)
+        return frozenset(
+            name for one in mine for decision in one.way.decisions for name in decision.bounded_attributes
+        )
 
     def only(self, portion: Portion) -> WindowRows:
         """Return the rows of one portion, without opening other slices."""

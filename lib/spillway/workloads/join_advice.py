@@ -27,7 +27,7 @@ from spillway.sketches.kinds.base import LoadedSketch
 from spillway.sketches.kinds.frequencies import Frequencies
 from spillway.sketches.kinds.near_duplicates import NearDuplicates
 from spillway.store.tables import Tables
-from spillway.streams.reading import WEIGHT, StreamQuery, plan_query, shed_batches
+from spillway.streams.query import WEIGHT, StreamQuery, plan_query, shed_batches
 from spillway.streams.stored_sketches import load_sketch
 from spillway.workloads.inputs import LoadedRows
 

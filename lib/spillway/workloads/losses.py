@@ -13,10 +13,10 @@ a replay has read belong to a later batch and do not count twice.
 
 Portions: a portion is the smallest unit of an input that can be skipped. It is a file of one batch that lies in one
 window, which is then not opened; else a row group, by the statistics in the footer. So shed data is not read, also
-after files were compacted (`store.maintenance` keeps row groups as they are). A row group is divided if it holds more tuples
-than a portion may, or if it lies in several windows or batches. Then only the column of its times is read, and its shed
-rows are read together with the kept ones. The portions of a batch are adjacent in `seq`, so that rows that an earlier
-lever keeps at the source belong to one of them.
+after files were compacted (`store.maintenance` keeps row groups as they are). A row group is divided if it holds more
+tuples than a portion may, or if it lies in several windows or batches. Then only the column of its times is read, and
+its shed rows are read together with the kept ones. The portions of a batch are adjacent in `seq`, so that rows that an
+earlier lever keeps at the source belong to one of them.
 
 `input_losses` counts the lost rows. `window_offers` returns them with the portions of each window.
 """

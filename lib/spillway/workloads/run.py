@@ -60,7 +60,7 @@ from spillway.store.schemas import spark_type
 from spillway.store.tables import FileTask, Table, Tables
 from spillway.streams.facts import needed_facts
 from spillway.streams.faults import Faults
-from spillway.streams.reading import readable_schema
+from spillway.streams.query import readable_schema
 from spillway.workloads.inputs import WindowRows, load_inputs, plan_inputs, window_groups
 from spillway.workloads.losses import window_losses, window_offers
 from spillway.workloads.windows import (
@@ -150,14 +150,14 @@ def report_failed(
     problems = [(window, failed[window.window]) for window in windows if window.window in failed]
     alike = {str(problem) for _, problem in problems}
     if len(alike) == 1 and len(problems) == len(windows):
-        faults.note(subject, "work out", problems[0][1])
+        faults.record(subject, "work out", problems[0][1])
         return
     for window, problem in problems[:MOST_TOLD]:
         told = f"{subject}, window of {window.from_time:%Y-%m-%d %H:%M}: {problem}"
-        faults.note(subject, "work out", SpillwayError(told))
+        faults.record(subject, "work out", SpillwayError(told))
     if len(problems) > MOST_TOLD:
         told = f"{subject}: {len(problems) - MOST_TOLD} windows more could not be worked out"
-        faults.note(subject, "work out", SpillwayError(told))
+        faults.record(subject, "work out", SpillwayError(told))
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def draft_answers(
 
         mine = counts[window.window]
         try:
-            found = patience.ask(
+            found = patience.run(
                 window,
                 lambda: window_results(engine, decision, window, inputs[window.window], mine, this_run),
             )
@@ -318,7 +318,7 @@ def run_workloads(
     """Compute every closed window of the joins and queries (default: all); return the windows that are done."""
     tables, faults = tables.now(), Faults(say)
     chosen = {one.subject: one for one in select_workloads(contracts, names)}
-    pinned = faults.each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
+    pinned = faults.run_each("pin", chosen, lambda name: pinned_windows(tables, contracts, chosen[name], say))
     waiting = {name: found for name, found in pinned.items() if found}
     rooms: dict[str, list[str]] = {}
     for name in waiting:
@@ -329,8 +329,8 @@ def run_workloads(
         mine = {member: chosen[member] for member in members}
         done += _run_group(_Run(tables, engine, room, say), faults, mine, waiting)
     if names is None:
-        faults.broken(contracts)
-    faults.tell()
+        faults.record_broken_contracts(contracts)
+    faults.raise_all()
     return done
 
 
@@ -360,7 +360,7 @@ def _run_group(
                 done += faults.attempt(contract.subject, "work out", work) or []
             continue
         look = partial(_checked_work, run, contracts, found, waiting)
-        ready = faults.each("look at", [one.subject for one in mine], look)
+        ready = faults.run_each("look at", [one.subject for one in mine], look)
         made = _compute_results(run, faults, contracts, found, ready)
         for subject, one in made.items():
             publish = partial(_publish, run, contracts[subject], found, one)

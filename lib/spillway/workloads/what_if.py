@@ -80,10 +80,10 @@ def what_if(
     """Replay the group's last day, or some dates, under other rules."""
     replay, members, left_out = _group_replay(tables, engine, contracts, room, dates)
     changed = _all_changed(members, changes)
-    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    truth = replay.answers({name: _changed(one, None) for name, one in members.items()})
     outcomes = [
         {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
-        for rows in (replay.by(members), replay.by(changed))
+        for rows in (replay.answers(members), replay.answers(changed))
     ]
     offered = sum(row["arrived"] for rows in truth.values() for _, row in rows.values())
     days = [window.day for windows in replay.windows.values() for window in windows]
@@ -109,11 +109,11 @@ def replay_crowded(
         raise UsageError(
             f"`capacity` must be known to be shared by more, got none of {room}; write --capacity"
         )
-    truth = replay.by({name: _changed(one, None) for name, one in members.items()})
+    truth = replay.answers({name: _changed(one, None) for name, one in members.items()})
     found = {}
     for many in times:
         fewer = RuleChanges(capacity=whole / many)
-        rows = replay.by(_all_changed(members, fewer))
+        rows = replay.answers(_all_changed(members, fewer))
         found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
     return found
 

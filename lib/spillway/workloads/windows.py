@@ -5,8 +5,8 @@ in. A window is open until all input streams have sent later rows. If the contra
 until all input streams have rows in it. If the contract says `waits_seconds`, a slow stream does not hold it open for
 longer than that. A batch that is stored with a window is known, so the cost of a search does not grow with the history.
 
-Refuse (`refuse_impossible`): some joins and queries fail on every run, whatever their inputs send. This is known from the
-contracts alone: attributes that an input stream does not have, types that the lever cannot work on, streams that cannot
+Refuse (`refuse_impossible`): some joins and queries fail on every run, for any input. This is known from the contracts
+alone: attributes that an input stream does not have, types that the lever cannot work on, streams that cannot
 be divided into windows, a wrong list of levers, or slices larger than the capacity of the group. A window length that
 differs from that of the stored windows is refused when windows are looked for.
 
@@ -62,7 +62,7 @@ from spillway.store.files import row_groups, rows_of_group
 from spillway.store.filters import Between
 from spillway.store.tables import Table, Tables
 from spillway.streams.facts import newest_facts
-from spillway.streams.reading import WEIGHT, readable_schema
+from spillway.streams.query import WEIGHT, readable_schema
 from spillway.workloads.grid import WindowGrid, window_order
 from spillway.workloads.losses import dropped_cells
 
@@ -265,7 +265,7 @@ def find_windows(tables: Tables, contracts: Contracts, contract: Workload) -> Wi
         for batch, cell in _cells_of(tables, grid, stream, order, batches):
             for number in grid.windows_of(cell):
                 came.setdefault(number, set()).add((stream, batch))
-    touched = known.numbered(came)
+    touched = known.with_numbers(came)
     came = {n: more for n, found in came.items() if (more := found - _own(touched.get(n)))}
     waiting = {number: _own(window) for number, window in open_ones.items()}
     waiting |= {
@@ -464,7 +464,7 @@ class _Pins:
     ) -> None:
         self._tables, self._contracts, self._contract = tables, contracts, contract
         self._found, self._now = found, now
-        self._touched = found.known.numbered(found.came)
+        self._touched = found.known.with_numbers(found.came)
 
     def opened(self) -> Iterable[Window]:
         """Yield the windows that have begun, with the batches that have rows in them so far."""
@@ -482,7 +482,7 @@ class _Pins:
         own = {n: set(one.inputs) - set(one.looked_back) for n, one in self._before(low, high, back).items()}
         for number, inputs in self._found.came.items():
             own[number] = own.get(number, set()) | inputs
-        known = self._found.known.numbered(closed)
+        known = self._found.known.with_numbers(closed)
         versions = {
             name: facts.version
             for name in self._contract.lever_names
@@ -507,7 +507,7 @@ class _Pins:
     def reopened(self) -> Iterable[Window]:
         """Yield the windows for which batches arrived late."""
         again = self._found.again
-        known = self._found.known.numbered(again)
+        known = self._found.known.with_numbers(again)
         lost = missing_batches(self._tables, {one for number in again for one in known[number].inputs})
         for number, inputs in sorted(again.items()):
             window = known[number]

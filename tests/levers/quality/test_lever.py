@@ -20,7 +20,7 @@ from tests.levers.quality.worlds import (
 )
 from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
-from evidence.quality.noted import record_row_groups
+from evidence.quality.row_group_reads import record_row_groups
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.ledger import total_imbalance

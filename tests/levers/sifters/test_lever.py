@@ -21,9 +21,9 @@ from spillway.levers.sifters.lever import LEVER
 from spillway.report.explain import explain
 from spillway.report.overview import overview, overview_lines, proof_lines
 from spillway.report.page import build_report
-from spillway.report.trades import ROWS, load_trade_off, trade_off_lines, trade_off_pictures
+from spillway.report.trade_off import ROWS, load_trade_off, trade_off_lines, trade_off_pictures
 from spillway.store.batches import load_batches
-from spillway.streams.reading import StreamQuery
+from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up, recover_batches
 
 

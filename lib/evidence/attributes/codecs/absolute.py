@@ -1,9 +1,9 @@
-"""SZ3 and pcodec under a bound in the attribute's own unit, beside ours at the same bound.
+"""Compare SZ3 and pcodec with our synopses under the same bound in the attribute's own unit.
 
-The bound of a quantity is `SHARE` of what lies between the 5th and the 95th percentile of the training tuples; codes
-come back exactly. SZ3 in its absolute mode, pcodec on even steps of twice the bound; on whole numbers, where the column
-has decimals, both take the widest step that keeps to it. Either order, whichever is smaller. Nulls and what is no
-number are one code a row. A zero need not stay one for them, as it must for us: that favours the rivals.
+The bound of a quantity is `SHARE` of the distance between the 5th and the 95th percentile of the training tuples; codes
+are exact. SZ3 runs in its absolute mode, pcodec on even steps of twice the bound. If a column has few decimals, both
+also try whole numbers with the widest step within the bound. The better of both row orders counts. Nulls and values
+that are no numbers take one code per row. Rivals need not keep zeros exactly, as we must; that favours the rivals.
 
 >>> column = Column.real(np.round(np.linspace(0.0, 50.0, 400), 1))
 >>> coarse, fine = (smallest_within("pcodec", column, np.zeros(400, int), error) for error in (0.5, 0.05))
@@ -24,11 +24,11 @@ from spillway.levers.attributes.packing.whole_numbers import decimals_of
 
 SHARE = 0.01
 TIGHTER = (1.0, 0.5, 0.1)
-"""Rivals may keep to less than the bound: a finer step is sometimes the smaller one."""
+"""Rivals may also use a tighter bound, because a finer step sometimes takes fewer bytes."""
 
 
 def bound_in_unit(column: Column) -> float:
-    """The bound of a quantity; 0 where it hardly varies."""
+    """Return the bound of a quantity; 0 if it hardly varies."""
     values = column.values[column.valid].astype(np.float64)
     values = values[np.isfinite(values)]
     low, high = np.percentile(values, [5.0, 95.0]) if len(values) else (0.0, 0.0)
@@ -36,7 +36,7 @@ def bound_in_unit(column: Column) -> float:
 
 
 def smallest_within(name: str, column: Column, key: np.ndarray, error: float) -> int:
-    """The bytes of the smaller of both orders."""
+    """Return the bytes in the better of both orders."""
     orders = (np.arange(len(column)), np.argsort(key, kind="stable"))
     return min(_within(name, column.take(order), error * share) for order in orders for share in TIGHTER)
 
@@ -69,5 +69,5 @@ def _within(name: str, column: Column, error: float) -> int:
 
 
 def bounds_in_unit(frame: Frame, relative: Mapping[str, float]) -> dict[str, float]:
-    """The bound of every measure that may be inexact."""
+    """Return the bound of every measure that may be inexact."""
     return {name: bound_in_unit(frame.columns[name]) if bound else 0.0 for name, bound in relative.items()}

@@ -1,8 +1,9 @@
-"""Our synopses against SZ3 and pcodec: at the same bound, at the same mean error, and at every precision.
+"""Compare our synopses with SZ3 and pcodec: at the same bound, at the same mean error, and at every precision.
 
-At the same bound (E of `ERROR_PCT` for every quantity, codes exact) each takes what it takes at its loosest. At the
-same mean error ours takes the coarsest precision within `MEAN_ERROR_PCT`, and a rival's bound is searched, within E,
-until its mean error is ours. Training tuples and later ones apart; ratios are of later tuples, all measures summed.
+At the same bound (E of `ERROR_PCT` for every quantity, codes exact), each contestant is measured at its loosest
+setting. At the same mean error, ours uses the coarsest precision within `MEAN_ERROR_PCT`; the bound of a rival is
+searched within E until its mean error equals ours. Training tuples and later ones are separate; ratios are those of
+later tuples, summed over all measures.
 
 At every precision from exact to E, our bytes are those of a plan that keeps, rounds or sheds each measure. Each rival
 gets the mean error that this plan has.
@@ -49,7 +50,7 @@ _Row = tuple[Any, ...]
 
 
 def compressors(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[str, float]:
-    """The tables, the curves, and `attributes.bytes_over_<rival>.<stream>.<term>`."""
+    """Write the tables and curves; return `attributes.bytes_over_<rival>.<stream>.<term>`."""
     book.section(
         "Synopses against error-bounded compressors",
         f"Every measure shed; E {ERROR_PCT:g} % for quantities, codes exact. SZ3 and pcodec get whole columns, by "
@@ -59,14 +60,14 @@ def compressors(book: Book, labs: Mapping[str, Lab], directory: Path) -> dict[st
 
 
 def samples(labs: Mapping[str, Lab], directory: Path) -> Iterable[Sample]:
-    """The demo's, the generated and the real streams, those held back last."""
+    """Yield the demo's, the generated and the real streams; the held-out ones come last."""
     yield from (of_lab(lab) for lab in labs.values())
     yield from (of_source(source) for source in sources(directory))
     yield from (real_sample(name) for name in REAL)
 
 
 def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
-    """The comparison of some samples."""
+    """Compare some samples; return the figures."""
     totals: list[_Row] = []
     columns: list[_Row] = []
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
@@ -144,7 +145,7 @@ def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
 
 
 def extra_figures(sample: Sample, trained: Trained) -> dict[str, float]:
-    """Bounds in an attribute's own unit, predictors chosen by key, and what models take, on later tuples."""
+    """Measure bounds in an attribute's own unit, predictors chosen by key, and the bytes of models, on later tuples."""
     parts, name = sample.parts, sample.name
     errors = bounds_in_unit(parts["training"], trained.error_pct)
     ours = synopses_in_unit(train_in_unit(sample, parts["training"], errors), parts["later"])

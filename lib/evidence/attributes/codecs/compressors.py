@@ -1,4 +1,4 @@
-"""SZ3 and pcodec as rivals of a synopsis: error-bounded compressors of whole columns, on equal terms.
+"""Compress whole columns with SZ3 and pcodec, error-bounded rivals of a synopsis, on equal terms.
 
 * `sz3` (Liang et al. 2023): the logarithms of the magnitudes with an absolute bound of ln(1 + E), by its default
   (interpolation or Lorenzo), by Lorenzo with regression, and without predicting;
@@ -8,10 +8,10 @@ Both also compress the values themselves, with their signs and zeros. Values wit
 and SZ3 keeps these within half a unit. This is smaller if a column has fewer values than the bound allows. It is the
 only choice if nothing may be lost.
 
-Both take the column in the order of arrival or key by key (the key travels, so the order costs nothing), whichever
-is smaller. What is no magnitude (null, NaN, zero, the sign, infinities) is one code per row, compressed with zstd. All
-that decoding needs is counted. Whoever reads may round what comes back to the column's decimals: the smaller mean
-error of the two is taken, which favours the rivals.
+Both get the column in the order of arrival or by key (the key is sent, so the order needs no bytes); the smaller
+result counts. Null, NaN, zero, sign and infinity have no magnitude; they are one code per row, compressed with zstd.
+All bytes that decoding needs are counted. A reader may round the decoded values to the column's decimals; the smaller
+mean error of the two counts, which favours the rivals.
 
 >>> column = Column.real(np.array([10.0, 10.2, 0.0, 11.0] * 50))
 >>> found = smallest("pcodec", column, np.zeros(200, int), error_pct=5.0)
@@ -44,7 +44,7 @@ _NEARLY_EXACT = 1e-9  # %: what SZ3 is let off with where it has no exact form
 
 @dataclass(frozen=True)
 class Compressed:
-    """A column as a compressor leaves it: all bytes, and the errors of what comes back."""
+    """A compressed column: all of its bytes, and the errors after decompression."""
 
     packed_bytes: int
     mean_error_pct: float
@@ -53,7 +53,7 @@ class Compressed:
 
 @dataclass(frozen=True, eq=False)
 class _Magnitudes:
-    """A column in some order, as codes of what is no magnitude, and the magnitudes."""
+    """A column in some order: codes for values without a magnitude, and the magnitudes."""
 
     code_bytes: int
     values: np.ndarray
@@ -64,7 +64,7 @@ class _Magnitudes:
 def smallest(
     name: str, column: Column, key: np.ndarray, error_pct: float, *, mean_error_pct: float | None = None
 ) -> Compressed:
-    """The smaller of both orders at a bound; or, within it, at the loosest that keeps to a mean error."""
+    """Return the smaller of both orders at a bound, or at the loosest bound within it that keeps a mean error."""
     orders = [np.arange(len(column)), np.argsort(key, kind="stable")]
     parts = [_magnitudes(column.take(order)) for order in orders]
     forms = [(form, part) for part in parts for form in _FORMS[name]]
@@ -155,7 +155,7 @@ def pcodec_bytes(values: np.ndarray) -> int:
 
 
 def _exact_size(name: str, column: Column) -> Compressed | None:
-    """Return the exact column: whole numbers or floats with their signs, and one code per row if there are nulls."""
+    """Return the column compressed exactly: whole numbers or signed floats, and one code per row if there are nulls."""
     values, floats = column.values[column.valid], column.values[column.valid].astype(np.float64)
     decimals = None
     if bool((np.isfinite(floats) & (np.abs(floats) < _LARGEST_WHOLE)).all()):

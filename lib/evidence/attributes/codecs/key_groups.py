@@ -1,9 +1,9 @@
-"""One predictor for each key against what training chose for all: does it pay to choose by groups of keys?
+"""Compare one predictor per key with the predictor that training chose for all keys.
 
-Every predictor that training tries without blending is walked over the later tuples by itself, at the coarsest
-precision; of each key those entries are packed that its own predictor leaves. Whose is best for a key is chosen on the
-training tuples, or in *hindsight* on the later ones themselves, by about what its entries take. Which key has which
-predictor is not counted, nor are blocks of their own: both favour the choice by key.
+Every predictor that training tries without blending runs alone over the later tuples, at the coarsest precision. The
+entries of each key under its own predictor are packed. The best predictor of a key is chosen on the training tuples,
+or in *hindsight* on the later ones, by the estimated bits of its entries. The assignment of predictors to keys and
+the additional blocks are not counted; both favour the choice by key.
 
 >>> estimated_bits(np.array([True, False]), np.array([3, 0])).tolist()
 [6.0, 40.0]
@@ -28,12 +28,12 @@ WHOLE_BITS, ENTRY_BITS = 40.0, 2.0
 
 
 def estimated_bits(is_step: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """About what each entry takes."""
+    """Return the approximate number of bits of each entry."""
     return np.where(is_step, ENTRY_BITS + 2.0 * np.log2(1.0 + np.abs(steps)), WHOLE_BITS)
 
 
 def single_predictor_models(model: AttributeModel, frame: Frame) -> list[AttributeModel]:
-    """The model with each predictor by itself that training tries, a regression with its fallback."""
+    """Return the model with each predictor that training tries, one at a time; a regression with its fallback."""
     own = [one for one in model.predictors if one.name != "any"]
     tried: list[tuple[Predictor, ...]] = [(Predictor("previous"),)]
     tried += [(one,) for one in simple_predictors(frame, model.attribute, PREDICTORS)]
@@ -42,7 +42,7 @@ def single_predictor_models(model: AttributeModel, frame: Frame) -> list[Attribu
 
 
 def best_predictor_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray) -> np.ndarray:
-    """For each key the place of the predictor whose entries take least."""
+    """Return, for each key, the index of the predictor whose entries take the fewest bits."""
     bits = np.zeros((len(walked), len(keys)))
     for place, one in enumerate(walked):
         at = np.searchsorted(keys, frame.key[one.positions])
@@ -51,7 +51,7 @@ def best_predictor_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray) ->
 
 
 def packed_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray, choice: np.ndarray) -> int:
-    """What the entries take that each key's own predictor leaves, packed together."""
+    """Return the packed bytes of the entries if each key has its own predictor."""
     found: Entries | None = None
     for place, one in enumerate(walked):
         at = np.minimum(np.searchsorted(keys, frame.key[one.positions]), len(keys) - 1)
@@ -64,7 +64,7 @@ def packed_by_key(frame: Frame, walked: list[Shed], keys: np.ndarray, choice: np
 
 
 def over_ours(trained: Trained, training: Frame, later: Frame) -> dict[str, float]:
-    """Bytes by key over ours, all measures of a sample: as chosen on the training tuples, and in hindsight."""
+    """Return the bytes with predictors by key over ours: chosen on training tuples, and in hindsight."""
     sizes = {"ours": 0, "training": 0, "hindsight": 0}
     for name in trained.order:
         model = trained.attributes[name].model

@@ -1,7 +1,7 @@
-"""A sample's synopsis: every measure shed by the product's training, on the rows trained on and on later ones.
+"""Measure a sample's synopsis: every measure shed by the product's training, on training tuples and on later ones.
 
-What is recovered first is read as recovered by what comes after it, as in the product; so a measure is measured with
-all others shed at the same place of the curve.
+As in the product, a measure is predicted from the recovered values of the measures before it. So each measure is
+measured with all others shed at the same precision.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CODES = 32
 
 @dataclass(frozen=True)
 class Synopsis:
-    """What one measure takes, and the error it leaves; `violations` must be 0."""
+    """The bytes of one measure, and its error; `violations` must be 0."""
 
     packed_bytes: int
     mean_error_pct: float
@@ -40,7 +40,7 @@ class Synopsis:
 
 @dataclass(frozen=True)
 class Trained:
-    """The models of a sample's measures in the order of their recovery."""
+    """The models of a sample's measures, in the order of their recovery."""
 
     order: tuple[str, ...]
     attributes: Mapping[str, TrainedAttribute]
@@ -48,7 +48,7 @@ class Trained:
 
 
 def bounds_of(frame: Frame, measures: tuple[str, ...], error_pct: float) -> dict[str, float]:
-    """The bound of each measure; whole numbers with few values are codes and come back exactly.
+    """Return the bound of each measure; whole numbers with few values are codes, which stay exact.
 
     >>> frame = Frame(np.arange(3), np.zeros(3, int), {"a": Column.real([1.0] * 3), "b": Column.integer([1, 2, 1])})
     >>> bounds_of(frame, ("a", "b"), 4.5)
@@ -62,7 +62,7 @@ def _is_code(column: Column) -> bool:
 
 
 def train_sample(sample: Sample, frame: Frame, error_pct: float) -> Trained:
-    """The product's training, everything shed."""
+    """Train the product on the sample with everything shed."""
     return train_within_bounds(sample, frame, bounds_of(frame, sample.measures, error_pct))
 
 
@@ -78,7 +78,7 @@ def train_within_bounds(
 
 
 def train_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) -> Trained:
-    """The same with bounds in each attribute's own unit, and no relative ones; exact where there is none."""
+    """Train with bounds in each attribute's own unit and no relative ones; exact if an attribute has no bound."""
     bounds = {name: math.inf if bound else 0.0 for name, bound in error.items()}
     stated = {name: bound for name, bound in error.items() if bound}
     learn = partial(train_attributes, clocks=sample.clocks, error=stated)
@@ -88,7 +88,7 @@ def train_in_unit(sample: Sample, frame: Frame, error: Mapping[str, float]) -> T
 
 
 def synopses_in_unit(trained: Trained, frame: Frame) -> dict[str, Synopsis]:
-    """Every measure shed at its coarsest precision by its own bound; the mean error is in % as ever."""
+    """Shed every measure at its coarsest precision within its own bound; the mean error is in %."""
     found = {}
     for name in trained.order:
         model = trained.attributes[name].model
@@ -104,13 +104,13 @@ def synopses_in_unit(trained: Trained, frame: Frame) -> dict[str, Synopsis]:
 
 
 def model_bytes(trained: Trained) -> int:
-    """What the models take that recovery needs, deflated as they are told: once a training, not once a batch."""
+    """Return the deflated bytes of the models that recovery needs; they are sent once per training."""
     plain = json.dumps([one.model.to_dict() for one in trained.attributes.values()])
     return len(zlib.compress(plain.encode(), 9))
 
 
 def place_within(trained: TrainedAttribute, mean_error_pct: float) -> int:
-    """The coarsest precision within a mean error, by what training measured; the finest where there is none."""
+    """Return the coarsest precision within a mean error as measured in training; the finest if there is none."""
     options = options_of(trained.options, "shed")
     return max(
         (one.precision for one in options if one.mean_error_pct <= mean_error_pct),
@@ -119,7 +119,7 @@ def place_within(trained: TrainedAttribute, mean_error_pct: float) -> int:
 
 
 def synopses_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[str, Synopsis]:
-    """Every measure shed at its coarsest precision within a mean error."""
+    """Shed every measure at its coarsest precision within a mean error."""
     found = {}
     for name in trained.order:
         one = trained.attributes[name]
@@ -164,7 +164,7 @@ def plan_within(trained: Trained, frame: Frame, mean_error_pct: float) -> dict[s
 
 
 def rounded_bytes(trained: Trained, frame: Frame, mean_error_pct: float) -> tuple[int, float]:
-    """Wire bytes of every measure rounded, each at its coarsest rounding within a mean error, and that mean error."""
+    """Return the sent bytes of all measures, each at its coarsest rounding within a mean error, and that mean error."""
     total, errors = 0, []
     for name in trained.order:
         one = trained.attributes[name]

@@ -1,8 +1,8 @@
-"""Streams to compare synopses and compressors on: rows in order of arrival, their key, and what may be shed.
+"""Load the streams for comparisons of synopses and compressors: rows in order of arrival, their key, and the measures.
 
-Beside the demo's and the generated streams, real ones out of packages of data: flights out of New York and their
-delays, a sea's and two cities' temperatures, a city's days, a ride on a bicycle, the world's population, visits to
-doctors, blood sugar, emissions. `HELD_BACK` were not looked at while predictors and packing were made.
+In addition to the demo's and the generated streams there are real ones from data packages: flights from New York and
+their delays, temperatures of a sea and of two cities, daily weather, a bicycle ride, the world's population, visits to
+doctors, blood sugar, emissions. The streams of `HELD_BACK` were not used while predictors and packing were developed.
 
 >>> [sample.rows.num_rows for sample in map(real_sample, ("sea_surface", "seattle_days"))]
 [19226, 1461]
@@ -35,7 +35,7 @@ HELD_BACK = ("glucose", "emissions")
 
 @dataclass(frozen=True)
 class Sample:
-    """A stream's tuples: `measures` may all be shed, `sent` are attributes with numbers that always travel."""
+    """The tuples of a stream: `measures` may all be shed, `sent` are numeric attributes that are always sent."""
 
     name: str
     rows: pa.Table
@@ -46,7 +46,7 @@ class Sample:
 
     @property
     def clocks(self) -> dict[str, str]:
-        """The order attribute and the unit of its times, as training has it."""
+        """The order attribute and the unit of its times, in the form that training uses."""
         kind = self.rows.schema.field(self.order).type if self.order else None
         if kind is None or not (pa.types.is_timestamp(kind) or pa.types.is_date32(kind)):
             return {}
@@ -54,7 +54,7 @@ class Sample:
 
     @property
     def parts(self) -> dict[str, Frame]:
-        """The tuples trained on (at most half of all), and later ones."""
+        """The training tuples (at most half of all), and the later ones."""
         rows = self.rows.append_column("seq", pa.array(np.arange(self.rows.num_rows)))
         names = dict.fromkeys([*self.measures, *self.sent, *self.clocks])
         cut = min(TRAINED_ON_ROWS, rows.num_rows // 2)
@@ -65,7 +65,7 @@ class Sample:
 
 
 def of_lab(lab: Lab) -> Sample:
-    """A trained stream as a sample."""
+    """Return a trained stream as a sample."""
     contract = lab.contract
     sent = tuple(a.name for a in contract.attributes if a.role == "protected" and a.type != "string")
     numeric = tuple(name for name in lab.measures if lab.models[name].kind != "text")
@@ -74,7 +74,7 @@ def of_lab(lab: Lab) -> Sample:
 
 
 def of_source(source: Source) -> Sample:
-    """A generated stream as a sample."""
+    """Return a generated stream as a sample."""
     made = generate_stream(source)
     key, *measures = source.attributes
     numeric = tuple(name for name in measures if not pa.types.is_string(made.rows.schema.field(name).type))
@@ -82,7 +82,7 @@ def of_source(source: Source) -> Sample:
 
 
 def real_sample(name: str) -> Sample:
-    """A real stream by name."""
+    """Return a real stream by name."""
     return REAL[name](name)
 
 

@@ -1,1 +1,1 @@
-"""The lever `attributes` with another's decisions: registered for a run in its place, it sheds as it is told."""
+"""The lever `attributes` with the decisions of a rival; it is registered for one run in place of the lever."""

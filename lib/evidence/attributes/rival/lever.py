@@ -1,4 +1,4 @@
-"""Plans that others would make: one scheme for all tuples, or the product's with every window watched."""
+"""Plans of rivals: one scheme for all tuples, or the product's plan with every window watched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spillway.levers.protocol import CapacityGroup, CapacityShare, Load, Plan, V
 
 
 class FixedSchemePlan(AttributePlan):
-    """One scheme for every batch, decided by somebody else; what follows from it is the product's."""
+    """One given scheme for every batch; everything else follows as in the product."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class FixedSchemePlan(AttributePlan):
 
 
 def _parse_treatment(treatment: str, model: AttributeModel) -> AttributeTreatment:
-    """The way as planners write it (`shed+/2`: sent, in the third precision); without one, what spends most.
+    """Return the treatment as planners write it (`shed+/2`: sent, third precision); by default the most expensive one.
 
     >>> _parse_treatment("shed+/0", AttributeModel("temp", "real", 1.0)).sent
     True
@@ -70,7 +70,7 @@ def _parse_treatment(treatment: str, model: AttributeModel) -> AttributeTreatmen
 
 
 class WatchedPlan(AttributePlan):
-    """The product's plan made while every window is ranked; `looks` has what it saw of each."""
+    """The product's plan, made while every window is ranked; `looks` has the ranking of each."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class WatchedPlan(AttributePlan):
 
 
 def room_kbps(load: Load, measures: Collection[str], measures_pct: float) -> float:
-    """What always travels, and so much of the measures' bytes.
+    """Return the rate of the columns that are always sent, plus a share of the measures' bytes.
 
     >>> room_kbps(Load({"key": 8.0, "temp": 30.0, "wind": 10.0}, 1000.0), {"temp", "wind"}, 50)
     28.0
@@ -135,7 +135,7 @@ class _FixedWindows(Reevaluation):
 
 
 class Rival(Attributes):
-    """The lever, with decisions as its settings say."""
+    """The lever with the decisions of its settings."""
 
     def plan(self, room: CapacityGroup, work: Sequence[Work]) -> Sequence[Plan]:
         channels = room.contracts.channels

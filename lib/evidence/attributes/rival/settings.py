@@ -1,4 +1,4 @@
-"""The lever's settings, and what a rival adds: the scheme it would have, or when it would look and into what room."""
+"""The settings of the lever, plus those of a rival: a fixed scheme, or the evaluated windows and the capacity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["COLUMNS", "SETTINGS", "RivalSettings"]
 
 @dataclass(frozen=True, kw_only=True)
 class RivalSettings(AttributeSettings):
-    """How a rival decides."""
+    """The decisions of a rival."""
 
     scheme: Mapping[str, str] | None = None
     """The way of every attribute that is not kept, whatever the capacity; None: as the product decides."""

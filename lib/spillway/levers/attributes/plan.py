@@ -101,7 +101,9 @@ class AttributePlan(Plan):
         runs = Runs(tuple(run for found in self.runs.values() for run in found)) + self._others
         return attribute_decision(self.contract, runs, self.learned, self.framed)
 
-    def _known_ratios(self, batch: int, state: Mapping[str, Any] | None) -> tuple[dict[str, dict[str, float]], int]:
+    def _known_ratios(
+        self, batch: int, state: Mapping[str, Any] | None
+    ) -> tuple[dict[str, dict[str, float]], int]:
         """Return the ratios of measured to planned bytes, and the bytes around sent synopses.
 
         They are those of the last draft of this batch, if there is one, else those of the batch before.
@@ -332,7 +334,10 @@ class AttributePlan(Plan):
         the bytes stored at the source, and one row with the totals.
         """
         batch, rows = drafted.batch, drafted.offered["rows"]
-        self.states[batch.batch] |= {"paid": self.measured_ratios(drafted), "around": self.sent_file_overhead(drafted)}
+        self.states[batch.batch] |= {
+            "paid": self.measured_ratios(drafted),
+            "around": self.sent_file_overhead(drafted),
+        }
         runs, counts = self.runs_of(batch.batch), drafted.counts
         place = (
             "stream",

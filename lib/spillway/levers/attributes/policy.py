@@ -345,7 +345,7 @@ def _decider(
     """
     known: dict[tuple[str, ...], SchemeDecision] = {}
 
-    def decided(ranking: Sequence[str]) -> SchemeDecision:
+    def decide_ranking(ranking: Sequence[str]) -> SchemeDecision:
         found = decide_stages(rests_on, part, ranking)
         ways, finer = _with_predictors(found.ways, learned), _with_predictors(found.finer, learned)
         if contract.mode != "observe" or not found.scheme:
@@ -365,7 +365,7 @@ def _decider(
     def decision(ranking: Sequence[str]) -> SchemeDecision:
         place = tuple(ranking)
         if place not in known:
-            known[place] = decided(ranking)
+            known[place] = decide_ranking(ranking)
         return known[place]
 
     return decision

@@ -26,7 +26,7 @@ from spillway.report.page.sections import (
 )
 from spillway.report.summary import last_outcomes, last_validation
 from spillway.report.text import format_bytes, format_noun_count, format_pct
-from spillway.report.trades import load_trade_off, trade_off_pictures
+from spillway.report.trade_off import load_trade_off, trade_off_pictures
 from spillway.settings import refuse_uri
 from spillway.store.tables import Tables
 

@@ -315,8 +315,9 @@ def certificate_table(facts: StreamFacts) -> str:
         whole = reduce(add, map(certificate_of, own))
         rows.append(
             cells(
-                name, attribute or "whole rows", way, format_certificate_bound(whole), whole.shed_values, whole.rounded_values,
-                whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct), whole.mean_error_pct,
+                name, attribute or "whole rows", way, format_certificate_bound(whole), whole.shed_values,
+                whole.rounded_values, whole.stored_values, whole.stored_share_pct, float(whole.max_error_pct),
+                whole.mean_error_pct,
                 whole.violations,
                 *_shares(own),
                 *(format_bytes(sum(row[f"{name}_bytes"] for row in own)) for name in ("column", "wire", "synopsis")),

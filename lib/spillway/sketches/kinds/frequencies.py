@@ -68,7 +68,9 @@ class Frequencies(LoadedSketch):
         `purpose` selects the estimator. `frequent`: one key that is expected to be frequent. `any`: one key that may be
         rare. `sum`: one of many keys whose answers are added up.
         """
-        return self.sum_of_segments([one._frequency(key, estimator, confidence, purpose) for one in self.each()])
+        return self.sum_of_segments(
+            [one._frequency(key, estimator, confidence, purpose) for one in self.each()]
+        )
 
     def frequency_for(self, purpose: str, *key: object) -> Answer:
         """Return `frequency`; the purpose is the first argument, as in SQL."""

@@ -158,7 +158,9 @@ class Reevaluation:
         _require(most is None or 0 < most <= 100, "most_pct", "be above 0, at most 100", most, "10")
 
     @staticmethod
-    def of_thesis(interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None) -> Reevaluation:
+    def of_thesis(
+        interval_windows: int = 1, factor: float = 2.0, cap_windows: int | None = None
+    ) -> Reevaluation:
         """Return Algorithm 2 as in the thesis: without memory, hysteresis, cap and limits."""
         return Reevaluation(interval_windows, factor, cap_windows, 0.0, 1, None, None)
 

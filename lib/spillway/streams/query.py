@@ -18,7 +18,8 @@ If the contract states `error` for an attribute, the column `<attribute>__bound`
 unit. It is null if the value is exact or absent. A value smaller than that bound has no bound in per cent.
 
 A `StreamQuery` is a query of one stream: attributes, keys and a range, checked against the contract. The command line,
-jobs and forms create it from text (`StreamQuery.parse`); programs create it from a mapping of columns (`StreamQuery.where`).
+jobs and forms create it from text (`StreamQuery.parse`); programs create it from a mapping of columns
+(`StreamQuery.where`).
 
 A time without an offset is local time in the contract's `timezone`, as in records. A time with an offset is converted
 to UTC. A range includes both its ends. One end alone stands for a single value. If a key attribute is given several

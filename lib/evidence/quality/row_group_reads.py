@@ -1,4 +1,4 @@
-"""Which row groups of tables are read while one looks on: what is decoded, not what a file system fetches beside it."""
+"""Record which row groups of tables are decoded (not which bytes a file system fetches)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spillway.store import files as store_files
 
 
 class _RecordingFile:
-    """A Parquet file that notes which of its row groups are read; its footer is open to all."""
+    """A Parquet file that records which of its row groups are read; reading the footer is not recorded."""
 
     def __init__(self, parquet: Any, path: str, read: set[tuple[str, int]]) -> None:
         self._parquet, self._path, self._read = parquet, path, read
@@ -32,7 +32,7 @@ class _RecordingFile:
 
 @contextmanager
 def record_row_groups() -> Iterator[set[tuple[str, int]]]:
-    """Every row group that is read of any table, by path and place."""
+    """Record every row group that is read of any table until the block ends, by path and index."""
     module, read = vars(store_files), set[tuple[str, int]]()
     real = module["_open_table_file"]
 

@@ -1,4 +1,4 @@
-"""How long contestants take: they take turns, and the best of some rounds counts."""
+"""Time contestants: they alternate, and the best of some rounds counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def best_seconds(
     rounds: int = 3,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """The best of `rounds` of each contestant, the order turned around every round, after one run unmeasured."""
+    """Return the best of `rounds` of each contestant; the order alternates, after one warm-up run."""
     for contestant in contestants.values():
         contestant()
     best = dict.fromkeys(contestants, float("inf"))

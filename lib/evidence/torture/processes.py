@@ -1,4 +1,4 @@
-"""Processes forked of this one, prepared (modules loaded, kernels compiled): each costs its work alone.
+"""Run work in processes forked from this one, with modules loaded and kernels compiled.
 
 Whoever forks has touched neither a Delta table nor a thread: what a library keeps running would stand still in
 the child.
@@ -24,7 +24,7 @@ PATIENCE_SECONDS, WORKER_PATIENCE_SECONDS = 300.0, 7200.0
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended: its code (negative: the signal), and what it said of it."""
+    """The end of a process: its exit code (negative: the signal), and its message."""
 
     code: int
     said: str
@@ -36,7 +36,7 @@ class ProcessEnd:
 
     @property
     def is_a_sentence(self) -> bool:
-        """It did its work, or stopped with a sentence: never with a stack, by a signal, or not at all."""
+        """Whether it succeeded or stopped with an error sentence: no traceback, no signal, no timeout."""
         return self.code in (0, SENTENCE) and (self.code == 0) == (not self.said)
 
 
@@ -53,11 +53,11 @@ class Child:
         self._handle = os.pidfd_open(self._pid)
 
     def fileno(self) -> int:
-        """What can be read from once it has ended."""
+        """Return the descriptor that becomes readable when the process has ended."""
         return self._handle
 
     def wait(self, kill_after: float | None = None, patience: float = PATIENCE_SECONDS) -> ProcessEnd:
-        """Wait for its end, or kill it when that many seconds have passed since it began."""
+        """Wait for its end, or kill it `kill_after` seconds after its start."""
         patience = patience if kill_after is None else kill_after
         left = self._started + patience - time.monotonic()
         alive, _, _ = select.select([self._handle], [], [], max(0.0, left))
@@ -73,7 +73,7 @@ class Child:
 def run_forked(
     work: Callable[[int], list[str]], numbers: Sequence[int], folder: Path, workers: int = 2
 ) -> list[str]:
-    """What `work` says of every number, in processes of their own, in the order of the numbers."""
+    """Return the message of `work` for every number, each in its own process, in the order of the numbers."""
     children = []
     for place in range(workers):
         mine, told = numbers[place::workers], folder / f"told-{place}.json"
@@ -84,7 +84,7 @@ def run_forked(
         children.append((Child(share, folder / f"said-worker-{place}", quiet=False), told))
     found: dict[int, list[str]] = {}
     for child, told in children:
-        ended = child.ended(patience=WORKER_PATIENCE_SECONDS)
+        ended = child.wait(patience=WORKER_PATIENCE_SECONDS)
         if ended.code:
             raise RuntimeError(f"who tortures must end well, got {ended.code}: {ended.said}")
         found |= {

@@ -1,4 +1,4 @@
-"""Preparing this process, so that what is forked of it costs its work alone: modules loaded, kernels compiled."""
+"""Prepare this process for forking: load modules and compile kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spillway.store.tables import Tables
 
 
 class _InMemory(TortureWorld):
-    """A world whose lake lives no longer than this process: no Delta library is started for it."""
+    """A world with a lake in memory, which needs no Delta library."""
 
     @property
     def settings(self) -> Settings:
@@ -22,7 +22,7 @@ class _InMemory(TortureWorld):
 
 
 def prepare_process(say: Callable[[str], None]) -> None:
-    """Do once, in memory, all that will be done in forked processes."""
+    """Run all steps once in memory before processes are forked."""
     with tempfile.TemporaryDirectory(prefix="torture-") as place:
         world = _InMemory(create_world(Path(place, "prepared")).folder)
         bring_all(world, validated=True)

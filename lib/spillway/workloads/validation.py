@@ -125,7 +125,9 @@ def _with_inputs(
     back, columns = of.look_back_seconds(contract), of.columns(contract)
     for stretch in window_groups(windows):
         planned = plan_inputs(tables, room, contract, stretch, back)
-        for some, held in load_inputs(contract, stretch, planned, columns, back, of.max_rows_in_memory(contract)):
+        for some, held in load_inputs(
+            contract, stretch, planned, columns, back, of.max_rows_in_memory(contract)
+        ):
             yield from ((window, held[window.window]) for window in some)
 
 

@@ -11,7 +11,7 @@ from spillway.levers.loss_curve import MORE, row_drop_loss_pct
 from spillway.levers.protocol import Picture
 from spillway.report.text import format_loss, format_rate, sentences, table_lines
 from spillway.store.tables import Tables
-from spillway.streams.trade import TradeOff, measure_trade_off
+from spillway.streams.trade_off import TradeOff, measure_trade_off
 
 MORE_PCT = round(100 * (MORE - 1))
 MEASURES, ROWS, BOTH = (

@@ -1,7 +1,7 @@
-"""What the ledger counted against what lies at the destination: files, and the logs of the commits that added them.
+"""Compare the ledger's bytes with the bytes at the destination: files, and the logs of the commits that added them.
 
-On a disk, read off it without the product: sizes of the files that the logs name, and the logs' own lines, but for
-those that made the table.
+The disk is read without the product: the sizes of the files that the logs name, and the lines of the logs, except
+those that created the table.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from evidence.attributes.lake import Lake
 from spillway.contracts import Channel, StreamContract
 
 MADE = ("metaData", "protocol")
-"""Lines of a log that make a table."""
+"""Lines of a log that create a table."""
 
 
 def bytes_at(destination: Path, stream: str) -> int:
-    """Bytes of a stream's files and of the commits that added them, below a root."""
+    """Return the bytes of a stream's files and of the commits that added them, below a root."""
     total = 0
     for log in [*destination.rglob("_delta_log")]:
         table = log.parent
@@ -46,7 +46,7 @@ def counted_over_file_bytes(
     files: Mapping[str, Mapping[str, bytes]],
     channels: Mapping[str, Channel],
 ) -> dict[str, float]:
-    """`attributes.counted_over_file_bytes.<stream>` of streams brought through on a disk."""
+    """Return `attributes.counted_over_file_bytes.<stream>` of streams that were sent to a disk."""
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.land("counted", contracts, files, channels, folder)
         lake.train()

@@ -1,4 +1,4 @@
-"""What one way of doing something costs more than another, on a machine that does other things as well.
+"""Measure how much more time one procedure takes than another, on a machine with other load.
 
 Both are run in turns, one, other, other, one, and each such round gives a difference: who goes first goes last, what
 disturbs one of a round mostly disturbs the other too, and what does not is one difference of many. The figure is the
@@ -29,7 +29,7 @@ _FEWEST = 12
 
 @dataclass(frozen=True)
 class Excess:
-    """How much more one takes than the other, as a part of that, with an interval of 95 %."""
+    """How much more one procedure takes than the other, as a share, with a 95 % interval."""
 
     middle: float
     low: float
@@ -38,7 +38,7 @@ class Excess:
 
 
 def excess_of(one: Sequence[float], other: Sequence[float], seed: int = 1) -> Excess:
-    """The median of paired differences over the other's median."""
+    """Return the median of paired differences over the other's median."""
     apart, whole = np.subtract(one, other), np.asarray(other, np.float64)
     chance = np.random.default_rng(seed)
     drawn = chance.integers(0, len(whole), (_DRAWN, len(whole)))
@@ -48,7 +48,7 @@ def excess_of(one: Sequence[float], other: Sequence[float], seed: int = 1) -> Ex
 
 
 def family_seconds() -> float:
-    """Processor seconds of this process and all that descend from it, those that have ended included."""
+    """Return the processor seconds of this process and all of its descendants, including ended ones."""
     spent: dict[int, tuple[int, float]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -71,7 +71,9 @@ CLOCKS: Mapping[str, Callable[[], float]] = {"processor": family_seconds, "clock
 def paired_excess(
     one: Callable[[], object], other: Callable[[], object], seconds: float, warm: int = 2
 ) -> dict[str, Excess]:
-    """By clock, how much more `one` takes than `other`; rounds for so many seconds, `warm` ones not counted."""
+    """Return, by clock, how much more `one` takes than `other`; run rounds for `seconds`, without `warm` warm-up
+    rounds.
+    """
     spent: dict[tuple[str, bool], list[float]] = {
         (name, first): [] for name in CLOCKS for first in (True, False)
     }

@@ -1,4 +1,4 @@
-"""Chapter 4's tables again on nine streams shaped like those of Table 4.1, ours beside the text's method."""
+"""Reproduce the tables of chapter 4 on nine streams like those of Table 4.1, next to the thesis's method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from evidence.attributes.at_capacity import at_capacities
 from evidence.attributes.contestants import contestants_of, rule_result
 from evidence.attributes.cycles import cycle_columns
-from evidence.attributes.every_way import bound_violations_every_treatment
+from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.generated import Generated, Source, generate_stream, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
 from evidence.attributes.key_frames import key_frames
@@ -30,7 +30,7 @@ CHANNEL = "generated"
 
 
 def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
-    """CID accuracy, n', hits, stored share and accuracy on the nine generated streams."""
+    """Return CID accuracy, n', hits, stored share and accuracy on the nine generated streams."""
     book.section(
         "Nine streams shaped like Table 4.1",
         "Generated with the same attributes and cycle lengths; the text's data are not published. Capacity: 72/120 of "
@@ -74,7 +74,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
             **kept,
         }
         figures |= figures_of(slug, rules)
-        figures |= plan_figures(slug, rule_result(lab, "plan", lab.watched().looks))
+        figures |= plan_figures(slug, rule_result(lab, "plan", lab.watched_plan().looks))
     book.table(
         "The nine generated streams",
         ("source", "cycle", "found", "CID found %", "members too %", "n' printed", "n' by count", "n' by bits",
@@ -135,10 +135,10 @@ def _certified_figures(certificates: Mapping[str, Certificate]) -> tuple[float, 
 
 
 def _paper(lab: Lab, shed: list[str]) -> tuple[int, float | None, float | None]:
-    """Bytes, stored share and accuracy of the last value on the same attributes."""
+    """Return bytes, stored share and accuracy of the last value on the same attributes."""
     if not shed:
         return 0, None, None
-    found = lab.given(dict.fromkeys(shed, "shed"), lab.paper_models())
+    found = lab.run_everywhere(dict.fromkeys(shed, "shed"), lab.paper_models())
     share, accuracy, _ = _certified_figures(found.shed)
     return sum(found.synopsis_bytes.values()), share, accuracy
 

@@ -1,9 +1,9 @@
-"""Zeros that came back as values, and what is no quantity that came back as something else: both must be none.
+"""Count zeros that were recovered as other values, and inexact values that are no quantity: both counts must be 0.
 
-Read off `raw` and `recovered` as the product's own steps wrote them, value by value, without its bounds, models or
-certificates. What is no quantity: text, booleans, dates and timestamps by their type, and numbers that name things as
-listed here (`NAMES_THINGS`), not as the product found them. `room_sensors` is a stream made to invite both faults: sparse
-power, rare motion, counts of a few people, statuses and moments.
+The values of `raw` and `recovered` are compared one by one, without the product's bounds, models or certificates. Text,
+booleans, dates and timestamps are no quantity, by their type. Numbers that name things are listed here
+(`NAMES_THINGS`); the product's own findings are not used. `room_sensors` is a stream that provokes both faults: sparse
+power, rare motion, counts of a few people, statuses and times.
 
 >>> from evidence.attributes.lake import Lake
 >>> made = room_sensors(rounds=40)
@@ -32,7 +32,7 @@ ZERO_SWAPS, INEXACT = "attributes.zero_swaps", "attributes.inexact_non_quantitie
 
 
 def room_sensors(rounds: int = ROUNDS, seed: int = 5) -> Generated:
-    """Sensors of rooms, polled in turn."""
+    """Generate sensors of rooms, polled in turn."""
     rng = np.random.default_rng(seed)
     count = DEVICES * rounds
     at = np.repeat(np.arange(rounds), DEVICES) * 60_000_000 + START * 1_000_000
@@ -71,7 +71,7 @@ def room_sensors(rounds: int = ROUNDS, seed: int = 5) -> Generated:
 
 
 def bound_violations(lake: Lake, stream: str, slug: str) -> dict[str, float]:
-    """The two figures of one stream that was shed and recovered."""
+    """Return the two figures of one stream that was shed and recovered."""
     contract = lake.contracts.streams[stream]
     raw, given = lake.rows("raw", stream), lake.rows("recovered", stream)
     if not raw["seq"].equals(given["seq"]):
@@ -91,7 +91,7 @@ def bound_violations(lake: Lake, stream: str, slug: str) -> dict[str, float]:
 
 
 def all_bound_violations(book: Book, figures: Mapping[str, float]) -> dict[str, float]:
-    """The two figures over all streams, and their table.
+    """Return the two figures over all streams, and write their table.
 
     >>> all_bound_violations(Book(lambda _: None), {f"{ZERO_SWAPS}.a": 1, f"{ZERO_SWAPS}.b": 2, f"{INEXACT}.a": 0})
     {'attributes.zero_swaps': 3, 'attributes.inexact_non_quantities': 0}

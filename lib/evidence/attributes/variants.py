@@ -1,4 +1,4 @@
-"""Contracts, facts and models said otherwise, for what-ifs."""
+"""Change contracts, facts and models for what-if runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spillway.levers.protocol import Fact
 
 
 def with_models(fact: Fact, models: Mapping[str, AttributeModel]) -> Fact:
-    """The fact where these models are in force: of the options, those in precisions that the models have."""
+    """Return the fact with these models; its options are those in precisions that the models have."""
     if fact.fact == MODEL:
         return replace(fact, value=models[fact.subject].to_dict())
     if fact.fact != OPTIONS:
@@ -25,7 +25,7 @@ def with_models(fact: Fact, models: Mapping[str, AttributeModel]) -> Fact:
 
 
 def with_settings(contract: StreamContract, settings: AttributeSettings) -> StreamContract:
-    """The contract with these settings of the lever."""
+    """Return the contract with these settings of the lever."""
     levers = tuple(
         LeverEntry(one.lever, settings) if one.lever == "attributes" else one for one in contract.levers
     )
@@ -42,7 +42,7 @@ def with_thesis_ranking(contract: StreamContract) -> StreamContract:
 
 
 def with_equal_priorities(contract: StreamContract, exact: Collection[str] = ()) -> StreamContract:
-    """The contract with every priority 1; what may only be exact always travels."""
+    """Return the contract with every priority 1; attributes that must be exact are always sent."""
     attributes = tuple(
         replace(one, priority=1.0, role="protected" if one.name in exact else one.role)
         for one in contract.attributes
@@ -51,7 +51,7 @@ def with_equal_priorities(contract: StreamContract, exact: Collection[str] = ())
 
 
 def with_error(model: AttributeModel, error_pct: float) -> AttributeModel:
-    """The model held to another E, its precisions scaled alike (even steps stay: they fit the values)."""
+    """Return the model with another E, its precisions scaled accordingly (even steps stay: they fit the values)."""
     scale = error_pct / model.error_pct if model.error_pct else 0.0
     precisions = tuple(
         Precision(
