@@ -209,7 +209,7 @@ def counted(one: SketchSpec) -> tuple[Any, bytes]:
     keys = [f"k{key}" for key in np.random.default_rng(3).zipf(1.2, 5000).tolist()]
     sketch: Any = one.empty()
     one.kind_object.add_rows(sketch, one, pa.table({"key": keys}))
-    payload = one.kind_object.whole(one, sketch, {}).to_bytes()
+    payload = one.kind_object.finish(one, sketch, {}).to_bytes()
     return wrap_sketch(read_sketch(payload)), payload
 
 

@@ -349,7 +349,7 @@ def test_streams_in_which_another_run_was_quicker_are_told_from_those_that_faile
     faults = Faults()
     faults.record("sites", "take in", ConcurrentRun("sites: another run has changed batch 4"))
     faults.record("meters", "take in", SpillwayError("meters: `room` must be there, got none; make some"))
-    assert (faults.conflicts, faults.streams) == ({"sites"}, {"sites", "meters"})
+    assert (faults.conflicting_streams, faults.streams) == ({"sites"}, {"sites", "meters"})
 
 
 def test_what_a_task_far_away_raised_is_one_line() -> None:

@@ -146,7 +146,7 @@ def test_run_again_it_has_nothing_to_do_whenever_it_died(
     old: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = 0
-    fitting, saving = stored.Table.fit, migrating.save_batches
+    fitting, saving = stored.Table.evolve_schema, migrating.save_batches
 
     def dies_at(last: int) -> None:
         nonlocal steps

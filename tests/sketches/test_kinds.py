@@ -47,7 +47,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def fed(spec: SketchSpec, *tables: pa.Table) -> Any:
-    sketch = spec.kind_object.part(spec)
+    sketch = spec.kind_object.empty_part(spec)
     for table in tables:
         spec.kind_object.add_rows(sketch, spec, table)
     return sketch
@@ -82,7 +82,7 @@ def test_merging_is_sketching_all_the_rows_in_any_order_of_the_parts(case: str) 
     whole = state(fed(spec, *days))
     assert state(merge_sketches(parts)) == whole
     assert state(merge_sketches(parts[::-1])) == whole
-    assert state(merge_sketches([spec.kind_object.part(spec), *parts])) == whole
+    assert state(merge_sketches([spec.kind_object.empty_part(spec), *parts])) == whole
 
 
 @pytest.mark.parametrize("case", SEEDED)
@@ -115,7 +115,7 @@ def test_foreign_bytes_are_refused(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_every_answer_of_a_kind_can_be_asked_and_of_no_other(case: str) -> None:
     spec = CASES[case]
-    found = wrap_sketch(spec.kind_object.whole(spec, fed(spec, rows(0, 60)), {}))
+    found = wrap_sketch(spec.kind_object.finish(spec, fed(spec, rows(0, 60)), {}))
     for kind in every_kind():
         for method in kind.answers:
             if kind.name == spec.kind:

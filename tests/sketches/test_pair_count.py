@@ -54,9 +54,9 @@ def test_the_golden_example_is_exact_at_rate_1() -> None:
 def test_equation_5_1_solves_the_golden_half_sample() -> None:
     golden = PAIRS["example_constructed"]["all_records_use_the_same_half_sample"]
     parameters = PairCountParameters(attributes=3, similarity=1, rate=0.5)
-    assert {str(k): parameters.drawn(k) for k in (1, 2, 3)} == golden["l"]
-    matches = {k: golden["Y"][str(k)] - parameters.drawn(k) * 6 for k in (1, 2, 3)}
-    found = solve_matches(parameters, matches, parameters.drawn)
+    assert {str(k): parameters.subsets_per_record(k) for k in (1, 2, 3)} == golden["l"]
+    matches = {k: golden["Y"][str(k)] - parameters.subsets_per_record(k) * 6 for k in (1, 2, 3)}
+    found = solve_matches(parameters, matches, parameters.subsets_per_record)
     assert found == pytest.approx({int(k): float(Fraction(v)) for k, v in golden["X"].items()})
 
 
@@ -68,7 +68,7 @@ def test_the_tables_true_values_hold_every_record_with_itself() -> None:
 
 def test_half_of_six_attributes_draws_34_super_values() -> None:
     parameters = PairCountParameters(attributes=6, similarity=1, rate=0.5)
-    drawn = {str(k): parameters.drawn(k) for k in range(1, 7)}
+    drawn = {str(k): parameters.subsets_per_record(k) for k in range(1, 7)}
     assert drawn == {k: v for k, v in PAIRS["super_values_r_0.5_d_6"]["l_k"].items() if k != "0"}
 
 

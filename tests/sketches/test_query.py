@@ -279,10 +279,10 @@ def test_an_empty_text_is_a_value_and_null_is_none() -> None:
 
 def ordered(kind: str, values: list[Any]) -> Any:
     spec = SketchSpec("quantiles", ("v",), (kind,))
-    part: Any = spec.kind_object.part(spec)
+    part: Any = spec.kind_object.empty_part(spec)
     spec.kind_object.add_rows(part, spec, pa.table({"v": pa.array(values)}))
     # bytes alone tell of which type the values were
-    return wrap_sketch(read_sketch(spec.kind_object.whole(spec, part, {}).to_bytes()))
+    return wrap_sketch(read_sketch(spec.kind_object.finish(spec, part, {}).to_bytes()))
 
 
 MOMENTS = [datetime.datetime(2013, 1, day, 12, tzinfo=datetime.UTC) for day in range(1, 11)]
@@ -373,9 +373,9 @@ def test_sparks_own_functions_read_what_is_stored_and_unite_with_it(spark: Any) 
     payloads = {}
     for name, spec in made.items():
         column = pa.array(values).cast({"doubles": pa.float64(), "texts": pa.string()}.get(name, pa.int64()))
-        part = spec.kind_object.part(spec)
+        part = spec.kind_object.empty_part(spec)
         spec.kind_object.add_rows(part, spec, pa.table({"d": column}))
-        payloads[name] = spec.kind_object.whole(spec, part, {}).to_bytes()
+        payloads[name] = spec.kind_object.finish(spec, part, {}).to_bytes()
     spark.createDataFrame([payloads]).createOrReplaceTempView("library_sketches")
     found = spark.sql(
         "SELECT kll_sketch_get_quantile_double(doubles, 0.5D) AS middle, kll_sketch_get_n_bigint(integers) AS n, "

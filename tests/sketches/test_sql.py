@@ -329,9 +329,9 @@ def test_a_plain_shell_of_sql_answers_without_python(tmp_path: Path) -> None:
         )
         all_keys += keys
         for spec in specs:
-            part: Any = spec.kind_object.part(spec)
+            part: Any = spec.kind_object.empty_part(spec)
             spec.kind_object.add_rows(part, spec, table)
-            whole = spec.kind_object.whole(spec, part, {})
+            whole = spec.kind_object.finish(spec, part, {})
             counters = spec.kind_object.counters(whole)
             rows.append(spec.row("s", batch, DAY, 3000, whole.to_bytes(), counters=counters))
     for spec in specs:

@@ -140,9 +140,9 @@ def _sketch_row(spec: SketchSpec, seed: int) -> dict[str, Any]:
     """Return a row of `sketches` for a batch of Zipf keys."""
     counts = zipf_frequencies(ROWS, 5_000, 0.9, seed)
     keys = pa.array(np.repeat(np.arange(5_000), counts))
-    sketch: Any = spec.kind_object.part(spec)
+    sketch: Any = spec.kind_object.empty_part(spec)
     sketch.update(keys_of(pa.table({"k": keys}), ["k"], ["integer"], spec.seed))
-    whole = spec.kind_object.whole(spec, sketch, {})
+    whole = spec.kind_object.finish(spec, sketch, {})
     counters = spec.kind_object.counters(whole)
     return spec.row("year", 0, FIRST_OF_YEAR, ROWS, whole.to_bytes(), counters=counters)
 

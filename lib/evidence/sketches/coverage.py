@@ -188,9 +188,9 @@ def ranges_and_quantiles(questions: int, size: int = 20_000) -> Iterator[Interva
                 places = places if skew else chance.integers(0, 200_000, size)
                 column = domain.take(pa.array(places))
                 spec = SketchSpec("quantiles", ("k",), (type_,))
-                part: Any = spec.kind_object.part(spec)
+                part: Any = spec.kind_object.empty_part(spec)
                 spec.kind_object.add_rows(part, spec, pa.table({"k": column}))
-                sketch = spec.kind_object.whole(spec, part, {})
+                sketch = spec.kind_object.finish(spec, part, {})
                 sketch.context = spec.context
                 asked, values = wrap_sketch(sketch), np.sort(_axis(column, type_))
                 for _ in range(100):

@@ -63,7 +63,7 @@ def _rates(called: Booleans, new: Booleans) -> tuple[float, float]:
 
 
 def errors(say: Say, size: int = 1 << 21) -> dict[str, float]:
-    """Compute Figures 3.4 and 3.6: error rates of the filter, of (FP-)buffering, and of a Bloom filter, in equal bits."""
+    """Compute Figures 3.4 and 3.6: error rates of the filter, (FP-)buffering and a Bloom filter, in equal bits."""
     found: dict[str, float] = {}
     over_bound, off_theory, gains = 0.0, 0.0, []
     for name, keys in streams(size).items():

@@ -141,14 +141,14 @@ def find_order(columns: Sequence[SampleColumn]) -> SampleColumn | None:
     elapsed = [c for c in counts if c.unit and not c.is_moment and not c.is_coarse]
     coarse = [c for c in times + counts if c.is_coarse]
     groups = (
-        [c for c in fine + moments if c.ascending],
-        [c for c in fine if c.whole],
-        [c for c in moments if c.whole],
-        [c for c in elapsed if c.ascending],
-        [c for c in coarse if c.ascending],
-        [c for c in times if c.whole],
+        [c for c in fine + moments if c.is_ascending],
+        [c for c in fine if c.is_complete],
+        [c for c in moments if c.is_complete],
+        [c for c in elapsed if c.is_ascending],
+        [c for c in coarse if c.is_ascending],
+        [c for c in times if c.is_complete],
         times,
-        [c for c in counts if c.ascending and not c.is_part_of_calendar],
+        [c for c in counts if c.is_ascending and not c.is_part_of_calendar],
     )
     found = next((group for group in groups if group), [])
     # the first of equally fine columns
@@ -160,7 +160,7 @@ def find_finer_order(order: SampleColumn, columns: Sequence[SampleColumn]) -> Sa
 
     Only times and integers can be the order attribute.
     """
-    rising = [c for c in columns if c.type == "double" and c.ascending and c.distinct > order.distinct]
+    rising = [c for c in columns if c.type == "double" and c.is_ascending and c.distinct > order.distinct]
     if order.type != "integer":
         return None
     return max(rising, key=lambda one: one.distinct, default=None)
@@ -178,7 +178,7 @@ def find_sender_columns(columns: Sequence[SampleColumn], order: SampleColumn) ->
     >>> find_sender_columns([at, pump], at)
     ('pump',)
     """
-    others = [c for c in columns if c is not order and c.whole and c.distinct > 1]
+    others = [c for c in columns if c is not order and c.is_complete and c.distinct > 1]
     repeating = [c for c in others if c.distinct * 2 <= len(c.values)]
     named = [c for c in repeating if c.type in ("string", "integer") and _is_named_so(c)]
     if named and _is_once_a_moment([order, named[0]]):
@@ -329,10 +329,10 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
     part = part_of_time(column, order) if role == "protected" else None
     if missing == len(column.values):
         yield "null throughout the sample: type guessed"
-    elif column.constant:
+    elif column.is_constant:
         # a text may have line breaks, which would end the YAML comment that contains the note
         yield f"always {escape_text(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
-    elif role == "order" and not column.ascending:
+    elif role == "order" and not column.is_ascending:
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
         yield f"missing or odd in {missing} of the sample: rejected then"

@@ -228,7 +228,7 @@ def files_between(files: Sequence[DataFile], first: int, last: int) -> list[Data
 
 def find_repeats_exactly(engine: Engine, on: ComparedAttributes, window: DedupeWindow) -> Integers:
     """Return the batch's rows that repeat a row that stays; every row is looked up."""
-    found = engine.map(partial(_fingerprints, on, window.files), window.stretches)
+    found = engine.map(partial(_fingerprints, on, window.files), window.slices)
     mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
     known = engine.map(partial(_fingerprints_in_window, on, mine, window), window.history)
     wanted = np.unique(np.concatenate([mine[counts > 1], *known]))
@@ -239,7 +239,7 @@ def confirm_repeats(engine: Engine, on: ComparedAttributes, window: DedupeWindow
     """Return the batch's rows that repeat a row that stays, among the rows with the wanted fingerprints."""
     if not wanted.size:
         return np.empty(0, np.int64)
-    mine = engine.map(partial(_rows_with_fingerprints, on, wanted, window.files), window.stretches)
+    mine = engine.map(partial(_rows_with_fingerprints, on, wanted, window.files), window.slices)
     others = engine.map(partial(_nearest_equal_rows, on, wanted, window), window.history)
     edges = (window.first_seq, window.last_seq)
     return find_repeated_seqs([*mine, *others], on.names, on.types, edges, window.within)
@@ -381,8 +381,8 @@ def find_repeats(
 
     `files` hold the rows of the batch. `history` holds the rows of the batches `standing`, and may hold others.
     `standing` are the batches that are in `raw`, or were and are retired; None means all rows before the batch.
-    `before` is the state that the filter continues from: that of `filter_before`, or of the last `BatchRepeats` that has
-    one.
+    `before` is the state that the filter continues from: that of `filter_before`, or of the last `BatchRepeats` that
+    has one.
     """
     within, after = contract.duplicates.within, [one for one in standing or () if one.batch > batch.batch]
     gone = [one for one in standing or () if one.status == RETIRED]

@@ -1,6 +1,7 @@
 """Find the delivered files of a stream in the landing zone, tell which of them are new, and give their batch date.
 
-All callers (intake, the check for work, the status report) use `classify_files`. A file is *delivered* if all of these hold:
+All callers (intake, the check for work, the status report) use `classify_files`. A file is *delivered* if all of these
+hold:
 
 - It is below the stream's landing folder.
 - It is not hidden. A name is hidden if it begins with `.` or `_`, or ends with `._COPYING_`. A name like `_day=1` is a

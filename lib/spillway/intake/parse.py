@@ -119,7 +119,8 @@ def open_recorded_file(
 def verify_slice(part: LandingFileSlice, source: SeekableBytes) -> tuple[SeekableBytes, FileSlice]:
     """Return a source of the slice's bytes, and the slice to parse in it.
 
-    Raise `LandingFileChanged` if the bytes are not those that were recorded. Row groups are not checked here (see `_split_large_file`).
+    Raise `LandingFileChanged` if the bytes are not those that were recorded. Row groups are not checked here (see
+    `_split_large_file`).
     """
     piece, digest = part.piece, part.digest or part.file.digest
     if piece.groups is not None:
@@ -270,10 +271,10 @@ def parse_all(
     dropped: dict[int, Exclusion] = {}
     refused: dict[int, FileResult] = {}
     while True:
-        dropped |= {place: why for one in found for place, why in one.dropped.items()}
+        dropped |= {place: why for one in found for place, why in one.exclusions.items()}
         told: dict[int, list[FileResult]] = defaultdict(list)
         for one in found:
-            told[one.batch] += one.fates
+            told[one.batch] += one.file_results
         fates = {
             batch.batch: final_results(contract, results_by_file(told[batch.batch])) for batch in batches
         }
@@ -289,7 +290,7 @@ def parse_all(
         again = [
             i
             for i, (one, task) in enumerate(zip(found, work, strict=True))
-            if task.places & (dropped.keys() - one.dropped.keys()) and not one.problem
+            if task.places & (dropped.keys() - one.exclusions.keys()) and not one.problem
         ]
         if not again:
             return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
@@ -323,7 +324,7 @@ def parse_files(
             made = write_file(
                 raw.folder, day, raw.schema, _accepted_rows(contract, landing, dropped, work, aside)
             )
-            return aside.told(made, dropped)
+            return aside.result(made, dropped)
         except _UnusableFile as found:
             aside.discard()
             dropped[found.place] = found.why
@@ -350,7 +351,7 @@ def _accepted_rows(
             if file.base_seq in dropped:
                 why = dropped[file.base_seq]
                 if why.why is None:
-                    aside.dropped(file, why)
+                    aside.exclude_file(file, why)
                 elif not part.piece.before:
                     with open_recorded_file(contract, landing, file, work.kept) as source:
                         aside.add(reader, reject_file(reader, file.name, WholeFile(*why.why), source), file)

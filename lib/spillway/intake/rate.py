@@ -297,8 +297,9 @@ def _disagreement(seconds: float, arrival: float, middle: float, batch: Batch) -
     if 1 / DISAGREE <= seconds / arrival <= DISAGREE:
         return None
     note = (
-        f"event time says that it covers {_format_seconds(seconds)} s, its files arrived within {_format_seconds(arrival)} s; where the "
-        "clocks of its senders are wrong write `rate: {from: arrival}`"
+        f"event time says that it covers {_format_seconds(seconds)} s, its files arrived within "
+        f"{_format_seconds(arrival)} s; where the clocks of its senders are wrong write `rate: "
+        "{from: arrival}`"
     )
     arrived = max((file.modified_at for file in batch.files if file.modified_at), default=None)
     ended = _moment(middle)

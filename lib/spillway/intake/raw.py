@@ -95,7 +95,7 @@ def _write(
     raw = tables.at("raw", stream).with_attributes([(a.name, a.type) for a in contract.attributes])
     if raw.exists:
         # refuse a column with a changed type before its rows are compared with stored rows of the old type
-        raw.fit()
+        raw.evolve_schema()
     rejected = tables.at("rejected")
     reserve(tables, batches, [raw, rejected, *map(tables.at, ("ledger", "sketches"))])
     kept = originals_of(tables, contract, batches)

@@ -61,11 +61,11 @@ def run_channel(
         faults.run_each(
             "take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say)
         )
-    going_on = streams.keys() - faults.conflicts
+    going_on = streams.keys() - faults.conflicting_streams
     mine = lambda batch: batch.stream in going_on  # noqa: E731
     done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
     now = tables.now()
-    for stream in sorted(going_on - faults.conflicts):
+    for stream in sorted(going_on - faults.conflicting_streams):
         compact_batches(now, stream)
     faults.record_broken_contracts(contracts, channel)
     faults.raise_all()
@@ -117,7 +117,7 @@ def run_streams(
     faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
     faults.run_each("train", held, lambda name: train_stream(tables, contracts, name, say))
-    going = mine.keys() - faults.conflicts  # leave a stream to another run that committed first
+    going = mine.keys() - faults.conflicting_streams  # leave a stream to another run that committed first
     for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
         through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
         _collect_faults(faults, room, partial(through, at_once=at_once))

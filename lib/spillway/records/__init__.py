@@ -18,8 +18,8 @@ A **file** is rejected as one record (line 0, or the line of a CSV header) in th
 its compression wrapper is damaged (`wrapper`); a required column is missing; a column is repeated, has another type
 (Parquet), or is unknown and refused. An empty file has no records and no rejects.
 
-Every file is read in bounded memory, a number of records at a time. Several tasks read a large file (`file_slices`). The
-result does not depend on how the file is read.
+Every file is read in bounded memory, a number of records at a time. Several tasks read a large file (`file_slices`).
+The result does not depend on how the file is read.
 
 Line numbers are those of physical lines, from 1. The CSV header is line 1. A quoted record that spans several lines has
 the number of its first line. Rows of Parquet count from 1.

@@ -2,8 +2,8 @@
 
 The file is read in blocks of lines. There are two readers:
 
-- The fast reader handles records with well-placed quotes (`QuoteIndex`). It counts delimiters, rejects records with a wrong
-  number of fields, and lets Arrow split the others.
+- The fast reader handles records with well-placed quotes (`QuoteIndex`). It counts delimiters, rejects records with a
+  wrong number of fields, and lets Arrow split the others.
 - The exact reader (Python's `csv`) handles all other records, one by one.
 
 Both give the same result, so the result does not depend on the block boundaries. The line number of a record is that of
@@ -314,7 +314,7 @@ class _Block:
         wanted = [
             (a.name, names.index(a.source_name)) for a in self.contract.attributes if a.source_name in names
         ]
-        quoted: Any = False if self.quotes is None or self.quotes.none else '"'
+        quoted: Any = False if self.quotes is None or self.quotes.is_empty else '"'
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(content),

@@ -1,9 +1,9 @@
 """Split a large file into slices that tasks read in parallel.
 
 A slice begins with a record and has the number of lines before it. The split points depend only on the bytes of the
-file. Text is split at the end of a record. CSV is split only up to the first misplaced quote (`csv_lines.QuoteIndex`): the
-rest is one slice, and its task reads it record by record. Parquet is split between row groups. A wrapped file is one
-slice, because it can only be read from its beginning. A file whose lines have parity is one slice as well.
+file. Text is split at the end of a record. CSV is split only up to the first misplaced quote (`csv_lines.QuoteIndex`):
+the rest is one slice, and its task reads it record by record. Parquet is split between row groups. A wrapped file is
+one slice, because it can only be read from its beginning. A file whose lines have parity is one slice as well.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Decompress delivered files. gzip and zstd wrappers are recognised by their first bytes, not by the file name.
 
 A wrapped file is decompressed as a stream, in bounded memory. A file that is truncated, damaged, followed by other
-bytes, wrapped twice, or larger inside than `max_decompressed_size` allows is refused as a whole. No part of it is accepted:
-otherwise the accepted records would arrive a second time when the complete file, which has other bytes, is delivered.
-Damage is detected if the wrapper has a checksum. gzip always has one, zstd only if the sender wrote one.
+bytes, wrapped twice, or larger inside than `max_decompressed_size` allows is refused as a whole. No part of it is
+accepted: otherwise the accepted records would arrive a second time when the complete file, which has other bytes, is
+delivered. Damage is detected if the wrapper has a checksum. gzip always has one, zstd only if the sender wrote one.
 
 >>> import gzip
 >>> open_decompressed(pa.BufferReader(gzip.compress(b"a,b"))).read(10)

@@ -6,8 +6,8 @@ The header has the kind, the parameters (with the seed), the scalars, the name, 
 context. The context describes the keys (attributes, types, key seed), so that a payload alone can be queried by value.
 The digest covers all bytes before it. So a flipped bit, a truncated file or a file of another program is detected, and
 the error says which. An attacker can compute a valid digest, so the header is validated as well: it is compared with
-the form that its kind requires (`payload_checks`) before anything is decompressed, and it must not claim more memory than its
-bytes can decompress to.
+the form that its kind requires (`payload_checks`) before anything is decompressed, and it must not claim more memory
+than its bytes can decompress to.
 
 >>> blob = to_payload("bloom", {"cells": 64}, {"elements": 3}, {"words": np.array([7], dtype=np.uint64)})
 >>> header = read_header(blob)

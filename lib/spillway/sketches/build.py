@@ -73,7 +73,7 @@ def build_partial_sketches(
             for place, spec in enumerate(specs):
                 if (place, batch) not in held:
                     size = 0 if spec.heavy_share is None else BUCKETS
-                    held[place, batch] = spec.kind_object.part(spec), np.zeros(size, np.int64)
+                    held[place, batch] = spec.kind_object.empty_part(spec), np.zeros(size, np.int64)
                 sketch, counts = held[place, batch]
                 keys = spec.kind_object.add_rows(sketch, spec, mine)
                 if keys is not None and counts.size:

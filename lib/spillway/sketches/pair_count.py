@@ -275,7 +275,7 @@ class PairCount(binary.CounterSketch):
                 "ordinals", f"be {values.shape[0]}, one per record", ranks.shape, "give each its seq"
             )
         for k, stream in self.streams.items():
-            stream.update(self._super_values(values, ranks, k, self.parameters.drawn(k)))
+            stream.update(self._super_values(values, ranks, k, self.parameters.subsets_per_record(k)))
         self.records += values.shape[0]
         return self
 
@@ -301,7 +301,9 @@ class PairCount(binary.CounterSketch):
         """Return X_k, the ordered pairs of different records that agree in exactly k attributes (5.1), not clamped."""
         p = self.parameters
         sizes = {k: stream.self_join_size() for k, stream in self.streams.items()}
-        return solve_matches(p, {k: sizes[k] - p.drawn(k) * self.records for k in sizes}, p.drawn)
+        return solve_matches(
+            p, {k: sizes[k] - p.subsets_per_record(k) * self.records for k in sizes}, p.subsets_per_record
+        )
 
     def pairs(
         self, at_least: int | None = None, convention: str = "unordered", confidence: float = 0.95
@@ -338,7 +340,7 @@ class PairCount(binary.CounterSketch):
         mine, theirs = self.parameters, other.parameters
         require_same(self.kind, replace(mine, side=0), replace(theirs, side=0))
         if mine.side == theirs.side and not all(
-            mine.drawn(k) == math.comb(mine.attributes, k) for k in mine.levels
+            mine.subsets_per_record(k) == math.comb(mine.attributes, k) for k in mine.levels
         ):
             raise InvalidValue(
                 "side",
@@ -351,7 +353,7 @@ class PairCount(binary.CounterSketch):
             k: stream.join_size(other.streams[k])  # type: ignore[arg-type]
             for k, stream in self.streams.items()
         }
-        solved = solve_matches(mine, sizes, mine.drawn)
+        solved = solve_matches(mine, sizes, mine.subsets_per_record)
         estimate = sum(value for k, value in solved.items() if k >= s)
         products = {
             k: math.sqrt(
@@ -377,7 +379,7 @@ class PairCount(binary.CounterSketch):
             k: stream.join_size(whole.streams[k])  # type: ignore[arg-type]
             for k, stream in self.streams.items()
         }
-        solved = solve_matches(p, sizes, whole.parameters.drawn)
+        solved = solve_matches(p, sizes, whole.parameters.subsets_per_record)
         estimate = sum(value for k, value in solved.items() if k >= s)
         spreads = {
             k: math.sqrt(
@@ -421,14 +423,14 @@ class PairCount(binary.CounterSketch):
         a pair are counted, else 1.
         """
         p = self.parameters
-        theirs = (lambda k: math.comb(p.attributes, k)) if searched else p.drawn
+        theirs = (lambda k: math.comb(p.attributes, k)) if searched else p.subsets_per_record
         variance = 0.0
         for k in p.levels:
             unit = solve_matches(p, {j: float(j == k) for j in p.levels}, theirs)
             weight = sum(value for j, value in unit.items() if j >= s)
             drawn = 0.0
             for j in range(k, p.attributes + 1):
-                spread = match_variance(p.attributes, j, k, p.drawn(k), theirs(k))
+                spread = match_variance(p.attributes, j, k, p.subsets_per_record(k), theirs(k))
                 # both orders of a pair have the same matches: half as many pairs, each counted twice
                 drawn += ordered_twice * max(solved[j], 0.0) * spread
             stream = self.streams[k]
@@ -448,7 +450,11 @@ class PairCount(binary.CounterSketch):
         n (n-1)(n-2) is an unbiased estimate of m(m-1)(m-2) q^3. Deng 2007 assumes that these covariances are zero.
         Drawing without replacement makes them smaller for records that agree in several subsets.
         """
-        return 4.0 * (1.0 - self.parameters.drawn(k) / math.comb(self.parameters.attributes, k)) * triples
+        return (
+            4.0
+            * (1.0 - self.parameters.subsets_per_record(k) / math.comb(self.parameters.attributes, k))
+            * triples
+        )
 
     def _answer(self, found: float, spread: float, ends: tuple[float, float], confidence: float) -> Answer:
         reach = spread * normal_quantile(confidence)
@@ -503,7 +509,7 @@ class PairCount(binary.CounterSketch):
         sketch = cls(checked_parameters(PairCountParameters, dict(shape)))
         sketch.records = scalars["records"]
         for k, stream in sketch.streams.items():
-            emitted = sketch.records * sketch.parameters.drawn(k)
+            emitted = sketch.records * sketch.parameters.subsets_per_record(k)
             if isinstance(stream, ExactStream):
                 stream.values, stream.counts = arrays[f"values{k}"], arrays[f"counts{k}"]
                 # in float64, which cannot wrap
@@ -551,7 +557,7 @@ def solve_matches(
     d = parameters.attributes
     found: dict[int, float] = {}
     for k in reversed(parameters.levels):
-        drawn = parameters.drawn(k) * theirs(k) / math.comb(d, k) ** 2
+        drawn = parameters.subsets_per_record(k) * theirs(k) / math.comb(d, k) ** 2
         above = sum(drawn * math.comb(j, k) * found[j] for j in range(k + 1, d + 1))
         found[k] = (matches[k] - above) / drawn
     return found

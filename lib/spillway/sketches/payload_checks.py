@@ -7,8 +7,8 @@ that, the counters are checked for consistency.
 >>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})
 Traceback (most recent call last):
     ...
-spillway.errors.InvalidValue: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch \
-from its rows
+spillway.errors.InvalidValue: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch
+\ from its rows
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
             continue
         if spec is None:
             spec = _specified(asked[0].as_py(), columns)
-            sketch = spec.empty() if spec.heavy_share else spec.kind_object.part(spec)
+            sketch = spec.empty() if spec.heavy_share else spec.kind_object.empty_part(spec)
         table = pa.table(
             {name: _plain_column(one) for name, one in zip(spec.attributes, columns, strict=True)}
         )
@@ -122,7 +122,7 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
             _label(sketch, spec, keys, table)
     if spec is None:
         return None
-    whole = sketch if spec.heavy_share else spec.kind_object.whole(spec, sketch, {})
+    whole = sketch if spec.heavy_share else spec.kind_object.finish(spec, sketch, {})
     found: bytes = whole.to_bytes()
     return found
 

@@ -142,7 +142,8 @@ def ordinal(value: object, kind: str = "", upward: bool = False) -> int | float:
     >>> ordinal(datetime.date(1970, 1, 3), "timestamp")
     Traceback (most recent call last):
         ...
-    spillway.errors.InvalidValue: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to TIMESTAMP, \
+    spillway.errors.InvalidValue: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to
+    TIMESTAMP, \
 by the clocks that you mean
     """
     found = _parsed_or_same(value, kind) if isinstance(value, str) and kind else value

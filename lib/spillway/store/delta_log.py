@@ -1,8 +1,8 @@
 """The log of a table: list the table's files, and add and remove files in one commit, or refuse.
 
 `DeltaLog` is the log of a Delta table, by the public interface of delta-rs. `MemoryLog` is the same for tables under
-`memory://`. Both refuse a commit (`CommitConflict`) if any other writer has committed since the log was last read. `tables`
-decides whether that commit matters.
+`memory://`. Both refuse a commit (`CommitConflict`) if any other writer has committed since the log was last read.
+`tables` decides whether that commit matters.
 
 **Protocol.** Files are read and committed by what the log states of them. A table may require more of its readers and
 writers: rows that are deleted in deletion vectors, columns with other names (column mapping), or constraints that

@@ -401,8 +401,8 @@ class Table:
         data = arrow_rows(self.contract, list(rows))
         if not pc.all(match_mask(data, where), min_count=0).as_py():
             raise SpillwayError(
-                f"{self.path}: rows must match {format_filter(where)}, which they replace, or a rerun would double them, "
-                "got others among them; this is a fault of the stage, report it"
+                f"{self.path}: rows must match {format_filter(where)}, which they replace, or a rerun would double "
+                "them, got others among them; this is a fault of the stage, report it"
             )
         self._commit_small(data, where)
 
@@ -578,7 +578,7 @@ class Table:
                 if lacks.added or lacks.grown:
                     self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))
                 if lacks.relaxed or version != self.contract.version:
-                    self._log.fit(self.contract.version, lacks.relaxed)
+                    self._log.set_format(self.contract.version, lacks.relaxed)
                 return
             except CommitConflict:
                 self._log.refresh()

@@ -70,9 +70,9 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
     done: list[Migration] = []
     for table, lacks in found:
         name = table.path.removeprefix(settings.lake + "/").removeprefix(settings.destination + "/")
-        one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.said))
+        one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.summary))
         if not dry_run:
-            table.fit(relax=True)
+            table.evolve_schema(relax=True)
         say(one.sentence)
         done.append(one)
     held = _validated_before(tables)
@@ -119,7 +119,9 @@ def _differing(tables: Tables) -> Iterator[tuple[Table, SchemaDifferences]]:
         for stream in streams:
             table = tables.at(name, stream)
             lacks = schema_differences(table.schema, contract)
-            if table.exists and (table.format_version != contract.version or lacks.said or lacks.impossible):
+            if table.exists and (
+                table.format_version != contract.version or lacks.summary or lacks.impossible
+            ):
                 yield table, lacks
 
 

@@ -122,7 +122,7 @@ def build_sketch_rows(
     made = []
     for whole in wholes:
         spec = specs[whole.place]
-        sketch = spec.kind_object.whole(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
+        sketch = spec.kind_object.finish(spec, whole.sketch, heavy.get(whole.place, {}).get(whole.batch, {}))
         counters = spec.kind_object.counters(sketch)
         of_batch = (stream, whole.batch, batches[whole.batch], whole.rows, sketch.to_bytes())
         made.append(spec.row(*of_batch, counters=counters))

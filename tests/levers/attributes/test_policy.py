@@ -363,9 +363,11 @@ def test_dominated_option_is_never_chosen(
         assert found.option.synopsis_bytes_per_tuple < kept
         return
     for other in every:
-        no_worse = (other.bytes_per_tuple, other.mean_error_pct) <= (found.crosses, found.loss)
+        no_worse = (other.bytes_per_tuple, other.mean_error_pct) <= (found.crossing_bytes, found.loss)
         no_worse = no_worse and other.mean_error_pct <= found.loss
-        assert not (no_worse and (other.bytes_per_tuple, other.mean_error_pct) != (found.crosses, found.loss))
+        assert not (
+            no_worse and (other.bytes_per_tuple, other.mean_error_pct) != (found.crossing_bytes, found.loss)
+        )
 
 
 def test_priority_class_and_contract_weigh_together() -> None:

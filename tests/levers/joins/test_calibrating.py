@@ -11,7 +11,7 @@ from numba.core.registry import CPUDispatcher
 import spillway.levers.joins as lever
 from evidence.joins.driver import equality, overlap, run_join
 from evidence.joins.workload import PaperStreams, steady
-from spillway.levers.joins.calibration import compiled
+from spillway.levers.joins.calibration import warm_up_kernels
 
 modules = [importlib.import_module(f"{lever.__name__}.{one.name}") for one in pkgutil.iter_modules(lever.__path__)]
 
@@ -19,7 +19,7 @@ def made():
     each = [one for module in modules for one in vars(module).values() if isinstance(one, CPUDispatcher)]
     return {one.py_func.__qualname__: len(one.signatures) for one in each}
 
-compiled()
+warm_up_kernels()
 before = made()
 budget = {"comparisons_per_second": 500}
 several, single = (PaperStreams(mean_items=items, rates=steady(20, 40)).both(1) for items in (5.0, 1.0))

@@ -62,7 +62,7 @@ class Balance(HTMLParser):
 
 def test_the_page_is_well_formed_and_fetches_nothing(page: str) -> None:
     parser = Balance()
-    parser.add_rows(page)
+    parser.feed(page)
 
     assert parser.open == []
     assert parser.fetched == []

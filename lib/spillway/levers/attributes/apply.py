@@ -1,8 +1,8 @@
 """Apply a decision about attributes: the rows that are sent, the synopses that are stored, and the recovered rows.
 
-`AttributeDecision` holds what both ends need: the treatment of every attribute at every `seq` (`Runs`), and the models. Rows are
-views. A call for some columns of a range reads only what it needs from the previous stage. It does not read a column
-that is replaced by nulls, and columns that are kept do not pass the kernels.
+`AttributeDecision` holds what both ends need: the treatment of every attribute at every `seq` (`Runs`), and the models.
+Rows are views. A call for some columns of a range reads only what it needs from the previous stage. It does not read a
+column that is replaced by nulls, and columns that are kept do not pass the kernels.
 
 The columns `<attribute>__bound_pct` and `<attribute>__bound` have the bound of each value.
 
@@ -297,9 +297,9 @@ class SentRows:
     def __call__(self, columns: Sequence[str], from_seq: int, to_seq: int) -> pa.Table:
         runs = self.plan.runs.within(from_seq, to_seq)
         mine = [name for name in columns if name in self.plan.attributes]
-        shed = {name: stretches for name in mine if (stretches := runs.stretches(name, "shed"))}
+        shed = {name: stretches for name in mine if (stretches := runs.treated_ranges(name, "shed"))}
         gone = {n for n, found in shed.items() if any(a <= from_seq and to_seq <= b for a, b in found)}
-        rounded = [name for name in mine if name not in gone and runs.stretches(name, "round")]
+        rounded = [name for name in mine if name not in gone and runs.treated_ranges(name, "round")]
         past = [name for name in columns if name not in gone and name not in rounded and name != "scheme"]
         rows = self.before(past, from_seq, to_seq)
         seq = np.asarray(rows["seq"])

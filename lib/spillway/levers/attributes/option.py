@@ -1,7 +1,7 @@
 """Options: the possible treatments of an attribute, with the bytes and errors measured in training.
 
 Training measures an option for each treatment and stores it as a fact of the attribute. The plan reads the options,
-scales them to the column width of the batch (`scale_options`), and chooses one (`capacity.crossings`). The result is a
+scales them to the column width of the batch (`scale_options`), and chooses one (`capacity.treatments`). The result is a
 `scheme.AttributeTreatment`.
 
 The module also has the words that a contract may use. The settings that read them and the kernels that use them share
@@ -10,7 +10,8 @@ these constants.
 >>> shed = Option("temp", "shed", 0.0, 0.5, mean_error_pct=0.4, max_error_pct=2.0, predictor="last")
 >>> shed.bytes_per_tuple, Option.from_dict(shed.to_dict()) == shed
 (0.5, True)
->>> [option.wire_bytes_per_tuple for option in scale_options([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)]
+>>> scaled = scale_options([Option("temp", "keep", 2.0), Option("temp", "round", 1.0)], 3.0)
+>>> [option.wire_bytes_per_tuple for option in scaled]
 [3.0, 1.5]
 
 The module imports no kernel and no contract. So reading a contract compiles no kernel, and a kernel does not depend on
@@ -129,8 +130,8 @@ def options_of(options: Sequence[Option], way: str) -> tuple[Option, ...]:
 def saves_bytes(option: Option, width_bytes: float) -> bool:
     """Return whether an option took fewer bytes, when it was measured, than the exact column takes now.
 
-    `scale_options` assumes that all options shrink with the column. A synopsis does not shrink if the column is small because
-    Parquet encodes this batch well (a constant, a counter).
+    `scale_options` assumes that all options shrink with the column. A synopsis does not shrink if the column is small
+    because Parquet encodes this batch well (a constant, a counter).
 
     >>> trained = Option("temp", "shed", 0.0, 0.5)
     >>> [saves_bytes(trained, width) for width in (2.0, 0.5, 0.01)]

@@ -400,7 +400,7 @@ class AttributePlan(Plan):
         return min(kept, math.ceil(kept * run.shortfall_kbps / planned)) if planned > 0 else 0
 
     def _rounded_rows(self, batch: Batch, runs: Runs, name: str, rows: int) -> int:
-        stretches = runs.stretches(name, "round")
+        stretches = runs.treated_ranges(name, "round")
         if stretches == [(batch.first_seq, batch.last_seq)]:
             return rows
         if not stretches:

@@ -1,6 +1,6 @@
 """Derive the planner's policy from contract, training and measurements: widths, rate, options, bounds, the decision.
 
-`plan: least_loss` chooses among all treatments of all attributes at once (`capacity.crossings`). `plan: prefix` is the
+`plan: least_loss` chooses among all treatments of all attributes at once (`capacity.treatments`). `plan: prefix` is the
 rule of Ahuja (2006): it sheds the shortest prefix of the ranking (`capacity.fit`), and all synopses stay at the source.
 
 The contract may have changed since a model was trained. The tighter of the two error bounds applies in the next plan,

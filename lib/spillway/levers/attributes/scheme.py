@@ -6,7 +6,8 @@ depends on the scheme of a row (kernels, sent rows, recovery) looks it up in the
 of a stream, and the state from which its planner continues.
 
 >>> ways = (AttributeTreatment("temp", "shed"), AttributeTreatment("visib", "keep"))
->>> runs = Runs((Run(0, 9, (AttributeTreatment("temp", "keep"), AttributeTreatment("visib", "keep"))), Run(10, 19, ways)))
+>>> kept = (AttributeTreatment("temp", "keep"), AttributeTreatment("visib", "keep"))
+>>> runs = Runs((Run(0, 9, kept), Run(10, 19, ways)))
 >>> runs.mask("temp", "shed", np.array([8, 9, 10, 19])).tolist()
 [False, False, True, True]
 """
@@ -57,7 +58,8 @@ def scheme_number(ways: Iterable[AttributeTreatment]) -> int:
     It is a checksum (CRC-32) of the treatments other than `keep`. So a rerun, a backfill and two machines agree without
     a registry. The scheme that keeps everything is 0. Rows are resolved by `seq`, never by this number.
 
-    >>> scheme_number([AttributeTreatment("a")]), scheme_number([AttributeTreatment("a", "shed")]) == scheme_number([AttributeTreatment("a", "shed"), AttributeTreatment("b")])
+    >>> kept, shed = AttributeTreatment("a"), AttributeTreatment("a", "shed")
+    >>> scheme_number([kept]), scheme_number([shed]) == scheme_number([shed, AttributeTreatment("b")])
     (0, True)
     """
     text = ";".join(_number_text(way) for way in ways if way.way != "keep")
@@ -163,7 +165,8 @@ class Runs:
     def precision(self, attribute: str, way: str, seq: np.ndarray) -> np.ndarray:
         """Return for each row the index of the precision of the treatment `way`; 0 if the row has another treatment.
 
-        >>> runs = Runs((Run(0, 9, (AttributeTreatment("temp", "shed", precision=2),)), Run(10, 19, (AttributeTreatment("temp", "shed"),))))
+        >>> coarse, fine = AttributeTreatment("temp", "shed", precision=2), AttributeTreatment("temp", "shed")
+        >>> runs = Runs((Run(0, 9, (coarse,)), Run(10, 19, (fine,))))
         >>> runs.precision("temp", "shed", np.array([8, 9, 10])).tolist()
         [2, 2, 0]
         """

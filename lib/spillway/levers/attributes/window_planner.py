@@ -1,10 +1,10 @@
 """Plan the scheme of a stream window by window: rank the data of a window, decide, keep the scheme.
 
-Windows are those of `ranking.windows`: whole cycles. They start again at the beginning of every range (`split_at_frames`). So
-no window crosses the edge of a frame, and their number is known without reading rows. If Algorithm 2
-(`ranking.reevaluation`) evaluates a window, the planner reads the identifier, which shows where windows start, and the
-measures of the rows of that window. A ranking that needs no data (`rank_by: recoverability`, measured in training) is
-never re-evaluated. Then nothing is read, and the ranking of the newest training is in force.
+Windows are those of `ranking.windows`: whole cycles. They start again at the beginning of every range
+(`split_at_frames`). So no window crosses the edge of a frame, and their number is known without reading rows. If
+Algorithm 2 (`ranking.reevaluation`) evaluates a window, the planner reads the identifier, which shows where windows
+start, and the measures of the rows of that window. A ranking that needs no data (`rank_by: recoverability`, measured in
+training) is never re-evaluated. Then nothing is read, and the ranking of the newest training is in force.
 
 A ranking computed on a window applies from the next window on, so no row waits. A window is a hit if the scheme in
 force on it equals the scheme that a new ranking of its own data gives.
@@ -119,7 +119,8 @@ class Policy:
 def treatment_of(ways: Sequence[AttributeTreatment]) -> Treatment:
     """Return the treatment and precision of every attribute that is not kept.
 
-    >>> treatment_of([AttributeTreatment("temp", "shed", precision=2, sent=True), AttributeTreatment("wind"), AttributeTreatment("rain", "round")])
+    >>> temp = AttributeTreatment("temp", "shed", precision=2, sent=True)
+    >>> treatment_of([temp, AttributeTreatment("wind"), AttributeTreatment("rain", "round")])
     {'temp': 'shed+/2', 'rain': 'round/0'}
     """
     return {

@@ -1,8 +1,8 @@
 """The kinds of sketches: the name of each in contracts, and its class.
 
-A kind is a subclass of `kinds.base.SketchKind`. It defines the sketch of a contract's entry, how rows are added to it, and
-its queries on the command line and in SQL. Reading, merging, queries and SQL functions are derived from this list. To
-add a kind, add its module and a line here. The modules load no kernel until a sketch is created or queried.
+A kind is a subclass of `kinds.base.SketchKind`. It defines the sketch of a contract's entry, how rows are added to it,
+and its queries on the command line and in SQL. Reading, merging, queries and SQL functions are derived from this list.
+To add a kind, add its module and a line here. The modules load no kernel until a sketch is created or queried.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def kind_of(name: str) -> SketchKind:
     >>> kind_of("hyperloglog")
     Traceback (most recent call last):
         ...
-    spillway.errors.InvalidValue: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom, got \
+    spillway.errors.InvalidValue: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom,
+    got \
 'hyperloglog'; correct the contract
     """
     if name not in SKETCH_KINDS:

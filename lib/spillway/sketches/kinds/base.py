@@ -210,7 +210,7 @@ class LoadedSketch:
         return replace(answer, covers=self.covers)
 
     def matched_attributes(self, other: LoadedSketch) -> str:
-        """Return in words which attributes of two sketches are matched; raise `InvalidValue` if they cannot be matched."""
+        """Return in words which attributes of two sketches are matched; raise `InvalidValue` if none can be."""
         if type(other) is not type(self):
             raise other.wrong_kind(self._sketch.kind)
         mine, theirs = self._sketch.context, other._sketch.context

@@ -117,7 +117,7 @@ def test_nothing_that_fits_costs_less(
         lost = found.loss if asked.minimize == "error" else None
         if lost is not None:
             assert lost == pytest.approx(first)
-            assert sum(one.touched for one in found.ways.values()) == pytest.approx(second)
+            assert sum(one.is_treated for one in found.ways.values()) == pytest.approx(second)
     else:
         assert found.crosses == pytest.approx(min(crosses for crosses, _ in tried))
         assert found.over == pytest.approx(found.crosses - room)
@@ -145,8 +145,8 @@ def test_a_part_of_the_tuples_has_what_all_cannot_have(
     assert better.loss < rest.loss
     # written down once more: what crosses, what is lost, and that the room is filled
     others = [one for other, one in found.ways.items() if other != name]
-    divided = dearer * (share * better.crosses + (1 - share) * rest.crosses)
-    crosses = math.fsum(one.crosses for one in others) + divided
+    divided = dearer * (share * better.crossing_bytes + (1 - share) * rest.crossing_bytes)
+    crosses = math.fsum(one.crossing_bytes for one in others) + divided
     assert crosses == pytest.approx(found.crosses)
     assert crosses <= room + 1e-9
     lost = math.fsum(worths[other] * one.loss for other, one in found.ways.items() if other != name)
@@ -191,7 +191,7 @@ def test_one_per_mille_too_much_costs_next_to_no_error() -> None:
     options = {name: ways(name) for name in "abcdefg"}
     found = choose_treatments(options, dict.fromkeys(options, 1.0), 7.0 * 0.999, Objective())
     assert found.loss == pytest.approx(0.04)
-    assert sum(one.touched for one in found.ways.values()) == 1
+    assert sum(one.is_treated for one in found.ways.values()) == 1
 
 
 def test_the_loss_falls_over_the_whole_curve() -> None:

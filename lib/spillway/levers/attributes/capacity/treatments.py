@@ -2,9 +2,9 @@
 
 An attribute is *kept*, *rounded* to one of several precisions, or *shed* at one of several precisions. The synopsis of
 a shed attribute is *sent* with the batch, or *held* at the source until it is requested. Each of these treatments is a
-`TreatmentOption`. It has the bytes per tuple that cross the channel, and a *loss*: the error in % of what the destination has
-without a request (absent values count 100). A plan keeps the bytes that cross within the capacity and minimises, in
-this order (specs/attributes.md, section 4),
+`TreatmentOption`. It has the bytes per tuple that cross the channel, and a *loss*: the error in % of what the
+destination has without a request (absent values count 100). A plan keeps the bytes that cross within the capacity and
+minimises, in this order (specs/attributes.md, section 4),
 
     minimize: error    1. sum of weight x loss   2. number of measures that are not kept       3. total bytes
     minimize: bytes    1. price of the bytes     2. sum of weight x loss                       3. measures not kept
@@ -32,8 +32,8 @@ round: 0.5
 shed, its synopsis sent: 1
 shed, its synopsis held, 25% shed, its synopsis sent: 75.25
 
-`correct_bytes` applies measured corrections of the bytes (`Paid`). `try_finer_for_all` tries a finer treatment for all tuples if it was
-never tried before.
+`correct_bytes` applies measured corrections of the bytes (`Paid`). `try_finer_for_all` tries a finer treatment for all
+tuples if it was never tried before.
 """
 
 from __future__ import annotations
@@ -182,11 +182,11 @@ def allowed_treatments(options: Sequence[Option], terms: Objective) -> list[Trea
 
 def cost_of(one: TreatmentOption, worth: float, terms: Objective) -> tuple[float, float, float]:
     """Return the three objectives of a treatment in the order of the terms; `worth` is the weight of its loss."""
-    lost, touched, option = worth * one.loss, float(one.touched), one.option
+    lost, touched, option = worth * one.loss, float(one.is_treated), one.option
     if terms.minimize == "error":
         return lost, touched, option.bytes_per_tuple
     held = 0.0 if one.sent else option.synopsis_bytes_per_tuple * terms.kept_price
-    return one.crosses * terms.sent_price + held, lost, touched
+    return one.crossing_bytes * terms.sent_price + held, lost, touched
 
 
 def knapsack_choices(
@@ -199,7 +199,7 @@ def knapsack_choices(
             ways,
             [
                 Alternative(
-                    one.crosses,
+                    one.crossing_bytes,
                     cost_of(one, worths[name], terms),
                     last_resort=one.last_resort,
                     divisible=terms.minimize == "error",
@@ -240,7 +240,7 @@ def choose_treatments(
         # nothing stays at the source as long as another plan fits
         none = replace(held, ways=tuple(way for way in terms.ways if way != "shed"))
         found.append(_choose_within(options, worths, room_bytes, none, 0.0, dearer or {}))
-    return min(found, key=lambda one: (one.over, terms.synopsis == "send" and one.holds_any, one.cost))
+    return min(found, key=lambda one: (one.over, terms.synopsis == "send" and one.holds_synopsis, one.cost))
 
 
 def _choose_within(
@@ -286,9 +286,11 @@ def describe_treatment(one: TreatmentOption, options: Sequence[Option]) -> str:
     rounded: 1 bytes a tuple instead of 2, mean error 0.5 %
     """
     kept = of_way(options, "keep")
-    instead = f"{one.crosses:.3g} bytes a tuple instead of {kept.wire_bytes_per_tuple:.3g}" if kept else ""
-    if not one.touched:
-        return f"kept: {one.crosses:.3g} bytes a tuple"
+    instead = (
+        f"{one.crossing_bytes:.3g} bytes a tuple instead of {kept.wire_bytes_per_tuple:.3g}" if kept else ""
+    )
+    if not one.is_treated:
+        return f"kept: {one.crossing_bytes:.3g} bytes a tuple"
     if one.option.way == "round":
         return f"rounded: {instead}, mean error {one.option.mean_error_pct:.3g} %"
     stored = f"{one.option.synopsis_bytes_per_tuple:.3g} bytes of synopsis"
@@ -342,7 +344,7 @@ def try_finer_for_all(
     name, better = found.finer.attribute, found.finer.way
     known, coarser = paid.get(name, {}), found.ways[name]
     ways = {**found.ways, name: better}
-    takes = math.fsum(one.crosses for one in ways.values())
+    takes = math.fsum(one.crossing_bytes for one in ways.values())
     tried = f"{better.option.way}/{better.option.precision}" in known
     if known.get(DIVIDED, 1.0) < HOPED or tried or better.option.way == "keep" or takes > HOPED * room_bytes:
         return None

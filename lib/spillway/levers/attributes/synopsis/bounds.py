@@ -89,7 +89,8 @@ def recovered_bound_pct(
     A bound a in the attribute's own unit is converted to per cent of the smallest possible true value,
     100 a / (|v| - a) for |v| > a. It is infinite for other |v|. Zero is recovered only for zero, so its bound is 0.
 
-    >>> recovered_bound_pct([ErrorBound(5.0), ErrorBound(5.0, 1.0)], np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
+    >>> bounds = [ErrorBound(5.0), ErrorBound(5.0, 1.0)]
+    >>> recovered_bound_pct(bounds, np.array([0, 1, 1]), np.array([41.0, 41.0, 3.0])).tolist()
     [5.0, 2.5, 5.0]
     """
     limits_pct, limits = (np.array([getattr(one, name) for one in places]) for name in ("error_pct", "error"))

@@ -65,8 +65,8 @@ Guarantee: a name's words depend on the name and the data files alone.
 *Classes of criticality* and their error rates are those of Ahuja (2006, section 3.2.4.3 and chapter 4), without the
 class "others", which has no rate. A stream that is not recognised gets the strictest class.
 
-*Matching as in the thesis* (3.2.4.3, 4.2). `CategoryMatcher.text()` is its fuzzy-set retrieval (equation 3.7) with plain words.
-With W_i the words of the stream's names and W_j those of a known list,
+*Matching as in the thesis* (3.2.4.3, 4.2). `CategoryMatcher.text()` is its fuzzy-set retrieval (equation 3.7) with
+plain words. With W_i the words of the stream's names and W_j those of a known list,
 
     mu(w, W) = 1 - prod over k in W of (1 - c(w, k)),  c(w, w) = 1
     Sim(i, j) = mean over w in W_i of mu(w, W_j)

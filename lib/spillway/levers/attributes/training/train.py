@@ -1,8 +1,8 @@
 """Train a stream, and test later whether the trained facts still hold (drift).
 
-`train_stream` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts of one
-training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then for
-the attributes that are shed at the current rate.
+`train_stream` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts
+of one training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then
+for the attributes that are shed at the current rate.
 
 `detect_drift` compares the facts with later tuples during validation, and names what should be trained again:
 
@@ -96,8 +96,8 @@ def train_stream(lesson: TrainingInput) -> list[Fact] | None:
     frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric, contract.order]))
     trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
     lesson.say(
-        f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_describe_cycle(cycle)}, {category.domain}, thresholds "
-        + ", ".join(f"{name} {_format_bound(thresholds[name])}" for name in measures)
+        f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_describe_cycle(cycle)}, {category.domain}, "
+        "thresholds " + ", ".join(f"{name} {_format_bound(thresholds[name])}" for name in measures)
     )
     found = [
         Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity, **unsure}),
