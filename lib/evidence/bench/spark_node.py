@@ -2,7 +2,7 @@
 
 Queries have a source each; sources send more than a node can do (`LOADS`: half of them twice as much as the others). In
 every interval the node works on what it admits as one question to Spark; what came while it worked waits in its buffer.
-Cost is measured (`TupleCost`), overload is smoothed (`Overload`), admitted is by `policies.chosen` from what queries
+Cost is measured (`TupleCost`), overload is smoothed (`Overload`), admitted is by `admission.admit_by_policy` from what queries
 reached in the last ten seconds: the same calls that a room of the lake is planned by. The clock is real: a node that is
 late finds more in its buffer. Where a question to Spark takes longer than an interval whatever it reads, nothing fits
 into one, and the text's cost of a tuple (5.2), which has no fixed part, says so by sinking to a batch; the same node
