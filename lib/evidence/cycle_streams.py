@@ -1,7 +1,7 @@
 """Generate streams with a known sender, in the orders of real feeds, with attributes that mislead a search.
 
-Beside the key and its measures every stream has a two-valued and a three-valued property of the key, a flag, a count,
-a constant and a clock. What identifies is `truth`; whether it comes round in an order is up to the family.
+In addition to the key and its measures, every stream has a two-valued and a three-valued property of the key, a flag, a
+count, a constant and a clock. `truth` are the identifying attributes. The family determines the order of arrival.
 
 >>> made = FAMILIES["two feeds that take turns"](np.random.default_rng(0), "text")
 >>> made.truth, list(made.columns)[:4], len(made.columns["at"])

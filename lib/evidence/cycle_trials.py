@@ -1,8 +1,8 @@
 """Test the search for the cycle identifier on streams with a known sender: right, by keys, refused, wrong.
 
-*Right* is the true identifier, or attributes that are one to one with it; *by keys*, the declared keys where no order
-was accepted; *refused*, an error that names the true identifier, a part of it, or nothing. Anything else is *wrong*:
-another attribute taken, or proposed.
+A result is *right* if it is the true identifier, or attributes that are one to one with it. It is *by keys* if no order
+was accepted and the declared keys are used. It is *refused* if an error names the true identifier, a part of it, or
+nothing. Any other result is *wrong*: another attribute was used, or proposed.
 
 >>> from evidence.cycle_streams import FAMILIES
 >>> stream = FAMILIES["arrivals at random"](np.random.default_rng(1), "text")

@@ -8,7 +8,7 @@ Guarantee: none on the error, which is why it is a baseline. The answer is the s
 equally near tuples the first wins.
 
 Where we differ: `scale="range"` divides every attribute by its range over the reference window first, else the
-attribute with the largest numbers decides alone; `scale="none"` is the text. Where one of two values is
+attribute with the largest numbers decides alone; `scale="none"` is the method of the thesis. Where one of two values is
 missing, that attribute does not count, and the distance is the mean over those that do, times their number.
 
 >>> import numpy as np

@@ -55,7 +55,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         share, accuracy, violations = _certified_figures(plan.shed)
         printed = next(n for (name, d, c), n in counts.items() if source.name in name and (d, c) == (120, 72))
         by_prefix = len(
-            lab.until_it_fits(lab.learned.ranked(lab.measures, own_settings(lab.contract).rank_by))
+            lab.until_it_fits(lab.learned.ranked_measures(lab.measures, own_settings(lab.contract).rank_by))
         )
         last = _paper(lab, shed)
         rows.append(

@@ -88,7 +88,7 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     ratios: dict[str, dict[str, float]] = {}
     for name, lab in labs.items():
         shed = list(lab.measures)
-        # what is shed in some windows only is compared over the whole column, under the same models
+        # an attribute that is shed in some windows only is compared over the whole column, with the same models
         everywhere = dict.fromkeys(shed, "shed")
         plan, paper = lab.run_everywhere(everywhere), lab.run_everywhere(everywhere, lab.paper_models())
         every_rounded = lab.run_everywhere(dict.fromkeys(lab.measures, "round"))

@@ -1,12 +1,12 @@
 """Compare the attribute lever with a plain Spark copy of the same Delta table, on generated telemetry.
 
-Ten million tuples by nine attributes (a hundred sensors in turn; four measures that may be shed, a protected one, key,
-order and two counters). The shed pass is all of it: load, rank, scheme, synopsis, ledger, transmitted. The plain copy
-reads `raw` and writes the same rows with Spark's defaults, in the same session: Parquet to Parquet by the same engine,
-which is what a user would wait for without this product. Contestants take turns in alternating order, the best of three
-rounds counts; a round to warm up does not. The windows that are evaluated are ranked, at most a tenth, as in batches of
-every size. Ratios of processor seconds (`_cpu_over_copy`) count only this process and its descendants, so that they can
-be compared on a machine that runs other work too.
+There are ten million tuples of nine attributes (a hundred sensors in turn; four measures that may be shed, a protected
+one, key, order and two counters). The shed pass is complete: load, rank, scheme, synopsis, ledger, transmitted. The
+plain copy reads `raw` and writes the same rows with Spark's defaults, in the same session, from Parquet to Parquet.
+This is the time that a user would wait without this product. Contestants alternate; the best of three rounds counts,
+after a warm-up round. At most a tenth of the windows is evaluated, as in batches of every size. Ratios of processor
+seconds (`_cpu_over_copy`) count only this process and its descendants, so that they can be compared on a machine with
+other load.
 
 `python -m evidence.bench.bench_attributes ratios 2000000` measures only the ratios, at two million tuples.
 """

@@ -1,9 +1,9 @@
 """Compare the unshed join with Spark's on the same Parquet files, and an index with none; time the adaptation.
 
-Equality on 5000 values (Zipf 0.8) within 20 seconds either way: Spark as a batch range join of both files that counts
-its pairs, on all cores; ours read from the same files, window by window, on one core, pairs made as rows. The best of
-three, the order alternating. These are kernel figures: no table is read and no pair is written. What a user waits for
-is `joins.run_seconds` and `joins.run_over_spark_join` (`bench_commands`).
+The join is by equality on 5000 values (Zipf 0.8) within 20 seconds. Spark runs a batch range join of both files and
+counts its pairs, on all cores. Ours reads the same files window by window on one core and makes pairs as rows. The best
+of three counts; the order alternates. These are kernel figures: no table is read and no pair is written. The times of
+users are `joins.run_seconds` and `joins.run_over_spark_join` (`bench_commands`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spillway.levers.joins.operands import Operand, SetFormat, encode_sets
 _NAMES = ("left_rows", "right_rows")
 SECONDS, RATE, LASTS = 300.0, 500.0, 20.0
 SATURATED = 3_000.0
-"""Rows a second at which a core has more to compare than it can."""
+"""Rows per second that exceed the comparisons of one core."""
 
 
 def join_bench(spark: Any) -> dict[str, float]:

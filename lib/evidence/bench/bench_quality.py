@@ -1,12 +1,14 @@
 """Measure the time of a plan, and the overhead of coverage in answers.
 
-`plan_room_ms` are milliseconds from loaded tables to the decision (`evidence.quality.planning`); `kernel_decide_ms` of
-the innermost step alone, the choice among batches that lie in arrays; `sic_overhead_pct` is the product's own question
-and answer (portions chosen, coverage on every row) against the same statement by the same engine over the same rows by
-themselves: the median difference of many pairs (`paired`), by the processor's time of all processes, with its interval,
-and by the clock; of so many rows that what Spark takes for any question is a small part. `sic_own_work_pct` is what is
-computed for coverage alone. Beside it stands the same statement over the files as Spark reads them by itself, who gives
-nothing back.
+- `plan_room_ms`: milliseconds from loaded tables to the decision (`evidence.quality.planning`).
+- `kernel_decide_ms`: milliseconds of the innermost step, the choice among batches in arrays.
+- `sic_overhead_pct`: a query of the product (with chosen portions and coverage on every row) against the same
+  statement by the same engine over the same rows without coverage. It is the median difference of many pairs
+  (`paired_difference`), by processor time of all processes with its interval, and by wall clock. There are so many rows
+  that Spark's fixed time per query is a small part.
+- `sic_own_work_pct`: the work for coverage alone.
+
+For comparison, the same statement also runs over the files as Spark reads them, without recovery.
 """
 
 from __future__ import annotations

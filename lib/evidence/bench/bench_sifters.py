@@ -211,8 +211,8 @@ def look_ups(rounds: int) -> Mapping[str, float]:
 def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
     """Time the sifted pass over a Delta table next to Spark's own filter; both read and write as many rows.
 
-    `pass_`: what is sent, made and written by the lever's decision in tasks. `draft_`: a whole draft, with the second
-    pass over the dimensions that counts what went of every region and query.
+    `pass_`: the sent rows, written by the lever's decision in tasks. `draft_`: a whole draft, including the second pass
+    over the dimensions, which counts the dropped rows of every region and query.
     """
     with tempfile.TemporaryDirectory() as folder, spark_engine("bench sifters") as engine:
         tables, contracts = Tables(settings_in(folder)), probe_contracts(capacity="100 Gbps")

@@ -1,7 +1,7 @@
 """Compare sketch kernels with Apache DataSketches and rbloom, and builds in Spark with Spark's own, in one run.
 
-`kernel_figures()` are the kernels', `spark_figures(spark)` those that need Spark. Contestants take turns, their order
-alternates, the best of all rounds counts.
+`kernel_figures()` measures the kernels, `spark_figures(spark)` the builds in Spark. Contestants alternate; the best of
+all rounds counts.
 """
 
 from __future__ import annotations
@@ -217,9 +217,9 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
 def repeats_figures(spark: Any, engine: Any, rows: int, rounds: int = 3) -> dict[str, float]:
     """Compare the deduplication of intake with `dropDuplicates`; one row in a hundred is a repeat.
 
-    Ours finds suspects, looks them up, and writes the rows that stay and those that go; theirs writes what stays. Rows
-    have a key and two columns to carry along. The window is a million rows, which ours remembers and no more; the batch
-    is ten times as long.
+    Ours finds suspects, looks them up, and writes the kept and the removed rows; `dropDuplicates` writes the kept rows.
+    Rows have a key and two more columns. The window is a million rows, which is all that ours remembers; the batch is
+    ten times as long.
     """
     window = 1_000_000
     with tempfile.TemporaryDirectory() as folder:

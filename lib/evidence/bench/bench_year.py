@@ -1,7 +1,7 @@
 """Query one day in a year of sketches: 96 batches per day, four sketches each, closed days summarised.
 
-The question is asked in a process of its own, as `spillway ask` asks it; what is told is what asking takes there beside
-Python, its libraries and the first use of the kernels, and the most memory that the whole process ever had.
+The query runs in a separate process, as `spillway ask` does. The figures are the time of the query without the start of
+Python, its libraries and the first use of the kernels, and the peak memory of the whole process.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def year_of_sketches(days: int = 365, rounds: int = 3) -> dict[str, float]:
         settings = Settings.from_environment({**os.environ, "SPILLWAY_LAKE": f"{folder}/lake"})
         specs = [SketchSpec("count_min", (name,), ("integer",)) for name in ("k", "l", "m", "n")]
         _write_year(Tables(settings), specs, days)
-        # the one that is asked; the others lie beside it
+        # the queried sketch; the others are in the same table
         summarise_days(Tables(settings), "year", specs[:1], set())
         middle, last = FIRST_OF_YEAR + timedelta(days=days // 2), FIRST_OF_YEAR + timedelta(days=days - 1)
         closed = [_query_cost(settings, middle) for _ in range(rounds)]

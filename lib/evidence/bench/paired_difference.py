@@ -1,11 +1,10 @@
 """Measure how much more time one procedure takes than another, on a machine with other load.
 
-Both are run in turns, one, other, other, one, and each such round gives a difference: who goes first goes last, what
-disturbs one of a round mostly disturbs the other too, and what does not is one difference of many. The figure is the
-median difference as a part of the other's median; its interval is that of 95 % of such figures of rounds drawn anew
-from these, as many, with replacement (the bootstrap), whatever their distribution. Beside the clock stands the
-processor's time of this process and all that descend from it (Spark's JVM, its Python workers), of which other
-processes take nothing.
+A round runs one, other, other, one, and gives one difference. A disturbance during a round mostly affects both; if not,
+it affects one difference of many. The figure is the median difference as a share of the other's median. Its interval
+contains 95 % of such figures over rounds resampled with replacement (the bootstrap), for any distribution. In addition
+to wall clock time there is the processor time of this process and its descendants (Spark's JVM, its Python workers),
+which other processes do not affect.
 
 >>> found = excess_of([1.1, 1.2, 1.1, 1.0, 1.1, 1.2, 1.1, 1.1], [1.0, 1.0, 1.0, 1.0, 1.0, 1.1, 1.0, 1.0])
 >>> round(found.middle, 3), found.low <= 0.1 <= found.high, found.rounds

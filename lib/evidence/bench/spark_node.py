@@ -1,12 +1,12 @@
 """Run the node of Fiscato (5.2, 5.3) on Spark: every 250 ms it sheds its buffer by the lever's code, and queries it.
 
-Queries have a source each; sources send more than a node can do (`LOADS`: half of them twice as much as the others). In
-every interval the node works on what it admits as one question to Spark; what came while it worked waits in its buffer.
-Cost is measured (`TupleCost`), overload is smoothed (`Overload`), admitted is by `admission.admit_by_policy` from what queries
-reached in the last ten seconds: the same calls that a room of the lake is planned by. The clock is real: a node that is
-late finds more in its buffer. Where a question to Spark takes longer than an interval whatever it reads, nothing fits
-into one, and the text's cost of a tuple (5.2), which has no fixed part, says so by sinking to a batch; the same node
-with an interval that a question does fit into stands beside it.
+Each query has one source; sources send more than a node can process (`LOADS`: half of them twice as much as the
+others). In every interval the node processes the admitted batches as one query to Spark; batches that arrive meanwhile
+wait in its buffer. Cost is measured (`TupleCost`), overload is smoothed (`Overload`), admitted is by
+`admission.admit_by_policy` from what queries reached in the last ten seconds: the same calls that a room of the lake is
+planned by. The clock is real: a node that is late finds more in its buffer. If a Spark query always takes longer than
+an interval, nothing fits. The thesis's cost of a tuple (5.2) has no fixed part, so the admitted load then falls to one
+batch. The same node also runs with an interval that is long enough for a query.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Reproduce Tables C.1 and C.2 (categories of eighty streams, plain words and vocabularies), and test held-out lists.
 
-The lists held back each name the public schema they are taken from. The first file was written before the vocabularies,
-the second when they stood and before the misses of the first were looked at. No word is taken from their misses; one
-limit (`foreign`) was set so that none of the first is put in too loose a class. Some of their schemas are also among
-the sources of the words, as those that everybody uses must be. The third is one half of 120 that somebody wrote who
-knew neither words nor rules, as public files of every kind come, opaque codes included; words were added after its
-other half, which is among those tuned on.
-A list of no known domain is right when the strictest class is assumed for it. What is *looser* than the truth allows
-more error than the class of the list's domain does; to assume the strictest never is.
+Each held-out list names the public schema that it comes from. The first file was written before the vocabularies, the
+second after them and before the misses of the first were examined. No word is taken from their misses; one limit
+(`foreign`) was set so that no list of the first gets too loose a class. Some of their schemas are also sources of the
+words, because these schemas are in general use. The third file is one half of 120 lists by an author who knew neither
+words nor rules: public files of every kind, with opaque codes. Words were added after its other half, which was used
+for tuning.
+A list of no known domain is right if the strictest class is assumed for it. A class is *looser* than the truth if it
+allows more error than the class of the list's domain; the strictest class never is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from evidence.golden.cells import RECOMPUTED, Cell, read_json
 from spillway.levers.attributes.threshold.category import STRICTEST, CategoryMatcher, DomainRecogniser
 
-# the one row of Table C.2 whose two similarities stand in each other's column (A46)
+# the row of Table C.2 whose two similarities are swapped (A46)
 _SWAPPED = "www.weatheronline.co.uk"
 
 TRUTHS = {
@@ -32,7 +32,7 @@ TRUTHS = {
     "Population": "not",
     "Others": STRICTEST,
 }
-"""The domains of lists held back and the class of each."""
+"""The domains of held-out lists, and the class of each."""
 
 HELD_OUT = ("held_out_lists.csv", "held_out_lists_2.csv", "held_out_lists_3.csv")
 

@@ -1,8 +1,8 @@
 """Compare one golden value with ours, and read the golden files.
 
-A cell is compared *against* one of three: what is printed; what was recomputed by hand from the text, where the print
-is wrong, is rounded or gives only the method; or arithmetic, a sum or quotient of printed numbers that no kernel of
-ours has touched. Only the first says that the text was reproduced.
+A cell is compared *against* one of three values: the printed value; a value recomputed by hand from the thesis, if the
+print is wrong, rounded or gives only the method; or arithmetic, a sum or quotient of printed numbers without any of our
+kernels. Only the first kind shows that the thesis was reproduced.
 
 >>> Cell("example 3", "attributes to shed", "2", "2").equal
 True

@@ -2,15 +2,16 @@
 
 - *Ours*: `spillway.levers.joins.join_window.JoinWindow`, which is what the pipeline runs.
 - *Everything*: the same without a budget.
-- *Dropping rows*: each row of either stream is kept with a probability that is chosen anew in every window, knowing
-  exactly how many comparisons the window will take, so that they are as many as ours made there (or, in time, so that
-  the time is the same); what is kept is joined in full. That is the rival's best: it never guesses a rate.
-- *Clairvoyant*: knows the true match curve, spends nothing on a sample, and takes the best basic windows first.
-- *Hindsight*: knows even how many pairs every basic window holds in this very window, luck included, which nobody who
-  has not compared them can: the most that any choice of basic windows, or of whole rows, could find with these steps.
+- *Dropping rows*: each row of either stream is kept with a probability that is chosen for every window, with exact
+  knowledge of the window's comparisons, so that they are as many as ours (or so that the time is the same). The kept
+  rows are joined in full. This is the best case of the rival: it never has to estimate a rate.
+- *Clairvoyant*: knows the true match curve, uses no sample, and takes the best basic windows first.
+- *Hindsight*: also knows the pairs of every basic window of the present window, including random variation. It is the
+  upper limit for any choice of basic windows, or of whole rows, with these steps.
 
-Both take the last basic window in proportion, where the join takes its newest rows: it may come a little above them
-where these match more often. Cut into quarters of a second they find some 2 % more in the text's joins.
+Both take a proportional share of the last basic window, while the join takes its newest rows. So the join may find
+slightly more if these match more often. With basic windows of a quarter of a second, both find about 2 % more in the
+paper's joins.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from spillway.levers.joins.settings import JoinSettings
 ADAPTS = 5.0
 """Seconds of T_r = T_c: a window of the pipeline."""
 REPEATS, ENOUGH_SECONDS = 7, 1.0
-"""So many runs at most are timed, until they took so long together."""
+"""The maximum number of timed runs, and the total seconds after which no more are timed."""
 _NO_WINDOW: Any = None
 
 
@@ -75,7 +76,7 @@ class Outcome:
     begin: float
     row: dict[str, Any]
     seconds: float
-    """Time of a core, everything that is decided and learned included."""
+    """Time of one core, including all decisions and learning."""
     deciding_seconds: float
     pairs: frozenset[tuple[int, int]] | None = None
 
@@ -240,8 +241,8 @@ def _thin(rows: Operand, kept: Numbers) -> Operand:
 def hindsight_pairs(whole: JoinRun, like: JoinRun) -> float:
     """Return the pairs of the best choice by hindsight with the steps of `like`, by basic windows or by whole rows.
 
-    From the full join's counts: matches and comparisons by basic window, of both windows, those that yield most a step
-    first. Without an index a step is a comparison.
+    Computed from the full join's counts: matches and comparisons by basic window, of both windows, those with the most
+    pairs per step first. Without an index a step is a comparison.
     """
     return sum(
         _pairs_by_curve(full, mine, full.row["own_matches"] / np.maximum(full.row["own_volumes"], 1e-12))
@@ -252,8 +253,7 @@ def hindsight_pairs(whole: JoinRun, like: JoinRun) -> float:
 def clairvoyant_pairs(whole: JoinRun, like: JoinRun) -> float:
     """Return the pairs of the best choice by the true match curve, which is the mean of all windows of `whole`.
 
-    For streams that keep their ways. It is taken from the very run that is judged, so what luck is left favours the
-    clairvoyant.
+    For stationary streams. The curve is computed from the measured run, so random variation favours the clairvoyant.
     """
     matches, volumes = (
         sum(one.row[name] for one in whole.outcomes) for name in ("own_matches", "own_volumes")
@@ -269,7 +269,7 @@ def _pairs_by_curve(full: Outcome, mine: Outcome, curve: Numbers) -> float:
     matches, volumes, costs = full.row["own_matches"], full.row["own_volumes"], mine.row["costs"]
     order = np.argsort(-curve / costs)
     cut, added = len(full.row["left_curve"]), costs.copy()
-    for side in (slice(0, cut), slice(cut, None)):  # what lies beside what is picked is looked up with it
+    for side in (slice(0, cut), slice(cut, None)):  # the neighbours of a picked row are examined with it
         ranks = np.argsort(np.argsort(order)[side])
         added[side] = costs_in_order(
             costs[side], mine.row["looked_up"][side], np.argsort(ranks), mine.row["held"][side]
@@ -322,7 +322,7 @@ def join_with_even_drops(
     """Rows dropped evenly so that the windows that are judged, all but the first few (`skip`), take as many steps
     (`steps`), or as long (`seconds`), as they took `like`.
 
-    For rates that stand still. The share is found by trying: what a join takes goes with the square of what is kept.
+    For constant rates. The share is found by search, because the steps of a join grow with the square of the kept rows.
     """
     begin, end = like.outcomes[0].begin, like.outcomes[-1].begin + ADAPTS
 
@@ -340,7 +340,7 @@ def join_with_even_drops(
             best = (took, tried)
         share = min(1.0, share * float(np.sqrt(target / max(took, 1e-9))))
     assert best is not None
-    # what was spent a little more or less is taken into account: pairs go with what is spent
+    # correct for slightly different steps: pairs are proportional to steps
     scale = target / best[0]
     for outcome in best[1].outcomes:
         outcome.row["pairs"] *= scale

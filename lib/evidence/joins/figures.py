@@ -1,8 +1,8 @@
 """Compute the figures of the joins (Gedik, Wu, Yu, Liu 2007), next to those of the paper.
 
-Streams of evidence have seeds 0, 1, ...; what was tuned (the share of the sample, how fast what is learned fades, how
-much is looked while little is known, how much is enough) was tuned on seeds 1000 to 1011. Coverage takes 2,000 seeds,
-these among them, of shorter windows and fewer rows.
+Streams of the evidence have the seeds 0, 1, .... Parameters (share of the sample, decay of learned counts, amount and
+end of exploration) were tuned on the seeds 1000 to 1011. Coverage uses 2,000 seeds, including these, with shorter
+windows and fewer rows.
 """
 
 from __future__ import annotations

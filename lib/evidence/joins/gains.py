@@ -30,7 +30,7 @@ CAPACITY = 900_000.0
 PLAIN_SECONDS, WARM = 60.0, 4
 """Windows of 5 s until both windows of 20 s are full."""
 LEARNED = 1
-"""Windows until something is learned, where both are full from the start."""
+"""Windows until the join has learned, if both are full from the start."""
 KEPT_STEPS = 0.36
 """With an index: what the join at 300 rows a second takes of what it takes at 500."""
 LARGE_SECONDS = 230.0
@@ -85,7 +85,7 @@ def gains(book: Book, seeds: int) -> dict[str, float]:
     for name, case in _cases().items():
         told = [_gain(case, seed) for seed in range(-1, seeds)][
             1:
-        ]  # the first run compiles, which is nobody's time
+        ]  # the first run includes compilation, which is not measured
         means = {key: float(np.mean([one[key] for one in told])) for key in told[0]}
         least = min(one["output_gain_pct"] for one in told)
         found |= {
@@ -178,7 +178,7 @@ def _gain(case: Case, seed: int) -> dict[str, float]:
 def peak_moves(book: Book, seeds: int) -> dict[str, float]:
     """Return how many windows pass until a peak that moved is found again: 90 % of the hindsight share before.
 
-    A rule that learns nothing is back at once, so what was had before is told beside.
+    A rule that learns nothing recovers at once, so the share before the move is reported too.
     """
     took, had = [], []
     for seed in range(seeds):

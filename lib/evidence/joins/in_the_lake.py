@@ -27,7 +27,7 @@ from spillway.workloads.run import run_workloads
 
 _ROWS = 400
 _LATE = 40
-"""Rows of either stream that come when windows that they belong to are worked out, or half worked out."""
+"""Rows of either stream that arrive when their windows are computed, or partly computed."""
 JOIN: dict[str, Any] = {
     "name": "alike",
     "inputs": ["east", "west"],
@@ -84,10 +84,10 @@ def _join_tables(
 ) -> tuple[list[Any], int]:
     """Return the rows of the join's tables after all windows are computed, and again after some rows arrived late.
 
-    With a seed, after deaths on the way: the late rows find windows that are done, or drafted, or untouched. A window
-    that is done when they come keeps what it came to unless they belong to it, and one that is not goes on from those
-    before it with them. So what a run with deaths is held against is one without that had as many windows done by then:
-    `first` of them (None: all). Returned beside the rows: how many were done.
+    With a seed, the run is killed several times: late rows then find windows that are done, drafted, or untouched. A
+    window that is done when they arrive keeps its result unless they belong to it; one that is not done includes them.
+    So a run with kills is compared with a run without kills in which as many windows were done by then: `first` of them
+    (None: all). The number of done windows is returned too.
     """
     schemas = folder / "schemas"
     (schemas / "streams").mkdir(parents=True)

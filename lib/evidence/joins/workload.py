@@ -22,7 +22,7 @@ from spillway.levers.joins.operands import ItemSets, Operand
 Numbers = npt.NDArray[Any]
 MICROS = 1_000_000
 PAPERS_RATES = ((60.0, 100.0), (15.0, 500.0), (30.0, 300.0), (15.0, 100.0))
-"""Figure 8: for so many seconds, so many rows a second."""
+"""Figure 8: pairs of seconds and rows per second."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class PaperStreams:
     mean_items: float = 5.0
     window_seconds: float = 20.0
     peak: float = 0.625
-    """Where matches lie, in windows: tau = peak w."""
+    """The position of the matches, in windows: tau = peak w."""
     rates: tuple[tuple[float, float], ...] = PAPERS_RATES
     moves_at: float | None = None
     moved_peak: float = 0.2
@@ -83,7 +83,7 @@ class PaperStreams:
             np.int64
         )
         most = int(sizes.max(initial=1))
-        # the first so many of a random order in which popular items come early: a sample without repeats
+        # the first items of a random order in which popular items come early: a sample without repeats
         ranks = np.empty((len(moments), most), np.int64)
         for low in range(0, len(moments), 20_000):
             rows = min(20_000, len(moments) - low)

@@ -1,10 +1,10 @@
 """Check that declared queries conserve coverage: random graphs of SQL, run by the product's own steps.
 
-Three streams, of which the third numbers its tuples and has lost some, are filtered, grouped, joined, united and made
-distinct at random, some steps read twice, in rooms that are too small. What every source put in is counted by looking
-on while the engine reads, not by what the product says of it: how many of the tuples that were made it read. Carried
-through the steps (`operator_graph`, eq. 3.3, with the rows that each step came to) it must reach the answer, whose rows
-must add up to it; an answer without rows says it in `coverage`.
+Three streams are filtered, grouped, joined, united and made distinct at random, in capacity groups that are too small.
+The third stream numbers its tuples and has lost some; some steps are read twice. The contribution of every source is
+counted by observing the reads of the engine, not by the product's own figures. Propagated through the steps
+(`operator_graph`, eq. 3.3, with the rows of each step), it must equal the sum over the rows of the answer. If an answer
+has no rows, `coverage` must state it.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Reproduce Figures 6.5 to 6.11 and Table 6.4: a federation of 18 nodes that run the lever's own decision.
 
-The text's testbed: parts of queries are put on nodes in three clusters, each of which gets twice as many as the one
-before (D15: "Zipf" is doubling), a part has one source of 150 tuples a second, and a node can do the same everywhere.
-Every policy gets the same deployment, sources, phases and room; what they are told is the same. Table 6.4's "queries"
-are per type, of which there are three (D2). Figures are means over seeds from `UNTUNED_SEED` on: on none was tuned.
+The testbed is that of the thesis. Fragments of queries are placed on nodes in three clusters; each cluster gets twice
+as many as the one before (D15: "Zipf" is doubling). A fragment has one source of 150 tuples per second, and all nodes
+have the same capacity. Every policy gets the same deployment, sources, phases, capacity and information. The "queries"
+of Table 6.4 are per type, and there are three types (D2). Figures are means over seeds from `UNTUNED_SEED` on, which
+were not used for tuning.
 
-Ours finishes what other nodes have begun and counts what handing over costs. The contestants are the paper's own rule
-(`fair_as_in_the_text`: Algorithm 1, whose last batch may pass the room) and chance that finishes too. A row is won
-against that one, the stronger, and against the paper's: where every tuple
-carries alike, room is coverage whoever has it, so that of those that waste nothing none is far ahead in the mean.
+Our policy completes the work that other nodes have begun, and counts the cost of handing over. The contestants are the
+paper's own rule (`fair_as_in_the_text`: Algorithm 1, whose last batch may exceed the capacity) and a random choice that
+also completes begun work, which is the stronger one. If every tuple has the same weight, capacity equals coverage for
+any policy, so policies that waste nothing differ little in the mean.
 
-The max-min optimum of a row is a linear program (HiGHS): the highest level that all queries can have, each part between
-nothing and all of its load, each node within its room, of which every batch that a part hands over takes its own; then,
-queries that cannot rise set aside, the next. Where even its Jain index is below 0.99 no policy can reach that.
+The max-min optimum of a row is a linear program (HiGHS): the highest level that all queries can reach, with each
+fragment between nothing and its whole load, and each node within its capacity, which also covers handed-over batches.
+Then queries that cannot rise further are fixed, and the next level is computed. If its Jain index is below 0.99, no
+policy can reach 0.99.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ CONTENDERS: Mapping[str, tuple[str, bool]] = {
     "fair_as_in_the_text": ("algorithm_1", False),
     "random_finishing": ("random", True),
 }
-"""Policies, and whether they finish what was begun elsewhere."""
+"""Policies, and whether they complete work that other nodes have begun."""
 ROOM = 1500.0
-"""Tuples a node does in an interval: with 2,000 parts of 37.5 each, about a third of what it is offered."""
+"""Tuples that a node processes in an interval: with 2,000 parts of 37.5 each, about a third of what it is offered."""
 SCALING_ROOMS = {2: 800.0, 3: 1450.0, 4: 2150.0}
 """By parts of a query, the room where queries become more. The one thing the text says of its own is that 300 queries
 cost 40 % less than 180 and are about 32 % worse; these rooms give that (on seeds of their own, in the text's own

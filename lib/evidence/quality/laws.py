@@ -85,7 +85,7 @@ def bytes_read(lake: Lake, capacity: float | None) -> tuple[int, int, int]:
 
 
 MOST_DECLARED = 60
-"""Random queries: each is asked window by window."""
+"""The number of random queries, each computed window by window."""
 SHED_FROM = ("files", "row_groups", "files_put_together")
 
 
@@ -110,7 +110,7 @@ def shed_bytes_read(where: str) -> tuple[int, int, int]:
 def interval_laws(trials: int) -> tuple[float, int]:
     """Return how often a 95 % interval of a mean over 20 portions holds, and how many rough answers had one.
 
-    What is measured goes with a portion's size, as bursts do; three queries share room for a quarter to three quarters.
+    Values grow with a portion's size, as in bursts; three queries share capacity for a quarter to three quarters.
     """
     chance = np.random.default_rng(23)
     held, rough = [], 0

@@ -32,7 +32,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "gaussian": (-100, 200), "uniform": (0, 100), "exponential": (0, 2000), "mixed": (-100, 2000), "load": (0, 1000),
     "heavy": (0, 100_000), "lumps": (0, 1000),
 }  # fmt: skip
-"""What their owner says of how far values may lie: far more than they do."""
+"""The range of values that their owner declares; it is much wider than the real one."""
 DATA_SETS = ("gaussian", "uniform", "exponential", "mixed", "load")
 NODES, FILES_A_WINDOW, TUPLES_A_FILE = 20, 20, 40
 SECONDS_A_FILE = 1.0

@@ -1,8 +1,8 @@
 """Reproduce Figures 6.1 to 6.4: errors of answers by coverage for each data set, and the coverage of intervals.
 
-The product's own steps on a lake in memory: windows are pinned, planned by the policy `random` (as the text has it)
-with less and less room, asked, and compared with the answers to everything. The text's counts are not scaled up, so
-these are asked with `bounds: false`; what scaling makes of them is measured apart.
+The product's own steps run on a lake in memory. Windows are pinned, planned by the policy `random` (as in the thesis)
+with decreasing capacity, computed, and compared with the answers over all rows. The thesis does not scale its counts,
+so these queries use `bounds: false`; scaled answers are measured separately.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 def interval_figures(book: Book, windows: int, seed: int = 5) -> dict[str, float]:
     """Return how often the interval of a partial answer contains the full answer, for COUNT, SUM and AVG.
 
-    Of the text's data sets and of values that a few portions or rows make, for which every interval must hold as often
-    as it says; beside it those that take portions to be alike, which do where that is so.
+    The data are those of the thesis, and values that a few portions or rows dominate. Every interval must hold at its
+    stated rate. Intervals that assume similar portions are reported too; they hold if the assumption does.
     """
     lake = landed_loads("quality-intervals", windows, seed)
     every = (*DATA_SETS, *HEAVY)

@@ -1,28 +1,28 @@
 """Compare sifters and their rivals on one workload; each keeps the same share of the rows.
 
-Every contestant says of each test row with which chance it goes; a sifter says so by its region's threshold, then all
-are brought to drop exactly the same share: who drops too few drops the rest at random among what it keeps, who drops
-too many keeps some at random. Quality is then counted on the test rows, which nobody has seen but the offline optimum:
+Every contestant gives a drop probability for each test row; a sifter uses the threshold of the row's region. Then all
+contestants are adjusted to drop exactly the same share: one that drops too few rows drops more at random, one that
+drops too many keeps some at random. Quality is measured on the test rows, which only the offline optimum has seen:
 
     C_q = rows of q that stay / rows of q        V* = sum over queries w_q (1 - alpha_q (1 - C_q))
 
-A query without a row among the test rows loses nothing (C_q = 1), as in the text, which remarks that this lifts all
-curves; `asked` leaves such queries out. Schemes and the choice among them (`auto`) are tried by regions alone, as the
-text has it (`unasked: by_region`). `shipped` is what a contract has that says nothing: rows that no query asks for go
-first, wherever they lie, and regions are for the others; `index` is its rival on equal terms. Rivals:
+A query without a test row loses nothing (C_q = 1), as in the paper, which notes that this raises all curves; `asked`
+leaves such queries out. Schemes and the choice among them (`auto`) are tested by regions alone, as in the paper
+(`unasked: by_region`). `shipped` is the default of contracts: rows that no query requests are dropped first, in any
+region, and regions are for the others; `index` is its rival on equal terms. Rivals:
 
-    random     every row with the same chance (the text's)
-    uniform    a uniform sifter: regions that nobody asks for go first, all others alike (Delta = 0)
-    per_key    whole keys are kept, drawn at random: what hashing a key to a sample does
-    attribute  the best single dimension: as many regions along it as the sifter has, chosen on the sample, held to no
-               Delta (its best setting, and more than sifters may do)
-    attribute_held  the same, held to Delta as sifters are
-    index      a regular filter with all queries in it: rows that none asks for go first, the others alike
-    densities  as many regions as there are rows, by the true densities of queries and rows, held to Delta: what a
-               filter comes to that knows how both are spread, and is not made for these very queries
-    fair       as many regions as there are rows, by what these queries turn out to want of these rows, held to Delta:
-               no filter whose regions are all asked for can be better
-    optimum    the same, held to nothing: nothing can be better
+    random     every row with the same probability (as in the paper)
+    uniform    a uniform sifter: regions without queries are dropped first, all others equally (Delta = 0)
+    per_key    whole keys are kept, drawn at random, as by hashing a key to a sample
+    attribute  the best single dimension: as many regions along it as the sifter has, chosen on the sample, without a
+               limit Delta (its best setting, and more than sifters may do)
+    attribute_held  the same with the limit Delta of sifters
+    index      a regular filter with all queries: rows that no query requests are dropped first, the others equally
+    densities  as many regions as there are rows, by the true densities of queries and rows, with Delta: a filter that
+               knows both distributions but not these queries
+    fair       as many regions as there are rows, by the true requests of these queries, with Delta: no filter with
+               queries in all regions can be better
+    optimum    the same without Delta: no filter can be better
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def random_instance(rng: np.random.Generator, regions: int | None = None) -> Ins
 def solver_cost(one: Instance) -> float | None:
     """Return the least cost by HiGHS; None if the problem is infeasible."""
     count = len(one.worths)
-    # one more variable, the band's lower end t: t <= d <= t + Delta for whatever is touched
+    # one more variable, the band's lower end t: t <= d <= t + Delta for every touched region
     rows, bounds = [], []
     for region in np.flatnonzero(one.touched):
         above, below = np.zeros(count + 1), np.zeros(count + 1)

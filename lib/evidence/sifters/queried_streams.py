@@ -1,10 +1,10 @@
 """Define realistic queries for real streams and the demo's: learned on the first half, tested on the second.
 
-Regions are learned by the lever's own training from a contract; rows are then sifted piece by piece, and each query is
-asked of what stayed (`regions`: by a sifter that does not tell which rows no query asks for). The rivals keep as many
-rows of the same half: at random; whole keys at random (what hashing a key does); by the queries themselves, rows that
-none asks for first and the others alike (`index`); by the best single attribute, its values worth what their rows were
-in the first half, which one being known in hindsight; offline, in hindsight.
+The lever's own training learns regions from a contract. Rows are sifted slice by slice, and each query runs on the kept
+rows (`regions`: by a sifter that does not distinguish rows without a query). The rivals keep as many rows of the same
+half: at random; whole keys at random (as by hashing a key); by the queries themselves, which drop unrequested rows
+first and the others equally (`index`); by the best single attribute, chosen in hindsight, with values weighted by the
+rows of the first half; offline, in hindsight.
 """
 
 from __future__ import annotations

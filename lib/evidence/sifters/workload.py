@@ -4,10 +4,11 @@
     UNIF: uniform in a hot spot;  SKEW: a normal a hot spot, std by dimension U[0.5, 1]/(L G), its mean uniform in it
     queries: rectangles, side by dimension U[0.005, 0.01], centres as UNIF or SKEW say
 
-What the text leaves open: a hot spot is drawn for every row and query with equal chance; "located within these hot
-spots": what a normal puts outside its hot spot, or the space, is drawn again. Data and queries have hot spots in common
-(else no query would have results), and, both skewed, each its own means. Weights of queries are equal, unless `alphas`
-is 'weights': then they are Table I's U[1, 2] (which cannot be alpha: erratum B1); 'from_zero' takes alpha as U[0, 1].
+Where the paper is not specific: a hot spot is drawn for every row and query with equal probability. "Located within
+these hot spots": a point that a normal puts outside its hot spot, or the space, is drawn again. Data and queries share
+hot spots (otherwise no query would have results); if both are skewed, each has its own means. Weights of queries are
+equal, unless `alphas` is 'weights': then they are Table I's U[1, 2] (which cannot be alpha: erratum B1); 'from_zero'
+takes alpha as U[0, 1].
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Measure the coverage of sketch intervals by kind of query, skew and type, with the product's hashing and defaults.
 
-A cell is one question of one type at one skew, asked 10,000 times: at least 94 % of its 95 % intervals must hold the
-truth, and none may be bought with width. Keys are hashed as the product hashes columns, tables are those that contracts
-get. Questions of one answer a sketch (self-joins, joins, different keys, near-duplicates) take 10,000 sketches.
+A cell is one query of one type at one skew, run 10,000 times. At least 94 % of its 95 % intervals must contain the
+truth, without being wider than theory requires. Keys are hashed as the product hashes columns; tables have the defaults
+of contracts. Queries with one answer per sketch (self-joins, joins, distinct keys, near-duplicates) use 10,000
+sketches.
 
-Theory gives the width: of a frequency Lemma 2's variance sum_{x != q} f_x^2/(w - 1) a row, of self-joins Lemma 4's, of
-joins the same algebra's, each for a median of d rows; of different keys HyperLogLog's standard error 1.04/sqrt(m); of
-ranks and ranges what KLL states; of near-duplicates the standard deviation of the estimates themselves, as measured.
+The width by theory: for a frequency, the variance of Lemma 2, sum_{x != q} f_x^2/(w - 1) per row; for self-joins that
+of Lemma 4; for joins the same algebra, each for a median of d rows; for distinct keys the standard error of
+HyperLogLog, 1.04/sqrt(m); for ranks and ranges the bound of KLL; for near-duplicates the measured standard deviation of
+the estimates.
 """
 
 from __future__ import annotations

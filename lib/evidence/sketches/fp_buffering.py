@@ -1,9 +1,10 @@
 """Implement FP-buffering, the baseline of the stable Bloom filter (3.5.2).
 
-A buffer of the last `capacity` distinct elements, least recently used out first. An element found is a duplicate;
-one not found is called a duplicate with probability q, which gives buffering the same false positive rate as the
-filter, so that their false negatives compare at equal bits (64 a buffered element on the text's real data, 32 on its
-synthetic data; the space of the hash table and of the list is not counted, in buffering's favour).
+A buffer holds the last `capacity` distinct elements and evicts the least recently used one. An element in the buffer is
+a duplicate. Another element is reported as a duplicate with probability q, which gives buffering the same false
+positive rate as the filter. So their false negatives can be compared at equal bits: 64 per buffered element on the
+thesis's real data, 32 on its synthetic data. The space of the hash table and of the list is not counted, which favours
+buffering.
 
 >>> LruBuffer(capacity=2).observe(np.array([1, 2, 1, 3, 2], dtype=np.uint64)).tolist()
 [False, False, True, False, False]

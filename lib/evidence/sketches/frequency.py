@@ -135,7 +135,7 @@ def sums(say: Say, seeds: int = 30, rows: int = 1_000_000, domain: int = 50_000)
 def over_datasketches(say: Say, memory: int = 65_536, seeds: int = 5) -> dict[str, float]:
     """Compare the top 100 keys by cmm_order, the paper's CMM and DataSketches' count-min, of equal allocated bytes.
 
-    Its frequent items are beside them, at the same bytes or more: a map of 2^lg slots of key, count and state.
+    Its frequent items are included too, at the same bytes or more: a map of 2^lg slots of key, count and state.
     """
     import datasketches
 

@@ -92,7 +92,7 @@ def online_errors(say: Say, size: int = 200_000, seeds: int = 6) -> dict[str, fl
     """Tables 5.5 to 5.7: 1000 x 3 counters a stream against a sample of 750 records, both 36,000 bytes
     as allocated: counters of 4 bytes in 3 streams, and records of 6 hashes of 8 bytes (keys, not the titles).
 
-    The text draws half of the subsets (r = 0.5). Online that saves time, not space, and costs accuracy: the sketch's
+    The thesis draws half of the subsets (r = 0.5). Online that saves time, not space, and costs accuracy: the sketch's
     error grows with Y_k, which the l_k n self pairs dominate, and is divided by r^2. So r = 1 is ours.
     """
     records = vectors(size)

@@ -95,7 +95,7 @@ def choose(
     """Return K (up to 10) and Max (1, 3 or 7) with the fewest expected false negatives, and P so that FPS holds
     (3.4.1).
 
-    `gaps` are (elements between two occurrences, weight) pairs; without them Max is 1, as the text advises, and K is
+    `gaps` are (elements between two occurrences, weight) pairs; without them Max is 1, as the thesis advises, and K is
     chosen at its testing gap of 200. The gap a shard sees is shorter by the number of shards.
 
     >>> choose(10**6, 0.1).hashes, choose(10**6, 0.01).hashes

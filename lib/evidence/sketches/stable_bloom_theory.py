@@ -4,7 +4,7 @@ m cells, K set and P decremented an element; a cell is set with probability k = 
 
 - Share of zeros when stable: at least (1 / (1 + 1/(P (1/K - 1/m))))^Max (Theorem 3).
 - False positives: at most FPS = (1 - that)^K, at all times (3.12, Corollary 5).
-- P for a wanted FPS: 3.21, rounded *up* (ERRATA E1: the text rounds down and breaks its own bound).
+- P for a wanted FPS: 3.21, rounded *up* (ERRATA E1: the thesis rounds down and breaks its own bound).
 - False negatives at a gap of delta elements between two occurrences (ERRATA E2): a cell starts at Max and is a
   Markov chain (decrement, then set), so that Eq. 3.13 is the entry (Max, 0) of its transition matrix to the power
   delta: exact for any gap, with log(delta) products. FN = 1 - (1 - PR0)^K (3.18 with equal cells, 3.20).

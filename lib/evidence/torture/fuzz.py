@@ -1,13 +1,13 @@
 """Fuzz with hostile inputs from a seed; each must be accepted, or rejected by name, in bounded time and memory.
 
-A child process works on a stretch of inputs under a limit of its address space, and says of each what became of it; one
-that does not come back in time, or brings the process down, is a fault, and another child goes on behind it. What an
-input may take: `SECONDS_MOST` of a processor, and `MEMORY_MOST` of memory.
+A child process runs a range of inputs under a limit of its address space, and reports the outcome of each. An input
+that does not finish in time, or that ends the process, is a fault; another child continues after it. An input may take
+`SECONDS_MOST` of processor time, and `MEMORY_MOST` of memory.
 
-Memory is the largest resident size while an input is worked on (`VmHWM`, set back by the kernel before each one) over
-what the process had once all kinds had been tried: what one needs at its worst, and what those before it left behind.
-The largest size that `getrusage` tells will not do: a child begins with that of the process which started it, which
-holds a simulated year, so that nothing is ever found to have grown.
+Memory is the peak resident size during an input (`VmHWM`, reset by the kernel before each one) over the size of the
+process after all kinds had run once. So it covers the peak of one input and leaks of earlier ones. The peak of
+`getrusage` is not usable: a child inherits that of its parent, which holds a simulated year, so no growth would be
+seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Generate hostile inputs from a seed: landing files, contracts, channels, and arguments of `spillway recover`.
 
-Every input is drawn from its own number, so that any of them can be made again alone. A judge hands it to the product:
-it must be taken or refused by name. Whatever else is raised is a fault, and so is a file whose records differ when it
-is read in pieces, or an answer that would move a terminal's cursor.
+Every input is generated from its own number, so that each can be reproduced alone. A check passes it to the product,
+which must accept it or reject it by name. Any other exception is a fault. Other faults are a file whose records differ
+if it is read in slices, and an answer with control characters.
 """
 
 from __future__ import annotations

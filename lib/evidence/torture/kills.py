@@ -1,11 +1,10 @@
 """Kill runs by SIGKILL at random moments, run again, and compare the tables with those of an undisturbed run.
 
-Half of the runs die at an instant drawn evenly from the time a run takes, half before, within or after a write to the
-store that is drawn evenly from its writes; every fifth is validated and retires, too. Every fourth begins with an empty
-lake, and spends most of its time training; the others go on from a lake that holds all but each stream's last
-deliveries, where nearly all instants lie between two writes. Tables are compared row for row,
-read without the product, but for what a rerun may say otherwise: who did it, when, how long it took, and how often a
-row was saved. Twenty more runs die with Spark (`with_spark`).
+Half of the runs are killed at a random moment of a run, half before, within or after a random write to the store; every
+fifth run also validates and retires. Every fourth run begins with an empty lake and spends most of its time on
+training. The others continue a lake that has everything except the last deliveries of each stream; there nearly all
+moments are between two writes. Tables are compared row by row, read without the product, except for values in which a
+rerun may differ: the run, its times, and the revisions of rows. Twenty more runs are killed with Spark (`with_spark`).
 """
 
 from __future__ import annotations

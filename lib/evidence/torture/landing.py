@@ -1,16 +1,16 @@
 """Write to a landing zone while it is read: files grow, are replaced, renamed, truncated, deleted, and return.
 
-A clock in our hand and a seed decide everything. The world does one thing after the other to files on a disk, also
-while one is being read (before it is opened, and while it is open), and a run takes in now and then. What it must come
-to is kept beside it:
+A test clock and a seed determine everything. The world changes files on a disk one after the other, also while a file
+is read (before it is opened, and while it is open). Runs take files in between. The expected result is recorded
+separately:
 
-- bytes that lay unchanged under a name for `settle_seconds` when a run looked are *settled*: every tuple of them must
-  be in `raw`, or the file refused by name (as other bytes under a known name are with `changed: refuse`), else it is
-  *lost*;
-- `raw` must hold exactly the tuples of the contents that `batches` says were taken in, each content once: what it lacks
-  of them is lost too, what it has more of is *doubled*.
+- Bytes that were unchanged under a name for `settle_seconds` when a run listed them are *settled*. Every tuple of them
+  must be in `raw`, or the file must be refused by name (as with `changed: refuse` for other bytes under a known name).
+  Otherwise the tuple is *lost*.
+- `raw` must hold exactly the tuples of the contents that are accepted in `batches`, each content once. A missing tuple
+  is also lost, an additional one is *doubled*.
 
-In the end all writing stops, and everything that lies there has settled.
+At the end all writing stops, and all files are settled.
 
 >>> counts = landing_torture(seed=1, steps=40)
 >>> counts["landing_lost_tuples"], counts["landing_doubled_tuples"], counts["landing_unbalanced"]
@@ -237,7 +237,7 @@ def landing_torture(
             if chance.random() < 0.3:
                 run(chance.choice((0, 0, 0.3)))
         for _ in range(3):
-            # what was missed under our hands is taken in when all is quiet
+            # files that changed while they were read are taken in at the end
             world.now += timedelta(seconds=SETTLE_SECONDS + 1)
             run(0)
         counts = _compare_with_files(tables, seen, world.contents)

@@ -1,8 +1,8 @@
 """Check laws of a lake from landing files and tables alone, without the product.
 
-Nothing lost, nothing doubled: every record that was delivered stands in `transmitted` once (its key, its moment and
-its protected text compared, which nothing may shed), or in `rejected` once, and in `raw` as long as its batch was not
-retired. The ledger balances row by row, stage by stage, and against what was delivered and what lies there.
+Nothing is lost or doubled: every delivered record is in `transmitted` once (compared by its key, time and protected
+text, which are never shed), or in `rejected` once, and in `raw` unless its batch was retired. The ledger balances by
+row, by stage, and against the delivered files and the tables.
 """
 
 from __future__ import annotations

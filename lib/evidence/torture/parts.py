@@ -1,7 +1,7 @@
 """Run `make torture`: kill and race the product, and write the results to `build/torture.json`.
 
-Every part says what it does and returns figures; a part that fails is named and keeps no other from running. What
-counts as wrong is decided by reading the tables without the product.
+Every part reports its progress and returns figures. A failed part is named and does not stop the others. Results are
+checked by reading the tables without the product.
 """
 
 from __future__ import annotations

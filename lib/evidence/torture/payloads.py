@@ -1,8 +1,7 @@
 """Generate hostile sketches: payloads of every kind, changed in bytes, header and counters, and signed again.
 
-A payload must be read or refused by name. Anything else that Python raises is a fault; so is a reading that takes
-longer than a second, or more memory than is stated. What is read is asked a question too, for what it answers must
-not raise either.
+A payload must be read, or rejected by name. Any other exception is a fault, as is a read that takes longer than a
+second, or more memory than stated. A query also runs on each sketch that was read, because it must not raise either.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Run work in processes forked from this one, with modules loaded and kernels compiled.
 
-Whoever forks has touched neither a Delta table nor a thread: what a library keeps running would stand still in
-the child.
+The parent process must not have used a Delta table or a thread before it forks, because the threads of a library do
+not run in the child.
 """
 
 from __future__ import annotations

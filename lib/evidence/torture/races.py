@@ -1,8 +1,8 @@
 """Start every pair of steps together, twenty times: nothing may be lost or doubled, and every error is a sentence.
 
-The lake has something to do for every step: batches to shed, to validate and to retire, a file to take in, dates to
-shed again. Two processes wait for the same signal; every other time the second is held back by a moment that is drawn
-evenly from the time that a step takes. Then one run alone finishes what is left, and the laws are looked at.
+The lake has work for every step: batches to shed, to validate and to retire, a file to take in, dates to shed again.
+Two processes wait for the same signal; every second time, the second one starts after a random delay up to the duration
+of a step. Then a single run completes the rest, and the laws are checked.
 """
 
 from __future__ import annotations

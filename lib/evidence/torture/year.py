@@ -1,14 +1,15 @@
 """Simulate a year of 96 batches per day and two streams: do reading, look-ups and validation stay as fast?
 
-Bringing 70,080 batches through takes days; so a few are really brought through, on the first day, amid the year and on
-the last day, and all others are laid beside them: rows of the same shape in every table that a batch writes to, with
-their own numbers, dates, seq, times, names and digests, a file a day and stream instead of 96 (small tables: a week),
-by the store's own commits. `maintain_lake` runs every fourth week on the simulated clock, though its DAG runs it every
-night. The last day is in files of single batches, as runs write them, except for the files that runs merge
+Processing 70,080 batches would take days. So the pipeline processes only a few, on the first day, in the middle of the
+year and on the last day. All others are inserted: rows of the same shape in every table that a batch writes to, with
+their own numbers, dates, seq, times, names and digests, one file per day and stream instead of 96 (small tables: per
+week), by the store's own commits. `maintain_lake` runs every fourth week on the simulated clock, though its DAG runs it
+every night. The last day is in files of single batches, as runs write them, except for the files that runs merge
 (`compact_batches`). Inserted batches are copies, so they are never looked up or validated. Their logs have one commit
 per week, where runs would have left a few hundred per day.
 
-What is measured is read by the functions that steps use, on tables opened anew each time, the best of several.
+The measured reads use the functions of the steps, on tables that are opened again each time; the best of several
+counts.
 """
 
 from __future__ import annotations
