@@ -148,4 +148,4 @@ class LandingWorld:
 
     def is_quiet(self) -> bool:
         """Whether one more run would find nothing, and does."""
-        return not self.look().waiting and self.take_in() == []
+        return not self.look().files_to_process and self.take_in() == []

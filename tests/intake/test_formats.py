@@ -218,7 +218,7 @@ def test_a_column_nobody_asked_for_is_refused_where_the_contract_says_so(tables:
     [
         ("json", b"".join(b'{"router": "r", "at": %d}\n' % i for i in range(9))),
         ("csv", b"router,at\n" + b"".join(b"r,%d\n" % i for i in range(9))),
-        ("parquet", parquet(three(0, 9).discard(["delay_ms"]))),
+        ("parquet", parquet(three(0, 9).drop(["delay_ms"]))),
     ],
 )
 def test_a_column_that_is_not_there_is_noted(tables: Tables, form: str, content: bytes) -> None:

@@ -119,7 +119,7 @@ def test_csv_reads_the_same_with_and_without_quotes(rows: list[list[str]], windo
     csv.writer(sink, quoting=csv.QUOTE_ALL, lineterminator=end).writerows([NAMES, *rows])
     fast, exact = parse_records(net, "a", plain.encode()), parse_records(net, "a", sink.getvalue().encode())
     assert fast.table.equals(exact.table)
-    assert fast.rejected.discard(["original"]).equals(exact.rejected.discard(["original"]))
+    assert fast.rejected.drop(["original"]).equals(exact.rejected.drop(["original"]))
     assert fast.table.num_rows + fast.rejected.num_rows == len(rows)
 
 

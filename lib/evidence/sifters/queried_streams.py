@@ -180,7 +180,7 @@ def sift(found: SifterFilter, rows: pa.Table, first_seq: int) -> np.ndarray:
 def wanted_rows(wanted: ParsedQueries, rows: pa.Table) -> np.ndarray:
     """Return, by query, the rows that it requests."""
     keys = [one.keys_of(rows[one.name]) for one in wanted.dimensions]
-    return np.stack([predicate.holds(keys) for _, predicate in wanted.queries])
+    return np.stack([predicate.matches(keys) for _, predicate in wanted.queries])
 
 
 def _quality(wants: np.ndarray, kept: np.ndarray, weights: np.ndarray) -> float:

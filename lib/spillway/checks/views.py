@@ -39,7 +39,7 @@ class ViewedTables:
     """
 
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self._known_ratios = frozenset(tables)
+        self._known = frozenset(tables)
         self._database = duckdb.connect(":memory:", config=_CONFIG)
         self._database.execute("SET TimeZone = 'UTC'")
         self._database.create_function(
@@ -65,13 +65,13 @@ class ViewedTables:
 
         So the order does not depend on the order of the tables.
         """
-        missing = [name for name in suite.tables() if name not in self._known_ratios]
+        missing = [name for name in suite.tables() if name not in self._known]
         if missing:
             raise InvalidValue(
                 "view",
                 "read tables of the lake",
                 ", ".join(missing),
-                f"choose from {', '.join(sorted(self._known_ratios))}",
+                f"choose from {', '.join(sorted(self._known))}",
                 f"{suite.name}.yaml",
             )
         query = re.sub(r"\{(\w+)\}", r'"\1"', suite.view)

@@ -466,7 +466,7 @@ def _decimal(columns: Sequence[pa.Array]) -> str:
     (',', '.')
     """
     by_point, by_comma = (
-        sum(_typed("", one, decimal)[0] == "double" and not _is_null(one) for one in columns)
+        sum(_infer_type("", one, decimal)[0] == "double" and not _is_null(one) for one in columns)
         for decimal in ".,"
     )
     return "," if by_comma and not by_point else "."
@@ -476,7 +476,7 @@ def _null_words(column: Sequence[str]) -> set[str]:
     """Return the words that represent null in a column. Among numbers with a fraction, NaN is a number and not null."""
     found = set(column) & set(_EMPTY_WORDS)
     if found & _NAN_WORDS:
-        kind, _ = _typed("", pa.array([None if word in found else word for word in column], pa.string()))
+        kind, _ = _infer_type("", pa.array([None if word in found else word for word in column], pa.string()))
         found -= _NAN_WORDS if kind == "double" and set(column) - found else set()
     return found
 
@@ -554,11 +554,11 @@ def _columns(raw: dict[str, pa.Array], decimal: str) -> list[SampleColumn]:
         word = _word(field)
         taken = {column.name for column in columns} | set(reserved_names())
         name = next(n for n in (word, *(f"{word}_{i}" for i in range(2, len(raw) + 3))) if n not in taken)
-        columns.append(SampleColumn(field, name, *_typed(field, values, decimal)))
+        columns.append(SampleColumn(field, name, *_infer_type(field, values, decimal)))
     return columns
 
 
-def _typed(field: str, values: pa.Array, decimal: str = ".") -> tuple[str, pa.Array]:
+def _infer_type(field: str, values: pa.Array, decimal: str = ".") -> tuple[str, pa.Array]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_null(values.type):

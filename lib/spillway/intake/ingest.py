@@ -55,7 +55,7 @@ def ingest(
                 f"{stream}: {len(found.settling):,} files changed less than {contract.source.settle_seconds:g} s ago "
                 f"and wait until they have settled: {names}" + ", ..." * (len(found.settling) > NAMES_SAID)
             )
-        steps = list(group_into_steps(contract, found.waiting, clock().date()))
+        steps = list(group_into_steps(contract, found.files_to_process, clock().date()))
         for number, step in enumerate(steps, 1):
             if len(steps) > 1:
                 size = sum(one.size for one in step) / 1e6

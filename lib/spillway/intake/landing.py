@@ -73,7 +73,7 @@ class Landing:
     """Refused files that have not changed since, each with its record."""
 
     @property
-    def waiting(self) -> tuple[DeliveredFile, ...]:
+    def files_to_process(self) -> tuple[DeliveredFile, ...]:
         """The files that intake must process now; it processes each of them once."""
         return (*self.fresh, *self.doubtful)
 

@@ -75,7 +75,7 @@ def record_batches(
             say(f"{contract.stream}: {escape_text(one.name)} is left for the next run: {missed}")
     found_digests = {one.digest for one in measured.values() if one.digest}
     known = batches_of_files(tables, stream, {one.name for one in step}, found_digests)
-    touched = {} if again else _touched(known, {one: measured[one].digest for one in step})
+    touched = {} if again else _find_touched_files(known, {one: measured[one].digest for one in step})
     unmoved = {file.name for _, file in touched.values()}
     by_date: dict[date, list[DeliveredFile]] = {}
     for one in step:
@@ -172,7 +172,7 @@ def _file_status(
     return REFUSED, str(Problem(escape_text(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
 
 
-def _touched(
+def _find_touched_files(
     known: Sequence[Batch], digests: dict[DeliveredFile, str]
 ) -> dict[DeliveredFile, tuple[Batch, LandingFile]]:
     """Return the files whose bytes equal those recorded under their name, each with its batch and entry."""

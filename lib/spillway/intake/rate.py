@@ -176,7 +176,7 @@ def time_covered(
     arrival = batch.seconds_covered
     found = TimeCovered(arrival)
     if contract.rate.from_ == "event_time":
-        order, unit = _order(tables, contract, batch)
+        order, unit = _order_values(tables, contract, batch)
         if unit is None:
             return TimeCovered(*_rate_without_unit(contract, batch, rows, known(), arrival))
         found = _by_event_time(order, SECONDS_PER[unit], batch, arrival, end_before)
@@ -315,7 +315,7 @@ def _moment(epoch_seconds: float) -> datetime | None:
         return None
 
 
-def _order(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[Moments, str | None]:
+def _order_values(tables: Tables, contract: StreamContract, batch: Batch) -> tuple[Moments, str | None]:
     """Return the order attribute of the batch's rows in steps of its unit, and that unit (None: unknown)."""
     attribute = contract.attribute(contract.order)
     integer = attribute.type == "integer"

@@ -219,7 +219,7 @@ def _least(items: Sequence[Sequence[Alternative]], room: float, most_states: int
     least = [_first(np.column_stack([c, cost])) for c, cost in zip(crosses, costs, strict=True)]
     if math.fsum(c[i] for c, i in zip(crosses, least, strict=True)) >= room:
         return _selection(items, least, room)
-    hulls = _Relaxed.of_rest(crosses, costs)
+    hulls = _LowerBound.of_rest(crosses, costs)
     simple = _selection(items, _rounded_selection(crosses, costs, room), room)
     picks, exact = _search(crosses, costs, hulls, room, most_states, simple.cost[0])
     found = _selection(items, picks, room) if picks else simple
@@ -244,7 +244,7 @@ def _selection(items: Sequence[Sequence[Alternative]], picks: Sequence[int], roo
 
 
 @dataclass(frozen=True)
-class _Relaxed:
+class _LowerBound:
     """Lower bound: the least first cost of some items as a function of the room (linear relaxation).
 
     It is convex and piecewise linear.
@@ -254,7 +254,7 @@ class _Relaxed:
     costs: np.ndarray
 
     @staticmethod
-    def of_rest(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> list[_Relaxed]:
+    def of_rest(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray]) -> list[_LowerBound]:
         """Return the bounds of all items, of all but the first, and so on to none. Each hull is computed once."""
         narrowest, cheapest = np.zeros(len(crosses) + 1), np.zeros(len(crosses) + 1)
         steps: list[tuple[float, float, float, int]] = []
@@ -271,7 +271,7 @@ class _Relaxed:
             mine = places >= at
             # sum from the cheap end: rounding errors of large costs would decide between small ones
             rising = np.cumsum(np.concatenate([[ends[at]], falls[mine][::-1]]))
-            found.append(_Relaxed(np.cumsum(np.concatenate([[rooms[at]], widths[mine]])), rising[::-1]))
+            found.append(_LowerBound(np.cumsum(np.concatenate([[rooms[at]], widths[mine]])), rising[::-1]))
         return found
 
     def at(self, room: np.ndarray) -> np.ndarray:
@@ -320,7 +320,7 @@ def _rounded_selection(crosses: Sequence[np.ndarray], costs: Sequence[np.ndarray
 def _search(
     crosses: Sequence[np.ndarray],
     costs: Sequence[np.ndarray],
-    hulls: Sequence[_Relaxed],
+    hulls: Sequence[_LowerBound],
     room: float,
     most_states: int,
     known: float,

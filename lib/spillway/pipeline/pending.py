@@ -43,7 +43,7 @@ def is_pending(contract: StreamContract, tables: Tables, now: datetime | None = 
         not untrained_levers(tables, contract) or exemption_of(tables, contract.stream, utc_now()) is not None
     ):
         return True
-    return bool(find_landing_files(contract, tables, now).waiting)
+    return bool(find_landing_files(contract, tables, now).files_to_process)
 
 
 def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | None) -> bool:

@@ -300,7 +300,7 @@ class _Block:
         if columns is None:
             end = int(last[-1])
             return self._slow(names, list(takewhile(lambda r: r.first <= end, self._exactly(int(first[0])))))
-        return self._assembled(columns, first, last)
+        return self._assemble(columns, first, last)
 
     def _split(
         self, names: tuple[str, ...], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
@@ -370,9 +370,9 @@ class _Block:
                 columns[attribute.name] = pc.if_else(pc.is_in(column, nulls), None, column)
         first = np.array([row.first for row in kept], dtype=np.int64)
         last = np.array([row.last for row in kept], dtype=np.int64)
-        return self._assembled(columns, first, last)
+        return self._assemble(columns, first, last)
 
-    def _assembled(
+    def _assemble(
         self, columns: dict[str, pa.Array], first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
     ) -> list[pa.Table]:
         original: Callable[[int], bytes] = lambda i: self.lines.bytes_of(int(first[i]), int(last[i]))  # noqa: E731

@@ -50,10 +50,10 @@ def json_blocks(
     while not reader.done:
         lines = Lines.of(reader.next(), before)
         before += lines.count
-        yield _parsed(fields, lines, Rejects(file_name))
+        yield _parse_block(fields, lines, Rejects(file_name))
 
 
-def _parsed(fields: JsonFields, lines: Lines, rejects: Rejects) -> ParsedRecords:
+def _parse_block(fields: JsonFields, lines: Lines, rejects: Rejects) -> ParsedRecords:
     contract = fields.contract
     bad_text, long = lines.lacking_utf8(), lines.too_long()
     for i in np.flatnonzero(long).tolist():
@@ -155,12 +155,12 @@ class _Reader:
     def _fast(self, wanted: npt.NDArray[np.int64]) -> pa.Table | None:
         first, last = int(wanted[0]), int(wanted[-1])
         start, end = int(self.lines.starts[first]), int(self.lines.ends[last])
-        opens, closes = _between(self._opens, start, end), _between(self._closes, start, end)
+        opens, closes = _positions_between(self._opens, start, end), _positions_between(self._closes, start, end)
         if not (
             np.array_equal(opens, self.lines.starts[wanted])
             and np.array_equal(closes, self._last[wanted])
-            and not len(_between(self._nul, start, end))
-            and not len(_between(self._bad, first, last + 1))
+            and not len(_positions_between(self._nul, start, end))
+            and not len(_positions_between(self._bad, first, last + 1))
         ):
             return None
         try:
@@ -242,7 +242,7 @@ class _Reader:
         return row
 
 
-def _between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDArray[np.int64]:
+def _positions_between(positions: npt.NDArray[np.int64], start: int, end: int) -> npt.NDArray[np.int64]:
     return positions[np.searchsorted(positions, start) : np.searchsorted(positions, end)]
 
 

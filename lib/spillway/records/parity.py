@@ -307,14 +307,14 @@ def check_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
         payload_bytes = _payload_bytes(rows.shape[1])
         if payload_bytes is None:
             continue
-        payloads, corrected, sound = _checked(rows, payload_bytes)
+        payloads, corrected, sound = _check_equal_lengths(rows, payload_bytes)
         for place, payload, mended, good in zip(places, payloads, corrected, sound, strict=True):
             if good:
                 found[place] = CheckedLine(payload.tobytes(), bool(mended))
     return found
 
 
-def _checked(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _check_equal_lengths(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the payloads, which of them were corrected, and which are valid."""
     digits = rows[:, payload_bytes + 1 :]
     check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)
@@ -432,7 +432,7 @@ class CheckedBytes:
     """
 
     def __init__(self, plain: ByteReader, has_header: bool = False, quoting: bool = False) -> None:
-        self._parts = _in_lines(plain, self._unwrapped)
+        self._parts = _in_lines(plain, self._without_parity)
         self._held = b""
         self._header = has_header
         self._quoting, self._doubtful = quoting, False
@@ -450,7 +450,7 @@ class CheckedBytes:
         found, self._corrected = self._corrected, 0
         return found
 
-    def _unwrapped(self, lines: Sequence[bytes]) -> list[bytes]:
+    def _without_parity(self, lines: Sequence[bytes]) -> list[bytes]:
         checked = check_lines(lines)
         first = next((place for place, line in enumerate(lines) if line), None)
         if self._header and first is not None:
@@ -458,9 +458,9 @@ class CheckedBytes:
                 raise WholeFile("the header", RULE, _shown(lines[first]), REMEDY)
             self._header = False
         self._corrected += sum(one.corrected for one in checked)
-        return [self._believed(one, line) for one, line in zip(checked, lines, strict=True)]
+        return [self._trusted_line(one, line) for one, line in zip(checked, lines, strict=True)]
 
-    def _believed(self, one: CheckedLine, line: bytes) -> bytes:
+    def _trusted_line(self, one: CheckedLine, line: bytes) -> bytes:
         if not line:
             return line  # a blank line has no parity and is ignored
         if one.payload is None:
@@ -478,18 +478,18 @@ def note_parity(file_name: str, part: ParsedRecords, corrected: int) -> ParsedRe
     rejects = Rejects(file_name)
     for row in part.rejected.to_pylist():
         pieces = row["original"].split(b"\n")
-        delivered = b"\n".join(_delivered(piece) for piece in pieces)
+        delivered = b"\n".join(_delivered_bytes(piece) for piece in pieces)
         refused = next((piece for piece in pieces if piece.startswith(_REFUSED)), None)
         if refused is None:
             told = row["field"], row["rule"], row["value"], row["remedy"]
         else:
-            told = FIELD, RULE, _shown(_delivered(refused)), REMEDY
+            told = FIELD, RULE, _shown(_delivered_bytes(refused)), REMEDY
         rejects.add(row["line"], *told, delivered)
     notes = {**part.notes, **({CORRECTED: corrected} if corrected else {})}
     return ParsedRecords(part.table, rejects.table(), notes)
 
 
-def _delivered(piece: bytes) -> bytes:
+def _delivered_bytes(piece: bytes) -> bytes:
     if piece.startswith(_REFUSED):
         return bytes.fromhex(piece.removeprefix(_REFUSED).decode())
     return line_with_parity(piece)

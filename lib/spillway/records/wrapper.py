@@ -47,7 +47,7 @@ class ByteReader(Protocol):
 
 def detect_wrapper(source: SeekableBytes) -> str | None:
     """Return the wrapper of the file by its first bytes, or None; then reset the source to its beginning."""
-    first = _begins(source)
+    first = _detect_wrapper(source)
     source.seek(0)
     return first
 
@@ -67,12 +67,12 @@ def open_decompressed(source: SeekableBytes) -> ByteReader:
     return source if wrapper is None else _DecompressingReader(source, wrapper)
 
 
-def _begins(source: SeekableBytes) -> str | None:
+def _detect_wrapper(source: SeekableBytes) -> str | None:
     source.seek(0)
-    return _named(source.read(4))
+    return _wrapper_name(source.read(4))
 
 
-def _named(first: bytes) -> str | None:
+def _wrapper_name(first: bytes) -> str | None:
     return next((name for magic, name in WRAPPERS.items() if first.startswith(magic)), None)
 
 
@@ -92,8 +92,8 @@ class _DecompressingReader:
             remedy = "send the file again, whole; nothing of it was taken"
             problem = " ".join(str(error).split())
             raise WholeFile("the file", f"be whole and readable {self.wrapper}", problem, remedy) from None
-        if not self.given and _named(found[:4]) is not None:
-            raise WholeFile("the file", "be wrapped once", f"{_named(found[:4])} in it", "unwrap it once")
+        if not self.given and _wrapper_name(found[:4]) is not None:
+            raise WholeFile("the file", "be wrapped once", f"{_wrapper_name(found[:4])} in it", "unwrap it once")
         self.given += len(found)
         if self.given > self.most:
             rule = f"hold at most {self.most:,} bytes"

@@ -113,7 +113,7 @@ def load_stored_sketch(
     unread: InvalidValue | None = None
     for row in needed:
         try:
-            held.append((row, _of_row(row)))
+            held.append((row, _read_row(row)))
         except InvalidValue as problem:
             missing, unread = missing + _batches(row), problem
     if unread is not None and not held:
@@ -173,7 +173,7 @@ def _segments(kind: str, held: Sequence[tuple[Mapping[str, Any], StoredSketch]])
     return found
 
 
-def _of_row(row: Mapping[str, Any]) -> StoredSketch:
+def _read_row(row: Mapping[str, Any]) -> StoredSketch:
     types = json.loads(row["parameters"]).get("types", ())
     kind = kind_of(row["kind"])
     found = read_sketch(bytes(row["payload"]), types, row["attributes"], [kind])

@@ -76,7 +76,7 @@ _KINDS = ("count_min", "quantiles", "distinct", "pair_count")
 
 
 @lru_cache(maxsize=8)
-def _loaded(payload: bytes) -> LoadedSketch:
+def _load_payload(payload: bytes) -> LoadedSketch:
     # cached, because a function is called with many rows that usually have the same payload
     return wrap_sketch(read_sketch(payload))
 
@@ -110,7 +110,7 @@ def sketch_of(parts: Iterable[Sequence[pa.Array]]) -> bytes | None:
         if not len(asked):
             continue
         if spec is None:
-            spec = _specified(asked[0].as_py(), columns)
+            spec = _parse_specification(asked[0].as_py(), columns)
             sketch = spec.empty() if spec.heavy_share else spec.kind_object.empty_part(spec)
         table = pa.table(
             {name: _plain_column(one) for name, one in zip(spec.attributes, columns, strict=True)}
@@ -152,7 +152,7 @@ def merge_payloads(payloads: pa.Array) -> bytes | None:
     return None if whole is None else whole.to_bytes()
 
 
-def _specified(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
+def _parse_specification(text: str | None, columns: Sequence[pa.Array]) -> SketchSpec:
     """Return the specification for the text `kind, option=value, ...` and columns of these types."""
     kind, *told = [part.strip() for part in str(text or "").split(",")]
     if kind not in _KINDS:
@@ -193,7 +193,7 @@ def _plain_column(column: pa.Array) -> pa.Array:
     return column.cast(_ARROW[_kind_of(column.type)], safe=False)
 
 
-def _typed(column: pa.Array, kind: str) -> pa.Array:
+def _cast_column(column: pa.Array, kind: str) -> pa.Array:
     """Convert a column to an attribute's type. Texts are parsed. A conversion that loses information is refused."""
     wanted = _ARROW[kind]
     text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
@@ -269,8 +269,8 @@ def _answer_rows(kind: SketchKind, method: str, payloads: pa.Array, *values: pa.
             continue
         asked = (place, *told)
         if asked not in found:
-            given = [_loaded(told[0]), *asked[2:]] if of_two else asked[1:]
-            found[asked] = _as_struct(_loaded(known[place]), getattr(_loaded(known[place]), method)(*given))
+            given = [_load_payload(told[0]), *asked[2:]] if of_two else asked[1:]
+            found[asked] = _as_struct(_load_payload(known[place]), getattr(_load_payload(known[place]), method)(*given))
         answers.append(found[asked])
     return pa.array(answers, HEAVY_TYPE if method == "top" else ANSWER_TYPE)
 
@@ -319,10 +319,10 @@ def _frequency_of_each(
     note = ""
     for one, payload in enumerate(payloads.dictionary.to_pylist()):
         mine = np.flatnonzero(place == one)
-        sketch: Any = _loaded(payload)
+        sketch: Any = _load_payload(payload)
         found = _estimates(sketch, [column.take(pa.array(mine)) for column in columns], purpose)
         numbers[:, mine] = found.estimate, found.low, found.high
-        rows[mine], note = sketch.rows, _noted(found)
+        rows[mine], note = sketch.rows, _method_note(found)
     return _structs(numbers, rows, note, place < 0)
 
 
@@ -338,12 +338,12 @@ def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array, purpose: 
         if place is None or not asked.is_valid:
             answers.append(None)
             continue
-        sketch: Any = _loaded(known[place])
+        sketch: Any = _load_payload(known[place])
         inner = asked.values
         found = _estimates(sketch, inner.flatten() if pa.types.is_struct(inner.type) else [inner], purpose)
         numbers = np.array([found.estimate, found.low, found.high])
         none = np.zeros(len(inner), np.bool_)
-        answers.append(_structs(numbers, np.full(len(inner), sketch.rows), _noted(found), none))
+        answers.append(_structs(numbers, np.full(len(inner), sketch.rows), _method_note(found), none))
     sizes = [0 if one is None else len(one) for one in answers]
     whole = [one for one in answers if one is not None]
     offsets: list[int | None] = np.cumsum([0, *sizes]).tolist()
@@ -355,13 +355,13 @@ def _frequencies_of_each(payloads: pa.DictionaryArray, keys: pa.Array, purpose: 
 
 def _estimates(sketch: Any, columns: Sequence[pa.Array], purpose: str) -> Estimates:
     ask = sketch.frequencies
-    typed = [_typed(column, kind) for column, kind in zip(columns, sketch.types, strict=False)]
+    typed = [_cast_column(column, kind) for column, kind in zip(columns, sketch.types, strict=False)]
     typed += columns[len(typed) :]
     found: Estimates = ask(typed, purpose=purpose)
     return found
 
 
-def _noted(found: Estimates) -> str:
+def _method_note(found: Estimates) -> str:
     return f"{found.method}, {100 * found.confidence:g} % confidence"
 
 

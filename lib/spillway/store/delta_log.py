@@ -185,7 +185,7 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
         with translate_store_errors(path, missing_too=True):
             table = DeltaTable(plain_uri(path))
         refuse_features(path, table, to_write=False, known=FOREIGN_READ_FEATURES)
-        chosen = ", ".join(_quoted(name) for name in columns([one.name for one in table.schema().fields]))
+        chosen = ", ".join(_quote_identifier(name) for name in columns([one.name for one in table.schema().fields]))
         rows = QueryBuilder().register("foreign_table", table).execute(f"SELECT {chosen} FROM foreign_table")
         return pa.table(rows.read_all())
     except SpillwayError:
@@ -199,7 +199,7 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
         raise InvalidExternalValue("table", "be one that delta-rs reads", reason, remedy, path) from problem
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     """Return a column's name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -63,7 +63,7 @@ def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = Fa
             groups.setdefault(file.partition, []).append(file)
     done = MaintenanceResult()
     for files in groups.values():
-        for few in (some for alike in _by_order(table, files) for some in _group_small_files(table, alike)):
+        for few in (some for alike in _group_by_sort_keys(table, files) for some in _group_small_files(table, alike)):
             if not dry_run:
                 table.rewrite(few, [_merge_files(table, few)])
             done += MaintenanceResult(len(few), 1)
@@ -103,7 +103,7 @@ def _is_full(table: Table, file: DataFile) -> bool:
 
 def _group_small_files(table: Table, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
     """Yield groups of consecutive files that together make a full file; a single file is left as it is."""
-    first = _order(table)[0]
+    first = _sort_columns(table)[0]
     few: list[DataFile] = []
     small = table.contract.row_group_column is None
     for file in sorted(files, key=lambda one: (one.low(first) is not None, one.low(first) or 0, one.path)):
@@ -116,7 +116,7 @@ def _group_small_files(table: Table, files: Sequence[DataFile]) -> Iterator[list
     yield from [few] * (len(few) > 1)
 
 
-def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
+def _group_by_sort_keys(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
     """Group files by the keys by which they store rows, because a file has one order and rows keep theirs.
 
     Files of one order need not be consecutive. Otherwise batches that alternate between orders would stay separate
@@ -130,7 +130,7 @@ def _by_order(table: Table, files: Sequence[DataFile]) -> list[list[DataFile]]:
     return list(found.values())
 
 
-def _order(table: Table) -> list[str]:
+def _sort_columns(table: Table) -> list[str]:
     """Return the columns by which rows are sorted in a file: by batch, and within a batch as the contract says."""
     apart, inside = table.contract.row_group_column, table.file_schema.names
     names = dict.fromkeys([*([apart] if apart else []), *table.contract.sorted_by])
@@ -167,7 +167,7 @@ def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
     partition = {name: str(value) for name, value in files[0].partition}
     group = ROWS_OF_A_SMALL_GROUP if table.contract.row_group_column is None else None
     apart = table.contract.row_group_column
-    rows, as_they_come = _in_order(table, files)
+    rows, as_they_come = _read_in_order(table, files)
     keys = sort_keys_of(files[0])
     one = write_file(table.path, partition, table.file_schema, rows, apart, group, as_they_come, keys, True)
     expected = sum(file.records for file in files)
@@ -180,9 +180,9 @@ def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
     return one
 
 
-def _in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Table], bool]:
+def _read_in_order(table: Table, files: Sequence[DataFile]) -> tuple[Iterator[pa.Table], bool]:
     """Return the files' rows in the table's order, and whether each table is a row group that must not change."""
-    order, schema = _order(table), table.file_schema
+    order, schema = _sort_columns(table), table.file_schema
     if table.contract.row_group_column and all(_ends_before(a, b, order[0]) for a, b in pairwise(files)):
         return (
             conform_to_schema(part, schema) for file in files for part in groups_of(file, schema.names)

@@ -122,24 +122,24 @@ def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa
 
 def _array(contract: TableContract, field: pa.Field, values: list[Any]) -> pa.Array:
     try:
-        return pa.array([_named(value, field.type) for value in values], field.type)
+        return pa.array([_to_structs(value, field.type) for value in values], field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         raise SpillwayError(
             f"{contract.table} must be written as its column contract says: `{field.name}`: {problem}"
         ) from problem
 
 
-def _named(value: Any, kind: pa.DataType) -> Any:
+def _to_structs(value: Any, kind: pa.DataType) -> Any:
     """Convert tuples to the structs that they represent, and mappings to lists of pairs, as Arrow requires."""
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, tuple):
         return {
-            kind.field(i).name: _named(item, kind.field(i).type)
+            kind.field(i).name: _to_structs(item, kind.field(i).type)
             for i, item in zip(range(kind.num_fields), value, strict=True)
         }
     if pa.types.is_list(kind):
-        return [_named(item, kind.value_type) for item in value]
+        return [_to_structs(item, kind.value_type) for item in value]
     if pa.types.is_map(kind):
         return list(value.items())
     return value

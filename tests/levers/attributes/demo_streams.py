@@ -34,7 +34,7 @@ def weather() -> Stream:
 @cache
 def stocks() -> Stream:
     frame = pd.read_csv(_package("bokeh_sampledata") / "_data" / "stocks.csv.gz")
-    frame = frame.sort_values("Date", kind="stable").discard(columns="Adj Close")
+    frame = frame.sort_values("Date", kind="stable").drop(columns="Adj Close")
     return _columns(frame.rename(columns=str.lower))
 
 

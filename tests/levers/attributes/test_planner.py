@@ -103,7 +103,7 @@ def joined(*parts: Mapping[str, list[float]]) -> dict[str, list[float]]:
 
 
 def shed_at(runs: Sequence[Run]) -> list[tuple[int, int, tuple[str, ...]]]:
-    return [(run.from_seq, run.to_seq, run.of("shed")) for run in runs]
+    return [(run.from_seq, run.to_seq, run.attributes_with("shed")) for run in runs]
 
 
 def test_a_ranking_made_on_a_window_applies_from_the_next_one_on() -> None:
@@ -391,11 +391,11 @@ def test_the_plan_is_what_going_from_window_to_window_by_hand_gives(case: Case) 
     assert runs[0].from_seq == case.first
     assert runs[-1].to_seq == case.last
     assert all(after.from_seq == before.to_seq + 1 for before, after in pairwise(runs))
-    assert all(set(before.of("shed")) != set(after.of("shed")) for before, after in pairwise(runs))
+    assert all(set(before.attributes_with("shed")) != set(after.of("shed")) for before, after in pairwise(runs))
     for line in lines:
         mine = [run for run in runs if run.from_seq <= line["start"] and line["end"] - 1 <= run.to_seq]
         assert len(mine) == 1, "a window lies under one scheme"
-        assert set(mine[0].of("shed")) == line["shed"]
+        assert set(mine[0].attributes_with("shed")) == line["shed"]
     assert sum(run.evaluations for run in runs) == sum(line["looked"] for line in lines)
     if case.policy.measure_hits:
         assert sum(run.windows for run in runs) == len(lines)
@@ -423,7 +423,7 @@ def test_batches_cut_at_frame_edges_are_planned_as_one_batch_would_be(case: Case
 
     def where(runs: Sequence[Run]) -> list[tuple[int, frozenset[str]]]:
         return [
-            (seq, frozenset(run.of("shed"))) for run in runs for seq in range(run.from_seq, run.to_seq + 1)
+            (seq, frozenset(run.attributes_with("shed"))) for run in runs for seq in range(run.from_seq, run.to_seq + 1)
         ]
 
     assert where([*early, *late]) == where(whole)

@@ -286,7 +286,7 @@ def test_bytes_that_came_out_otherwise_are_believed_the_next_time() -> None:
     costs = {"a": (10.0, 4.0, 2.0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)}
     paid = {"a": {"shed": 6.0, "shed/0": 6.0}, "b": {"round": 0.5, "round/0": 0.5, "shed": 2.0}}
     plain, after = (
-        decision_inputs(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured
+        decision_inputs(contract(), CHANNEL, learned(), load(costs), NAMES, known).measured_options
         for known in (None, paid)
     )
     assert [one.bytes_per_tuple for one in plain["a"]] == [10.0, 4.0, 2.0]
@@ -313,20 +313,20 @@ def test_options_that_still_pay_are_scaled_to_the_batch(minimize: str) -> None:
     """At 3 bytes the column takes less than rounding did in training, so that only the synopsis of 2 bytes is left."""
     channel = replace(CHANNEL, minimize=minimize)
     found = load({"a": (3.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
-    offered = decision_inputs(contract(), channel, learned(), found, NAMES).offered["a"]
+    offered = decision_inputs(contract(), channel, learned(), found, NAMES).offered_options["a"]
     assert [(one.way, one.bytes_per_tuple) for one in offered] == [
         ("keep", 3.0),
         ("shed", pytest.approx(0.6)),
     ]
     wide = load({"a": (30.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
-    offered = decision_inputs(contract(), channel, learned(), wide, NAMES).offered["a"]
+    offered = decision_inputs(contract(), channel, learned(), wide, NAMES).offered_options["a"]
     assert [one.bytes_per_tuple for one in offered] == pytest.approx([30.0, 12.0, 6.0])
 
 
 def test_option_that_was_measured_smaller_than_in_training_is_offered() -> None:
     narrow = load({"a": (2.0, 0, 0), "b": (10.0, 9.0, 12.0), "c": (5.0, 5.0, 1.0)})
     paid = {"a": {"shed": 0.5, "shed/0": 0.5}}
-    offered = decision_inputs(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered["a"]
+    offered = decision_inputs(contract(), CHANNEL, learned(), narrow, NAMES, paid).offered_options["a"]
     assert [(one.way, one.bytes_per_tuple) for one in offered] == [
         ("keep", 2.0),
         ("shed", pytest.approx(0.2)),

@@ -10,7 +10,7 @@ import importlib, pkgutil
 from numba.core.registry import CPUDispatcher
 import spillway.levers.joins as lever
 from evidence.joins.driver import equality, overlap, run_join
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.levers.joins.calibration import warm_up_kernels
 
 modules = [importlib.import_module(f"{lever.__name__}.{one.name}") for one in pkgutil.iter_modules(lever.__path__)]
@@ -22,7 +22,7 @@ def made():
 warm_up_kernels()
 before = made()
 budget = {"comparisons_per_second": 500}
-several, single = (PaperStreams(mean_items=items, rates=steady(20, 40)).both(1) for items in (5.0, 1.0))
+several, single = (PaperStreams(mean_items=items, rates=constant_rate(20, 40)).both(1) for items in (5.0, 1.0))
 for join in (overlap(20, True, budget=budget), overlap(20, False, budget=budget, adapt={"rate": "followed"})):
     run_join(*several, join, 20, 40)
 for index in (True, False):

@@ -73,11 +73,11 @@ SHARES = np.linspace(0.1, 1.0, 10)
 def test_without_an_index_each_basic_window_is_looked_at_by_its_share_of_what_may_be_spent_evenly() -> None:
     settings = join(False)
     base = bases(settings)
-    found = allotting._chances(settings, base, SHARES, 9000.0, 0.02)
+    found = allotting._look_probabilities(settings, base, SHARES, 9000.0, 0.02)
     assert [len(one) for one in found] == [6, 4]
     assert np.concatenate(found) == pytest.approx(SHARES * 9000 / volumes_of(base).sum() - 0.02)
     # what is drawn already is looked at as often, and no less than nothing
-    assert (np.concatenate(allotting._chances(settings, base, SHARES, 9000.0, 0.5)) == 0.0).all()
+    assert (np.concatenate(allotting._look_probabilities(settings, base, SHARES, 9000.0, 0.5)) == 0.0).all()
 
 
 def test_with_an_index_all_basic_windows_are_looked_at_by_the_mean_of_their_comparisons() -> None:
@@ -87,7 +87,7 @@ def test_with_an_index_all_basic_windows_are_looked_at_by_the_mean_of_their_comp
     steps = sum(one.whole_steps for one in base)
     mean = float(SHARES @ volumes / volumes.sum())
     assert mean != pytest.approx(SHARES.mean(), rel=0.02)
-    found = np.concatenate(allotting._chances(settings, base, SHARES, 0.4 * steps, 0.02))
+    found = np.concatenate(allotting._look_probabilities(settings, base, SHARES, 0.4 * steps, 0.02))
     assert found == pytest.approx(np.full(10, 0.4 * mean - 0.02))
 
 
@@ -98,16 +98,22 @@ def test_the_sample_takes_what_looking_would_without_an_index_and_gamma_with_one
     plain, indexed = join(False), join(True)
     base = bases(plain)
     volumes = volumes_of(base)
-    assert allotting._chance(plain, base, None, 3000.0) == pytest.approx(MOST_LOOKED * 3000 / volumes.sum())
+    assert allotting._sampling_probability(plain, base, None, 3000.0) == pytest.approx(
+        MOST_LOOKED * 3000 / volumes.sum()
+    )
     looks = float(SHARES @ volumes / volumes.sum())
-    assert allotting._chance(plain, base, SHARES, 3000.0) == pytest.approx(looks * 3000 / volumes.sum())
+    assert allotting._sampling_probability(plain, base, SHARES, 3000.0) == pytest.approx(
+        looks * 3000 / volumes.sum()
+    )
     # gamma where that is more
-    assert allotting._chance(plain, base, SHARES / 1e3, 3000.0) == pytest.approx(0.05 * 3000 / volumes.sum())
+    assert allotting._sampling_probability(plain, base, SHARES / 1e3, 3000.0) == pytest.approx(
+        0.05 * 3000 / volumes.sum()
+    )
     with_index = bases(indexed)
     entries = sum(one.population for one in with_index)
     # an entry that is drawn waits for memory: few are, until it is known how many are enough
     for shares, takes in ((None, DRAWN_ENTRY), (SHARES, 2.0)):
-        found = allotting._chance(indexed, with_index, shares, 3000.0)
+        found = allotting._sampling_probability(indexed, with_index, shares, 3000.0)
         assert found == pytest.approx(0.05 * 3000 / (takes * entries))
 
 
@@ -115,7 +121,7 @@ def test_the_sample_takes_no_more_than_finds_enough_pairs_of_both_sides() -> Non
     settings = join(False)
     base = bases(settings, KNOWN)
     pairs = sum(float(one.volumes.sum(axis=1) @ one.curve) for one in base)
-    found = allotting._chance(settings, base, SHARES, 1e9)
+    found = allotting._sampling_probability(settings, base, SHARES, 1e9)
     assert found == pytest.approx(allotting.ENOUGH_FOUND / pairs)
 
 
@@ -125,7 +131,7 @@ def test_what_is_drawn_is_taken_off_what_whole_rows_may_take(index: bool) -> Non
     base = bases(settings)
     possible = sum(one.whole_steps for one in base)
     spends = 0.3 * possible
-    chance, chosen = allotting._within(spends, base, settings, (NOTHING, NOTHING), (1.0,))
+    chance, chosen = allotting._allocate_steps(spends, base, settings, (NOTHING, NOTHING), (1.0,))
     # a comparison is a step; with an index so is the entry that leads to it
     drawn = chance * sum(one.population for one in base) * (2 if index else 1)
     assert drawn > 0
@@ -140,7 +146,7 @@ def test_by_an_index_whole_rows_are_compared_where_no_basic_window_is_better_tha
     for learned, picks in (((flat[0], flat[1]), False), (KNOWN, True)):
         base = bases(settings, learned)
         spends = 0.3 * sum(one.whole_steps for one in base)
-        _, chosen = allotting._within(spends, base, settings, learned, (1.0,))
+        _, chosen = allotting._allocate_steps(spends, base, settings, learned, (1.0,))
         assert bool(sum(one.how.take.sum() for one in chosen)) == picks
         assert picks == (chosen[0].how.looking.chances[0] < 0.1)
 

@@ -186,7 +186,7 @@ def _kept(
         np.array(
             [begin[n] + one.floor if one.floor else 0.0 for n, one in zip(names, settings, strict=True)]
         ),
-        np.array([history.waited(name, number) for name in names]),
+        np.array([history.slices_waited(name, number) for name in names]),
         np.array([one.starve_slices for one in settings]),
     )
     again = np.zeros(len(place), np.bool_)

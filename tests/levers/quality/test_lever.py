@@ -683,11 +683,11 @@ def test_what_a_query_had_before_is_told_by_slices_that_it_was_in() -> None:
     windows = [(0, 1.0, 80.0, 80.0), (2, 0.5, 40.0, 20.0), (2, 0.1, 60.0, 6.0), (3, 0.0, 30.0, 0.0)]
     for number, sic, offered, given in [*windows, (4, 1.0, 0.0, 0.0), (6, 0.0, 9.0, 0.0)]:
         history.add("a", number, sic, offered, given)
-    assert history.reached("a", 4, 3) == [0.3, 0.0], (
+    assert history.coverage_by_slice("a", 4, 3) == [0.3, 0.0], (
         "of the two slices right before it, windows of one together"
     )
-    assert history.reached("a", 4, 5) == [1.0, 0.3, 0.0]
-    assert [history.waited("a", number) for number in (3, 4, 5, 7)] == [0, 1, 0, 1], (
+    assert history.coverage_by_slice("a", 4, 5) == [1.0, 0.3, 0.0]
+    assert [history.slices_waited("a", number) for number in (3, 4, 5, 7)] == [0, 1, 0, 1], (
         "nothing offered is no wait"
     )
     assert [history.last_load("a", number) for number in (0, 2, 3, 5, 7)] == [0.0, 80.0, 100.0, 0.0, 9.0]

@@ -171,7 +171,7 @@ def test_history_is_by_slice_and_leaves_out_what_is_worked_out_again() -> None:
         "a": {FIRST + 1: 100.0, FIRST + 3: 100.0},
         "b": {FIRST + 3: 100.0},
     }
-    assert found.reached("a", FIRST + 4, 4) == [1.0, 0.0]
+    assert found.coverage_by_slice("a", FIRST + 4, 4) == [1.0, 0.0]
     assert (found.kept, found.arrived_first) == ({("a", 2): 20}, {("a", 2): 90})
     measured = found.measured["a"]
     assert (measured.tuples.tolist(), measured.seconds.tolist()) == ([100, 20], [0.5, 0.3])

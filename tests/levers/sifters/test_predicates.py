@@ -83,7 +83,7 @@ def test_boxes_hold_the_rows_of_which_a_where_is_true(text: str) -> None:
         assert_impossible(text, expected)
         return
     keys = [one.keys_of(ROWS[one.name]) for one in found.dimensions]
-    assert found.holds(keys).tolist() == expected.tolist()
+    assert found.matches(keys).tolist() == expected.tolist()
     boxes = found.boxes
     inside = np.stack(
         [((boxes[:, d, 0, None] <= k) & (k < boxes[:, d, 1, None])) for d, k in enumerate(keys)]
@@ -97,17 +97,17 @@ def test_null_safe_equality_holds_nulls_too() -> None:
     keys = BASE["n"].keys_of(ROWS["n"])
     absent = np.asarray(ROWS["n"].combine_chunks().is_null())
     found = parse_predicate("n <=> null", {"n": BASE["n"]})
-    assert found.holds([keys]).tolist() == absent.tolist()
-    assert parse_predicate("not (n <=> 2)", {"n": BASE["n"]}).holds([keys])[absent].all()
+    assert found.matches([keys]).tolist() == absent.tolist()
+    assert parse_predicate("not (n <=> 2)", {"n": BASE["n"]}).matches([keys])[absent].all()
 
 
 def test_an_order_that_the_contract_lists_is_the_order_of_comparisons() -> None:
     severity = Dimension("severity", "string", ("INFO", "WARN", "ERROR", "FATAL"), ordered=True)
     keys = severity.keys_of(pa.chunked_array([["FATAL", "WARN", "INFO", "odd", None, "ERROR"]]))
     at_least = parse_predicate("severity >= 'ERROR'", {"severity": severity})
-    assert at_least.holds([keys]).tolist() == [True, False, False, False, False, True]
+    assert at_least.matches([keys]).tolist() == [True, False, False, False, False, True]
     below = parse_predicate("not severity >= 'ERROR'", {"severity": severity})
-    assert below.holds([keys]).tolist() == [False, True, True, False, False, False]
+    assert below.matches([keys]).tolist() == [False, True, True, False, False, False]
 
 
 def test_times_and_days_are_read_on_the_clock_of_the_contract() -> None:
@@ -116,11 +116,11 @@ def test_times_and_days_are_read_on_the_clock_of_the_contract() -> None:
         pa.timestamp("us", "UTC")
     )
     found = parse_predicate("at >= timestamp '2020-01-01 00:00:00'", {"at": at})
-    assert found.holds([at.keys_of(pa.chunked_array([micros]))]).tolist() == [False, True]
+    assert found.matches([at.keys_of(pa.chunked_array([micros]))]).tolist() == [False, True]
     assert parse_predicate("at >= '2020-01-01T05:00:00Z'", {"at": at}).products == found.products
     day = Dimension("day", "date")
     days = pa.chunked_array([pa.array([18_261, 18_262], pa.int32()).cast(pa.date32())])
-    assert parse_predicate("day < date'2020-01-01'", {"day": day}).holds([day.keys_of(days)]).tolist() == [
+    assert parse_predicate("day < date'2020-01-01'", {"day": day}).matches([day.keys_of(days)]).tolist() == [
         True,
         False,
     ]
@@ -128,7 +128,7 @@ def test_times_and_days_are_read_on_the_clock_of_the_contract() -> None:
 
 def test_whole_numbers_are_exact_beyond_what_a_float_holds() -> None:
     keys = BASE["n"].keys_of(pa.chunked_array([[2**53, 2**53 + 1]]))
-    assert parse_predicate(f"n > {2**53}", {"n": BASE["n"]}).holds([keys]).tolist() == [False, True]
+    assert parse_predicate(f"n > {2**53}", {"n": BASE["n"]}).matches([keys]).tolist() == [False, True]
 
 
 LARGEST = 2**63 - 1
@@ -168,7 +168,9 @@ def test_constants_are_what_spark_makes_of_them(text: str, rows: list[int]) -> N
     name = text.split()[0]
     kind, type_, values = LINES[name]
     of = Dimension(name, kind)
-    found = parse_predicate(text, {name: of}).holds([of.keys_of(pa.chunked_array([pa.array(values, type_)]))])
+    found = parse_predicate(text, {name: of}).matches(
+        [of.keys_of(pa.chunked_array([pa.array(values, type_)]))]
+    )
     assert np.flatnonzero(found).tolist() == rows
 
 
@@ -226,7 +228,7 @@ def test_a_list_of_everything_is_refused_as_one() -> None:
 def test_columns_are_named_once_and_found_whatever_their_case() -> None:
     assert named_columns(parse_sql("X > 1 and x < 3 or S = 'a'")) == ["X", "x", "S"]
     keys = [BASE["x"].keys_of(ROWS["x"])]
-    assert parse_predicate("X > 1", {"x": BASE["x"]}).holds(keys).any()
+    assert parse_predicate("X > 1", {"x": BASE["x"]}).matches(keys).any()
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_texts_are_read_as_spark_4_reads_them(text: str, word: str) -> None:
     words = sorted(compared_words(parse_sql(text), ["s"])["s"])
     dimension = BASE["s"].with_words(words)
     rows = pa.chunked_array([[word, "O", "ab", "x", "other", None]])
-    found = parse_predicate(text, {"s": dimension}).holds([dimension.keys_of(rows)])
+    found = parse_predicate(text, {"s": dimension}).matches([dimension.keys_of(rows)])
     assert found.tolist() == [True, False, False, False, False, False]
 
 

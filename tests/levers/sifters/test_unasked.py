@@ -48,7 +48,7 @@ def test_a_row_is_asked_for_exactly_where_some_condition_is_true_of_it(
     found = learned(of, rows_like(seed + 1, 300))
     rows = rows_like(seed, 2000)
     keys = [one.keys_of(rows[one.name]) for one in found.wanted.dimensions]
-    asked = np.any([predicate.holds(keys) for _, predicate in found.wanted.queries], axis=0)
+    asked = np.any([predicate.matches(keys) for _, predicate in found.wanted.queries], axis=0)
     for base in (found.base, SifterFilter.from_bytes(found.base.to_bytes())):
         lands = base.regions_of(rows)
         free = lands != MUST_KEEP
@@ -141,7 +141,7 @@ def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:
     of, rows = contract_of(keep=[]), rows_like(3, 6000)
     found = learned(of, rows, 0.03)
     keys = [one.keys_of(rows[one.name]) for one in found.wanted.dimensions]
-    asked = np.any([predicate.holds(keys) for _, predicate in found.wanted.queries], axis=0)
+    asked = np.any([predicate.matches(keys) for _, predicate in found.wanted.queries], axis=0)
     assert found.frequencies[-1] == pytest.approx(1.0 - asked.mean())
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert found.sample_rows == min(800, asked.sum())  # all of the sample are rows that a filter tells apart

@@ -172,11 +172,11 @@ class AttributeDecision(Decision):
         models = self.models_of(parts[0])
         key = self.key_of(parts[0])
         # an attribute of the cycle is never shed, but may predict others
-        columns = list(dict.fromkeys([*key, *needed_columns(models, runs.shed(sent))]))
+        columns = list(dict.fromkeys([*key, *needed_columns(models, runs.shed_attributes(sent))]))
         blocks: list[dict[str, Any]] = []
         for part in parts:
             here = runs.within(part.frame, part.to_seq)
-            if not here.shed(sent):
+            if not here.shed_attributes(sent):
                 continue
             rows = before(columns, part.frame, part.to_seq)
             if not rows.num_rows:
@@ -285,7 +285,7 @@ class SentRows:
 
     def __init__(self, plan: AttributeDecision, before: Rows) -> None:
         self.plan, self.before = plan, before
-        self._rounded = _ByFrame(plan)
+        self._measure_rounding = _ByFrame(plan)
 
     @property
     def bytes_read_at_source(self) -> int:
@@ -305,7 +305,7 @@ class SentRows:
         seq = np.asarray(rows["seq"])
         made: Columns = {name: pa.nulls(len(seq)) for name in gone}
         if rounded and len(seq):
-            made |= self._rounded.columns(rounded, seq, from_seq, to_seq, self._round)
+            made |= self._measure_rounding.columns(rounded, seq, from_seq, to_seq, self._round)
         for name in shed.keys() - gone:
             column = made[name] if name in made else rows[name]
             hidden = pa.chunked_array([pa.array(runs.mask(name, "shed", seq))])

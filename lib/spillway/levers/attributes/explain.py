@@ -60,18 +60,18 @@ def explain_attribute(
     if newest is not None and way is not None and stated.role == "measure":
         because = f"{because}. The plan says: {way.reason or newest.reason}".removesuffix(".")
     numbers = {
-        **_of_run(contract, attribute, shed),
-        **_of_bound(attribute, facts, certificates),
+        **_scheme_numbers(contract, attribute, shed),
+        **_bound_numbers(attribute, facts, certificates),
         "predictor": (way and way.predictor) or None,
         "stage": {1: "1: the stream's own", 2: "2: its channel's"}[way.stage]
         if way and _is_treated(way)
         else None,
-        **_of_certificates(certificates),
+        **_certificate_numbers(certificates),
         "so far": {
             f"tuples {PAST[done]}": count
             for done, count in _tuples_by_way(tables, contract.stream, batches, attribute).items()
         },
-        "in training": _of_training(attribute, facts),
+        "in training": _training_numbers(attribute, facts),
     }
     return LeverExplanation(
         "not planned yet" if way is None else PAST[way.way],
@@ -130,7 +130,7 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
     return f"of all that fits the capacity this loses least: {what}; {position.replace(', first to go first', '')}"
 
 
-def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch]) -> dict[str, Any]:
+def _scheme_numbers(contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch]) -> dict[str, Any]:
     """Return the numbers behind the newest scheme."""
     if not shed:
         return {}
@@ -154,7 +154,7 @@ def _of_run(contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch
     return found
 
 
-def _of_bound(attribute: str, facts: Facts | None, certificates: Sequence[Row]) -> dict[str, Any]:
+def _bound_numbers(attribute: str, facts: Facts | None, certificates: Sequence[Row]) -> dict[str, Any]:
     """Return the trained threshold; without one, the bound of the last certificate."""
     threshold = facts.value(kinds.THRESHOLD, attribute) if facts is not None else None
     if threshold is not None:
@@ -173,7 +173,7 @@ def _bounds_by_unit(row: Mapping[str, Any], source: str) -> dict[str, float]:
     return {f"{unit}{source}": float(bound) for unit, bound in units.items() if bound is not None}
 
 
-def _of_certificates(certificates: Sequence[Row]) -> dict[str, Any]:
+def _certificate_numbers(certificates: Sequence[Row]) -> dict[str, Any]:
     if not certificates:
         return {}
     last = certificates[-1]
@@ -206,7 +206,7 @@ def _error_words(
     return found
 
 
-def _of_training(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
+def _training_numbers(attribute: str, facts: Facts | None) -> dict[str, Any] | None:
     """Return the training measurements on which the choice of the treatment is based."""
     if facts is None or (kinds.MODEL, attribute) not in facts.facts:
         return None

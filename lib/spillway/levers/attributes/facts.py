@@ -96,7 +96,7 @@ class TrainedFacts:
             return {name: -self.recoverability.get(name, 0.0) + 0.0 for name in measures}
         return {name: self.ranking.get(name, 0.0) for name in measures}
 
-    def usable(self, measures: Sequence[str], types: Mapping[str, str]) -> tuple[str, ...]:
+    def usable_measures(self, measures: Sequence[str], types: Mapping[str, str]) -> tuple[str, ...]:
         """Return the measures whose trained kind matches the contract; others are kept until they are trained."""
         return tuple(
             name
@@ -104,7 +104,7 @@ class TrainedFacts:
             if name in self.models and self.models[name].kind == kind_of_type(types[name])
         )
 
-    def ranked(self, measures: Sequence[str], rank_by: str) -> list[str]:
+    def ranked_measures(self, measures: Sequence[str], rank_by: str) -> list[str]:
         """Return the measures in the order of the first ranking; the first is shed first."""
         scores = self.scores(measures, rank_by)
         return sorted(measures, key=lambda name: scores[name])

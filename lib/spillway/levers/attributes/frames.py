@@ -117,7 +117,7 @@ def shed_frame(
     never depends on one that stays, because the destination must recover it without a request. A block that stays may
     depend on all values recovered before.
     """
-    attributes = with_regressors(models, runs.shed(sent))
+    attributes = with_regressors(models, runs.shed_attributes(sent))
     truth = frame_of(rows, key, needed_columns(models, attributes))
     seen = transmitted_frame(truth, runs, models)
     first_new_row = int(np.searchsorted(truth.seq, first_new_seq))

@@ -69,7 +69,7 @@ class Attributes(Lever):
         # the contract may have lost attributes, or protected them, since training
         measures = measures_now(contract, learned)
         rests_on = decision_inputs(contract, channel, learned, offer.load, measures)
-        ranking = learned.ranked(measures, own_settings(contract).rank_by)
+        ranking = learned.ranked_measures(measures, own_settings(contract).rank_by)
         items = tuple(knapsack_items(rests_on, ranking))
         if own_kbps is None:
             return replace(offer, items=(*offer.items, *items))
@@ -179,7 +179,7 @@ def knapsack_items(rests_on: DecisionInputs, ranking: Sequence[str]) -> Iterator
         yield prefix_alternatives(rests_on, ranking)
         return
     kbps, rate = rests_on.bytes_to_kbps, rests_on.load.tuples_per_second
-    for ways, choices in knapsack_choices(rests_on.offered, rests_on.worths(ranking), rests_on.terms):
+    for ways, choices in knapsack_choices(rests_on.offered_options, rests_on.worths(ranking), rests_on.terms):
         yield tuple(
             Alternative(
                 one.crosses * kbps,

@@ -88,7 +88,7 @@ class Option:
         """Return the bytes on the wire plus those of the synopsis."""
         return self.wire_bytes_per_tuple + self.synopsis_bytes_per_tuple
 
-    def scaled(self, factor: float) -> Option:
+    def scale_bytes(self, factor: float) -> Option:
         """Return the option for a column that takes `factor` times as many bytes."""
         return replace(
             self,
@@ -152,6 +152,6 @@ def scale_options(options: Sequence[Option], width_bytes: float) -> list[Option]
         )
     factor = width_bytes / kept.wire_bytes_per_tuple if kept.wire_bytes_per_tuple else 1.0
     return [
-        replace(one, wire_bytes_per_tuple=width_bytes) if one.way == "keep" else one.scaled(factor)
+        replace(one, wire_bytes_per_tuple=width_bytes) if one.way == "keep" else one.scale_bytes(factor)
         for one in options
     ]

@@ -180,7 +180,7 @@ class DecisionInputs:
         return bits * self.load.tuples_per_second / 1000.0 + self.load.fixed_kbps
 
     @property
-    def measured(self) -> dict[str, list[Option]]:
+    def measured_options(self) -> dict[str, list[Option]]:
         """Return the options scaled to the column widths of the batch."""
         return {
             name: scale_options(found, self.load.widths_bits[name] / 8.0)
@@ -188,13 +188,13 @@ class DecisionInputs:
         }
 
     @property
-    def offered(self) -> dict[str, list[Option]]:
+    def offered_options(self) -> dict[str, list[Option]]:
         """Return the options to choose among, for the column widths of the batch.
 
         An option is left out if it took at least the bytes of the exact column, both in training and as measured since.
         """
         found = {}
-        for name, measured in self.measured.items():
+        for name, measured in self.measured_options.items():
             width = self.load.widths_bits[name] / 8.0
             before = self.trained.get(name, self.options[name])
             found[name] = [
@@ -285,7 +285,7 @@ def policy_of(
         widths_bits={name: load.widths_bits[name] for name in measures},
         rate_kbps=load.rate_kbps,
         capacity_kbps=part.narrower_kbps,
-        decide=_decider(contract, learned, rests_on, part.times(aim)),
+        decide=_cached_decision(contract, learned, rests_on, part.times(aim)),
         measure_hits=hits,
     )
 
@@ -336,7 +336,7 @@ def smoothing_of(settings: AttributeSettings) -> Smoothing:
     return Smoothing(stated.kind, stated.multiplier, stated.seed, stated.sma_tuples if averages else None)
 
 
-def _decider(
+def _cached_decision(
     contract: StreamContract, learned: TrainedFacts, rests_on: DecisionInputs, part: CapacityShare
 ) -> Callable[[Sequence[str]], SchemeDecision]:
     """Return the decision function of rankings; results are cached.
@@ -387,7 +387,7 @@ def measures_now(contract: StreamContract, learned: TrainedFacts) -> tuple[str, 
     identifier, neither the trained one nor one stated in the contract since.
     """
     fixed = {*learned.cycle.attributes, *(own_settings(contract).cycle.attributes or ())}
-    usable = learned.usable(contract.sheddable, {a.name: a.type for a in contract.attributes})
+    usable = learned.usable_measures(contract.sheddable, {a.name: a.type for a in contract.attributes})
     return tuple(name for name in usable if name in learned.options and name not in fixed)
 
 
@@ -412,7 +412,7 @@ def decide(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str
         return SchemeDecision(
             (), load.rate_kbps, over, _sentence((), load, capacity_kbps, load.rate_kbps, over)
         )
-    by = _by_prefix if rests_on.settings.plan == "prefix" else _by_loss
+    by = _decide_by_prefix if rests_on.settings.plan == "prefix" else _decide_by_loss
     return by(rests_on, capacity_kbps, ranking)
 
 
@@ -457,7 +457,7 @@ def _prefix_at_the_trunk(
     )
 
 
-def _by_prefix(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
+def _decide_by_prefix(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
     settings, load = rests_on.settings, rests_on.load
     able = [
         name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
@@ -504,8 +504,8 @@ def _coarsest(options: Sequence[Option]) -> int:
     return max((one.precision for one in options_of(options, "shed")), default=0)
 
 
-def _by_loss(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
-    load, offered = rests_on.load, rests_on.offered
+def _decide_by_loss(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
+    load, offered = rests_on.load, rests_on.offered_options
     room = (capacity_kbps - rests_on.fixed_kbps) / rests_on.bytes_to_kbps
     worths, around = rests_on.worths(ranking), rests_on.around_sent_bytes
     found = choose_treatments(offered, worths, room, rests_on.terms, around, rests_on.dearer)

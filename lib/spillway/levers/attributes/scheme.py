@@ -95,7 +95,7 @@ class Run:
     def scheme(self) -> int:
         return scheme_number(self.ways)
 
-    def of(self, way: str) -> tuple[str, ...]:
+    def attributes_with(self, way: str) -> tuple[str, ...]:
         """Return the attributes that have this treatment."""
         return tuple(one.attribute for one in self.ways if one.way == way)
 
@@ -182,10 +182,10 @@ class Runs:
         """Return every attribute that has this treatment in any run, in contract order."""
         found: dict[str, None] = {}
         for run in self.runs:
-            found.update(dict.fromkeys(run.of(way)))
+            found.update(dict.fromkeys(run.attributes_with(way)))
         return tuple(found)
 
-    def shed(self, sent: bool) -> tuple[str, ...]:
+    def shed_attributes(self, sent: bool) -> tuple[str, ...]:
         """Return every attribute that is shed in any run and whose synopsis is sent (or held, if not `sent`)."""
         ways = (way for run in self.runs for way in run.ways if way.way == "shed" and way.sent == sent)
         return tuple(dict.fromkeys(way.attribute for way in ways))
@@ -194,7 +194,7 @@ class Runs:
         """Return the `seq` ranges in which the attribute has the treatment `way`; adjacent ranges are merged."""
         found: list[tuple[int, int]] = []
         for run in self.runs:
-            if attribute not in run.of(way):
+            if attribute not in run.attributes_with(way):
                 continue
             if found and found[-1][1] + 1 == run.from_seq:
                 found[-1] = (found[-1][0], run.to_seq)

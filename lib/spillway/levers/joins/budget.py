@@ -111,7 +111,7 @@ def allocate_budget(
     calibrate: Calibrate = lambda base, settings: STEPS_PER_CORE_SECOND,
 ) -> Allocation:
     """Return the decisions for the window; `worth`: the utility of each row type."""
-    picks = settings.budget is not None and not _whole_rows_alone(settings, worth)
+    picks = settings.budget is not None and not _is_selection_pointless(settings, worth)
     base = (
         build_direction(right, left, settings, memory.left, worth, probe_is_left=False, picks=picks),
         build_direction(left, right, settings, memory.right, worth, probe_is_left=True, picks=picks),
@@ -126,19 +126,19 @@ def allocate_budget(
     r = budget_fraction(spends, possible) if counts else memory.r
     chance, chosen = 1.0, (_whole(base[0]), _whole(base[1]))
     if r < 1.0 or not (counts or _is_without_overflow(base, settings, budget / seconds, memory.free_at)):
-        chance, chosen = _within(r * possible, base, settings, (memory.left, memory.right), worth)
+        chance, chosen = _allocate_steps(r * possible, base, settings, (memory.left, memory.right), worth)
     if counts:
         return Allocation(r, chance, budget, memory.free_at, chosen)
     chosen, free_at = _drop_overflow(chosen, settings, budget / seconds, memory.free_at)
     return Allocation(r, chance, budget, free_at, chosen)
 
 
-def _whole_rows_alone(settings: JoinSettings, worth: Sequence[float]) -> bool:
+def _is_selection_pointless(settings: JoinSettings, worth: Sequence[float]) -> bool:
     """Return whether selecting is pointless: every entry that is read is a pair, and missed pairs are counted."""
     return settings.index and settings.single_values and len(worth) == 1
 
 
-def _within(
+def _allocate_steps(
     spends: float,
     base: tuple[Direction, Direction],
     settings: JoinSettings,
@@ -151,15 +151,15 @@ def _within(
     """
     possible = sum(one.whole_steps for one in base)
     share = min(1.0, spends / possible) if possible else 1.0
-    if _whole_rows_alone(settings, worth):
+    if _is_selection_pointless(settings, worth):
         return 0.0, _add_looks(base, [np.full(len(one.costs), share) for one in base], settings)
     shares = _exploration_shares(settings, base, learned)
-    chance = _chance(settings, base, shares, spends)
+    chance = _sampling_probability(settings, base, shares, spends)
     drawn = _add_sample(base, settings, chance)
     rest = max(0.0, spends - chance * sum(one.population * one.draw_steps for one in base))
     evenly = min(1.0, rest / possible) if possible else 1.0
     if shares is not None:
-        chances = _chances(settings, base, shares, spends, chance)
+        chances = _look_probabilities(settings, base, shares, spends, chance)
         chosen, pays = _select_comparisons(
             _add_looks(drawn, chances, settings), settings, learned, rest, worth
         )
@@ -185,7 +185,9 @@ def _exploration_shares(
     return exploration_shares(settings.adapt.sample_pct / 100.0, lumps, matches, made)
 
 
-def _chance(settings: JoinSettings, base: Sequence[Direction], shares: Array | None, spends: float) -> float:
+def _sampling_probability(
+    settings: JoinSettings, base: Sequence[Direction], shares: Array | None, spends: float
+) -> float:
     """Return q, the sampling probability: steps spent on the sample / steps to draw everything.
 
     It is 0 where missed pairs are counted (equality). The sample takes what yields `ENOUGH_FOUND` pairs of both sides,
@@ -210,7 +212,7 @@ def _chance(settings: JoinSettings, base: Sequence[Direction], shares: Array | N
     return min(1.0, share * spends / takes, enough, MOST_DRAWN / max(1.0, comparisons))
 
 
-def _chances(
+def _look_probabilities(
     settings: JoinSettings, base: Sequence[Direction], shares: Array, spends: float, drawn: float
 ) -> list[Array]:
     """Return, by window and basic window, the probability that a row looks at all of it, in addition to the sample.

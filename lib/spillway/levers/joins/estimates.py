@@ -216,7 +216,7 @@ def weighted_sums(
     return sums, back
 
 
-def heaviest_value(operand: Operand, weights: Array) -> float:
+def heaviest_value_weight(operand: Operand, weights: Array) -> float:
     """Return the largest sum of weights of rows with one value."""
     values = _value_of_row(_values(operand.sets, operand.sets)[0])
     there = values >= 0

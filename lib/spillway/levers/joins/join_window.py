@@ -32,7 +32,7 @@ from spillway.levers.joins.estimates import (
     MissedPairs,
     equal_pairs,
     estimate_missed_pairs,
-    heaviest_value,
+    heaviest_value_weight,
     weighted_count_interval,
     weighted_sums,
 )
@@ -90,7 +90,7 @@ class JoinWindow:
     """Rows that match nothing, because their join key is not known exactly."""
 
     @property
-    def weighted(self) -> bool:
+    def has_weights(self) -> bool:
         """Return whether rows were lost before the join, so that row weights may exceed 1."""
         return any(loss.any for loss in self.losses) or any(
             one.rows.row_weights is not None for one in (self.left, self.right)
@@ -106,7 +106,7 @@ class JoinWindow:
         return left, right
 
     @property
-    def produced(self) -> tuple[float, float]:
+    def produced_rows(self) -> tuple[float, float]:
         """Return the estimated number of rows produced in the window, by side: sum of weights + unweighted rows."""
         left, right = (
             float(weights[given.low : given.high].sum()) + loss.window.unsampled + loss.window.refused
@@ -126,7 +126,7 @@ class JoinWindow:
     @cached_property
     def _masses(self) -> tuple[Array | None, Array | None]:
         """Return the estimated number of produced rows in the probed window, for each window and probing row."""
-        if not self.weighted:
+        if not self.has_weights:
             return None, None
         found = []
         for side, one in enumerate(self.allocation.directions):
@@ -209,7 +209,7 @@ class JoinWindow:
             self.worth,
             self.with_itself,
             self.bounds,
-            sum(self.produced) if self.weighted else self.rows,
+            sum(self.produced_rows) if self.has_weights else self.rows,
             self._masses,
         )
 
@@ -227,11 +227,11 @@ class JoinWindow:
     def result_columns(self, counts: Counts) -> dict[str, Any]:
         """Return columns of `join_windows`: what was done, found and missed, and the memory for the next window."""
         facing = self.allocation.directions
-        elsewhere = any(self._has_drifted(side, counts) for side in (LEFT, RIGHT))
-        after = [self._learned(side, counts, elsewhere) for side in (LEFT, RIGHT)]
+        drifted = any(self._has_drifted(side, counts) for side in (LEFT, RIGHT))
+        after = [self._learned(side, counts, drifted) for side in (LEFT, RIGHT)]
         here = self._missed(counts)
         missed = self._missed_of_produced_rows(counts, here)
-        before = None if not self.weighted else self.produced
+        before = None if not self.has_weights else self.produced_rows
         curves = [match_rates(one.matches, one.comparisons) for one in after]
         worth = np.asarray(self.worth)
         steps = sum(counts.get(f"steps.{side}", 0) for side in (LEFT, RIGHT))
@@ -264,13 +264,13 @@ class JoinWindow:
             "missed_here": None if before is None else here.estimate,
             "left_produced": None if before is None else before[LEFT],
             "right_produced": None if before is None else before[RIGHT],
-            "unweighted_rows": self._unweighted,
+            "unweighted_rows": self._max_unweighted_rows,
             "inexact_rows": self.inexact_rows,
             "sic": self._sic(counts),
             "sampled": counts.get("compared", 0)
             - (0 if self._is_complete else sum(int(one.selected_volumes.sum()) for one in facing)),
             "r": self.allocation.r,
-            "moved": elsewhere,
+            "moved": drifted,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
             **{
                 f"{name}_ranks": rank_basic_windows(curves[at]).tolist()
@@ -287,7 +287,7 @@ class JoinWindow:
         fetched = sum(int(one.fetched.sum()) for one in facing)
         counted = self.settings.adapt.rate == "counted"
         comparing = counts.get("nanoseconds", 0) / 1e9
-        counting = self._equals[1] if self._counts_missed else 0.0
+        counting = self._equals[1] if self._can_count_missed else 0.0
         # a window without comparisons takes time too, but does not show what a step takes
         core_seconds, core_steps = before.core_seconds, before.core_steps
         if steps:
@@ -332,13 +332,13 @@ class JoinWindow:
         lumps = supporting_matches(pairs, before.comparisons, known)
         return has_drifted(found, float(pairs.sum()), phi, lumps)
 
-    def _learned(self, side: int, counts: Counts, elsewhere: bool) -> LearnedSide:
+    def _learned(self, side: int, counts: Counts, drifted: bool) -> LearnedSide:
         """Return what is known of a window after this turn.
 
-        `elsewhere`: drift was detected, so earlier counts are dropped.
+        `drifted`: drift was detected, so earlier counts are dropped.
         """
         before = (self.memory.left, self.memory.right)[side]
-        one, keep = self.allocation.directions[side], 0.0 if elsewhere else self.settings.adapt.memory
+        one, keep = self.allocation.directions[side], 0.0 if drifted else self.settings.adapt.memory
         matches = np.zeros(one.volumes.shape[0])
         for name, count in counts.items():
             if name.startswith(f"lag.{side}."):
@@ -379,12 +379,12 @@ class JoinWindow:
         return TypePairs(pairs, expected * scale, utility, float(counts.get(f"squares.{side}", 0)))
 
     @property
-    def _counts_missed(self) -> bool:
+    def _can_count_missed(self) -> bool:
         """Return whether missed pairs are counted, which is possible for equal values."""
         return PREDICATES[self.settings.predicate] == EQUALITY and not self._is_complete
 
     @property
-    def _unweighted(self) -> int:
+    def _max_unweighted_rows(self) -> int:
         """Return the largest possible number of rows lost before the join that no weight represents."""
         return sum(loss.unweighted for loss in (self.losses[:1] if self.with_itself else self.losses))
 
@@ -393,16 +393,16 @@ class JoinWindow:
 
         If no weight represents lost rows, the upper end counts every pair that they could be in.
         """
-        if not self.weighted:
+        if not self.has_weights:
             return here if not self.inexact_rows else MissedPairs(here.estimate, here.low, math.inf)
         pairs, possible = counts.get("pairs", 0), here.high + self._pairs_of_lost_rows
         total, variance = self._weighted_pairs(counts)
-        low, high = weighted_count_interval(total, variance, self._heaviest_event)
-        if self.with_itself and self._heaviest(LEFT) > 1.0:
+        low, high = weighted_count_interval(total, variance, self._max_event_weight)
+        if self.with_itself and self._max_row_weight(LEFT) > 1.0:
             # a fixed number of rows of a region is kept: k (k - 1) / n (n - 1) of its pairs, not (k / n)^2
             least = self.losses[LEFT].reached.least_kept if self.losses[LEFT].any else 0.0
             high = high / (1.0 - 1.0 / least) if least >= REPELS_LITTLE else math.inf
-        high = possible if self._unweighted or self.inexact_rows else min(possible, high - pairs)
+        high = possible if self._max_unweighted_rows or self.inexact_rows else min(possible, high - pairs)
         return MissedPairs(
             min(possible, max(here.estimate, total - pairs)),
             min(possible, max(here.low, low - pairs)),
@@ -415,7 +415,7 @@ class JoinWindow:
         lost = [loss.reached.dropped_most for loss in self.losses]
         rows = [given.rows.rows for given in (self.left, self.right)]
         for side in (LEFT, RIGHT):
-            uncounted = self._heaviest(side) > 1.0 and not lost[side]
+            uncounted = self._max_row_weight(side) > 1.0 and not lost[side]
             # the times of refused rows are not known
             if uncounted or self.inexact_rows or self.losses[side].reached.refused:
                 return math.inf
@@ -423,19 +423,20 @@ class JoinWindow:
             return float(lost[LEFT] * (2 * rows[LEFT] + lost[LEFT]))
         return float(lost[LEFT] * (rows[RIGHT] + lost[RIGHT]) + rows[LEFT] * lost[RIGHT])
 
-    def _heaviest(self, side: int) -> float:
+    def _max_row_weight(self, side: int) -> float:
         """Return the largest possible weight of a row of the side."""
         weights = self._row_weights[side]
         return max(float(weights.max(initial=1.0)), self.losses[side].reached.largest_weight)
 
     @property
-    def _heaviest_event(self) -> float:
+    def _max_event_weight(self) -> float:
         """Return the largest number of pairs that one row can represent: its weight times its possible partners."""
         found = 0.0
         for side, other in ((LEFT, RIGHT), (RIGHT, LEFT)):
-            if self._heaviest(side) > 1.0:
+            if self._max_row_weight(side) > 1.0:
                 found = max(
-                    found, self._heaviest(side) * max(self._most_partners(other), self._heaviest(other))
+                    found,
+                    self._max_row_weight(side) * max(self._most_partners(other), self._max_row_weight(other)),
                 )
         return found
 
@@ -445,7 +446,7 @@ class JoinWindow:
         if not rows.rows:
             return 0.0
         if PREDICATES[self.settings.predicate] == EQUALITY:
-            return heaviest_value(rows, weights)
+            return heaviest_value_weight(rows, weights)
         lasts = self.settings.lasts_micros
         summed = np.concatenate([[0.0], np.cumsum(weights)])
         moments = np.concatenate([self.left.rows.at, self.right.rows.at])
@@ -484,7 +485,7 @@ class JoinWindow:
         """Return the missed pairs of the rows that arrived: counted if possible, else estimated from the sample."""
         if self._is_complete:
             return MissedPairs(0.0, 0.0, 0.0)
-        if self._counts_missed:
+        if self._can_count_missed:
             return MissedPairs(*[float(self._equals[0] - counts.get("pairs", 0))] * 3)
         found = sum(counts.get(f"drawn.{side}", 0) for side in (LEFT, RIGHT))
         left_out = float(self.allocation.possible - counts.get("compared", 0))

@@ -48,7 +48,7 @@ class JoinPlan(WindowPlan):
         given = [SideRows(one, *map(int, np.searchsorted(one.at, (begin, end)))) for one in (left, right)]
         with_itself = len(set(work.contract.inputs)) == 1
         first, second = (lost_rows(work, stream) for stream in input_streams(work.contract))
-        self.turn = JoinWindow(
+        self.join_window = JoinWindow(
             settings,
             memory,
             given[0],
@@ -62,11 +62,11 @@ class JoinPlan(WindowPlan):
 
     @property
     def decision(self) -> JoinDecision:
-        return self.turn.decision
+        return self.join_window.decision
 
     def account(self, window: Window, results: int, counts: Mapping[str, int]) -> Iterable[LedgerRow]:
-        possible, compared = self.turn.allocation.possible, counts.get("compared", 0)
-        dropped = self.turn.overflow_comparisons
+        possible, compared = self.join_window.allocation.possible, counts.get("compared", 0)
+        dropped = self.join_window.overflow_comparisons
         place = (window.scope, window.subject, window.window, window.day, "joins", self.work.ordinal)
         left = possible - compared
         seconds = counts.get("nanoseconds", 0) / 1e9
@@ -88,7 +88,7 @@ class JoinPlan(WindowPlan):
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         place = {"subject": window.subject, "window": window.window, "batch_date": window.day}
         said = {"updated_at": utc_now(), "rule": pair_fingerprint(self.work.contract)}
-        return {JOIN_WINDOWS: [{**place, **said, **self.turn.result_columns(counts)}]}
+        return {JOIN_WINDOWS: [{**place, **said, **self.join_window.result_columns(counts)}]}
 
 
 def pair_fingerprint(contract: Workload) -> str:

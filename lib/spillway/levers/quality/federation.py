@@ -123,7 +123,7 @@ def simulate(
         handed = np.zeros(len(to.node))
         for node, mine in enumerate(_by_node(to.node[part], to.nodes)):
             batches = Batches(to.query[part[mine]], sic[mine], cost[mine], chance.permutation(len(mine)))
-            to_node = _entitled(told[0] + ahead[node], waited[node])
+            to_node = _entitlements(told[0] + ahead[node], waited[node])
             worked_on = admit_by_policy(
                 policy, batches, to_node, setting.room, begun[mine] if finishes else None
             )
@@ -146,6 +146,6 @@ def _by_node(node: np.ndarray, nodes: int) -> list[np.ndarray]:
     return np.split(order, np.cumsum(np.bincount(node, minlength=nodes))[:-1])
 
 
-def _entitled(reached: np.ndarray, waited: np.ndarray) -> Entitlements:
+def _entitlements(reached: np.ndarray, waited: np.ndarray) -> Entitlements:
     zeros = np.zeros(len(reached))
     return Entitlements(np.ones(len(reached)), reached, zeros.astype(np.int64), zeros, waited)

@@ -19,7 +19,7 @@ from spillway.levers.quality.overload import COVERAGE
 from spillway.levers.quality.room_plan import LEVER_NAME, RoomRules, WindowShare, plan_room, room_rules
 from spillway.levers.quality.scaled_answer import Ranges
 from spillway.levers.quality.settings import QualitySettings
-from spillway.levers.quality.sources import NumbersBefore, last_numbers, numbers_before, stored_sources
+from spillway.levers.quality.sources import NumbersBefore, last_numbers, numbers_before, source_records
 from spillway.levers.windows import ReadColumns, SqlQuery, Window, WindowLever, WindowPlan, WindowWork
 
 
@@ -141,7 +141,7 @@ class QueryPlan(WindowPlan):
             "rows": results,
             "results": len(self.settings.results(window.subject)),
             "seconds": counts.get("microseconds", 0) / 1e6,
-            "sources": stored_sources(counts) or None,
+            "sources": source_records(counts) or None,
             "last_numbers": last_numbers(counts) if self.settings.numbered else None,
             "updated_at": utc_now(),
         }

@@ -150,10 +150,6 @@ class TupleCost:
         return replace(self, seconds=(*self.seconds, seconds / tuples)[-self.last :])
 
     @property
-    def is_known(self) -> bool:
-        return bool(self.seconds)
-
-    @property
     def seconds_per_tuple(self) -> float:
         """Return the smoothed C_T; 0 before the first measurement."""
         return sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
@@ -242,12 +238,12 @@ class RoomHistory:
         self.offered[query][number] = self.offered[query].get(number, 0.0) + offered
         self.given[query][number] = self.given[query].get(number, 0.0) + given
 
-    def reached(self, query: str, before: int, slices: int) -> list[float]:
+    def coverage_by_slice(self, query: str, before: int, slices: int) -> list[float]:
         """Return the mean sic of each of the `slices - 1` slices before a slice, without those that have no window."""
         told = self.sic.get(query, {})
         return [told[one][0] / told[one][1] for one in range(before - slices + 1, before) if one in told]
 
-    def waited(self, query: str, before: int) -> int:
+    def slices_waited(self, query: str, before: int) -> int:
         """Return the number of the query's last slices in which it was offered something and given nothing."""
         count = 0
         for number in sorted((n for n in self.offered.get(query, {}) if n < before), reverse=True):

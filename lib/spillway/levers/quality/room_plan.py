@@ -459,7 +459,9 @@ def _is_overloaded(rules: RoomRules, history: RoomHistory, number: int, load: fl
 def starting_coverages(rules: RoomRules, history: RoomHistory, number: int) -> dict[str, float]:
     """Return by query of the room, planned now or not, what it reached in earlier slices (`starting_coverage`)."""
     names = sorted(rules.queries)
-    reached = {name: history.reached(name, number, rules.queries[name].remember_slices) for name in names}
+    reached = {
+        name: history.coverage_by_slice(name, number, rules.queries[name].remember_slices) for name in names
+    }
     weight = np.array([rules.weights[name] for name in names])
     return dict(zip(names, starting_coverage(reached, names, weight).tolist(), strict=True))
 
@@ -479,7 +481,7 @@ def _entitlements(
         np.array(
             [start + one.floor if one.floor else 0.0 for start, one in zip(begin, settings, strict=True)]
         ),
-        np.array([history.waited(name, number) for name in names]),
+        np.array([history.slices_waited(name, number) for name in names]),
         np.array([one.starve_slices for one in settings]),
     )
 

@@ -98,10 +98,10 @@ def previous_sources(counts: Counts) -> dict[str, int]:
     return {place: number for place, number in counts.items() if place.startswith(_PRODUCED + ".")}
 
 
-def stored_sources(counts: Counts) -> list[dict[str, Any]]:
+def source_records(counts: Counts) -> list[dict[str, Any]]:
     """Return a window's sources as `coverage` stores them.
 
-    >>> stored_sources({"of.sites.s1": 3_000_000, "kept.sites.s1": 2})
+    >>> source_records({"of.sites.s1": 3_000_000, "kept.sites.s1": 2})
     [{'input': 'sites', 'source': 's1', 'produced': 3.0, 'kept': 2}]
     """
     found = []
@@ -112,7 +112,7 @@ def stored_sources(counts: Counts) -> list[dict[str, Any]]:
     return found
 
 
-def counted_sources(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def counts_of_records(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the counts of a row of `coverage` that the next window needs."""
     return {f"{_PRODUCED}.{one['input']}.{one['source']}": round(MICRO * one["produced"]) for one in stored}
 
@@ -149,7 +149,7 @@ def tally_sources(
         rule = settings.source_rule(name)
         numbered = counts.get(f"produced.{name}")
         by_rate = rule is not None and rule.per_second is not None
-        stored = [one for one in stored_sources(counts) if one["input"] == name]
+        stored = [one for one in source_records(counts) if one["input"] == name]
         if rule is not None and rule.by is not None and stored:
             weights = {one.source: one.weight for one in rule.weights}
             for one in stored:
@@ -244,7 +244,7 @@ def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overl
             f"{_LAST}.{one['input']}.{one['attribute']}.{one['source']}": one["number"]
             for one in row["last_numbers"] or ()
         }
-        | counted_sources(row["sources"] or ())
+        | counts_of_records(row["sources"] or ())
         for row in (found.to_pylist() if found is not None else ())
     }
     return NumbersBefore(right_before, told)

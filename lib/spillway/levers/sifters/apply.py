@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FrameSlice, Rows, SliceCertificate, StoredFiles
-from spillway.levers.sifters.boxes import Product, products_hold
+from spillway.levers.sifters.boxes import Product, products_contain
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MUST_KEEP, PIECE_SEQS, SifterFilter, piece_of
 from spillway.levers.sifters.time_cells import TimeCells
@@ -101,7 +101,7 @@ class SifterDecision(Decision):
         if self.counted.products:
             keys = [dimension.keys_of(piece.rows[dimension.name]) for dimension in self.counted.dimensions]
             for place, products in enumerate(self.counted.products):
-                wants = products_hold(products, keys)
+                wants = products_contain(products, keys)
                 for name, rows in (("wanted", wants), ("got", wants & piece.kept)):
                     key = f"{name}.{place}"
                     counts[key] = counts.get(key, 0) + int(rows.sum())

@@ -8,7 +8,7 @@ Guarantee: a row lies in the union exactly if the predicate is true for it (not 
 lies in two boxes, so volumes and frequencies add up.
 
 >>> left, right = {0: ((0, 5),)}, {1: ((3, 9),)}
->>> [sorted(one.items()) for one in disjoint([left, right])]
+>>> [sorted(one.items()) for one in make_disjoint([left, right])]
 [[(0, ((0, 5),))], [(0, ((-9223372036854775808, 0), (5, 9223372036854775807))), (1, ((3, 9),))]]
 
 Spans. The values of one dimension that a comparison matches are half-open ranges of 64-bit keys. Keys have the order of
@@ -147,10 +147,10 @@ def difference(one: Spans, other: Spans) -> Spans:
     return intersection(one, union(rest))
 
 
-def spans_hold(spans: Spans, keys: np.ndarray) -> np.ndarray:
+def spans_contain(spans: Spans, keys: np.ndarray) -> np.ndarray:
     """Return for each key whether the spans cover it.
 
-    >>> spans_hold(((1, 3), (5, 6)), np.array([0, 1, 2, 3, 5])).tolist()
+    >>> spans_contain(((1, 3), (5, 6)), np.array([0, 1, 2, 3, 5])).tolist()
     [False, True, True, False, True]
     """
     edges = np.array([edge for span in spans for edge in span], np.int64)
@@ -167,15 +167,15 @@ def conjunction(one: Sequence[Product], other: Sequence[Product]) -> list[Produc
     """Return the intersection of two unions."""
     _check_count(len(one) * len(other))
     found = [_meet(a, b) for a in one for b in other]
-    return _merged([each for each in found if each is not None])
+    return _merge_products([each for each in found if each is not None])
 
 
 def disjunction(one: Sequence[Product], other: Sequence[Product]) -> list[Product]:
     """Return the union of two unions."""
-    return _merged([*one, *other])
+    return _merge_products([*one, *other])
 
 
-def disjoint(products: Sequence[Product]) -> list[Product]:
+def make_disjoint(products: Sequence[Product]) -> list[Product]:
     """Return the same union as products that do not overlap."""
     found: list[Product] = []
     for one in products:
@@ -202,14 +202,14 @@ def boxes_of(products: Sequence[Product], dimensions: int) -> np.ndarray:
     return found
 
 
-def products_hold(products: Sequence[Product], keys: Sequence[np.ndarray]) -> np.ndarray:
+def products_contain(products: Sequence[Product], keys: Sequence[np.ndarray]) -> np.ndarray:
     """Return for each row whether it lies in the union; `keys` by dimension."""
     rows = len(keys[0]) if len(keys) else 0
     found = np.zeros(rows, bool)
     for one in products:
         inside = np.ones(rows, bool)
         for dimension, spans in one.items():
-            inside &= spans_hold(spans, keys[dimension])
+            inside &= spans_contain(spans, keys[dimension])
         found |= inside
     return found
 
@@ -237,7 +237,7 @@ def _without(one: Product, other: Product) -> Iterator[Product]:
         inside[dimension] = intersection(mine, spans)
 
 
-def _merged(products: Sequence[Product]) -> list[Product]:
+def _merge_products(products: Sequence[Product]) -> list[Product]:
     """Return the same union with fewer products: merge products that differ in only one dimension."""
     found: list[dict[int, Spans]] = []
     for one in products:

@@ -33,8 +33,8 @@ def explain_rows(
     from spillway.levers.sifters.parsed_queries import ParsedQueries
 
     wanted = ParsedQueries.of(settings, contract)
-    about = [query.title for query, predicate in wanted.queries if attribute in predicate.used]
-    rules = [rule.text for rule in wanted.keep if attribute in rule.used]
+    about = [query.title for query, predicate in wanted.queries if attribute in predicate.used_dimensions]
+    rules = [rule.text for rule in wanted.keep if attribute in rule.used_dimensions]
     last = newest_record(tables, contract.stream)
     aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
     if last is None:

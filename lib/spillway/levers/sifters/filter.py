@@ -67,7 +67,7 @@ import pyarrow as pa
 from numba import njit
 
 from spillway.errors import InvalidExternalValue, InvalidValue
-from spillway.levers.sifters.boxes import Product, products_hold
+from spillway.levers.sifters.boxes import Product, products_contain
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree
 from spillway.sketches.kernels import mix64
@@ -353,7 +353,7 @@ class SifterFilter:
             found[~self._asked_by_region.hold(at, found)] = self.tree.count
         if self.keep:
             keys = [one.keys_of(rows[one.name]) for one in self.keep_dimensions]
-            found = np.where(products_hold(self.keep, keys), np.int32(MUST_KEEP), found)
+            found = np.where(products_contain(self.keep, keys), np.int32(MUST_KEEP), found)
         return found
 
     def decide(

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spillway.contracts import StreamContract
 from spillway.levers.protocol import Fact, Facts, TrainingInput
-from spillway.levers.sifters.boxes import END, NAN, NULL, key_floats, products_hold
+from spillway.levers.sifters.boxes import END, NAN, NULL, key_floats, products_contain
 from spillway.levers.sifters.choose import BuiltRegions, build_regions
 from spillway.levers.sifters.consolidate import QueryBoxes, RegionWorth, consolidate_queries
 from spillway.levers.sifters.filter import (
@@ -96,7 +96,7 @@ def learn_regions(
         keys = [one.keys_of(rows[one.name]) for one in wanted.keep_dimensions]
         held = np.zeros(rows.num_rows, bool)
         for rule in wanted.keep:
-            held |= products_hold(rule.products, keys)
+            held |= products_contain(rule.products, keys)
         # rows that are never shed do not shape regions, unless there are no other rows
         rows = rows.filter(pa.array(~held)) if not held.all() else rows
     layout = build_layout(wanted, draw_rows(rows, settings.sample.rows, seed))

@@ -106,7 +106,7 @@ def mine_queries(
     parsed: list[tuple[exp.Expr, float]] = []
     for text, runs in statements:
         try:
-            parsed += [(tree, runs) for tree in _parsed(text)]
+            parsed += [(tree, runs) for tree in _parse_statement(text)]
         except (SqlglotError, RecursionError) as problem:
             unreadable.append((" ".join(text.split())[:60], parse_error_words(problem)))
     views = _views([tree for tree, _ in parsed], stream.lower(), dimensions)
@@ -118,7 +118,7 @@ def mine_queries(
     for tree, runs in parsed:
         if views.get(id(tree)) in read:
             continue  # the statements that read this view tell which rows are wanted
-        reading = list(_reading(tree, known, dimensions))
+        reading = list(_selects_of_stream(tree, known, dimensions))
         others += not reading
         for select, names in reading:
             # in a self-join, each side wants rows of its own
@@ -167,7 +167,7 @@ def build_entry(contract: StreamContract, statements: Sequence[tuple[str, float]
     return MinedEntry({"lever": "sifters", "queries": queries, "unasked": "by_region"}, tuple(notes))
 
 
-def _parsed(text: str) -> list[exp.Expr]:
+def _parse_statement(text: str) -> list[exp.Expr]:
     """Return the syntax trees of a statement, which may contain templates."""
     *first, last = sql_readings(text)
     for one in first:
@@ -198,7 +198,7 @@ def _views(trees: Sequence[exp.Expr], stream: str, dimensions: Mapping[str, Dime
     return found
 
 
-def _reading(
+def _selects_of_stream(
     tree: exp.Expr, known: frozenset[str], dimensions: Mapping[str, Dimension]
 ) -> Iterator[tuple[exp.Select, frozenset[str]]]:
     """Yield the SELECTs that read the stream, each with the names of the stream in its scope."""
@@ -312,7 +312,7 @@ def _implied_condition(
         except InvalidValue as problem:
             left_out[text] = problem.problem.rule.split(", under")[0]
             continue
-        if side.padded and read.holds([np.array([NULL])] * len(read.dimensions))[0]:
+        if side.padded and read.matches([np.array([NULL])] * len(read.dimensions))[0]:
             left_out[text] = "not hold where an outer join finds no row: what it finds is wanted too"
         elif one not in kept:
             kept.append(one)

@@ -10,7 +10,7 @@ such a comparison is refused, and the error quotes it.
 
 >>> temp = Dimension("temp", "double")
 >>> parsed = parse_predicate("not (temp < 4 or temp > 9.5)", {"temp": temp})
->>> parsed.holds([temp.keys_of(pa.chunked_array([[3.0, 4.0, 9.5, None, float("nan")]]))]).tolist()
+>>> parsed.matches([temp.keys_of(pa.chunked_array([[3.0, 4.0, 9.5, None, float("nan")]]))]).tolist()
 [False, True, True, False, False]
 >>> parse_predicate("temp > 4 and dewp > 3", {"temp": temp})
 Traceback (most recent call last):
@@ -63,10 +63,10 @@ from spillway.levers.sifters.boxes import (
     boxes_of,
     conjunction,
     difference,
-    disjoint,
     disjunction,
     intersection,
-    products_hold,
+    make_disjoint,
+    products_contain,
     union,
 )
 from spillway.levers.sifters.dimensions import Dimension
@@ -168,24 +168,24 @@ class Predicate:
     """The products whose union the predicate matches; they may overlap."""
 
     @cached_property
-    def parts(self) -> tuple[Product, ...]:
+    def disjoint_products(self) -> tuple[Product, ...]:
         """Return the same union as products that do not overlap."""
-        return tuple(disjoint(self.products))
+        return tuple(make_disjoint(self.products))
 
     @cached_property
     def boxes(self) -> np.ndarray:
         """Return the same union as boxes of keys that do not overlap: (box, dimension, low and high)."""
-        return boxes_of(self.parts, len(self.dimensions))
+        return boxes_of(self.disjoint_products, len(self.dimensions))
 
     @property
-    def used(self) -> tuple[str, ...]:
+    def used_dimensions(self) -> tuple[str, ...]:
         """Return the names of the dimensions that the predicate compares."""
         places = {place for one in self.products for place in one}
         return tuple(one.name for place, one in enumerate(self.dimensions) if place in places)
 
-    def holds(self, keys: Sequence[np.ndarray]) -> np.ndarray:
+    def matches(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return for each row whether the predicate is true; `keys` by dimension."""
-        return products_hold(self.products, keys)
+        return products_contain(self.products, keys)
 
 
 def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str = "where") -> Predicate:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from spillway.contracts import StreamContract
 from spillway.errors import escape_text
-from spillway.levers.sifters.boxes import products_hold
+from spillway.levers.sifters.boxes import products_contain
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.parsed_queries import ParsedQueries
 from spillway.levers.sifters.predicates import Predicate, compared_words, parse_sql
@@ -65,11 +65,14 @@ def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[U
         *((f"query {query.title}", predicate) for query, predicate in wanted.queries),
         *((f"keep {predicate.text}", predicate) for predicate in wanted.keep),
     ):
-        if not predicate.used:
+        if not predicate.used_dimensions:
             continue
-        seen = {name: _AttributeValues.of(dimension, rows) for name, dimension in _used(predicate).items()}
+        seen = {
+            name: _AttributeValues.of(dimension, rows)
+            for name, dimension in _used_dimensions(predicate).items()
+        }
         keys = [one.keys_of(rows[one.name]) for one in predicate.dimensions]
-        if not products_hold(predicate.products, keys).any():
+        if not products_contain(predicate.products, keys).any():
             named = _words(predicate)
             found = "; ".join(one.words(named.get(name, frozenset())) for name, one in seen.items())
             yield UnmatchedCondition(title, predicate.text, found, rows.num_rows)
@@ -82,14 +85,14 @@ def unmatched_conditions(contract: StreamContract, rows: pa.Table) -> Iterator[U
                     )
 
 
-def _used(predicate: Predicate) -> dict[str, Dimension]:
-    used = set(predicate.used)
+def _used_dimensions(predicate: Predicate) -> dict[str, Dimension]:
+    used = set(predicate.used_dimensions)
     return {one.name: one for one in predicate.dimensions if one.name in used}
 
 
 def _words(predicate: Predicate) -> Mapping[str, set[str]]:
     """Return, by text attribute, the values that the condition compares it with."""
-    texts = [one.name for one in _used(predicate).values() if one.is_text]
+    texts = [one.name for one in _used_dimensions(predicate).values() if one.is_text]
     return compared_words(parse_sql(predicate.text), texts)
 
 

@@ -291,7 +291,7 @@ class FrequencyKind(SketchKind):
         import numpy as np
 
         if spec.heavy_share is None:
-            return super().whole(spec, parts, heavy)
+            return super().finish(spec, parts, heavy)
         sketch: Any = spec.empty()
         sketch.counts = parts
         sketch.candidates = np.array(sorted(heavy), dtype=np.uint64)

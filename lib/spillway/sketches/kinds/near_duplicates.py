@@ -31,11 +31,11 @@ class NearDuplicates(LoadedSketch):
 
     def near_duplicate_pairs(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Return the number of pairs of rows that agree in at least `at_least` attributes."""
-        return self.with_coverage(self.sketch.pairs(_agreeing(at_least), "unordered", confidence))
+        return self.with_coverage(self.sketch.pairs(_least_agreement(at_least), "unordered", confidence))
 
     def near_duplicates_per_row(self, at_least: int | None = None, confidence: float = 0.95) -> Answer:
         """Return the number of such pairs per row, a measure of the cleanliness of a table."""
-        return self.with_coverage(self.sketch.per_row(_agreeing(at_least), confidence))
+        return self.with_coverage(self.sketch.per_row(_least_agreement(at_least), confidence))
 
     def near_duplicate_join(
         self, other: NearDuplicates, at_least: int | None = None, confidence: float = 0.95
@@ -45,11 +45,11 @@ class NearDuplicates(LoadedSketch):
         This is the size of the similarity join.
         """
         paired = self.matched_attributes(other)
-        answer = self.sketch.join(other.sketch, _agreeing(at_least), confidence)
+        answer = self.sketch.join(other.sketch, _least_agreement(at_least), confidence)
         return self.answer_of_both(other, answer, "similarity join", paired)
 
 
-def _agreeing(at_least: object) -> int | None:
+def _least_agreement(at_least: object) -> int | None:
     from spillway.sketches.values import whole_number
 
     return None if at_least is None else whole_number("at_least", at_least, 1, "write e.g. 2")
@@ -57,7 +57,7 @@ def _agreeing(at_least: object) -> int | None:
 
 def _least(question: str, sketch: NearDuplicates, words: Sequence[str]) -> int:
     told = numbers(question, words, 1)[0] if words else None
-    return _agreeing(told) or int(sketch.sketch.parameters.similarity)
+    return _least_agreement(told) or int(sketch.sketch.parameters.similarity)
 
 
 def _join(sketch: NearDuplicates, other: NearDuplicates, words: Sequence[str], confidence: float) -> Answered:

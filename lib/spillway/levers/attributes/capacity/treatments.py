@@ -180,7 +180,7 @@ def allowed_treatments(options: Sequence[Option], terms: Objective) -> list[Trea
     return found
 
 
-def cost_of(one: TreatmentOption, worth: float, terms: Objective) -> tuple[float, float, float]:
+def treatment_cost(one: TreatmentOption, worth: float, terms: Objective) -> tuple[float, float, float]:
     """Return the three objectives of a treatment in the order of the terms; `worth` is the weight of its loss."""
     lost, touched, option = worth * one.loss, float(one.is_treated), one.option
     if terms.minimize == "error":
@@ -200,7 +200,7 @@ def knapsack_choices(
             [
                 Alternative(
                     one.crossing_bytes,
-                    cost_of(one, worths[name], terms),
+                    treatment_cost(one, worths[name], terms),
                     last_resort=one.last_resort,
                     divisible=terms.minimize == "error",
                 )
@@ -319,7 +319,7 @@ def correct_bytes(options: Sequence[Option], paid: Mapping[str, float]) -> list[
     for one in options:
         known = paid.get(f"{one.way}/{one.precision}")
         factor = known if known is not None else paid.get(one.way, 1.0) * (UNTRIED if tried else 1.0)
-        found.append(one if one.way == "keep" else one.scaled(factor))
+        found.append(one if one.way == "keep" else one.scale_bytes(factor))
     return found
 
 

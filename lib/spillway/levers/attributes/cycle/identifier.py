@@ -238,7 +238,7 @@ def search_keys(
     if found is not None:
         return found, alone
     wide = Search(columns, names, bits, instants, confidence=confidence)
-    found = _joined(wide, varying)
+    found = _join_keys(wide, varying)
     if found is not None:
         return found, wide
     twice = alone.not_unique()
@@ -261,7 +261,7 @@ def _smallest(search: Search, whole: Candidate) -> Candidate | None:
     return min((one for one in options if one.accepted), key=search.preference, default=whole)
 
 
-def _joined(search: Search, keys: Sequence[str]) -> Candidate | None:
+def _join_keys(search: Search, keys: Sequence[str]) -> Candidate | None:
     key = search.joint(tuple(keys))
     joiners = [
         name
@@ -443,7 +443,7 @@ def find_cycle(
     if keys and tuples:
         keyed, search = search_keys(columns, names, keys, bits, instants, confidence)
         if keyed is None:
-            return _by_keys(search, keys, confidence)
+            return _cycle_of_keys(search, keys, confidence)
         return _cycle(keyed, search, seq, instants, confidence)
     if tuples < 4 or not names:
         what = "the training set has no attribute to try" if not names else f"{tuples} tuples prove nothing"
@@ -471,7 +471,7 @@ def single_sender_cycle() -> Cycle:
     return Cycle((), 1, 1, {}, "one sender", 0.0, ())
 
 
-def _by_keys(search: Search, keys: Sequence[str], needed: float) -> Cycle:
+def _cycle_of_keys(search: Search, keys: Sequence[str], needed: float) -> Cycle:
     """Return the cycle of a stream that is identified by its declared keys: there is no order, and no member is
     listed."""
     codes = search.joint(tuple(keys))

@@ -102,7 +102,7 @@ class Search(CodedTrainingSet):
 
     def doubtful_name(self, candidate: Candidate) -> str | None:
         """Return the sender's name that makes the candidate doubtful; None if there is none."""
-        return self.doubts.of(candidate.attributes)
+        return self.doubts.doubtful_name(candidate.attributes)
 
     # -- one set ---------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ _EMPTY = np.zeros(0, dtype=np.int64)
 _NONE = np.zeros(0, dtype=np.bool_)
 
 
-def _refused(reason: str, confidence: float = 0.0, length: float = 0.0) -> Trace:
+def _rejected_trace(reason: str, confidence: float = 0.0, length: float = 0.0) -> Trace:
     return Trace(False, reason, confidence, length, 0, _EMPTY, _EMPTY, _EMPTY, _EMPTY, _NONE, _NONE)
 
 
@@ -139,22 +139,22 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
     rows = np.flatnonzero(codes >= 0)
     n = len(rows)
     if n == 0:
-        return _refused("holds no value")
+        return _rejected_trace("holds no value")
     if not forced and n < (1 - MISSING_SHARE) * len(codes):
-        return _refused(f"is missing in {100 * (1 - n / len(codes)):.0f} % of the tuples")
+        return _rejected_trace(f"is missing in {100 * (1 - n / len(codes)):.0f} % of the tuples")
     c = codes[rows]
     values = int(c.max()) + 1
     stutter = float(np.mean(c[1:] == c[:-1])) if n > 1 else 0.0
     if not forced:
         if values < 2:
-            return _refused("is constant")
+            return _rejected_trace("is constant")
         if values > MOST_VALUES * n:
-            return _refused("hardly ever repeats")
+            return _rejected_trace("hardly ever repeats")
         if stutter > 1 - confidence:
-            return _refused("stays the same from one tuple to the next", 0.5 * (1 - stutter))
+            return _rejected_trace("stays the same from one tuple to the next", 0.5 * (1 - stutter))
         steady = float(same_successor_share(c, values))
         if steady < worth_sorting(confidence):
-            return _refused(NO_ORDER, steady)
+            return _rejected_trace(NO_ORDER, steady)
 
     by_value = rows_by_value(c)
     sorted_codes = c[by_value]
@@ -177,7 +177,7 @@ def trace_cycle(codes: Codes, *, confidence: float = DEFAULT_CONFIDENCE, forced:
     in_ring = regular[c]
     strays = int(n - in_ring.sum())
     if not forced and (strays > (1 - confidence) * n or regular.sum() < 2):
-        return _refused("has values that do not come back", 1 - strays / n)
+        return _rejected_trace("has values that do not come back", 1 - strays / n)
 
     rows, c = rows[in_ring], c[in_ring]
     dense, first_seen = first_appearance(c)

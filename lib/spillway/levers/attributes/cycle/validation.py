@@ -63,16 +63,16 @@ class Doubts:
 
     def __init__(self, coded: CodedTrainingSet, votes: Votes, comes_round: Callable[[Set], bool]) -> None:
         self._coded, self._votes, self._comes_round = coded, votes, comes_round
-        self._known_ratios: dict[Set, str | None] = {}
+        self._known: dict[Set, str | None] = {}
         self._followed: dict[str, set[str]] = {}
 
-    def of(self, chosen: Set) -> str | None:
+    def doubtful_name(self, chosen: Set) -> str | None:
         """Return the attribute name that makes a candidate set doubtful; None if there is none."""
-        if chosen not in self._known_ratios:
-            self._known_ratios[chosen] = self._of(chosen)
-        return self._known_ratios[chosen]
+        if chosen not in self._known:
+            self._known[chosen] = self._find_doubtful_name(chosen)
+        return self._known[chosen]
 
-    def _of(self, chosen: Set) -> str | None:
+    def _find_doubtful_name(self, chosen: Set) -> str | None:
         coded = self._coded
         joint = coded.joint(chosen)
         core = tuple(name for name in chosen if not coded.tells_time(name))

@@ -115,7 +115,7 @@ def _keys_from(frame: Frame, start: int) -> np.ndarray:
 def _columns(entries: Entries) -> bytes:
     gaps = np.diff(entries.seq, prepend=entries.seq[:1])
     flags = entries.is_step.astype(np.uint8) | (entries.values.valid.astype(np.uint8) << 1)
-    planes = [_shuffled(gaps), flags.tobytes(), _shuffled(entries.steps), _shuffled(entries.values.values)]
+    planes = [_shuffle_bytes(gaps), flags.tobytes(), _shuffle_bytes(entries.steps), _shuffle_bytes(entries.values.values)]
     plain = b"".join([*planes, json.dumps(list(entries.values.dictionary)).encode()])
     out = Writer()
     out.number(len(plain))
@@ -126,18 +126,18 @@ def _from_columns(source: Reader, kind: str, n: int, first: int) -> Entries:
     size = source.number()
     plain = pa.decompress(source.rest(), decompressed_size=size, codec="zstd", asbytes=True)
     flags = np.frombuffer(plain, np.uint8, n, 8 * n)
-    values = _unshuffled(plain, 17 * n, n).view("<f8" if kind == "real" else "<i8")
+    values = _unshuffle_bytes(plain, 17 * n, n).view("<f8" if kind == "real" else "<i8")
     column = Column(kind, values, (flags & 2) != 0, tuple(json.loads(plain[25 * n :])))
-    seq = first + np.cumsum(_unshuffled(plain, 0, n).view("<i8"))
-    return Entries(seq, (flags & 1) != 0, _unshuffled(plain, 9 * n, n).view("<i8").copy(), column)
+    seq = first + np.cumsum(_unshuffle_bytes(plain, 0, n).view("<i8"))
+    return Entries(seq, (flags & 1) != 0, _unshuffle_bytes(plain, 9 * n, n).view("<i8").copy(), column)
 
 
-def _shuffled(values: np.ndarray) -> bytes:
+def _shuffle_bytes(values: np.ndarray) -> bytes:
     little = np.ascontiguousarray(values, dtype="<f8" if values.dtype.kind == "f" else "<i8")
     return little.view(np.uint8).reshape(-1, 8).T.tobytes()
 
 
-def _unshuffled(plain: bytes, at: int, n: int) -> np.ndarray:
+def _unshuffle_bytes(plain: bytes, at: int, n: int) -> np.ndarray:
     planes = np.frombuffer(plain, np.uint8, 8 * n, at).reshape(8, n)
     return np.ascontiguousarray(planes.T).reshape(-1)
 

@@ -77,7 +77,7 @@ def rank(
                 None,
                 "train the stream or write rank_by: stddev",
             )
-        return _ascending(order, [-float(recoverability[a]) + 0.0 for a in order])
+        return _sort_ascending(order, [-float(recoverability[a]) + 0.0 for a in order])
     missing = [a for a in order if a not in window]
     if missing:
         raise InvalidValue(
@@ -87,7 +87,7 @@ def rank(
             f"read {', '.join(missing)} too",
         )
     smoother = smoothing or Smoothing()
-    return _ascending(order, [score(window[a], smoother, relative=by == "relative") for a in order])
+    return _sort_ascending(order, [score(window[a], smoother, relative=by == "relative") for a in order])
 
 
 def score(values: npt.NDArray[Any], smoothing: Smoothing, relative: bool = False) -> float:
@@ -129,7 +129,7 @@ def text_score(values: npt.NDArray[Any]) -> float:
     return math.sqrt((total * total - sum(n * n for n in counts.values())) / (total * total))
 
 
-def _ascending(order: Sequence[str], scores: Sequence[float]) -> tuple[RankedAttribute, ...]:
+def _sort_ascending(order: Sequence[str], scores: Sequence[float]) -> tuple[RankedAttribute, ...]:
     ranked = [RankedAttribute(attribute, value) for attribute, value in zip(order, scores, strict=True)]
     return tuple(sorted(ranked, key=lambda one: one.score))
 

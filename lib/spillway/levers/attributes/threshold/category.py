@@ -33,10 +33,10 @@ Three rules avoid this where it is unnecessary:
 
 Guarantee: the rate is finite, and depends on the names and the data files alone, not on the order of the names.
 
->>> found = recogniser().classify(["origin", "time_hour", "temp", "dewp", "humid", "wind_speed", "visib"])
+>>> found = standard_recogniser().classify(["origin", "time_hour", "temp", "dewp", "humid", "wind_speed", "visib"])
 >>> found.domain, found.criticality, found.rate_pct, found.assumed
 ('Weather Information', 'moderately', 4.81, False)
->>> found = recogniser().classify(["engine_temp", "oil_pressure", "rpm", "speed"])
+>>> found = standard_recogniser().classify(["engine_temp", "oil_pressure", "rpm", "speed"])
 >>> found.domain, found.criticality, found.rate_pct, found.assumed
 ('assumed: Vehicle telemetry has no class', 'extremely', 1.67, True)
 
@@ -121,7 +121,7 @@ class NameReader:
 
     def words_of(self, name: str) -> tuple[str, ...]:
         """Return the words of one name without stop words and units."""
-        pieces = [word for piece in _PIECES.split(_unaccented(name)) if piece for word in self._split(piece)]
+        pieces = [word for piece in _PIECES.split(_without_accents(name)) if piece for word in self._split(piece)]
         if len(pieces) > 1:
             # a single letter after a name is a unit or an axis; alone it may be a name (o, h, l, c, v)
             pieces = [piece for piece in pieces if len(piece) > 1] or pieces[:1]
@@ -203,10 +203,10 @@ class NameReader:
         )
 
 
-def _unaccented(text: str) -> str:
+def _without_accents(text: str) -> str:
     """Return the text with plain letters only.
 
-    >>> [_unaccented(name) for name in ("Eröffnung", "Snødybde", "Größe")]
+    >>> [_without_accents(name) for name in ("Eröffnung", "Snødybde", "Größe")]
     ['Eroffnung', 'Snodybde', 'Grosse']
     """
     plain = unicodedata.normalize("NFKD", text.translate(_LETTERS))
@@ -299,7 +299,7 @@ class DomainRecogniser(CriticalityClasses):
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the words of attribute names without stop words and units, repeats included (W).
 
-        >>> recogniser().words(["windSpeed_kph", "maxRain", "PatientName"])
+        >>> standard_recogniser().words(["windSpeed_kph", "maxRain", "PatientName"])
         ('windspeed', 'rain', 'patient')
         """
         return tuple(word for name in names for word in self.reader.words_of(name))
@@ -439,7 +439,7 @@ def word_correlation(correlations: Mapping[str, Mapping[str, float]], word: str,
 
 
 @cache
-def recogniser() -> DomainRecogniser:
+def standard_recogniser() -> DomainRecogniser:
     """Return the recogniser with the vocabularies of this package."""
     data = domain_data()
     heads = {
@@ -539,7 +539,7 @@ class CategoryMatcher(CriticalityClasses):
     @staticmethod
     def standard() -> DomainRecogniser:
         """Return the recogniser with all vocabularies and the table of word correlations."""
-        return recogniser()
+        return standard_recogniser()
 
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the words of attribute names without stop words, repeats included (W).

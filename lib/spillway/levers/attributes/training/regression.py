@@ -182,7 +182,7 @@ def _fit_terms(
         basis_of = np.linalg.qr(x[near][:, chosen])[0]
         left_over = np.zeros_like(x)
         left_over[near] = x[near] - basis_of @ (basis_of.T @ x[near])
-        fits.append(_pruned(weights / scale[chosen], [*chosen], features, target, importance))
+        fits.append(_prune_weights(weights / scale[chosen], [*chosen], features, target, importance))
         if float(np.median(np.abs(rest))) < _EXACT:
             break
     return fits
@@ -222,10 +222,10 @@ def _best_pair(
     if not np.isfinite(explained.flat[best]):
         return []
     weights = np.linalg.lstsq(x[:, chosen], y, rcond=None)[0]
-    return [_pruned(weights, chosen, features, target, importance)]
+    return [_prune_weights(weights, chosen, features, target, importance)]
 
 
-def _pruned(
+def _prune_weights(
     weights: np.ndarray, chosen: list[int], features: np.ndarray, target: np.ndarray, importance: np.ndarray
 ) -> tuple[np.ndarray, list[int]]:
     """Return the weights with as few digits and terms as possible without a worse fit."""

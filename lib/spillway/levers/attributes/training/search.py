@@ -347,7 +347,7 @@ class ModelSearch:
         ]
         return replace(self.start, precisions=tuple(found))
 
-    def _measured(
+    def _measure(
         self, model: AttributeModel, frame: Frame, estimate: bool = False, precision: int = -1
     ) -> SheddingCost:
         return measure(model, frame, estimate, precision, self.rate_pct)
@@ -355,7 +355,7 @@ class ModelSearch:
     def _with_measured_precisions(self, model: AttributeModel) -> _Proved:
         """Return the model with its precisions on the hull, and their measurements over all training rows."""
         proofs = [
-            self._measured(model, self.proof, precision=place) for place in range(len(model.precisions))
+            self._measure(model, self.proof, precision=place) for place in range(len(model.precisions))
         ]
         kept = lower_hull(_points(model, proofs))
         kept = thin_hull(kept, [proofs[place].packed_bytes for place in kept])
@@ -375,7 +375,7 @@ class ModelSearch:
             tried: list[tuple[Precision, SheddingCost]] = []
             for lattice in lattices:
                 one = self._with(predictors, blend, lattice)
-                facts = self._measured(one, self.search, estimate=True)
+                facts = self._measure(one, self.search, estimate=True)
                 if not facts.violations:
                     tried.append((lattice.precision, facts))
             points = [_point(self.start, precision, facts) for precision, facts in tried]
@@ -409,7 +409,7 @@ class ModelSearch:
         sizes: list[tuple[int, int, Precision]] = []
         for one in dict.fromkeys(exact):
             model = replace(self.start, predictors=predictors, blend=blend, precisions=(one,))
-            sizes.append((self._measured(model, self.proof).packed_bytes, len(sizes), one))
+            sizes.append((self._measure(model, self.proof).packed_bytes, len(sizes), one))
         return min(sizes)[2]
 
     def _packed_height(
@@ -420,7 +420,7 @@ class ModelSearch:
         points = []
         for precision in (curve[place][0] for place in places):
             model = replace(self.start, predictors=predictors, blend=blend, precisions=(precision,))
-            points.append(_point(self.start, precision, self._measured(model, self.search)))
+            points.append(_point(self.start, precision, self._measure(model, self.search)))
         return hull_height(points, self._marks())
 
     def _marks(self) -> list[float]:
@@ -445,7 +445,7 @@ class ModelSearch:
         return found
 
     def _size(self, predictors: tuple[Predictor, ...], lattice: Lattice) -> int:
-        size = self._measured(self._with(predictors, False, lattice), self.search, estimate=True).packed_bytes
+        size = self._measure(self._with(predictors, False, lattice), self.search, estimate=True).packed_bytes
         label = describe(predictors[0])
         self.tried[label] = min(size, self.tried.get(label, size))
         return size
@@ -486,15 +486,15 @@ class ModelSearch:
             for share in reversed(_ROUNDING_SHARES)
             for method in ROUNDINGS
         ]
-        tried = [(rounding, *self._rounded(rounding, self.search)) for rounding in every]
+        tried = [(rounding, *self._measure_rounding(rounding, self.search)) for rounding in every]
         hull = lower_hull([(mean, size) for _, size, (mean, _) in tried])
-        found = [(tried[place][0], *self._rounded(tried[place][0], self.proof)) for place in hull]
+        found = [(tried[place][0], *self._measure_rounding(tried[place][0], self.proof)) for place in hull]
         found = [one for one in found if one[1] < column_bytes]
         found = [found[place] for place in lower_hull([(mean, size) for _, size, (mean, _) in found])]
         bounds = [(one.bound.error_pct, one.bound.error) for one, _, _ in found]
         return [found[place] for place in loosening_bounds(bounds)]
 
-    def _rounded(self, rounding: Rounding, frame: Frame) -> tuple[int, tuple[float, float]]:
+    def _measure_rounding(self, rounding: Rounding, frame: Frame) -> tuple[int, tuple[float, float]]:
         given = round_rows(replace(self.start, roundings=(rounding,)), frame, np.ones(len(frame), np.bool_))
         truth, bound = frame.columns[self.start.attribute], self.start.bound
         errors = certify(truth, given, bound.error_pct, error=bound.error)
