@@ -155,7 +155,10 @@ class _Reader:
     def _fast(self, wanted: npt.NDArray[np.int64]) -> pa.Table | None:
         first, last = int(wanted[0]), int(wanted[-1])
         start, end = int(self.lines.starts[first]), int(self.lines.ends[last])
-        opens, closes = _positions_between(self._opens, start, end), _positions_between(self._closes, start, end)
+        opens, closes = (
+            _positions_between(self._opens, start, end),
+            _positions_between(self._closes, start, end),
+        )
         if not (
             np.array_equal(opens, self.lines.starts[wanted])
             and np.array_equal(closes, self._last[wanted])

@@ -314,7 +314,9 @@ def check_lines(lines: Sequence[bytes]) -> list[CheckedLine]:
     return found
 
 
-def _check_equal_lengths(rows: _Bytes, payload_bytes: int) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _check_equal_lengths(
+    rows: _Bytes, payload_bytes: int
+) -> tuple[_Bytes, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the payloads, which of them were corrected, and which are valid."""
     digits = rows[:, payload_bytes + 1 :]
     check: _Bytes = ((digits[:, 0::2] & 0x0F) << 4 | (digits[:, 1::2] & 0x0F)).astype(np.uint8)

@@ -93,7 +93,9 @@ class _DecompressingReader:
             problem = " ".join(str(error).split())
             raise WholeFile("the file", f"be whole and readable {self.wrapper}", problem, remedy) from None
         if not self.given and _wrapper_name(found[:4]) is not None:
-            raise WholeFile("the file", "be wrapped once", f"{_wrapper_name(found[:4])} in it", "unwrap it once")
+            raise WholeFile(
+                "the file", "be wrapped once", f"{_wrapper_name(found[:4])} in it", "unwrap it once"
+            )
         self.given += len(found)
         if self.given > self.most:
             rule = f"hold at most {self.most:,} bytes"

@@ -270,7 +270,9 @@ def _answer_rows(kind: SketchKind, method: str, payloads: pa.Array, *values: pa.
         asked = (place, *told)
         if asked not in found:
             given = [_load_payload(told[0]), *asked[2:]] if of_two else asked[1:]
-            found[asked] = _as_struct(_load_payload(known[place]), getattr(_load_payload(known[place]), method)(*given))
+            found[asked] = _as_struct(
+                _load_payload(known[place]), getattr(_load_payload(known[place]), method)(*given)
+            )
         answers.append(found[asked])
     return pa.array(answers, HEAVY_TYPE if method == "top" else ANSWER_TYPE)
 

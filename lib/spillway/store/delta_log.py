@@ -185,7 +185,9 @@ def read_foreign(path: str, columns: Callable[[Sequence[str]], Sequence[str]]) -
         with translate_store_errors(path, missing_too=True):
             table = DeltaTable(plain_uri(path))
         refuse_features(path, table, to_write=False, known=FOREIGN_READ_FEATURES)
-        chosen = ", ".join(_quote_identifier(name) for name in columns([one.name for one in table.schema().fields]))
+        chosen = ", ".join(
+            _quote_identifier(name) for name in columns([one.name for one in table.schema().fields])
+        )
         rows = QueryBuilder().register("foreign_table", table).execute(f"SELECT {chosen} FROM foreign_table")
         return pa.table(rows.read_all())
     except SpillwayError:

@@ -63,7 +63,9 @@ def compact(table: Table, closed: Callable[[DataFile], bool], dry_run: bool = Fa
             groups.setdefault(file.partition, []).append(file)
     done = MaintenanceResult()
     for files in groups.values():
-        for few in (some for alike in _group_by_sort_keys(table, files) for some in _group_small_files(table, alike)):
+        for few in (
+            some for alike in _group_by_sort_keys(table, files) for some in _group_small_files(table, alike)
+        ):
             if not dry_run:
                 table.rewrite(few, [_merge_files(table, few)])
             done += MaintenanceResult(len(few), 1)

@@ -391,7 +391,10 @@ def test_the_plan_is_what_going_from_window_to_window_by_hand_gives(case: Case) 
     assert runs[0].from_seq == case.first
     assert runs[-1].to_seq == case.last
     assert all(after.from_seq == before.to_seq + 1 for before, after in pairwise(runs))
-    assert all(set(before.attributes_with("shed")) != set(after.of("shed")) for before, after in pairwise(runs))
+    assert all(
+        set(before.attributes_with("shed")) != set(after.attributes_with("shed"))
+        for before, after in pairwise(runs)
+    )
     for line in lines:
         mine = [run for run in runs if run.from_seq <= line["start"] and line["end"] - 1 <= run.to_seq]
         assert len(mine) == 1, "a window lies under one scheme"
@@ -423,7 +426,9 @@ def test_batches_cut_at_frame_edges_are_planned_as_one_batch_would_be(case: Case
 
     def where(runs: Sequence[Run]) -> list[tuple[int, frozenset[str]]]:
         return [
-            (seq, frozenset(run.attributes_with("shed"))) for run in runs for seq in range(run.from_seq, run.to_seq + 1)
+            (seq, frozenset(run.attributes_with("shed")))
+            for run in runs
+            for seq in range(run.from_seq, run.to_seq + 1)
         ]
 
     assert where([*early, *late]) == where(whole)

@@ -285,7 +285,7 @@ class SentRows:
 
     def __init__(self, plan: AttributeDecision, before: Rows) -> None:
         self.plan, self.before = plan, before
-        self._measure_rounding = _ByFrame(plan)
+        self._rounded = _ByFrame(plan)
 
     @property
     def bytes_read_at_source(self) -> int:
@@ -305,7 +305,7 @@ class SentRows:
         seq = np.asarray(rows["seq"])
         made: Columns = {name: pa.nulls(len(seq)) for name in gone}
         if rounded and len(seq):
-            made |= self._measure_rounding.columns(rounded, seq, from_seq, to_seq, self._round)
+            made |= self._rounded.columns(rounded, seq, from_seq, to_seq, self._round)
         for name in shed.keys() - gone:
             column = made[name] if name in made else rows[name]
             hidden = pa.chunked_array([pa.array(runs.mask(name, "shed", seq))])

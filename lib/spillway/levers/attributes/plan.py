@@ -135,7 +135,9 @@ class AttributePlan(Plan):
         measures = measures_now(self.contract, learned)
         options = decision_inputs(self.contract, self.channel, learned, load, measures).measured_options
         known = self.paid[batch.batch]
-        expected = decision_inputs(self.contract, self.channel, learned, load, measures, known).measured_options
+        expected = decision_inputs(
+            self.contract, self.channel, learned, load, measures, known
+        ).measured_options
         found = {name: dict(ways) for name, ways in self.paid[batch.batch].items()}
         for name in measures:
             ways = {one for run in self.runs[batch.batch] for one in run.ways if one.attribute == name}

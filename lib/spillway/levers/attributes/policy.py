@@ -457,7 +457,9 @@ def _prefix_at_the_trunk(
     )
 
 
-def _decide_by_prefix(rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]) -> SchemeDecision:
+def _decide_by_prefix(
+    rests_on: DecisionInputs, capacity_kbps: float, ranking: Sequence[str]
+) -> SchemeDecision:
     settings, load = rests_on.settings, rests_on.load
     able = [
         name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")

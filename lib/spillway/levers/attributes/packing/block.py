@@ -115,7 +115,12 @@ def _keys_from(frame: Frame, start: int) -> np.ndarray:
 def _columns(entries: Entries) -> bytes:
     gaps = np.diff(entries.seq, prepend=entries.seq[:1])
     flags = entries.is_step.astype(np.uint8) | (entries.values.valid.astype(np.uint8) << 1)
-    planes = [_shuffle_bytes(gaps), flags.tobytes(), _shuffle_bytes(entries.steps), _shuffle_bytes(entries.values.values)]
+    planes = [
+        _shuffle_bytes(gaps),
+        flags.tobytes(),
+        _shuffle_bytes(entries.steps),
+        _shuffle_bytes(entries.values.values),
+    ]
     plain = b"".join([*planes, json.dumps(list(entries.values.dictionary)).encode()])
     out = Writer()
     out.number(len(plain))

@@ -121,7 +121,9 @@ class NameReader:
 
     def words_of(self, name: str) -> tuple[str, ...]:
         """Return the words of one name without stop words and units."""
-        pieces = [word for piece in _PIECES.split(_without_accents(name)) if piece for word in self._split(piece)]
+        pieces = [
+            word for piece in _PIECES.split(_without_accents(name)) if piece for word in self._split(piece)
+        ]
         if len(pieces) > 1:
             # a single letter after a name is a unit or an axis; alone it may be a name (o, h, l, c, v)
             pieces = [piece for piece in pieces if len(piece) > 1] or pieces[:1]

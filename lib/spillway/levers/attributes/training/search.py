@@ -354,9 +354,7 @@ class ModelSearch:
 
     def _with_measured_precisions(self, model: AttributeModel) -> _Proved:
         """Return the model with its precisions on the hull, and their measurements over all training rows."""
-        proofs = [
-            self._measure(model, self.proof, precision=place) for place in range(len(model.precisions))
-        ]
+        proofs = [self._measure(model, self.proof, precision=place) for place in range(len(model.precisions))]
         kept = lower_hull(_points(model, proofs))
         kept = thin_hull(kept, [proofs[place].packed_bytes for place in kept])
         precisions = tuple(model.precisions[place] for place in kept)
