@@ -450,5 +450,5 @@ def _shed_values(runs: Runs, seq: np.ndarray) -> np.ndarray:
     """Return the number of shed values of each row."""
     if not len(seq):
         return np.zeros(0, np.int64)
-    counts = np.array([len(run.of("shed")) for run in runs], np.int64)
+    counts = np.array([len(run.attributes_with("shed")) for run in runs], np.int64)
     return np.asarray(counts[runs.index(seq)])
