@@ -24,7 +24,7 @@ from spillway.report.explain import explain
 from spillway.store.batches import save_batches
 from spillway.store.files import RowReader
 from spillway.store.tables import Tables
-from spillway.streams import reading as reading_module
+from spillway.streams import query as query_module
 from spillway.streams.query import StreamQuery, plan_query, readable_schema
 from spillway.streams.reader import Streams
 from spillway.streams.recover import look_up
@@ -129,8 +129,8 @@ def _noting(opened: list[str], read: Any) -> Any:
 def test_memory_is_that_of_some_rows_however_many_are_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading_module, "AT_A_TIME", 64)
-    monkeypatch.setattr(reading_module.split_slices, "__defaults__", (64,))
+    monkeypatch.setattr(query_module, "AT_A_TIME", 64)
+    monkeypatch.setattr(query_module.split_slices, "__defaults__", (64,))
     contract = world.contracts.streams["sites"]
     parts = list(plan_query(world.tables.now(), contract, StreamQuery()).rows({}))
     assert max(part.num_rows for part in parts) < 64 + 32
@@ -287,14 +287,14 @@ def test_a_look_up_reads_batches_of_the_dates_alone_that_may_hold_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[int] = []
-    load = reading_module.load_batches
+    load = query_module.load_batches
 
     def noting(tables: Tables, stream: str, **where: Any) -> Any:
         found = load(tables, stream, **where)
         loaded.extend(batch.batch for batch in found)
         return found
 
-    monkeypatch.setattr(reading_module, "load_batches", noting)
+    monkeypatch.setattr(query_module, "load_batches", noting)
     contract = world.contracts.streams["sites"]
     first = replace(StreamQuery(), times=(AT.replace(hour=0, minute=5),) * 2)
     assert look_up(world.tables, contract, first).rows.num_rows == 6

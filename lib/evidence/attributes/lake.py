@@ -5,7 +5,7 @@ in memory and tasks run in this process. All measurements are read from the tabl
 
 >>> from evidence.attributes.generated import Source, generate_stream
 >>> made = generate_stream(Source("a.net", "internet", ("Router", "Response Time"), 9), cycles=40, seed=1)
->>> lake = Lake.landed("doctest", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
+>>> lake = Lake.land("doctest", {made.contract.stream: made.contract}, {made.contract.stream: made.files})
 >>> [(batch.batch, batch.rows, batch.seconds_covered) for batch in lake.batches("a_net")]
 [(1, 180, 0.45), (2, 180, 0.45)]
 >>> lake.forget()

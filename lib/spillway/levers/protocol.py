@@ -221,7 +221,7 @@ class Load:
     def for_share_of_rows(self, share: float) -> Load:
         """Return the load of a share of the rows.
 
-        >>> Load({"temp": 32.0}, 100.0).thinned(0.5).rate_kbps
+        >>> Load({"temp": 32.0}, 100.0).for_share_of_rows(0.5).rate_kbps
         1.6
         """
         return replace(self, tuples_per_second=self.tuples_per_second * share)

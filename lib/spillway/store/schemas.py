@@ -13,7 +13,7 @@ is impossible in place.
 >>> columns = (TableColumn("a", "bigint", True, ""), TableColumn("b", "string", True, ""))
 >>> now = TableContract("t", "", 2, "shared", "lake", True, (), (), columns)
 >>> found = schema_differences(pa.schema([pa.field("a", pa.int64(), nullable=False)]), now)
->>> found.said
+>>> found.summary
 ['`b` is new', '`a` may be null']
 """
 

@@ -19,11 +19,11 @@ A single large batch is no overload. The offered load is smoothed, and an overlo
 smoothed load falls to `calm` times its capacity (hysteresis).
 
 >>> cost = TupleCost(last=3).after(0.3, 5000)
->>> cost.keeps(0.25), cost.discards(10_000, 0.25)
+>>> cost.max_tuples(0.25), cost.excess_tuples(10_000, 0.25)
 (4166, 5834)
 >>> for seconds, tuples in [(0.25, 5000), (0.26, 3900), (0.4, 5000)]:
 ...     cost = cost.after(seconds, tuples)
-...     print(cost.keeps(0.25))
+...     print(cost.max_tuples(0.25))
 4545
 4245
 3813
