@@ -76,7 +76,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             )
 
         patch.setattr(delta_log.DeltaLog, "create", plainly)
-        patch.setattr(delta_log.DeltaLog, "fit", lambda *_: None)
+        patch.setattr(delta_log.DeltaLog, "set_format", lambda *_: None)
         contracts = {name: as_it_was(one) for name, one in Tables(settings).contracts.items()}
         patch.setattr(stored, "table_contracts", lambda: contracts)
         rows = [batch_row("s", n, "done", updated_at=NOW) for n in (1, 2, 3)]
@@ -162,7 +162,7 @@ def test_run_again_it_has_nothing_to_do_whenever_it_died(
 
             return call
 
-        monkeypatch.setattr(stored.Table, "fit", counted(fitting))
+        monkeypatch.setattr(stored.Table, "evolve_schema", counted(fitting))
         monkeypatch.setattr(migrating, "save_batches", counted(saving))
 
     for last in range(6):

@@ -288,9 +288,9 @@ class TestWhenMoreComesOutThanWasPlanned:
 
         said: list[str] = []
         short: dict[int, float] = {}
-        monkeypatch.setattr(ThinPlan, "can_do_more", lambda self, batch: True)
+        monkeypatch.setattr(ThinPlan, "can_shed_more", lambda self, batch: True)
         monkeypatch.setattr(
-            ThinPlan, "fell_short", lambda self, batch, kbps, remedy: short.update({batch: kbps})
+            ThinPlan, "record_shortfall", lambda self, batch, kbps, remedy: short.update({batch: kbps})
         )
         shed.shed_channel(tables, ProcessEngine(), narrow, "up", said.append)
         again = "net: 1 batch came out above the channel's part; planned again with the measured sizes"
@@ -308,12 +308,12 @@ class TestWhenMoreComesOutThanWasPlanned:
         aims: list[float] = []
         told: list[Work] = []
 
-        def can_do_more(self: ThinPlan, batch: int) -> bool:
+        def can_shed_more(self: ThinPlan, batch: int) -> bool:
             aims.append(self.work.aims[batch])
             told.append(self.work)
             return True
 
-        monkeypatch.setattr(ThinPlan, "can_do_more", can_do_more)
+        monkeypatch.setattr(ThinPlan, "can_shed_more", can_shed_more)
         shed.shed_channel(tables, ProcessEngine(), narrow, "up")
         assert aims == [1.0, shed.FIRST_AIM, *[shed.LEAST_AIM] * (shed.MOST_DRAFTS - 2)]
         assert not told[0].tried

@@ -97,7 +97,7 @@ def test_where_others_have_mixed_batches_in_a_row_group_each_has_its_share(tmp_p
     for number in (1, 2):
         send(tables, number, 300)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableContract, "apart", property(lambda _: None))
+        patch.setattr(TableContract, "row_group_column", property(lambda _: None))
         compact(transmitted(tables), every)
     table = transmitted(tables.now())
     (file,) = table.files()

@@ -10,7 +10,7 @@ how many values are absent at the destination until they are requested (`Lever.a
     loss of an attribute = (100 x absent + mean error x (rounded and shed that are not absent)) / values      (in %)
 
 For an attribute that has only a bound in its own unit, the mean error is divided by that bound and multiplied
-by `Lever.whole_bound_pct`.
+by `Lever.loss_at_bound_pct`.
 """
 
 from __future__ import annotations
