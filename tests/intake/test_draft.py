@@ -17,7 +17,7 @@ from spillway.contracts.fields import Report
 from spillway.contracts.sections import Batching
 from spillway.contracts.yaml import read_yaml
 from spillway.errors import ContractError, SpillwayError
-from spillway.intake import draft as intake_roles
+from spillway.intake import contract_draft as intake_roles
 from spillway.intake.contract_draft import draft_contract
 from spillway.records import parse_records
 

@@ -16,8 +16,8 @@ from spillway.batch import RECORDED, TAKEN_IN, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun
+from spillway.intake import new_batches as recording
 from spillway.intake import parse as parsing
-from spillway.intake import record as recording
 from spillway.intake.ingest import ingest
 from spillway.intake.landing import batch_date_of, is_hidden
 from spillway.ledger import total_imbalance

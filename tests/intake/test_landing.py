@@ -14,8 +14,8 @@ import pytest
 from tests.intake.landing_world import HERE, START, LandingWorld, contract, lines
 
 from spillway.batch import DONE, IN_WORK, Batch
+from spillway.intake import new_batches as recording
 from spillway.intake import parse as parsing
-from spillway.intake import record as recording
 from spillway.intake.ingest import group_into_steps
 from spillway.intake.new_batches import record_batches
 from spillway.store.batches import save_batches

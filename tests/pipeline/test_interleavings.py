@@ -16,7 +16,7 @@ from spillway.batch import DONE, RECORDED, Batch
 from spillway.contracts import StreamContract
 from spillway.engine import Engine
 from spillway.errors import ConcurrentRun
-from spillway.intake import take_in as taking_in
+from spillway.intake import ingest as taking_in
 from spillway.pipeline import run as channel
 from spillway.store.batches import save_batches
 from spillway.store.tables import Tables

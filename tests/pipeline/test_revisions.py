@@ -12,7 +12,7 @@ from tests.pipeline.streams import METERS, SITES, WATCHED, World, json_lines, si
 from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN
 from spillway.clock import utc_now
 from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
-from spillway.intake import take_in as taking_in
+from spillway.intake import ingest as taking_in
 from spillway.pipeline import validate as retiring
 from spillway.pipeline import validate as validating
 from spillway.pipeline.validate import retire_raw_dates
