@@ -4,9 +4,9 @@ Each query has one source; sources send more than a node can process (`LOADS`: h
 others). In every interval the node processes the admitted batches as one query to Spark; batches that arrive meanwhile
 wait in its buffer. Cost is measured (`TupleCost`), overload is smoothed (`Overload`), and batches
 are admitted by `admission.admit_by_policy` from the coverage of queries in the last ten seconds. These are the calls
-with which a capacity group of the lake is planned. The clock is real: a node that is late finds more in its buffer. If a Spark query always takes longer than
-an interval, nothing fits. The thesis's cost of a tuple (5.2) has no fixed part, so the admitted load then falls to one
-batch. The same node also runs with an interval that is long enough for a query.
+with which a capacity group of the lake is planned. The clock is real: a node that is late finds more in its buffer. If
+a Spark query always takes longer than an interval, nothing fits. The thesis's cost of a tuple (5.2) has no fixed part,
+so the admitted load then falls to one batch. The same node also runs with an interval that is long enough for a query.
 """
 
 from __future__ import annotations

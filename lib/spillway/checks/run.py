@@ -245,14 +245,14 @@ def checksum_outcomes(sums: Mapping[str, Sequence[pa.Table]], certificates: Any)
         if row["shed_values"] or row["rounded_values"]
     }
 
-    def said(row: Mapping[str, Any]) -> str:
+    def checksum_text(row: Mapping[str, Any]) -> str:
         columns = sorted((one["name"], one["checksum"]) for one in row["columns"] or ())
         mine = [one for one in columns if (row["stream"], row["batch"], one[0]) not in touched]
         return " ".join(f"{name}={checksum % 2**64:016x}" for name, checksum in mine)
 
-    raw = {(row["stream"], row["batch"]): said(row) for row in _rows(sums, "raw")}
+    raw = {(row["stream"], row["batch"]): checksum_text(row) for row in _rows(sums, "raw")}
     for row in _rows(sums, "recovered"):
-        stream, batch, observed = row["stream"], row["batch"], said(row)
+        stream, batch, observed = row["stream"], row["batch"], checksum_text(row)
         expected = raw.get((stream, batch))
         if observed and expected:
             sentence = (
