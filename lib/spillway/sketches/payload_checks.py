@@ -4,11 +4,11 @@ The digest of a payload detects accidental damage, not malicious content: an att
 header is compared with the form that its kind requires before any bytes are decompressed or memory is allocated. After
 that, the counters are checked for consistency.
 
->>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})
+>>> checked_numbers({"total": 3, "updates": True}, {"total": 0, "updates": 0})  # doctest: +NORMALIZE_WHITESPACE
 Traceback (most recent call last):
     ...
 spillway.errors.InvalidValue: `updates` must be a whole number of at least 0, got True; rebuild the sketch of this batch
-\ from its rows
+from its rows
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def ordinal(value: object, kind: str = "", upward: bool = False) -> int | float:
 
     >>> ordinal(datetime.date(1970, 1, 3)), ordinal(0.5), ordinal(0.5, "integer", upward=True), ordinal("7", "integer")
     (2, 0.5, 1, 7)
-    >>> ordinal(datetime.date(1970, 1, 3), "timestamp")
+    >>> ordinal(datetime.date(1970, 1, 3), "timestamp")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
     spillway.errors.InvalidValue: `value` must be of type timestamp, got datetime.date(1970, 1, 3); CAST it to

@@ -4,11 +4,11 @@ A sender that may deliver files must not be able to make Spillway read another f
 is below the folder, and is reached without a link, is ever opened. Every other entry is listed with its problem. Memory
 and object stores have no links, and an object appears there only when it is complete.
 
->>> from spillway.store.blobs import forget, write_bytes
+>>> from spillway.store.blobs import free_memory, write_bytes
 >>> write_bytes("memory://zone/s/a.json", b"{}")
 >>> [(one.path, one.size, one.appears_whole, one.problem) for one in list_landing_folder("memory://zone/s")]
 [('memory://zone/s/a.json', 2, True, None)]
->>> forget("memory://zone")
+>>> free_memory("memory://zone")
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def kind_of(name: str) -> SketchKind:
 
     >>> kind_of("quantiles").name
     'quantiles'
-    >>> kind_of("hyperloglog")
+    >>> kind_of("hyperloglog")  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
     spillway.errors.InvalidValue: `kind` must be one of count_min, quantiles, distinct, pair_count, alternating_bloom,

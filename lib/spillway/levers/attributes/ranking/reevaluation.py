@@ -13,7 +13,7 @@ A *hit* is a window in which the treatment in force equals the one that a new ra
 memory and hysteresis (`ranking_of`). This is the measure of the thesis, and the settings below do not change it. A rule
 that never changes its treatment gets only the hits of windows that happen to agree.
 
-Extensions (ours), all switched off in `Reevaluation.text()`:
+Extensions (ours), all switched off in `Reevaluation.of_thesis()`:
 
 - `memory_evaluations` (m): three forecasts compete: the ranking of training; the mean of the scores of the last
   evaluations, s <- s + (x - s) / m (a plain mean until there are m); and the last evaluation alone. Every evaluation
@@ -32,7 +32,7 @@ Extensions (ours), all switched off in `Reevaluation.text()`:
 
 Guarantee: all information is in the state (JSON, no clock, no globals). Replaying windows gives the same treatments.
 
->>> controller = Reevaluation.text()
+>>> controller = Reevaluation.of_thesis()
 >>> state = ReevaluationState()
 >>> for window in range(8):
 ...     if controller.due(state, window):
@@ -233,7 +233,7 @@ class Reevaluation:
 
         >>> Reevaluation().next_interval(4), Reevaluation().next_interval(4, doubted=True)
         (8.0, 2.0)
-        >>> Reevaluation.text(factor=1.5).next_interval(1)
+        >>> Reevaluation.of_thesis(factor=1.5).next_interval(1)
         1.5
         """
         if doubted:
