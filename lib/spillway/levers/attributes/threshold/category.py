@@ -65,7 +65,7 @@ Guarantee: a name's words depend on the name and the data files alone.
 *Classes of criticality* and their error rates are those of Ahuja (2006, section 3.2.4.3 and chapter 4), without the
 class "others", which has no rate. A stream that is not recognised gets the strictest class.
 
-*Matching as in the thesis* (3.2.4.3, 4.2). `CategoryMatcher.text()` is its fuzzy-set retrieval (equation 3.7) with
+*Matching as in the thesis* (3.2.4.3, 4.2). `CategoryMatcher.of_thesis()` is its fuzzy-set retrieval (equation 3.7) with
 plain words. With W_i the words of the stream's names and W_j those of a known list,
 
     mu(w, W) = 1 - prod over k in W of (1 - c(w, k)),  c(w, w) = 1
@@ -75,7 +75,7 @@ plain words. With W_i the words of the stream's names and W_j those of a known l
 and c = 0 for different words, because the Wikipedia matrix of the thesis was never published. This reproduces 65 of the
 80 rows of Tables C.1 and C.2. `Matcher.standard()` returns the `DomainRecogniser`, which training uses.
 
->>> CategoryMatcher.text().classify(["Router Name", "Packet Loss", "Average Delay"]).domain
+>>> CategoryMatcher.of_thesis().classify(["Router Name", "Packet Loss", "Average Delay"]).domain
 'Internet Traffic Information'
 """
 
@@ -546,7 +546,7 @@ class CategoryMatcher(CriticalityClasses):
     def words(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the words of attribute names without stop words, repeats included (W).
 
-        >>> CategoryMatcher.text().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
+        >>> CategoryMatcher.of_thesis().words(["Last Sale", "Nasdaq100 Index", "Net Change"])
         ('sale', 'index', 'net', 'change')
         """
         return tuple(word for name in names for word in _plain_words(name) if word not in self.stop_words)
