@@ -30,14 +30,14 @@ import sys
 from spillway.checks.run import suite_folders
 from spillway.checks.suites import load_suites
 from spillway.contracts import load_contracts
-from spillway.engine import InProcess
-from spillway.pipeline.run import bring_through
+from spillway.engine import ProcessEngine
+from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.tables import Tables
 
 settings = Settings.from_environment()
 contracts, tables = load_contracts(settings.schemas), Tables(settings)
-bring_through(tables, InProcess(), contracts, "uplink", "run")
+run_channel(tables, ProcessEngine(), contracts, "uplink", "run")
 assert tables.at("transmitted", "river").rows(["seq"]).num_rows == 40
 assert "batches" in load_suites(suite_folders())
 print(sys.modules["spillway"].__file__)

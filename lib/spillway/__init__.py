@@ -3,13 +3,13 @@
 This is the public API. Names that are not listed here may change without notice.
 
     from spillway import Settings, Tables, load_contracts          # roots, tables, contracts
-    from spillway import Question, look_up                          # recover a few shed values, without an engine
+    from spillway import StreamQuery, look_up                          # recover a few shed values, without an engine
     from spillway import read, register                             # read a stream with recovered values: Arrow, Spark
-    from spillway import InProcess, spark_engine                    # engines: this process, or Spark's tasks
-    from spillway import bring_through, train_streams, recover_batches, validate, run_workloads     # the steps
+    from spillway import ProcessEngine, spark_engine                    # engines: this process, or Spark's tasks
+    from spillway import run_channel, train_streams, recover_batches, validate, run_workloads     # the steps
     from spillway import sketch_channel                             # the step that makes sketches
     from spillway import register_functions                         # functions of Spark SQL that query sketches
-    from spillway import Lever, registered                          # base class of levers; register one temporarily
+    from spillway import Lever, extra_levers                          # base class of levers; register one temporarily
     from spillway import SpillwayError                              # the base of every error raised on purpose
 
 Each name is loaded on first use, so that importing the package is fast.
@@ -29,20 +29,20 @@ from spillway.kernel_cache import use_keyed_folder
 use_keyed_folder()  # before any kernel is imported
 
 _HOMES = {
-    "InProcess": "spillway.engine.local",
+    "ProcessEngine": "spillway.engine.local",
     "Lever": "spillway.levers.protocol",
-    "Question": "spillway.streams.query",
+    "StreamQuery": "spillway.streams.query",
     "Settings": "spillway.settings",
     "SpillwayError": "spillway.errors",
     "Tables": "spillway.store.tables",
-    "bring_through": "spillway.pipeline.run",
+    "run_channel": "spillway.pipeline.run",
     "load_contracts": "spillway.contracts",
     "look_up": "spillway.streams.recover",
     "read": "spillway.streams.reader",
     "recover_batches": "spillway.streams.recover",
     "register": "spillway.streams.reader",
     "register_functions": "spillway.engine.sql_functions",
-    "registered": "spillway.registry",
+    "extra_levers": "spillway.registry",
     "run_workloads": "spillway.workloads.run",
     "sketch_channel": "spillway.pipeline.run",
     "spark_engine": "spillway.engine.spark",

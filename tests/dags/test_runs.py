@@ -94,11 +94,11 @@ def test_dates_in_the_form_reach_the_job(tmp_path: Path, run_dag: Run, fake_spar
 
 RUNS_THE_JOB = """#!{python}
 import contextlib, runpy, sys
-from spillway.engine import InProcess, spark
+from spillway.engine import ProcessEngine, spark
 print("Exception in thread main java.lang.IllegalStateException: not of interest")
 print("    at org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)")
 (at,) = [i for i, one in enumerate(sys.argv) if one.endswith(".py") and "/jobs/" in one]
-spark.spark_engine = lambda name: contextlib.nullcontext(InProcess())
+spark.spark_engine = lambda name: contextlib.nullcontext(ProcessEngine())
 sys.argv = sys.argv[at:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
