@@ -7,8 +7,9 @@ about as much as writing it.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -42,17 +43,25 @@ class DataFile:
     """The time of writing, by the clock of the writer."""
 
     def value(self, column: str) -> Any:
-        return dict(self.partition).get(column)
+        return _found(self.partition, column)
 
     def low(self, column: str) -> Any:
-        return _unless_nan(dict(self.minimum).get(column))
+        return _unless_nan(_found(self.minimum, column))
 
     def high(self, column: str) -> Any:
-        return _unless_nan(dict(self.maximum).get(column))
+        return _unless_nan(_found(self.maximum, column))
 
     def has_no_null(self, column: str) -> bool:
         """Return whether the log states that no value of a column is null."""
         return dict(self.nulls).get(column) == 0
+
+
+def _found(values: Sequence[tuple[str, Any]], column: str) -> Any:
+    """Return the value of a column; None if there is none. The few columns are looked through: a dict costs more."""
+    for name, value in values:
+        if name == column:
+            return value
+    return None
 
 
 def _unless_nan(edge: Any) -> Any:
@@ -60,12 +69,78 @@ def _unless_nan(edge: Any) -> Any:
     return None if edge != edge else edge
 
 
+MOST_KEPT_OPEN = 64
+"""The number of files that stay open at most in a block of `kept_open`."""
+
+
+class _OpenFiles:
+    """Open files that no reader has in use, at most `most`; the oldest ones are closed if there are more."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._idle: list[tuple[str, pq.ParquetFile, ExitStack]] = []
+
+    def take(self, path: str) -> tuple[pq.ParquetFile, ExitStack]:
+        """Return an open file, and what closes it; it is the caller's until it is put back."""
+        with self._lock:
+            for place, (name, parquet, closes) in enumerate(self._idle):
+                if name == path:
+                    del self._idle[place]
+                    return parquet, closes
+        with ExitStack() as stack:
+            parquet = pq.ParquetFile(stack.enter_context(reading(path)))
+            return parquet, stack.pop_all()
+
+    def put_back(self, path: str, parquet: pq.ParquetFile, closes: ExitStack) -> None:
+        with self._lock:
+            self._idle.append((path, parquet, closes))
+            over = self._idle[: max(0, len(self._idle) - self._most)]
+            del self._idle[: len(over)]
+        for _, _, old in over:
+            old.close()
+
+    def close(self) -> None:
+        """Close the files; those in use are closed when they are put back."""
+        with self._lock:
+            self._most = 0
+            idle, self._idle = self._idle, []
+        for _, _, closes in idle:
+            closes.close()
+
+
+_kept: list[_OpenFiles] = []
+"""The open files of the blocks of `kept_open` that are active; those of the first block are used."""
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Keep the files that are read in this block open, so that a file is opened once, and not once per reader.
+
+    A step reads the same files for its plan, its drafts and its checks. Files of tables never change.
+    """
+    mine = _OpenFiles(MOST_KEPT_OPEN)
+    _kept.append(mine)
+    try:
+        yield
+    finally:
+        _kept.remove(mine)
+        mine.close()
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     """Open a table's file; refuse a missing or damaged file with a message."""
+    files = _kept[0] if _kept else _OpenFiles(0)
     try:
-        with reading(path) as source:
-            yield pq.ParquetFile(source)
+        parquet, closes = files.take(path)
+        with closes as stack:
+            try:
+                yield parquet
+            except GeneratorExit:  # the reader needs no more rows
+                files.put_back(path, parquet, stack.pop_all())
+                raise
+            files.put_back(path, parquet, stack.pop_all())
     except (OSError, pa.ArrowException) as problem:
         reason = str(problem).partition("\n")[0]
         raise Refused(
@@ -248,6 +323,14 @@ def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         have = [name for name in columns if name in parquet.schema_arrow.names]
         for group in range(parquet.num_row_groups):
             yield _with_all(_as_arrived(parquet, group, have), columns)
+
+
+def whole_rows(file: DataFile) -> pa.Table:
+    """Return all rows and columns of one file, in the order of arrival."""
+    with _opened(file.path) as parquet:
+        names = parquet.schema_arrow.names
+        groups = [_as_arrived(parquet, group, names) for group in range(parquet.num_row_groups)]
+        return pa.concat_tables(groups) if groups else parquet.schema_arrow.empty_table()
 
 
 def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -11,7 +11,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.capacity.crossings import choices_of
-from spillway.levers.attributes.facts import Learned
+from spillway.levers.attributes.facts import CATEGORY, Learned
 from spillway.levers.attributes.plan import AttributePlan, shedding
 from spillway.levers.attributes.policy import (
     Choosing,
@@ -139,10 +139,8 @@ class Attributes(Lever):
         return inexact_names(contract)
 
     def whole_bound_pct(self, facts: Facts | None) -> float:
-        rate = (
-            LOOSEST_PCT if facts is None else Learned.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)
-        )
-        return min(float(rate), LOOSEST_PCT)
+        category = None if facts is None else facts.value(CATEGORY)
+        return min(float((category or {}).get("rate_pct", LOOSEST_PCT)), LOOSEST_PCT)
 
     def noticed(
         self,
