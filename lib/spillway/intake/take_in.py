@@ -72,6 +72,21 @@ def take_in(
     return written
 
 
+def has_intake(tables: Tables, contract: StreamContract, now: datetime | None = None) -> bool:
+    """Return whether `take_in` has something to do or to report for a stream.
+
+    The tables may be older than those that `take_in` opens for itself: opening them for each of many streams, of which
+    most have no new file, takes most of a run.
+    """
+    if not folder_exists(landing_root(contract, tables.settings.landing)):
+        return True
+    waiting = load_batches(tables, contract.stream, status=[RECORDED, TAKEN_IN, UNTRAINED])
+    if any(batch.status == RECORDED or waits_for_a_rate(batch) for batch in waiting):
+        return True
+    found = landed(contract, tables, now)
+    return bool(found.waiting or found.settling)
+
+
 def in_steps(
     contract: StreamContract, files: Sequence[Delivered], run_date: date
 ) -> Iterator[list[Delivered]]:

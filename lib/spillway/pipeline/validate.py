@@ -208,6 +208,13 @@ def retire(tables: Tables, contract: StreamContract, needed: Collection[int], sa
     return gone
 
 
+def may_retire(tables: Tables, contract: StreamContract) -> bool:
+    """Return whether `retire` may have something to do for a stream: dates to delete, or an interrupted deletion."""
+    if contract.retain_raw.retire and _ready(tables, contract, ()):
+        return True
+    return bool(_leaving_numbers(tables, contract.stream))
+
+
 def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) -> list[Batch]:
     """Return the batches of the whole dates that may be retired."""
     limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
@@ -266,9 +273,13 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
 
 def _on_their_way_out(tables: Tables, stream: str) -> list[Batch]:
     """Return the retired batches whose files may still exist."""
-    edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
-    numbers = [row["batch"] for row in edges if row["raw_leaving"]]
+    numbers = _leaving_numbers(tables, stream)
     return load_batches(tables, stream, batch=numbers) if numbers else []
+
+
+def _leaving_numbers(tables: Tables, stream: str) -> list[int]:
+    edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
+    return [row["batch"] for row in edges if row["raw_leaving"]]
 
 
 def _leaving(tables: Tables, batch: Batch) -> dict[str, DataFile]:
@@ -363,7 +374,8 @@ def validate(
         outcomes = judged or []
         for stream in certified if judged is not None else ():
             faults.attempt(stream, "finish", partial(_finish, tables, certified[stream], outcomes, say))
-    faults.each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
+    look = tables.now()
+    faults.each("retire", names, lambda stream: _retire(look, contracts.streams[stream], say))
     if streams is None:
         faults.broken(contracts)
     faults.tell()
@@ -387,5 +399,11 @@ def _finish(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome
 
 
 def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
-    """Retire validated batches, except those that a sketch of the contract must still be made from."""
+    """Retire validated batches, except those that a sketch of the contract must still be made from.
+
+    `tables` may be older than the last commit: they are opened again only if there is something to retire.
+    """
+    if not may_retire(tables, contract):
+        return []
+    tables = tables.now()
     return retire(tables, contract, unsketched(tables, contract), say)

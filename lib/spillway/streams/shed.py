@@ -202,6 +202,8 @@ def _shed(
         found = faults.attempt(contract.stream, "plan", ready)
         if found:
             waiting[contract.stream] = found
+    if not waiting:
+        return []
     unplanned = Faults(say)
     waiting = assign_quota_days(tables, room, waiting)
     shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
