@@ -26,14 +26,14 @@ from unittest import mock
 import pyarrow.parquet as pq
 
 from evidence.bench.many_streams import DAYS, TEMPLATE, lay_streams
-from spillway.contracts import load_contracts, loader
+from spillway.contracts import load_contracts, loader, yaml
 from spillway.engine import InProcess
 from spillway.intake.take_in import take_in
 from spillway.levers.attributes import facts as attribute_facts
 from spillway.pipeline.run import run_through
 from spillway.pipeline.validate import changed_batches, validate
 from spillway.settings import Settings
-from spillway.store import delta_log, files, listing
+from spillway.store import blobs, delta_log, files, filters, listing
 from spillway.store.tables import Table, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.shed import shed_channel
@@ -50,6 +50,8 @@ class Reads:
     """Parquet files whose rows are read, by table."""
     footers: Counter[str] = field(default_factory=Counter)
     """Parquet files of which only the footer is read, by table."""
+    paths: Counter[str] = field(default_factory=Counter)
+    """All of these, by path."""
     questions: Counter[str] = field(default_factory=Counter)
     """By table."""
     logs: Counter[str] = field(default_factory=Counter)
@@ -115,8 +117,8 @@ def counted_reads(settings: Settings, modules: bool = False) -> Iterator[Reads]:
     """Count what is read in this block; `modules`: also note the modules that are entered, which takes time."""
     found, kept = Reads(settings.lake), list[tuple[str, _CountedFile]]()
     here = threading.local()
-    reading, open_delta, may_hold = files.reading, delta_log.open_delta, listing.may_hold
-    from_facts, read_yaml = attribute_facts.Learned.from_facts, loader.read_yaml
+    reading, open_delta, may_hold = blobs.reading, delta_log.open_delta, filters.may_hold
+    from_facts, read_yaml = attribute_facts.Learned._from, yaml.read_yaml
 
     @contextmanager
     def counted_reading(path: str) -> Iterator[Any]:
@@ -166,7 +168,7 @@ def counted_reads(settings: Settings, modules: bool = False) -> Iterator[Reads]:
             (files, "pq", SimpleNamespace(ParquetFile=opened, FileMetaData=pq.FileMetaData)),
             (delta_log, "open_delta", counted_log),
             (listing, "may_hold", counted_comparison),
-            (attribute_facts.Learned, "from_facts", staticmethod(counted_facts)),
+            (attribute_facts.Learned, "_from", staticmethod(counted_facts)),
             (loader, "read_yaml", counted_yaml),
             (Table, "rows", asked("rows")),
         ):
@@ -178,6 +180,7 @@ def counted_reads(settings: Settings, modules: bool = False) -> Iterator[Reads]:
             sys.setprofile(entered)
         yield found
     for path, one in kept:
+        found.paths[path] += 1
         (found.opened if one.rows_read else found.footers)[found.table_of(path)] += 1
 
 

@@ -58,14 +58,13 @@ from spillway.store.listing import Listing
 from spillway.store.schemas import TableContract, differences, refuse_newer, spark_type, table_contracts
 from spillway.store.writing import Written, shaped, write_file
 
-
 Made = TypeVar("Made")
 
 SMALL_BYTES = 1 << 16
 """The size up to which a file of a shared table is decoded as a whole, once, for all questions of a run."""
 MOST_SMALL_BYTES = 64 << 20
 """The bytes of decoded small files that stay in memory."""
-MOST_MADE = 4_096
+MOST_MADE = 1_024
 """The number of values that are made of rows of a table and stay in memory."""
 
 
@@ -341,7 +340,9 @@ class Tables:
                 path, contract = self.path(table, stream), self.contract(table)
                 log = log_of(path)
                 refuse_newer(path, contract, log.format_version)
-                self._open[table, stream] = Table(path, contract, OpenedLog(path, log, self._once))
+                # a table of one stream may have many files, and each step opens it once
+                once = self._once if contract.scope == "shared" else ReadOnce()
+                self._open[table, stream] = Table(path, contract, OpenedLog(path, log, once))
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
