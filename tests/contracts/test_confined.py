@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as some
 from tests.contracts.test_loader import WEATHER, changed, schemas
 
 from spillway.contracts import check, read_channel, read_stream
+from spillway.contracts import loader as loader_module
+from spillway.contracts import yaml as yaml_module
 from spillway.contracts.fields import BAD, Report
 from spillway.contracts.yaml import MOST_CHARACTERS, MOST_NODES, read_yaml
 from spillway.errors import ContractError, Problem, escape_text
@@ -141,3 +145,45 @@ def test_what_data_says_reaches_no_terminal_as_it_is(evil: str) -> None:
         assert str(problem).isprintable()
     assert escape_text(evil).isprintable()
     assert len(str(Problem("a", "x" * 10**6, "be shed", "y" * 10**6, "z" * 10**6))) < 4000
+
+
+def test_the_compiled_loader_reads_every_contract_as_the_other_one_does() -> None:
+    for path in [*Path("schemas").rglob("*.yaml"), *Path("expectations").rglob("*.yaml")]:
+        text, found = path.read_text(encoding="utf-8"), []
+        for loader in (yaml_module._CompiledCore, yaml_module._Core):
+            report = Report(path.name)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(yaml_module, "_CompiledCore", loader)
+                found.append((read_yaml(text, report), report.lines, report.problems))
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [1", "a: b: c", "\ta: 1", "a: \x00", "a: *b", "%YAML 9", "a: 'b", "- a\nb: 1"]
+)
+def test_what_is_no_yaml_is_refused_in_the_words_of_one_loader(text: str) -> None:
+    found = []
+    for loader in (yaml_module._CompiledCore, yaml_module._Core):
+        report = Report("a.yaml")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(yaml_module, "_CompiledCore", loader)
+            read_yaml(text, report)
+            found.append([str(problem) for problem in report.problems])
+    assert found[0] == found[1] != []
+
+
+FOLDERS = some.lists(some.sampled_from(["a", "b", "ab"]), min_size=1, max_size=3).map("/".join)
+
+
+@given(some.lists(some.builds(str.__add__, some.sampled_from(["", "/"]), FOLDERS), max_size=6))
+def test_the_first_stream_with_an_overlapping_folder_is_named(paths: list[str]) -> None:
+    landings, known = loader_module._LandingFolders(), dict[str, str]()
+    for number, path in enumerate(paths):
+        folder = f"{path}/"
+        overlapping = [
+            name for one, name in known.items() if folder.startswith(one) or one.startswith(folder)
+        ]
+        assert landings.stream_of(folder) == next(iter(overlapping), None)
+        if not overlapping:
+            known[folder] = f"s{number}"
+            landings.add(folder, f"s{number}")

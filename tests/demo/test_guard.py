@@ -34,8 +34,8 @@ print(os.getpid(), own.pid, left.stdout.split()[0], flush=True)
 WAITS, ENDS = FAMILY + "signal.pause()", FAMILY + "sys.exit(7)"
 ASKS = """
 import sys
-from demo.guard import ended_by_signals, guarded
-with ended_by_signals(), guarded([sys.executable, "-c", sys.argv[1]], grace_seconds=0.5) as process:
+from demo.guard import exit_on_signals, guarded_process
+with exit_on_signals(), guarded_process([sys.executable, "-c", sys.argv[1]], grace_seconds=0.5) as process:
     process.wait()
 """
 

@@ -23,7 +23,7 @@ from tests.levers.joins.test_probe import SECOND
 from tests.oracles import unsplit_code_entries, unsplit_probe
 from tests.oracles.unsplit_walk import walk_unsplit
 
-from evidence.joins.workload import PaperStreams, steady
+from evidence.joins.workload import PaperStreams, constant_rate
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.packing import entry_coder
 from spillway.levers.attributes.packing.entry_coder import MIXERS, Coder, EntryArrays, contexts_needed
@@ -170,9 +170,9 @@ def codes() -> Runs:
 def probes() -> Runs:
     """The paper's streams, with an index and without."""
     streams = {
-        "sets": PaperStreams(rates=steady(100.0, 60.0)),
-        "popular sets": PaperStreams(rates=steady(100.0, 60.0), kappa=1.2),
-        "values": PaperStreams(rates=steady(400.0, 60.0), mean_items=1, items=500),
+        "sets": PaperStreams(rates=constant_rate(100.0, 60.0)),
+        "popular sets": PaperStreams(rates=constant_rate(100.0, 60.0), kappa=1.2),
+        "values": PaperStreams(rates=constant_rate(400.0, 60.0), mean_items=1, items=500),
     }
     for name, made in streams.items():
         mine, other = made.both(3)

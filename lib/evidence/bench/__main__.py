@@ -19,8 +19,9 @@ def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["attributes", "commands", "encoding", "joins", "quality", "sifters", "sketches"],
-        help="only these; commands: what a user waits for, from contract and files to the result",
+        choices=["attributes", "commands", "encoding", "joins", "quality", "reads", "sifters", "sketches"],
+        help="only these; commands: what a user waits for, from contract and files to the result; reads: what each "
+        "step reads, and a run with nothing to do for 300 streams",
     )
     parser.add_argument("--rows", type=int, default=10_000_000, help="tuples of the attribute benchmark")
     parser.add_argument("--most-rows", type=int, default=30_000_000, help="tuples of its longest run")
@@ -52,6 +53,11 @@ def bench() -> None:
         from evidence.bench import bench_quality
 
         figures |= bench_quality.quality_bench(spark_session("bench quality"))
+    if asked.only in (None, "reads"):
+        from evidence.bench import bench_reads, many_streams
+
+        figures |= bench_reads.read_figures()
+        figures |= many_streams.many_streams()
     if asked.only in (None, "sifters"):
         from evidence.bench import bench_sifters
 

@@ -71,7 +71,7 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.job import run_name
     from spillway.pipeline.run import run_streams
     from spillway.report.metrics import alert_and_write_metrics
-    from spillway.report.page import build_report
+    from spillway.report.page import refresh_report
     from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
@@ -87,7 +87,7 @@ def _run(asked: argparse.Namespace) -> int:
     except SpillwayError as problem:
         red = str(problem).splitlines()
     metrics = alert_and_write_metrics(tables, contracts, progress.detail, red, run_id)
-    report = build_report(tables.now(), f"{settings.build}/report.html")
+    report = refresh_report(tables.now(), f"{settings.build}/report.html")
     if asked.json:
         print_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})
         return 1 if red else 0

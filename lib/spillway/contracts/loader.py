@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ _CHANNEL_NAME = Text(
     remedy="write e.g. uplink",
 )
 _Subject = TypeVar("_Subject", bound=Subject)
-_MOST_PARSED = 512
+_MOST_PARSED = 8192
 _PARSED: dict[Any, tuple[Any, Mapping[str, int]]] = {}
 """Cache of the last contracts without problems, with the lines of their fields, by kind, text and known levers."""
 
@@ -137,7 +137,7 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
                 broken.append(BrokenContract(folder, path.stem, tuple(report.problems), channel))
         return found
 
-    landings: dict[str, str] = {}
+    landings = _LandingFolders()
     known_streams = [path.stem for path in _contract_files(schemas / "streams")]
     streams = all_of(
         "streams", StreamContract, lambda it, to: _check_stream(it, known_channels, landings, to)
@@ -218,8 +218,41 @@ def _check_name(contract: Subject, path: Path, files: Mapping[str, str], report:
         report.add(field, "be the name of its file", name, remedy)
 
 
+class _LandingFolders:
+    """The landing folders of streams, and the folders above them."""
+
+    def __init__(self) -> None:
+        self._streams: dict[str, tuple[int, str]] = {}
+        """The first stream that lands in a folder."""
+        self._above: dict[str, tuple[int, str]] = {}
+        """The first stream that lands in a folder or below it."""
+
+    def add(self, folder: str, stream: str) -> None:
+        found = len(self._streams), stream
+        self._streams[folder] = found
+        for above in _and_above(folder):
+            self._above.setdefault(above, found)
+
+    def stream_of(self, folder: str) -> str | None:
+        """Return the first stream that lands in this folder, below it, or in one above it; None if there is none."""
+        found = [self._streams[one] for one in _and_above(folder) if one in self._streams]
+        found += [self._above[folder]] if folder in self._above else []
+        return min(found)[1] if found else None
+
+
+def _and_above(folder: str) -> Iterator[str]:
+    """Yield a folder and the folders above it; each name ends with a slash.
+
+    >>> list(_and_above("a/b/"))
+    ['a/', 'a/b/']
+    """
+    for at, letter in enumerate(folder):
+        if letter == "/":
+            yield folder[: at + 1]
+
+
 def _check_stream(
-    contract: StreamContract, channels: list[str] | None, landings: dict[str, str], report: Report
+    contract: StreamContract, channels: list[str] | None, landings: _LandingFolders, report: Report
 ) -> None:
     _check_channel(contract, channels, report)
     path: object = contract.path
@@ -227,12 +260,12 @@ def _check_stream(
         return
     folder = "/".join(part for part in path.split("/") if part) + "/"
     folder = folder if not path.startswith("/") else "/" + folder
-    for other, name in landings.items():
-        if folder.startswith(other) or other.startswith(folder):
-            remedy = "give each stream a folder of its own: what lands there would be taken in twice"
-            report.add("source.path", f"lie apart from the landing folder of {name}", path, remedy)
-            return
-    landings[folder] = contract.stream
+    other = landings.stream_of(folder)
+    if other is not None:
+        remedy = "give each stream a folder of its own: what lands there would be taken in twice"
+        report.add("source.path", f"lie apart from the landing folder of {other}", path, remedy)
+        return
+    landings.add(folder, contract.stream)
 
 
 def _check_channel(contract: StreamContract, channels: list[str] | None, report: Report) -> None:

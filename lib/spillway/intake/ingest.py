@@ -72,6 +72,21 @@ def ingest(
     return written
 
 
+def has_intake(tables: Tables, contract: StreamContract, now: datetime | None = None) -> bool:
+    """Return whether `ingest` has something to do or to report for a stream.
+
+    The tables may be older than those that `ingest` opens for itself: opening them for each of many streams, of which
+    most have no new file, takes most of a run.
+    """
+    if not folder_exists(landing_root(contract, tables.settings.landing)):
+        return True
+    waiting = load_batches(tables, contract.stream, status=[RECORDED, TAKEN_IN, UNTRAINED])
+    if any(batch.status == RECORDED or is_waiting_for_rate(batch) for batch in waiting):
+        return True
+    found = find_landing_files(contract, tables, now)
+    return bool(found.files_to_process or found.settling)
+
+
 def group_into_steps(
     contract: StreamContract, files: Sequence[DeliveredFile], run_date: date
 ) -> Iterator[list[DeliveredFile]]:

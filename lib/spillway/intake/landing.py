@@ -29,7 +29,7 @@ To copy a file into the landing zone, write it under a hidden name and rename it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -38,7 +38,7 @@ from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import InvalidValue
 from spillway.settings import Settings
-from spillway.store.batches import batches_of_files
+from spillway.store.batches import recorded_files
 from spillway.store.landing_zone import leads_outside, list_landing_folder
 from spillway.store.tables import Tables
 
@@ -130,13 +130,24 @@ def classify_files(
 
     `now` is the time by which files have settled or not; None is the current time.
     """
-    seconds, known = contract.source.settle_seconds, _recorded_entries(batches)
+    entries = (file for batch in batches for file in batch.files)
+    return _classified(contract, _list_files(contract, settings), _by_name(entries), now)
+
+
+def _classified(
+    contract: StreamContract,
+    listed: Iterable[tuple[DeliveredFile, bool]],
+    known: Mapping[str, Sequence[LandingFile]],
+    now: datetime | None,
+) -> Landing:
+    """Classify files by their recorded entries, which are given by name, oldest first."""
+    seconds = contract.source.settle_seconds
     settled = (now or utc_now()) - timedelta(seconds=seconds)
     fresh: list[DeliveredFile] = []
     doubtful: list[DeliveredFile] = []
     settling: list[DeliveredFile] = []
     refused: list[tuple[DeliveredFile, LandingFile]] = []
-    for one, is_whole in _list_files(contract, settings):
+    for one, is_whole in listed:
         entries = known.get(one.name, [])
         same = next((entry for entry in reversed(entries) if _is_as_recorded(one, entry)), None)
         if same is not None:
@@ -154,20 +165,20 @@ def classify_files(
 def find_landing_files(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
     """Classify the files in the landing folder by what the stored batches know of them.
 
-    Only batches that know a name in the folder are loaded.
+    Of the batches, only the entries of the files in the folder are read.
     """
-    there = {one.name for one, _ in _list_files(contract, tables.settings)}
-    known = batches_of_files(tables, contract.stream, there) if there else []
-    return classify_files(contract, tables.settings, known, now)
+    listed = _list_files(contract, tables.settings)
+    there = {one.name for one, _ in listed}
+    known = recorded_files(tables, contract.stream, there) if there else []
+    return _classified(contract, listed, _by_name(known), now)
 
 
-def _recorded_entries(batches: Iterable[Batch]) -> dict[str, list[LandingFile]]:
-    """Return the recorded entries of landing files by name, oldest first."""
+def _by_name(entries: Iterable[LandingFile]) -> dict[str, list[LandingFile]]:
+    """Return the recorded entries of landing files by name, in their order."""
     known: dict[str, list[LandingFile]] = {}
-    for batch in batches:
-        for file in batch.files:
-            if file.status not in (MISSED, REPLAYED):
-                known.setdefault(file.name, []).append(file)
+    for file in entries:
+        if file.status not in (MISSED, REPLAYED):
+            known.setdefault(file.name, []).append(file)
     return known
 
 

@@ -55,7 +55,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -197,6 +197,7 @@ __all__ = [
 ]  # fmt: skip
 
 Say = Callable[[str], None]
+Form = TypeVar("Form")
 
 
 OVERHEAD = ("seq",)
@@ -282,6 +283,14 @@ class Facts:
     facts: Mapping[tuple[str, str], Fact]
     from_seq: int = 0
     to_seq: int = 0
+    _forms: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def decoded(self, decode: Callable[[Facts], Form]) -> Form:
+        """Return the facts in the form that a lever works with; they are decoded once."""
+        if decode not in self._forms:
+            self._forms[decode] = decode(self)
+        found: Form = self._forms[decode]
+        return found
 
     def value(self, fact: str, subject: str = "") -> Any:
         """Return the value of a fact; None if it was not learned."""

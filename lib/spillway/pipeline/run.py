@@ -11,7 +11,7 @@ of its own. No other step waits for a sketch. If a sketch cannot be made, a late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -19,7 +19,7 @@ from spillway.batch import DONE, REFUSED, Batch
 from spillway.contracts import Contracts, StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, escape_text, format_count
-from spillway.intake.ingest import ingest
+from spillway.intake.ingest import has_intake, ingest
 from spillway.ledger import TOTAL, Row
 from spillway.levers.protocol import Say
 from spillway.pipeline.validate import validate
@@ -58,9 +58,7 @@ def run_channel(
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if only is None or one.stream in only}
     if dates is None:
-        faults.run_each(
-            "take in", streams, lambda stream: ingest(tables, engine, streams[stream], run_id, say)
-        )
+        take_in_new(tables.now(), engine, streams, run_id, say, faults)
     going_on = streams.keys() - faults.conflicting_streams
     mine = lambda batch: batch.stream in going_on  # noqa: E731
     done = shed_channel(tables, engine, contracts, channel, say, dates, faults, mine, at_once)
@@ -70,6 +68,23 @@ def run_channel(
     faults.record_broken_contracts(contracts, channel)
     faults.raise_all()
     return done
+
+
+def take_in_new(
+    tables: Tables,
+    engine: Engine,
+    streams: Mapping[str, StreamContract],
+    run_id: str,
+    say: Say,
+    faults: Faults,
+) -> None:
+    """Take in the new files of the streams; a stream without new files costs a look at `tables` and its folder."""
+
+    def take(stream: str) -> None:
+        if has_intake(tables, streams[stream]):
+            ingest(tables, engine, streams[stream], run_id, say)
+
+    faults.run_each("take in", streams, take)
 
 
 def sketch_channel(
@@ -111,7 +126,7 @@ def run_streams(
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
-    done_before = {name: _done(now, name) for name in mine}
+    now.at("batches")  # opened before anything changes
     fresh = faults.run_each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
     new = [name for name, missing in fresh.items() if missing]
     faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
@@ -127,8 +142,9 @@ def run_streams(
     if reading:
         _collect_faults(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
     _collect_faults(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
+    after = tables.now()
     for name, contract in mine.items():
-        look = partial(_shortcomings, tables.now(), contract, run_id, done_before[name])
+        look = partial(_shortcomings, now, after, contract, run_id)
         for sentence in faults.attempt(name, "look back", look) or ():
             faults.record(name, "look back", SpillwayError(sentence))
     if set(mine) == set(contracts.streams):
@@ -136,24 +152,33 @@ def run_streams(
     faults.raise_all()
 
 
+def _paths(tables: Tables, stream: str) -> list[str]:
+    """Return the files with the batches of a stream."""
+    return [file.path for file in tables.at("batches").files(stream=stream)]
+
+
 def _done(tables: Tables, stream: str) -> set[int]:
     """Return the batches of a stream whose status is `done`."""
     return set(tables.at("batches").rows(["batch"], stream=stream, status=DONE)["batch"].to_pylist())
 
 
-def _shortcomings(tables: Tables, contract: StreamContract, run_id: str, done_before: Set[int]) -> list[str]:
+def _shortcomings(before: Tables, tables: Tables, contract: StreamContract, run_id: str) -> list[str]:
     """Return a sentence for each file that the run refused whole, and one if batches that it sent exceed their channel.
+
+    `before`: the tables as they were before the run.
 
     A stream with `mode: observe`, and a batch that is sent whole on request, may exceed their channel.
     """
     stream = contract.stream
+    if _paths(before, stream) == _paths(tables, stream):
+        return []  # the run has changed no batch of the stream
     found = [
         file.reason or f"{escape_text(file.name)}: the file was refused whole; the table rejected says why"
         for batch in load_batches(tables, stream, run_id=run_id)
         for file in batch.files
         if file.status == REFUSED
     ]
-    fresh = sorted(_done(tables, stream) - done_before) if contract.mode == "shed" else []
+    fresh = sorted(_done(tables, stream) - _done(before, stream)) if contract.mode == "shed" else []
     mine = {
         one.batch: one
         for one in (load_batches(tables, stream, batch=fresh) if fresh else ())

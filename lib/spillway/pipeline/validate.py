@@ -37,7 +37,7 @@ from spillway.levers.protocol import Say
 from spillway.levers.windows import Window
 from spillway.registry import lever
 from spillway.store.batches import certified_revisions, load_batches, save_batches, write_ledger
-from spillway.store.files import DataFile, as_date, batch_bytes
+from spillway.store.files import DataFile, as_date, batch_bytes, kept_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import added_columns
@@ -213,6 +213,13 @@ def retire_raw_dates(
     return gone
 
 
+def may_retire(tables: Tables, contract: StreamContract) -> bool:
+    """Return whether `retire` may have something to do for a stream: dates to delete, or an interrupted deletion."""
+    if contract.retain_raw.retire and _ready(tables, contract, ()):
+        return True
+    return bool(_leaving_numbers(tables, contract.stream))
+
+
 def _ready(tables: Tables, contract: StreamContract, needed: Collection[int]) -> list[Batch]:
     """Return the batches of the whole dates that may be retired."""
     limit = utc_now().date() - timedelta(days=contract.retain_raw.days)
@@ -273,9 +280,13 @@ def _finish_retirement(tables: Tables, stream: str) -> int:
 
 def _retired_with_files(tables: Tables, stream: str) -> list[Batch]:
     """Return the retired batches whose files may still exist."""
-    edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
-    numbers = [row["batch"] for row in edges if row["raw_leaving"]]
+    numbers = _leaving_numbers(tables, stream)
     return load_batches(tables, stream, batch=numbers) if numbers else []
+
+
+def _leaving_numbers(tables: Tables, stream: str) -> list[int]:
+    edges = tables.at("batches").rows(["batch", "raw_leaving"], stream=stream, status=RETIRED).to_pylist()
+    return [row["batch"] for row in edges if row["raw_leaving"]]
 
 
 def _files_to_delete(tables: Tables, batch: Batch) -> dict[str, DataFile]:
@@ -332,6 +343,7 @@ def _mark_unvalidated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     return [now[batch.batch] for batch in batches]
 
 
+@kept_open()
 def validate(
     tables: Tables,
     engine: Engine,
@@ -372,7 +384,8 @@ def validate(
             faults.attempt(
                 stream, "finish", partial(_mark_validated, tables, certified[stream], outcomes, say)
             )
-    faults.run_each("retire", names, lambda stream: _retire(tables.now(), contracts.streams[stream], say))
+    look = tables.now()
+    faults.run_each("retire", names, lambda stream: _retire(look, contracts.streams[stream], say))
     if streams is None:
         faults.record_broken_contracts(contracts)
     faults.raise_all()
@@ -396,5 +409,11 @@ def _mark_validated(tables: Tables, batches: Sequence[Batch], outcomes: Sequence
 
 
 def _retire(tables: Tables, contract: StreamContract, say: Say) -> list[Batch]:
-    """Retire validated batches, except those that a sketch of the contract must still be made from."""
+    """Retire validated batches, except those that a sketch of the contract must still be made from.
+
+    `tables` may be older than the last commit: they are opened again only if there is something to retire.
+    """
+    if not may_retire(tables, contract):
+        return []
+    tables = tables.now()
     return retire_raw_dates(tables, contract, batches_without_sketch(tables, contract), say)

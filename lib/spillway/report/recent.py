@@ -74,16 +74,19 @@ def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recen
     held = tables.at("batches").rows(["batch", "rows", "rejected"], stream=stream)
     if not held.num_rows:
         return RecentBatches(stream)
-    since = Between(pc.max(held["batch"]).as_py() - most + 1)
-    wrong = tables.at("certificates").rows(["violations"], stream=stream, violations=Between(1))
+    first = pc.max(held["batch"]).as_py() - most + 1
+    since = Between(first)
+    certificates = tables.at("certificates")
+    proofs = certificates.rows(stream=stream, batch=since)
+    older = {"stream": stream, "batch": Between(high=first - 1), "violations": Between(1)}
     return RecentBatches(
         stream,
         tuple(load_batches(tables, stream, batch=since)),
         tuple(tables.at("ledger").rows(scope="stream", subject=stream, batch=since).to_pylist()),
-        tuple(tables.at("certificates").rows(stream=stream, batch=since).to_pylist()),
+        tuple(proofs.to_pylist()),
         _sum(held["rows"]),
         _sum(held["rejected"]) - count_replayed(tables, stream, held),
-        _sum(wrong["violations"]),
+        _sum(proofs["violations"]) + _sum(certificates.rows(["violations"], **older)["violations"]),
     )
 
 

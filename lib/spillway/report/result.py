@@ -134,7 +134,7 @@ def result_lines(found: RunResult) -> list[str]:
         return lines
     lines += [*sentences(summary(found)), ""]
     table: list[str] = []
-    for shown in range(len(found.streams), 0, -1):
+    for shown in range(min(len(found.streams), MOST_LINES), 0, -1):
         table = stream_table(found.streams[:shown])
         if left := len(found.streams) - shown:
             table.append(f"and {format_count(left, 'more stream')}: spillway status")

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import IN_WORK, PENDING, Batch
+from spillway.batch import IN_WORK, PENDING, Batch, LandingFile
 from spillway.errors import ConcurrentRun
 from spillway.ledger import LedgerRow
 from spillway.store.files import DataFile
@@ -73,6 +73,14 @@ def batches_of_files(
     return load_batches(tables, stream, batch=numbers) if numbers else []
 
 
+def recorded_files(tables: Tables, stream: str, names: Collection[str]) -> list[LandingFile]:
+    """Return the entries of landing files with these names in the stream's batches, in the order of the batches."""
+    rows = tables.at("batches").rows(["batch", "files"], stream=stream).sort_by("batch")
+    files = rows["files"].combine_chunks().flatten()
+    hit = pc.is_in(pc.struct_field(files, "name"), value_set=pa.array(list(names), pa.string()))
+    return [LandingFile(**file) for file in files.filter(hit).to_pylist()]
+
+
 def next_numbers(tables: Tables, stream: str) -> tuple[int, int]:
     """Return the number of the last batch, and the first `seq` that no batch has reserved."""
     rows = tables.at("batches").rows(["batch", "last_seq"], stream=stream)
@@ -96,6 +104,8 @@ def compact_batches(tables: Tables, stream: str) -> None:
     to be sent together. Other rows may change, and stay as they are.
     """
     table = tables.at("batches")
+    if sum(file.records < MOST_FILES for file in table.files(stream=stream)) < MOST_FILES:
+        return
     rows = table.rows(["batch", "status"], stream=stream, status=PENDING).to_pylist()
     first = min((row["batch"] for row in rows), default=None)
     in_work = max((row["batch"] for row in rows if row["status"] in IN_WORK), default=-1)

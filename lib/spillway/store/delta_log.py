@@ -56,6 +56,7 @@ from spillway.store.blobs import (
 )
 from spillway.store.file_writer import INDEXED_COLUMNS, WrittenFile, statistics_json
 from spillway.store.files import DataFile
+from spillway.store.listing import Listing
 from spillway.store.schemas import TableContract
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
@@ -309,6 +310,10 @@ _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
 """The format version in the description of a table that was created before versions were a property."""
 
 
+_PARTITION = "partition."
+"""The start of the names of partition columns in delta-rs's list of files."""
+
+
 class CommitConflict(Exception):
     """Another writer has committed to the table since this log was read."""
 
@@ -328,8 +333,8 @@ class Log(Protocol):
     def format_version(self) -> int | None:
         """The version of the column contract by which the table was written; None if the table does not state it."""
 
-    def files(self) -> list[DataFile]:
-        """Return the live files, in path order."""
+    def listing(self) -> Listing:
+        """Return the live files."""
 
     def refresh(self) -> None:
         """Read the commits since the last read."""
@@ -361,12 +366,18 @@ class DeltaLog:
         self.path = path
         self._table = open_delta(path)
         refuse_features(self.path, self._table, to_write=False)
-        self._listed: tuple[int, list[DataFile]] = (-1, [])
-        self._spelled: dict[str, str] = {}
+        self._columns: tuple[int, pa.Schema] | None = None
+        self._listed: tuple[int, Listing] | None = None
+        self._spelled: list[str] = []
+        """The paths of the listed files as the log spells them, in the order of the listing."""
 
     @property
     def schema(self) -> pa.Schema | None:
-        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+        if self._table is None:
+            return None
+        if self._columns is None or self._columns[0] != self.version:
+            self._columns = self.version, pa.schema(self._table.schema().to_arrow())
+        return self._columns[1]
 
     @property
     def version(self) -> int:
@@ -381,48 +392,20 @@ class DeltaLog:
         found = said.configuration.get(FORMAT_PROPERTY) or (told and told.group(1))
         return int(found) if found else None
 
-    def files(self) -> list[DataFile]:
+    def listing(self) -> Listing:
         if self._table is None:
-            return []
-        if self._listed[0] == self.version:
-            return self._listed[1]
-        with translate_store_errors(self.path, missing_too=True):
-            actions = pa.table(self._table.get_add_actions(flatten=True))
-        # convert by column: row by row, a year of small files takes seconds to list
-        columns = {name: actions[name].to_pylist() for name in actions.column_names}
-
-        def parts(prefix: str) -> Iterator[tuple[tuple[str, Any], ...]]:
-            mine = {name.removeprefix(prefix): n for name, n in columns.items() if name.startswith(prefix)}
-            rows = zip(*mine.values(), strict=True) if mine else repeat((), actions.num_rows)
-            return (tuple(zip(mine, row, strict=True)) for row in rows)
-
-        records = columns.get("num_records") or [0] * actions.num_rows
-        known = zip(
-            columns["path"],
-            columns["size_bytes"],
-            parts("partition."),
-            parts("min."),
-            parts("max."),
-            records,
-            parts("null_count."),
-            columns["modification_time"],
-            strict=True,
-        )
-        found = [
-            DataFile(
-                f"{self.path}/{unquote(path)}",
-                int(size),
-                partition,
-                low,
-                high,
-                int(count or 0),
-                nulls,
-                int(at),
+            return Listing.of([])
+        if self._listed is None or self._listed[0] != self.version:
+            with translate_store_errors(self.path, missing_too=True):
+                actions = pa.table(self._table.get_add_actions(flatten=True))
+            spelled = actions["path"].to_pylist()
+            paths = [f"{self.path}/{unquote(path)}" for path in spelled]
+            order = sorted(range(len(paths)), key=paths.__getitem__)
+            self._spelled = [spelled[place] for place in order]
+            self._listed = (
+                self.version,
+                _listing([paths[place] for place in order], actions.take(pa.array(order, pa.int64()))),
             )
-            for path, size, partition, low, high, count, nulls, at in known
-        ]
-        self._spelled = {one.path: str(path) for one, path in zip(found, columns["path"], strict=True)}
-        self._listed = (self.version, sorted(found, key=lambda file: file.path))
         return self._listed[1]
 
     def refresh(self) -> None:
@@ -493,7 +476,9 @@ class DeltaLog:
 
         Refuse a file that the log spells in another way, because the commit would then remove nothing.
         """
-        inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[file.path]
+        place = self.listing().place_of(file.path)
+        assert place is not None, "a file that is removed is live"
+        inside, listed = file.path.removeprefix(f"{self.path}/"), self._spelled[place]
         if quote(inside, safe=AS_IT_IS) != listed:
             rule = f"be listed as {quote(inside, safe=AS_IT_IS)} to be taken out"
             raise InvalidValue(
@@ -539,6 +524,43 @@ class DeltaLog:
         except CommitFailedError as problem:
             raise CommitConflict(str(problem)) from problem
         self.refresh()
+
+
+def _listing(paths: Sequence[str], actions: pa.Table) -> Listing:
+    """Return the listing of these files; `actions` describes them in the same order."""
+    partitions = {
+        name.removeprefix(_PARTITION): actions[name].to_pylist()
+        for name in actions.column_names
+        if name.startswith(_PARTITION)
+    }
+
+    def make(places: Sequence[int]) -> list[DataFile]:
+        # convert by column: row by row, a year of small files takes seconds to list
+        mine = actions if len(places) == len(paths) else actions.take(pa.array(places, pa.int64()))
+        columns = {name: mine[name].to_pylist() for name in mine.column_names}
+
+        def parts(prefix: str) -> Iterator[tuple[tuple[str, Any], ...]]:
+            values = {name.removeprefix(prefix): n for name, n in columns.items() if name.startswith(prefix)}
+            rows = zip(*values.values(), strict=True) if values else repeat((), len(places))
+            return (tuple(zip(values, row, strict=True)) for row in rows)
+
+        known = zip(
+            places,
+            columns["size_bytes"],
+            parts(_PARTITION),
+            parts("min."),
+            parts("max."),
+            columns.get("num_records") or repeat(0, len(places)),
+            parts("null_count."),
+            columns["modification_time"],
+            strict=True,
+        )
+        return [
+            DataFile(paths[place], int(size), partition, low, high, int(count or 0), nulls, int(at))
+            for place, size, partition, low, high, count, nulls, at in known
+        ]
+
+    return Listing(paths, partitions, make)
 
 
 def open_delta(path: str) -> Any:
@@ -598,8 +620,8 @@ class MemoryLog:
     def format_version(self) -> int | None:
         return self._format_version
 
-    def files(self) -> list[DataFile]:
-        return list(self._files)
+    def listing(self) -> Listing:
+        return self._listing
 
     def refresh(self) -> None:
         with _one_at_a_time:
@@ -607,7 +629,7 @@ class MemoryLog:
             self._schema = held.schema if held else None
             self._version = held.version if held else -1
             self._format_version = held.format_version if held else None
-            self._files = sorted(held.files.values(), key=lambda file: file.path) if held else []
+            self._listing = Listing.of(held.files.values() if held else [])
 
     def create(self, contract: TableContract) -> None:
         with _one_at_a_time:

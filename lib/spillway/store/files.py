@@ -7,8 +7,9 @@ about as much as writing it.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -42,17 +43,25 @@ class DataFile:
     """The time of writing, by the clock of the writer."""
 
     def value(self, column: str) -> Any:
-        return dict(self.partition).get(column)
+        return _found(self.partition, column)
 
     def low(self, column: str) -> Any:
-        return _unless_nan(dict(self.minimum).get(column))
+        return _unless_nan(_found(self.minimum, column))
 
     def high(self, column: str) -> Any:
-        return _unless_nan(dict(self.maximum).get(column))
+        return _unless_nan(_found(self.maximum, column))
 
     def has_no_null(self, column: str) -> bool:
         """Return whether the log states that no value of a column is null."""
         return dict(self.nulls).get(column) == 0
+
+
+def _found(values: Sequence[tuple[str, Any]], column: str) -> Any:
+    """Return the value of a column; None if there is none. The few columns are looked through: a dict costs more."""
+    for name, value in values:
+        if name == column:
+            return value
+    return None
 
 
 def _unless_nan(edge: Any) -> Any:
@@ -60,12 +69,94 @@ def _unless_nan(edge: Any) -> Any:
     return None if edge != edge else edge
 
 
+MOST_KEPT_OPEN = 64
+"""The number of files that stay open at most in a block of `kept_open`."""
+
+
+_OpenFile = tuple[str, pq.ParquetFile, ExitStack]
+"""A path, the open file, and what closes it."""
+
+
+class _OpenFiles:
+    """Open files: those that a reader has in use, and at most `most` others; the oldest of these are closed first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # a reader that is garbage puts its file back at any moment, also while this thread holds the lock
+        self._lock = threading.RLock()
+        self._idle: list[_OpenFile] = []
+        self._used: dict[int, _OpenFile] = {}
+        """By identity. A file must not be garbage together with its reader, or it is closed before it is put back."""
+
+    def take(self, path: str) -> _OpenFile:
+        """Return an open file, which is the caller's until it is put back."""
+        with self._lock:
+            found = next((one for one in self._idle if one[0] == path), None)
+            if found is not None:
+                self._idle.remove(found)
+        if found is None:
+            with ExitStack() as stack:
+                parquet = pq.ParquetFile(stack.enter_context(open_for_reading(path)))
+                found = path, parquet, stack.pop_all()
+        self._used[id(found)] = found
+        return found
+
+    def put_back(self, file: _OpenFile) -> None:
+        with self._lock:
+            del self._used[id(file)]
+            self._idle.append(file)
+            over = [self._idle.pop(0) for _ in range(len(self._idle) - self._most)]
+        for _, _, closes in over:
+            closes.close()
+
+    def drop(self, file: _OpenFile, problem: BaseException) -> None:
+        """Close a file whose reader failed; raise the fault of the store, if that is the cause."""
+        del self._used[id(file)]
+        file[2].__exit__(type(problem), problem, problem.__traceback__)
+
+    def close(self) -> None:
+        """Close the files; those in use are closed when they are put back."""
+        with self._lock:
+            self._most = 0
+            idle, self._idle = self._idle, []
+        for _, _, closes in idle:
+            closes.close()
+
+
+_kept: list[_OpenFiles] = []
+"""The open files of the blocks of `kept_open` that are active; those of the first block are used."""
+
+
+@contextmanager
+def kept_open() -> Iterator[None]:
+    """Keep the files that are read in this block open, so that a file is opened once, and not once per reader.
+
+    A step reads the same files for its plan, its drafts and its checks. Files of tables never change.
+    """
+    mine = _OpenFiles(MOST_KEPT_OPEN)
+    _kept.append(mine)
+    try:
+        yield
+    finally:
+        _kept.remove(mine)
+        mine.close()
+
+
 @contextmanager
 def _open_table_file(path: str) -> Iterator[pq.ParquetFile]:
     """Open a table's file; refuse a missing or damaged file with a message."""
+    files = _kept[0] if _kept else _OpenFiles(0)
     try:
-        with open_for_reading(path) as source:
-            yield pq.ParquetFile(source)
+        file = files.take(path)
+        try:
+            yield file[1]
+        except GeneratorExit:  # the reader needs no more rows
+            files.put_back(file)
+            raise
+        except BaseException as problem:
+            files.drop(file, problem)
+            raise
+        files.put_back(file)
     except (OSError, pa.ArrowException) as problem:
         reason = str(problem).partition("\n")[0]
         raise InvalidValue(
@@ -250,6 +341,14 @@ def groups_of(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
             yield _with_all(_in_arrival_order(parquet, group, have), columns)
 
 
+def whole_rows(file: DataFile) -> pa.Table:
+    """Return all rows and columns of one file, in the order of arrival."""
+    with _open_table_file(file.path) as parquet:
+        names = parquet.schema_arrow.names
+        groups = [_in_arrival_order(parquet, group, names) for group in range(parquet.num_row_groups)]
+        return pa.concat_tables(groups) if groups else parquet.schema_arrow.empty_table()
+
+
 def _with_all(part: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the columns in this order; a missing column is null."""
     for name in columns:
@@ -343,35 +442,51 @@ class RowReader:
         wanted = (self.order, *(column for column in columns if column != self.order))
         if self._in_order:
             stream = self._streams.get(wanted)
-            if stream is None or from_seq < stream.from_seq:
-                stream = self._streams[wanted] = _RowStream(self._batches(wanted), self.order)
+            if stream is None or from_seq < stream.needed.from_seq:
+                needed = _Needed(from_seq)
+                tables = _ordered_rows(self.files, wanted, self.order, self.AT_A_TIME, needed)
+                stream = self._streams[wanted] = _RowStream(tables, self.order, needed)
             found = stream.take(from_seq, to_seq)
             if found is not None:
                 return found if found.num_columns else read_rows([], wanted, from_seq, to_seq, self.order)
             self._in_order = False
         return read_rows(self.files, wanted, from_seq, to_seq, self.order)
 
-    def _batches(self, wanted: tuple[str, ...]) -> Iterator[pa.Table]:
-        def needed() -> int:
-            return self._streams[wanted].from_seq
 
-        for file in self.files:
-            if file.high(self.order) < needed():
-                continue
-            within = [(self.order, needed(), None)]
-            yield from rows_of(file, wanted, self.AT_A_TIME, within, (self.order, needed))
+@dataclass
+class _Needed:
+    """The first `seq` that a reader still needs."""
+
+    from_seq: int
+
+
+def _ordered_rows(
+    files: Sequence[DataFile], wanted: tuple[str, ...], order: str, at_a_time: int, needed: _Needed
+) -> Iterator[pa.Table]:
+    """Yield the rows of files that are in order; files and row groups before the needed rows are left out.
+
+    It does not know its reader, so that a reader that is dropped frees the open file at once.
+    """
+
+    def least() -> int:
+        return needed.from_seq
+
+    for file in files:
+        if file.high(order) < needed.from_seq:
+            continue
+        yield from rows_of(file, wanted, at_a_time, [(order, needed.from_seq, None)], (order, least))
 
 
 class _RowStream:
     """Tables of ascending rows, read only as far as they are needed."""
 
-    def __init__(self, tables: Iterator[pa.Table], order: str) -> None:
-        self.from_seq, self._order, self._tables = -(2**63), order, tables
+    def __init__(self, tables: Iterator[pa.Table], order: str, needed: _Needed) -> None:
+        self.needed, self._order, self._tables = needed, order, tables
         self._held, self._last, self._ended = None, -(2**63), False
 
     def take(self, from_seq: int, to_seq: int) -> pa.Table | None:
         """Return the rows of a slice that begins no earlier than the last one; None if rows are not in order."""
-        self.from_seq = from_seq
+        self.needed.from_seq = from_seq
         parts = [self._held] if self._held is not None else []
         while not self._ended and self._last < to_seq:
             part = next(self._tables, None)

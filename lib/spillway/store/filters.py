@@ -44,7 +44,7 @@ def may_match(file: DataFile, where: Filter) -> bool:
         if isinstance(value, Between):
             if (value.low is not None and high < value.low) or (value.high is not None and low > value.high):
                 return False
-        elif not any(one is None or low <= one <= high for one in _values(value)):
+        elif not any(one is None or low <= one <= high for one in values_of(value)):
             return False
     return True
 
@@ -64,7 +64,7 @@ def all_match(file: DataFile, where: Filter, never_null: Container[str]) -> bool
             if (value.low is not None and low < value.low) or (value.high is not None and high > value.high):
                 return False
             continue
-        wanted = _values(value)
+        wanted = values_of(value)
         if isinstance(low, int):
             if high - low >= len(wanted) or not wanted.issuperset(range(low, high + 1)):
                 return False
@@ -84,7 +84,7 @@ def integer_ranges(where: Filter) -> list[tuple[str, int | None, int | None]]:
         if isinstance(value, Between):
             edges = [value.low, value.high]
         else:
-            numbers = _values(value)
+            numbers = values_of(value)
             edges = [min(numbers), max(numbers)] if numbers and all(map(_is_whole, numbers)) else []
         if any(edge is not None for edge in edges) and all(e is None or _is_whole(e) for e in edges):
             found.append((name, edges[0], edges[1]))
@@ -108,7 +108,7 @@ def match_mask(rows: pa.Table, where: Filter) -> pa.ChunkedArray:
                 found = pc.and_(found, pc.less_equal(column, pa.scalar(value.high, column.type)))
             found = pc.fill_null(found, False)
         else:
-            found = pc.is_in(column, value_set=pa.array(list(_values(value)), column.type))
+            found = pc.is_in(column, value_set=pa.array(list(values_of(value)), column.type))
         mask = pc.and_(mask, found)
     return mask
 
@@ -122,11 +122,12 @@ def format_filter(where: Filter) -> str:
     return ", ".join(f"{name} {_format_value(value)}" for name, value in where.items())
 
 
-def _values(value: Any) -> set[Any]:
+def values_of(value: Any) -> set[Any]:
+    """Return the values that a filter without a range allows in a column."""
     return set(value) if isinstance(value, list | tuple | set | frozenset | range) else {value}
 
 
 def _format_value(value: Any) -> str:
     if isinstance(value, Between):
         return f"from {value.low} to {value.high}"
-    return ", ".join(str(one) for one in sorted(_values(value), key=lambda one: (one is None, one)))
+    return ", ".join(str(one) for one in sorted(values_of(value), key=lambda one: (one is None, one)))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -137,11 +138,11 @@ class TableContract:
             return None
         return next((name for name in ("batch", "window") if name in self.names), None)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def arrow_schema(self) -> pa.Schema:
         """The columns as an Arrow schema, with nullability and meaning."""
         return pa.schema(

@@ -26,10 +26,12 @@ column (`StoredFiles`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,16 +51,18 @@ from spillway.store import delta_log as logs
 from spillway.store.delta_log import CommitConflict, Log, data_file, open_log
 from spillway.store.drafts import Draft, FileTask, Make, ReadBack, discard, write_draft
 from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
-from spillway.store.files import DataFile, RowReader, as_date, groups_of, row_count, rows_of, sort_keys_of
-from spillway.store.filters import (
-    Between,
-    Filter,
-    all_match,
-    format_filter,
-    integer_ranges,
-    match_mask,
-    may_match,
+from spillway.store.files import (
+    DataFile,
+    RowReader,
+    as_date,
+    groups_of,
+    row_count,
+    rows_of,
+    sort_keys_of,
+    whole_rows,
 )
+from spillway.store.filters import Between, Filter, all_match, format_filter, integer_ranges, match_mask
+from spillway.store.listing import Listing
 from spillway.store.schemas import (
     TableContract,
     refuse_newer,
@@ -66,6 +70,68 @@ from spillway.store.schemas import (
     spark_type,
     table_contracts,
 )
+
+Made = TypeVar("Made")
+
+SMALL_BYTES = 1 << 16
+"""The size up to which a file of a shared table is decoded as a whole, once, for all questions of a run."""
+MOST_SMALL_BYTES = 64 << 20
+"""The bytes of decoded small files that stay in memory."""
+MOST_MADE = 1_024
+"""The number of values that are made of rows of a table and stay in memory."""
+
+
+class ReadOnce:
+    """What was read of tables, for all openings of them in a run: lists of files, rows of small files, and values.
+
+    A shared table has a few small files per stream, and each step asks it several questions about every stream. A file
+    of a table never changes. So what was read of it is right as long as the file is listed, also after other commits.
+    """
+
+    def __init__(self, most_bytes: int = MOST_SMALL_BYTES, most_made: int = MOST_MADE) -> None:
+        self._most_bytes, self._most_made, self._bytes = most_bytes, most_made, 0
+        self._lock = threading.Lock()
+        self._listings: dict[str, Listing] = {}
+        self._rows: OrderedDict[str, pa.Table] = OrderedDict()
+        self._made: OrderedDict[tuple[Any, ...], tuple[tuple[str, ...], Any]] = OrderedDict()
+
+    def listing(self, table: str, found: Listing) -> Listing:
+        """Return the listing of a table; an earlier one if it lists the same files, because they are known there."""
+        with self._lock:
+            known = self._listings.get(table)
+            if known is None or known.paths != found.paths:
+                known = self._listings[table] = found
+            return known
+
+    def rows(self, file: DataFile) -> pa.Table:
+        """Return all columns of a small file without its partition columns; the file is decoded once."""
+        with self._lock:
+            if file.path in self._rows:
+                self._rows.move_to_end(file.path)
+                return self._rows[file.path]
+        found = whole_rows(file)
+        with self._lock:
+            if file.path not in self._rows:
+                self._rows[file.path] = found
+                self._bytes += found.nbytes
+            while self._bytes > self._most_bytes:
+                self._bytes -= self._rows.popitem(last=False)[1].nbytes
+        return found
+
+    def made(self, key: tuple[Any, ...], files: Sequence[DataFile], make: Callable[[], Made]) -> Made:
+        """Return what `make` makes of the rows of these files; it is made again if the files are others."""
+        paths = tuple(file.path for file in files)
+        with self._lock:
+            if key in self._made and self._made[key][0] == paths:
+                self._made.move_to_end(key)
+                known: Made = self._made[key][1]
+                return known
+        found = make()
+        with self._lock:
+            self._made[key] = paths, found
+            while len(self._made) > self._most_made:
+                self._made.popitem(last=False)
+        return found
 
 
 @dataclass
@@ -75,27 +141,41 @@ class OpenedLog:
     Known files are those found at the first read, with the changes of this object's own commits.
     """
 
+    path: str
     log: Log
+    once: ReadOnce = field(default_factory=ReadOnce)
     lock: threading.RLock = field(default_factory=threading.RLock)
-    known: dict[str, DataFile] | None = None
+    known: Listing | None = None
+    _last: tuple[Listing, Listing] | None = None
+    """The last listing of the log, and the one that is used for it."""
 
-    def found(self) -> dict[str, DataFile]:
+    def listing(self) -> Listing:
+        """Return the live files."""
+        found = self.log.listing()
+        if self._last is None or self._last[0] is not found:
+            self._last = found, self.once.listing(self.path, found)
+        return self._last[1]
+
+    def found(self) -> Listing:
         if self.known is None:
-            self.known = {file.path: file for file in self.log.files()}
+            self.known = self.listing()
         return self.known
 
-    def note(self, gone: Iterable[DataFile], added: Iterable[DataFile]) -> None:
-        """Note the files that a commit removed and added."""
-        known = self.found()
-        for file in gone:
-            known.pop(file.path, None)
-        known |= {file.path: file for file in added}
+    def note(self, before: tuple[int, Listing], gone: Iterable[DataFile], added: Iterable[DataFile]) -> None:
+        """Note the files that a commit removed and added; `before`: the version that it was made from, and its files.
+
+        If no other writer has committed since these files were known, the files of the new version are known.
+        """
+        version, listing = before
+        alone = self.found() is listing and self.log.version == version + 1
+        self.known = self.listing() if alone else self.found().changed(gone, added)
 
     def is_overtaken(self, where: Filter) -> bool:
         """Return whether another writer may have changed rows that match `where` since the table was opened."""
-        known, live = self.found(), {file.path: file for file in self.log.files()}
-        strange = [live[path] if path in live else known[path] for path in live.keys() ^ known.keys()]
-        return any(may_match(file, where) for file in strange)
+        known, live = self.found(), self.listing()
+        if known is live:
+            return False
+        return {file.path for file in known.matching(where)} != {file.path for file in live.matching(where)}
 
 
 def arrow_rows(contract: TableContract, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -148,12 +228,24 @@ def _to_structs(value: Any, kind: pa.DataType) -> Any:
 ROWS_AT_A_TIME = 131_072
 
 
-def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
-    """Return the rows of a file that match `where`, with the columns of `asked`, including partition columns."""
+def matching_rows(
+    file: DataFile,
+    asked: pa.Schema,
+    where: Filter,
+    never_null: Container[str] = (),
+    once: ReadOnce | None = None,
+) -> pa.Table:
+    """Return the rows of a file that match `where`, with the columns of `asked`, including partition columns.
+
+    `never_null`: columns without nulls, for which the log may prove that all rows match. `once`: decodes the file, if
+    it is small, and keeps its rows for the next question.
+    """
+    if all_match(file, where, never_null):
+        where = {}
     partition = dict(file.partition)
     inside = pa.schema([one for one in asked if one.name not in partition])
     parts = []
-    for part in _parts(file, inside, where):
+    for part in _parts(file, inside, where, once):
         for one in (one for one in asked if one.name in partition):
             value = pa.repeat(pa.scalar(partition[one.name], one.type), part.num_rows)
             part = part.append_column(one, value)
@@ -162,7 +254,14 @@ def matching_rows(file: DataFile, asked: pa.Schema, where: Filter) -> pa.Table:
     return pa.concat_tables(parts) if parts else asked.empty_table()
 
 
-def largest_value(files: Iterable[DataFile], asked: pa.Schema, by: str, where: Filter) -> Any:
+def largest_value(
+    files: Iterable[DataFile],
+    asked: pa.Schema,
+    by: str,
+    where: Filter,
+    never_null: Container[str] = (),
+    once: ReadOnce | None = None,
+) -> Any:
     """Return the largest value of an integer column among the rows that match; None if no row matches.
 
     Files are read in descending order of their largest possible value, until no other file can have a larger one.
@@ -176,15 +275,18 @@ def largest_value(files: Iterable[DataFile], asked: pa.Schema, by: str, where: F
     for file in sorted(files, key=order):
         if best is not None and file.high(by) is not None and file.high(by) <= best:
             break
-        found = pc.max(matching_rows(file, asked, where)[by]).as_py()
+        found = pc.max(matching_rows(file, asked, where, never_null, once)[by]).as_py()
         best = found if best is None else best if found is None else max(best, found)
     return best
 
 
-def _parts(file: DataFile, inside: pa.Schema, where: Filter) -> Iterator[pa.Table]:
+def _parts(file: DataFile, inside: pa.Schema, where: Filter, once: ReadOnce | None) -> Iterator[pa.Table]:
     if not inside.names:
         # only partition columns are read: return as many rows as the file has
         yield pa.table({"": pa.nulls(file.records or row_count(file))})
+        return
+    if once is not None and file.size <= SMALL_BYTES:
+        yield conform_to_schema(once.rows(file), inside)
         return
     ranges = [one for one in integer_ranges(where) if one[0] in inside.names]
     for part in rows_of(file, inside.names, ROWS_AT_A_TIME, ranges):
@@ -218,15 +320,17 @@ _NOTHING: Sequence[tuple[str, str, str]] = ()
 class Tables:
     """All tables below the roots of `settings`. Each is opened when it is first used, and only once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, once: ReadOnce | None = None) -> None:
+        """`once`: what another opening of these tables has read."""
         self.settings = settings
         self.contracts = table_contracts()
+        self._once = ReadOnce() if once is None else once
         self._open: dict[tuple[str, str | None], Table] = {}
         self._lock = threading.Lock()
 
     def now(self) -> Tables:
         """Return the tables as they are now; a step begins with this."""
-        return Tables(self.settings)
+        return Tables(self.settings, self._once)
 
     def contract(self, table: str) -> TableContract:
         if table not in self.contracts:
@@ -251,12 +355,14 @@ class Tables:
                 path, contract = self.path(table, stream), self.contract(table)
                 log = open_log(path)
                 refuse_newer(path, contract, log.format_version)
-                self._open[table, stream] = Table(path, contract, OpenedLog(log))
+                # a table of one stream may have many files, and each step opens it once
+                once = self._once if contract.scope == "shared" else ReadOnce()
+                self._open[table, stream] = Table(path, contract, OpenedLog(path, log, once))
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
         """Return a table at any path outside the lake, for a caller that requested it."""
-        return Table(path, contract, OpenedLog(open_log(path)))
+        return Table(path, contract, OpenedLog(path, open_log(path)))
 
     def forget_lake(self) -> None:
         """Free the memory that is used below the lake's root alone."""
@@ -280,6 +386,7 @@ class Table:
         self.path, self.contract = path, contract
         self._opened = opened
         self._log, self._lock = opened.log, opened.lock
+        self._known_fields: tuple[pa.Schema | None, dict[tuple[str, ...], pa.Schema]] = (None, {})
 
     def with_attributes(
         self,
@@ -313,10 +420,16 @@ class Table:
         """Return the type of each column, by name, in the spelling of column contracts."""
         return {field.name: spark_type(field.type) for field in self.schema}
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The paths of the live files, in order."""
+        with self._lock:
+            return self._opened.listing().paths
+
     def files(self, **where: Any) -> list[DataFile]:
         """Return the live files that may hold rows that match, in path order."""
         with self._lock:
-            return [file for file in self._log.files() if may_match(file, where)]
+            return self._opened.listing().matching(where)
 
     def stored_files(self, order: str = "seq", **where: Any) -> StoredFiles:
         """Return what tasks read of the table, along an ordered column."""
@@ -326,8 +439,30 @@ class Table:
         """Return the rows that match; no rows if there is no table."""
         names = list(columns) if columns is not None else self._every_column
         asked = self._fields(dict.fromkeys([*names, *where]))
-        parts = [matching_rows(file, asked, where).select(names) for file in self.files(**where)]
+        never_null, once = self._never_null, self._once
+        parts = [
+            matching_rows(file, asked, where, never_null, once).select(names) for file in self.files(**where)
+        ]
         return pa.concat_tables(parts) if parts else self._fields(names).empty_table()
+
+    def has_rows(self, **where: Any) -> bool:
+        """Return whether a row matches; if the log proves it, no file is read."""
+        files = [file for file in self.files(**where) if file.records]
+        if any(all_match(file, where, self._never_null) for file in files):
+            return True
+        asked = self._fields(where)
+        return any(matching_rows(file, asked, where, (), self._once).num_rows for file in files)
+
+    def made(self, key: tuple[Any, ...], make: Callable[[Table], Made], **where: Any) -> Made:
+        """Return what `make` makes of the rows that match; it is made once as long as their files are the same.
+
+        `key` tells values row_group_column that are made of the same rows.
+        """
+        return self._opened.once.made((self.path, *key), self.files(**where), lambda: make(self))
+
+    @cached_property
+    def _never_null(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.contract.columns if not column.nullable)
 
     def newest(
         self, by: str, columns: Sequence[str] | None = None, below: int | None = None, **where: Any
@@ -337,7 +472,8 @@ class Table:
         Only files that may hold that value are read.
         """
         where |= {} if below is None else {by: Between(high=below - 1)}
-        best = largest_value(self.files(**where), self._fields(dict.fromkeys([by, *where])), by, where)
+        asked = self._fields(dict.fromkeys([by, *where]))
+        best = largest_value(self.files(**where), asked, by, where, self._never_null, self._once)
         names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
@@ -351,6 +487,11 @@ class Table:
         return self.rows(columns, **where, **since)
 
     @property
+    def _once(self) -> ReadOnce | None:
+        """Where the rows of small files are kept; only shared tables are asked often enough."""
+        return self._opened.once if self.contract.scope == "shared" else None
+
+    @property
     def _every_column(self) -> list[str]:
         """The columns of the table, and those that its contract has gained since the table was last written."""
         return list(dict.fromkeys([*self.schema.names, *self.contract.names]))
@@ -360,7 +501,12 @@ class Table:
 
         A column that the table lacks has the type of the contract.
         """
-        have, wanted = self.schema, self.contract.arrow_schema
+        have, wanted, names = self.schema, self.contract.arrow_schema, tuple(names)
+        known = self._known_fields
+        if known[0] is not have:
+            known = self._known_fields = (have, {})
+        if names in known[1]:
+            return known[1][names]
         found = []
         for name in names:
             schema = have if name in have.names else wanted
@@ -369,7 +515,8 @@ class Table:
                     "column", f"be one of {', '.join(have.names)}", name, "ask for another", self.path
                 )
             found.append(pa.field(name, schema.field(name).type))
-        return pa.schema(found)
+        known[1][names] = pa.schema(found)
+        return known[1][names]
 
     def draft(
         self,
@@ -446,7 +593,7 @@ class Table:
                     if where is None or not self._opened.is_overtaken(where):
                         return []
                     continue
-                added, version = [*written, *left], self._log.version
+                added, before = [*written, *left], (self._log.version, self._opened.listing())
                 try:
                     self._log.commit(added, gone)
                 except StoreFault:
@@ -458,13 +605,13 @@ class Table:
                     self._log.refresh()
                     if not self._is_committed(added):
                         discard(self.path, left)
-                        refused += self._log.version == version
+                        refused += self._log.version == before[0]
                         if refused >= ATTEMPTS:
                             raise ExternalFault(
                                 f"{self.path} must take the commit, got {problem}; see whether the store can be written"
                             ) from problem
                         continue
-                self._opened.note(gone, (data_file(self.path, one, self.schema) for one in added))
+                self._opened.note(before, gone, (data_file(self.path, one, self.schema) for one in added))
                 return gone
             raise ConcurrentRun(
                 f"{self.path}: another run wrote {format_filter(where)} at the same time; nothing was doubled, "
@@ -479,15 +626,15 @@ class Table:
         with self._lock:
             self._opened.found()  # list the known files before anything is committed
             for _ in range(ATTEMPTS):
-                live = {file.path for file in self._log.files()}
-                if any(file.path not in live for file in gone):
+                before = self._log.version, self._opened.listing()
+                if any(file.path not in before[1] for file in gone):
                     break
                 try:
                     self._log.commit(written, gone, same_rows=True)
                 except CommitConflict:
                     self._log.refresh()
                     continue
-                self._opened.note(gone, (data_file(self.path, one, self.schema) for one in written))
+                self._opened.note(before, gone, (data_file(self.path, one, self.schema) for one in written))
                 return
             if not self._is_committed(written):
                 discard(self.path, written)
@@ -498,7 +645,7 @@ class Table:
 
     def _is_committed(self, added: Sequence[WrittenFile]) -> bool:
         """Return whether a commit succeeded although its answer was lost."""
-        live = {file.path for file in self._log.files()}
+        live = self._opened.listing()
         return bool(added) and all(f"{self.path}/{one.path}" in live for one in added)
 
     def _find_removals(self, where: Filter | None) -> tuple[list[DataFile], list[WrittenFile]]:
@@ -507,11 +654,8 @@ class Table:
         left: list[WrittenFile] = []
         if where is None:
             return gone, left
-        never_null = {column.name for column in self.contract.columns if not column.nullable}
-        for file in self._log.files():
-            if not may_match(file, where):
-                continue
-            if not all_match(file, where, never_null):
+        for file in self._opened.listing().matching(where):
+            if not all_match(file, where, self._never_null):
                 partition = {name: str(value) for name, value in file.partition}
                 # batches keep their row groups: shared ones stay shared, separate ones stay separate
                 others, as_they_come = (

@@ -53,14 +53,20 @@ def exempt(tables: Tables, stream: str, until: datetime, reason: str, now: datet
 
 def exemption_of(tables: Tables, stream: str, now: datetime) -> Exemption | None:
     """Return the exemption in force; None if there is none."""
-    rows = tables.at("exemptions").rows(stream=stream).to_pylist()
-    if not rows:
-        return None
-    last = Exemption(**max(rows, key=lambda row: row["created_at"]))
-    return last if last.until > now else None
+    return _in_force(tables, [stream], now).get(stream)
 
 
 def exempt_streams(tables: Tables, streams: Iterable[str], now: datetime) -> dict[str, str]:
     """Return the streams that are exempt now, with the reason."""
-    found = {stream: exemption_of(tables, stream, now) for stream in streams}
-    return {stream: one.sentence for stream, one in found.items() if one is not None}
+    return {stream: one.sentence for stream, one in _in_force(tables, streams, now).items()}
+
+
+def _in_force(tables: Tables, streams: Iterable[str], now: datetime) -> dict[str, Exemption]:
+    """Return the exemptions in force, in the order of the streams."""
+    names = list(streams)
+    last: dict[str, Exemption] = {}
+    for row in tables.at("exemptions").rows(stream=names).to_pylist():
+        one = Exemption(**row)
+        if one.stream not in last or one.created_at > last[one.stream].created_at:
+            last[one.stream] = one
+    return {name: last[name] for name in names if name in last and last[name].until > now}

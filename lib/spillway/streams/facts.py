@@ -5,35 +5,46 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import ExternalFault, InvalidExternalValue
 from spillway.levers.protocol import Fact, Facts
 from spillway.registry import lever
-from spillway.store.tables import Tables
+from spillway.store.tables import Table, Tables
 
 
 def load_facts(
     tables: Tables, stream: str, name: str, versions: Iterable[int] | None = None
 ) -> dict[int, Facts]:
     """Return the lever's facts of the stream by version: all versions, or only `versions`."""
-    where: dict[str, Any] = {"stream": stream, "lever": name}
-    if versions is not None:
-        where["version"] = sorted(set(versions))
-    rows: dict[int, list[dict[str, Any]]] = {}
-    for row in tables.at("models").rows(**where).to_pylist():
-        rows.setdefault(int(row["version"]), []).append(row)
-    return {version: _facts(stream, version, found) for version, found in sorted(rows.items())}
+    models = tables.at("models")
+    if versions is None:
+        versions = models.rows(["version"], stream=stream, lever=name)["version"].to_pylist()
+    found = {}
+    for version in sorted(set(versions)):
+        where = {"stream": stream, "lever": name, "version": version}
+        facts = models.made((stream, name, version), partial(_read_facts, where=where), **where)
+        if facts is not None:
+            found[version] = facts
+    return found
+
+
+def _read_facts(models: Table, where: Mapping[str, Any]) -> Facts | None:
+    rows = models.rows(**where).to_pylist()
+    return _facts(where["stream"], where["version"], rows) if rows else None
 
 
 def newest_facts(tables: Tables, stream: str, name: str) -> Facts | None:
     """Return the facts in force: those of the newest version; None if the lever was never trained on the stream."""
-    rows = tables.at("models").newest("version", stream=stream, lever=name).to_pylist()
-    return _facts(stream, int(rows[0]["version"]), rows) if rows else None
+    newest = tables.at("models").newest("version", ["version"], stream=stream, lever=name)["version"]
+    version = pc.max(newest).as_py()
+    return None if version is None else load_facts(tables, stream, name, [version]).get(version)
 
 
 def needed_facts(tables: Tables, stream: str, name: str, versions: Iterable[int]) -> dict[int, Facts]:
@@ -58,8 +69,7 @@ def untrained_levers(tables: Tables, contract: StreamContract) -> list[str]:
     return [
         name
         for name in contract.lever_names
-        if lever(name).needs_training
-        and not models.newest("version", ["version"], stream=contract.stream, lever=name).num_rows
+        if lever(name).needs_training and not models.has_rows(stream=contract.stream, lever=name)
     ]
 
 

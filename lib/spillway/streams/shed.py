@@ -57,6 +57,7 @@ from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fa
 from spillway.intake.ingest import is_waiting_for_rate
 from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
+from spillway.store.files import kept_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, group_batches, waiting_batches
 from spillway.streams.capacity import ShedPlan, assign_quota_days, batch_shares, measure_load, plan_all
@@ -152,6 +153,7 @@ MOST_SAVED_BY_KEY = 0.3
 """The largest share of a batch's bytes that storing its rows by key is expected to save."""
 
 
+@kept_open()
 def shed_channel(
     tables: Tables,
     engine: Engine,
@@ -258,6 +260,8 @@ def _pin_selected(run: _Run, selection: Selection) -> dict[str, list[Batch]]:
         found = faults.attempt(contract.stream, "plan", ready)
         if found:
             waiting[contract.stream] = found
+    if not waiting:
+        return {}
     unplanned = Faults(run.say)
     waiting = assign_quota_days(tables, room, waiting)
     shares = batch_shares(tables, replace(room, contracts=contracts), waiting, unplanned)

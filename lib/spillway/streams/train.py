@@ -119,8 +119,13 @@ def edge_rows(files: Sequence[DataFile], columns: Sequence[str], count: int, las
 def last_rows_reader(
     tables: Tables, stream: str, batches: Sequence[Batch]
 ) -> Callable[[Sequence[str], int], pa.Table]:
-    """Return a function of (columns, count) that reads the last tuples of some batches."""
-    return partial(edge_rows, _files(tables, stream, {b.batch: b.batch_date for b in batches}), last=True)
+    """Return a function of (columns, count) that reads the last tuples of some batches; they are looked up then."""
+
+    def edge(columns: Sequence[str], count: int) -> pa.Table:
+        files = _files(tables, stream, {batch.batch: batch.batch_date for batch in batches})
+        return edge_rows(files, columns, count, last=True)
+
+    return edge
 
 
 def _batches_in_raw(tables: Tables, stream: str) -> dict[int, date]:

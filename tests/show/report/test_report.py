@@ -13,7 +13,7 @@ from spillway.batch import RETIRED
 from spillway.errors import InvalidValue
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Picture
-from spillway.report.page import build_report
+from spillway.report.page import build_report, refresh_report
 from spillway.report.page.sections import gather_facts, picture_card
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -206,3 +206,29 @@ def test_levers_are_shown_in_the_order_in_which_they_work(lake: Settings) -> Non
 
     assert [picture.kind for picture in fields.pictures] == ["lines", "lines", "lines", "timeline"]
     assert meadows.pictures == ()
+
+
+def test_the_page_of_an_unchanged_lake_stays_and_one_of_a_changed_lake_is_built_again(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    out = Path(settings.build, "report.html")
+
+    def rebuilt() -> bool:
+        """Whether the page is built again; what is there is marked first."""
+        if out.exists():
+            out.write_text(out.read_text(encoding="utf-8") + "<!-- marked -->", encoding="utf-8")
+        return "marked" not in refresh_report(Tables(settings), out).read_text(encoding="utf-8")
+
+    assert rebuilt()
+    assert not rebuilt()
+    (batch, *_) = load_batches(Tables(settings))
+    save_batches(Tables(settings), [batch])
+    assert rebuilt()
+    assert not rebuilt()
+    (contract, *_) = sorted(Path(settings.schemas, "streams").glob("*.yaml"))
+    contract.write_text(contract.read_text(encoding="utf-8") + "# a note\n", encoding="utf-8")
+    assert rebuilt()
+    kept = Path(settings.build, "what_if", "desk.json")
+    kept.parent.mkdir()
+    assert not rebuilt()
+    out.write_bytes(b"\xff is no text")
+    assert "Spillway report" in refresh_report(Tables(settings), out).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from spillway.batch import Batch
 from spillway.contracts import Channel, StreamContract
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
 from spillway.levers.attributes.capacity.treatments import knapsack_choices
-from spillway.levers.attributes.facts import TrainedFacts
+from spillway.levers.attributes.facts import CATEGORY, TrainedFacts
 from spillway.levers.attributes.plan import AttributePlan, attribute_decision
 from spillway.levers.attributes.policy import (
     DecisionInputs,
@@ -139,12 +139,8 @@ class Attributes(Lever):
         return inexact_names(contract)
 
     def loss_at_bound_pct(self, facts: Facts | None) -> float:
-        rate = (
-            LOOSEST_PCT
-            if facts is None
-            else TrainedFacts.from_facts(facts).category.get("rate_pct", LOOSEST_PCT)
-        )
-        return min(float(rate), LOOSEST_PCT)
+        category = None if facts is None else facts.value(CATEGORY)
+        return min(float((category or {}).get("rate_pct", LOOSEST_PCT)), LOOSEST_PCT)
 
     def detect_drift(
         self,

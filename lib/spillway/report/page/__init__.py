@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from spillway.report.page.build import build_report
+from spillway.report.page.build import build_report, refresh_report
 
-__all__ = ["build_report"]
+__all__ = ["build_report", "refresh_report"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import sha256
 from html import escape
+from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import Picture
+from spillway.report.crowding import FOLDER as WHAT_IF
 from spillway.report.crowding import crowding_pictures
 from spillway.report.page.sections import (
     StreamFacts,
@@ -24,11 +27,49 @@ from spillway.report.page.sections import (
     workload_facts,
     workload_section,
 )
+from spillway.report.plan import FOLDER as LOSSLESS
 from spillway.report.summary import last_outcomes, last_validation
 from spillway.report.text import format_bytes, format_noun_count, format_pct
 from spillway.report.trade_off import load_trade_off, trade_off_pictures
 from spillway.settings import refuse_uri
 from spillway.store.tables import Tables
+
+
+def refresh_report(tables: Tables, out: str | Path) -> Path:
+    """Build the report, unless the page that is there was made from the same tables and contracts; return its path."""
+    path = Path(out)
+    made_from = _made_from(tables)
+    try:
+        with path.open(encoding="utf-8") as page:
+            if f'content="{made_from}"' in page.read(_HEAD_LETTERS):
+                return path
+    except (OSError, UnicodeDecodeError):
+        pass  # there is no page yet, or none of ours
+    return build_report(tables, path)
+
+
+_HEAD_LETTERS = 500
+"""The letters at the start of a page that hold its `<meta>`."""
+
+
+def _made_from(tables: Tables) -> str:
+    """Return a digest of what the page shows: the files of all shared tables, the contracts, and stored results.
+
+    Every step writes to a shared table, and a file of a table never changes.
+    """
+    settings = tables.settings
+    try:
+        found = sha256(version("spillway").encode())
+    except PackageNotFoundError:  # run from a checkout
+        found = sha256()
+    for name, contract in sorted(tables.contracts.items()):
+        if contract.scope == "shared" and name != "alerts":
+            found.update("\n".join([name, *tables.at(name).paths, ""]).encode())
+    for folder in (Path(settings.schemas), Path(settings.build, LOSSLESS), Path(settings.build, WHAT_IF)):
+        for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+            found.update(f"{path}\n".encode())
+            found.update(path.read_bytes())
+    return found.hexdigest()
 
 
 def build_report(tables: Tables, out: str | Path | None = None) -> Path:
@@ -47,7 +88,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     pictures = [picture for one in trades if one.curve for picture in trade_off_pictures(one)]
     pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
-    text = page(facts, workloads, validations, utc_now(), pictures)
+    text = page(facts, workloads, validations, utc_now(), pictures, _made_from(tables))
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -63,8 +104,9 @@ def page(
     validations: Sequence[Row],
     now: datetime,
     trades: Sequence[Picture] = (),
+    made_from: str = "",
 ) -> str:
-    """Return the whole page as text."""
+    """Return the whole page as text; `made_from` is a digest of what it was made from."""
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
     off = sum(fact.figures.ledger_difference for fact in facts) + sum(
@@ -122,6 +164,7 @@ def page(
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="made-from" content="{made_from}">'
         f"<title>Spillway report</title><style>{style}</style></head><body><main>\n"
         + "\n".join(body)
         + "\n</main></body></html>\n"

@@ -261,6 +261,9 @@ def test_predictors_describe_themselves_for_people():
     assert describe(Predictor("trend", slope=0.5)) == "trend (slope 0.5)"
     assert describe(Predictor("season", season=24, persistence=0.0)) == "season (season 24)"
     assert describe(Predictor("season", season=24)) == "season (season 24, persistence 1)"
-    assert describe(Predictor("level", smoothing=0.1, persistence=0.5)) == "level (smoothing 0.1, persistence 0.5)"
+    assert (
+        describe(Predictor("level", smoothing=0.1, persistence=0.5))
+        == "level (smoothing 0.1, persistence 0.5)"
+    )
     assert describe(Predictor("any", persistence=0.5)) == "any (persistence 0.5)"
     assert describe(Predictor()) == "last"

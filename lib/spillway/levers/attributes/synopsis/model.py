@@ -123,10 +123,14 @@ class Predictor:
         for one in fields(self)[1:]:
             value = getattr(self, one.name)
             if value != one.default and one.name not in PARAMETERS[self.name]:
-                raise InvalidValue(one.name, f"be {one.default} for the predictor {self.name}", value, "retrain")
+                raise InvalidValue(
+                    one.name, f"be {one.default} for the predictor {self.name}", value, "retrain"
+                )
         needed = _NEEDED.get(self.name)
         if needed and not (self.terms if needed == "terms" else getattr(self, needed) > 0):
-            raise InvalidValue(needed, f"be given for the predictor {self.name}", getattr(self, needed), "retrain")
+            raise InvalidValue(
+                needed, f"be given for the predictor {self.name}", getattr(self, needed), "retrain"
+            )
 
     @property
     def regressors(self) -> frozenset[str]:
