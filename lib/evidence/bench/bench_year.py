@@ -34,16 +34,16 @@ FIRST_OF_YEAR = date(2025, 1, 1)
 _ASKS = """
 import json, sys, time
 from datetime import date
-from spillway.streams.sketch_builder import load_sketch
+from spillway.streams.stored_sketches import load_sketch
 from spillway.settings import Settings
-from spillway.sketches.query import loaded
+from spillway.sketches.query import wrap_sketch
 from spillway.sketches.specification import SketchSpec
 from spillway.store.tables import Tables
 
 # which Arrow loads as soon as it makes an array of a list
 import pandas
 
-loaded(SketchSpec("count_min", ("k",), ("integer",)).empty()).frequency(7)
+wrap_sketch(SketchSpec("count_min", ("k",), ("integer",)).empty()).frequency(7)
 def peak_mb():
     with open("/proc/self/status") as told:
         return next(int(line.split()[1]) for line in told if line.startswith("VmHWM")) / 1024
