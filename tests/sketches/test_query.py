@@ -84,11 +84,11 @@ def test_counts_are_asked_without_a_compiler() -> None:
     code = (
         "import datetime, json, sys\n"
         "import spillway.cli.read, spillway.streams.stored_sketches\n"
-        "from spillway.sketches.query import load\n"
+        "from spillway.sketches.query import load_stored_sketch\n"
         "day = datetime.date.fromisoformat\n"
         "rows = json.load(sys.stdin)\n"
         "rows = [{**r, 'payload': bytes.fromhex(r['payload']), 'batch_date': day(r['batch_date'])} for r in rows]\n"
-        "origin = load(rows, 'weather', 'origin')\n"
+        "origin = load_stored_sketch(rows, 'weather', 'origin')\n"
         "print([str(origin.frequency(name)) for name in ('JFK', 'LGA', None, 'EWR')])\n"
         "print([str(heavy.answer) for heavy in origin.top(3)], origin.self_join_size(), origin.skew())\n"
         "print(sorted({'numba', 'pyspark', 'datasketches'} & set(sys.modules)))"

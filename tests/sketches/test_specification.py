@@ -56,7 +56,7 @@ def test_every_kind_keeps_to_its_memory_and_reads_back_with_its_context() -> Non
     assert counts.parameters.memory_bytes <= 64 * 1024  # type: ignore[union-attr]
     many = range(100_000)
     for asked in (spec("quantiles", "temp"), spec("distinct", "temp")):
-        filled = asked.kind_object.whole(asked, asked.kind_object.part(asked).update(many), {})  # type: ignore[attr-defined]
+        filled = asked.kind_object.finish(asked, asked.kind_object.empty_part(asked).update(many), {})  # type: ignore[attr-defined]
         assert asked.memory_kib / 3 < len(filled.to_bytes()) / 1024 <= asked.memory_kib * 1.02
     pairs = spec("pair_count", "origin", "temp", "humid").empty().parameters
     assert pairs.width * pairs.depth * 4 * 2 <= 64 * 1024  # type: ignore[union-attr]
