@@ -114,7 +114,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         with reading(path) as source:
             yield source
 
-    monkeypatch.setattr(files_module, "reading", noting)
+    monkeypatch.setattr(files_module, "open_for_reading", noting)
     return found
 
 
