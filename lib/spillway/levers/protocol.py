@@ -442,6 +442,10 @@ class Plan(ABC):
         """Return whether the plan leaves some values of a batch absent at the destination."""
         return False
 
+    def is_exact(self, batch: int) -> bool:
+        """Return whether the plan sends all rows of a batch as the lever receives them."""
+        return False
+
     def mix(self, finer: Plan, share: float) -> Plan | None:
         """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
 
@@ -515,6 +519,13 @@ class Lever(ABC):
     ) -> Mapping[tuple[int, str], int]:
         """Return, by batch and attribute, how many values the destination lacks until it requests them."""
         return {}
+
+    def destination_records(
+        self, batch: Batch, tables: Views
+    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return the stored records of a batch that a separate destination needs to recover, as `Plan.told` does."""
+        where = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
+        return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
         """Return the rows of each batch that the lever dropped."""

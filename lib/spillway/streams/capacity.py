@@ -591,6 +591,30 @@ class Spending:
         return math.ceil(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0))
 
 
+def unspent_share(tables: Tables, contracts: Contracts, batches: Sequence[Batch], needed_bytes: float) -> Part:
+    """Return the share of batches that are sent together if they may spend what the quotas of their channels have left.
+
+    `needed_bytes`: the bytes that they need. The share grows only where the channel has a quota, and at most to what
+    the quota has not spent or promised to others, at most at its `burst`.
+    """
+    first = batches[0]
+    channel = contracts.streams[first.stream].channel
+    mine = {(batch.stream, batch.batch) for batch in batches}
+
+    def grown(name: str, kbps: float) -> float:
+        quota = contracts.channels[name].capacity.quota
+        if quota is None:
+            return kbps
+        spent = spending_of(tables, contracts, name, [first.quota_day])
+        others = tuple(one for one in spent.batches if (one.stream, one.batch) not in mine)
+        free = replace(spent, batches=others)
+        return max(kbps, free.allowance(quota, first.quota_day, _covered(batches), needed_bytes))
+
+    own, into = first.capacity_kbps or 0.0, contracts.channels[channel].into
+    trunk = first.trunk_kbps if first.trunk_kbps is None or into is None else grown(into, first.trunk_kbps)
+    return Part(grown(channel, own), trunk)
+
+
 def spends(batch: Batch) -> bool:
     """Return whether the batch has sent something, or was promised that it may."""
     return batch.is_pinned or batch.status in (DONE, RETIRED)

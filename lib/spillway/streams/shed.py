@@ -27,10 +27,15 @@ Quarantine: a batch that fails twice while it is shed gets the status `set_aside
 - Batches that were pinned to continue a frame of the quarantined batch are unpinned, because no frame may span rows
   that are not sent.
 - `spillway replay` continues the batch where it was, together with the later batches of its date.
+
+Quotas: a batch may exceed its share although everything that may be shed is shed. If the unspent bytes of the quota
+cover it, it takes them: no batch waits, and no shortfall is recorded, while a quota has the bytes.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -59,7 +64,15 @@ from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, groups_to_send, waiting_batches
-from spillway.streams.capacity import WayDown, assign_quota_days, measure_load, parts_of_batches, plan_all
+from spillway.streams.capacity import (
+    SPARE,
+    WayDown,
+    assign_quota_days,
+    measure_load,
+    parts_of_batches,
+    plan_all,
+    unspent_share,
+)
 from spillway.streams.drafts import (
     SENT,
     Drafts,
@@ -460,6 +473,10 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     reserve(tables, way.batches, written_tables(tables, way))
     way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    if short and (grown := _with_unspent_quota(room, way, sent_kbps(way, drafts))) is not None:
+        drafts.discard()
+        way, drafts = _last_that_fits(room, engine, grown, say)
+        short = _above(way, drafts)
     sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = collect_more(way, drafts) or "; widen the channel, or let more be shed"
@@ -483,6 +500,31 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     )
     done = [batch.becomes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
+
+
+_one_spends = threading.Lock()
+"""Streams of a channel are sent at the same time, and must not spend the same unspent bytes."""
+
+
+def _with_unspent_quota(room: Room, way: WayDown, kbps: float) -> WayDown | None:
+    """Plan batches again that exceed their share, with the bytes that the quotas of their channels have not spent.
+
+    None: the quotas do not have the bytes that the batches need. `kbps`: the rate of the draft that exceeds the share.
+    """
+    tables: Tables = room.tables  # type: ignore[assignment]
+    needed = math.ceil(kbps * 125.0 * seconds_of(way.batches))
+    with _one_spends:
+        for spare in (SPARE, 1.0):
+            share = unspent_share(tables.now(), room.contracts, way.batches, needed * spare + 1)
+            if share.narrower_kbps >= kbps:
+                break
+        else:
+            return None
+        changes = {"capacity_kbps": share.own_kbps, "trunk_kbps": share.trunk_kbps}
+        saved = save_batches(tables, [batch.becomes(utc_now(), **changes) for batch in way.batches])
+    levers = way.batches[0].levers
+    (found,) = plan_all(room, {(way.contract.stream, levers): saved}, loads={way.contract.stream: way.loads})
+    return found
 
 
 def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:

@@ -22,7 +22,15 @@ from spillway.levers.attributes.facts import Learned
 from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.planner import plan_batch
 from spillway.levers.attributes.policy import bound_now, choosing, measures_now, own_settings, policy_of
-from spillway.levers.attributes.scheme import SCHEMES, Run, Runs, load_runs, scheme_row, state_before
+from spillway.levers.attributes.scheme import (
+    SCHEMES,
+    Run,
+    Runs,
+    destination_rows,
+    load_runs,
+    scheme_row,
+    state_before,
+)
 from spillway.levers.pieces import frame_parts
 from spillway.levers.protocol import Drafted, Load, Part, Plan, Views, Work
 
@@ -246,6 +254,9 @@ class AttributePlan(Plan):
     def leaves_values_absent(self, batch: int) -> bool:
         return any(way.way == "shed" and not way.sent for run in self.runs[batch] for way in run.ways)
 
+    def is_exact(self, batch: int) -> bool:
+        return all(way.way == "keep" for run in self.runs[batch] for way in run.ways)
+
     def mix(self, finer: Plan, share: float) -> AttributePlan | None:
         assert isinstance(finer, AttributePlan)
         able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
@@ -298,24 +309,9 @@ class AttributePlan(Plan):
 
     def told(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the rows of `schemes` that the destination gets: without reasons, rankings, shortfall and state."""
-        quiet = {
-            number: [
-                replace(
-                    run,
-                    ways=tuple(replace(way, reason="") for way in run.ways),
-                    ranking=(),
-                    shortfall_kbps=0.0,  # known only after the size of the draft is measured
-                    reason="",
-                )
-                for run in runs
-            ]
-            for number, runs in self.runs.items()
-        }
         return {
             SCHEMES: [
-                scheme_row(batch, number, run, {})
-                for batch in self.work.batches
-                for number, run in enumerate(quiet[batch.batch])
+                row for batch in self.work.batches for row in destination_rows(batch, self.runs[batch.batch])
             ]
         }
 
