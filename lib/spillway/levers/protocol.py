@@ -304,6 +304,8 @@ class Room:
     tables: Views
     failed: frozenset[str] = frozenset()
     """The members of the group that cannot be planned because of an error. They receive no capacity."""
+    spending: Callable[[str, Iterable[date]], Any] | None = None
+    """What is spent of the quota of a channel around some days; None: what the batches in `tables` spent."""
 
 
 @dataclass(frozen=True)
@@ -524,7 +526,7 @@ class Lever(ABC):
         self, batch: Batch, tables: Views
     ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the stored records of a batch that a separate destination needs to recover, as `Plan.told` does."""
-        where = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
+        where: dict[str, Any] = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
         return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:

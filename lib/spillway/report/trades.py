@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
@@ -58,13 +58,17 @@ class ChannelTrade:
     loss_of: str = MEASURES
 
 
-def traded(tables: Tables, contracts: Contracts, channel: str, points: int = 12) -> ChannelTrade | None:
+def traded(
+    tables: Tables, contracts: Contracts, channel: str, points: int = 12, capacity_kbps: float | None = None
+) -> ChannelTrade | None:
     """Return the channel's trade-off for display; None if there is no data to measure.
+
+    `capacity_kbps`: the capacity in use (default: that of the channel; for a quota, its mean rate).
 
     If the trade-off cannot be computed, the result has no curve, and `buys` says why.
     """
     try:
-        found = trade(tables, contracts, channel, points)
+        found = trade(tables, contracts, channel, points, capacity_kbps)
     except SpillwayError as problem:
         # a fault of one stream must not hide the rest of the page
         why = f"what more capacity would buy cannot be told: {problem}"
@@ -97,6 +101,29 @@ def channel_trade(found: Trade) -> ChannelTrade:
         ),
         _loss_of(found),
     )
+
+
+def with_measured_losses(one: ChannelTrade, now_pct: float, more_pct: float, of: str = "") -> ChannelTrade:
+    """Return a trade-off with the losses that dry runs measured at the capacity in use and at a little more.
+
+    `of`: the attributes that would lose less.
+
+    >>> found = ChannelTrade("up", ("s",), 9.0, 8.0, 2.0, 1.0, 11.0, "", (CurvePoint(8.0, 2.0, 11.0, True),))
+    >>> shown = with_measured_losses(found, 2.5, 0.5, "temp")
+    >>> shown.curve[0].loss_pct, shown.buys
+    (2.5, '10 % more capacity would bring the loss of these batches from 2.5 % to 0.5 %: less of temp is lost')
+    """
+    if not now_pct:
+        said = f"{MORE_PCT} % more capacity would buy nothing: nothing is lost for want of it"
+    elif more_pct < now_pct:
+        said = (
+            f"{MORE_PCT} % more capacity would bring the loss of these batches from {loss_said(now_pct)} to "
+            f"{loss_said(more_pct)}" + (f": less of {of} is lost" if of else "")
+        )
+    else:
+        said = f"{MORE_PCT} % more capacity would not yet lower the loss of {loss_said(now_pct)}"
+    curve = tuple(replace(at, loss_pct=now_pct) if at.in_use else at for at in one.curve)
+    return replace(one, loss_pct=now_pct, loss_with_more_pct=more_pct, buys=said, curve=curve)
 
 
 def _loss_of(found: Trade) -> str:

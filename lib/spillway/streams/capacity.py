@@ -436,7 +436,7 @@ def parts_of_batches(
         shares = parts(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.quota_day for found in waiting.values() for batch in found}
-    spent = {name: spending_of(tables, room.contracts, name, days) for name in quotas}
+    spent = {name: spent_in(tables, room, name, days) for name in quotas}
     sent_together = {
         stream: groups_to_send(tables, room.contracts.streams[stream], found)
         for stream, found in waiting.items()
@@ -467,7 +467,7 @@ def parts_of_batches(
         shares = parts(tables, _at_rates(room, now), group, faults=faults)
         for stream, found in group.items():
             promised[stream] |= {one.batch: shares[stream] for one in found}
-            pinned = [_promised(one, shares[stream]) for one in found]
+            pinned = [promised_to(one, shares[stream]) for one in found]
             for name in {room.contracts.streams[stream].channel, room.name} & set(quotas):
                 spent[name] = spent[name].beside(pinned)
     return promised
@@ -591,13 +591,21 @@ class Spending:
         return math.ceil(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0))
 
 
-def unspent_share(tables: Tables, contracts: Contracts, batches: Sequence[Batch], needed_bytes: float) -> Part:
+def spent_in(tables: Tables, room: Room, channel: str, days: Iterable[date]) -> Spending:
+    """Return what is spent of the quota of a channel around some days."""
+    if room.spending is None:
+        return spending_of(tables, room.contracts, channel, days)
+    found: Spending = room.spending(channel, days)
+    return found
+
+
+def unspent_share(tables: Tables, room: Room, batches: Sequence[Batch], needed_bytes: float) -> Part:
     """Return the share of batches that are sent together if they may spend what the quotas of their channels have left.
 
     `needed_bytes`: the bytes that they need. The share grows only where the channel has a quota, and at most to what
     the quota has not spent or promised to others, at most at its `burst`.
     """
-    first = batches[0]
+    first, contracts = batches[0], room.contracts
     channel = contracts.streams[first.stream].channel
     mine = {(batch.stream, batch.batch) for batch in batches}
 
@@ -605,7 +613,7 @@ def unspent_share(tables: Tables, contracts: Contracts, batches: Sequence[Batch]
         quota = contracts.channels[name].capacity.quota
         if quota is None:
             return kbps
-        spent = spending_of(tables, contracts, name, [first.quota_day])
+        spent = spent_in(tables, room, name, [first.quota_day])
         others = tuple(one for one in spent.batches if (one.stream, one.batch) not in mine)
         free = replace(spent, batches=others)
         return max(kbps, free.allowance(quota, first.quota_day, _covered(batches), needed_bytes))
@@ -785,7 +793,8 @@ def _covered(batches: Iterable[Batch]) -> float:
     return max(seconds.values(), default=0.0)
 
 
-def _promised(batch: Batch, part: Part) -> Batch:
+def promised_to(batch: Batch, part: Part) -> Batch:
+    """Return a batch as it is when its share is pinned."""
     return replace(
         batch,
         status="planned",

@@ -37,7 +37,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -66,6 +66,7 @@ from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, groups_to_send, waiting_batches
 from spillway.streams.capacity import (
     SPARE,
+    Spending,
     WayDown,
     assign_quota_days,
     measure_load,
@@ -175,6 +176,7 @@ def shed_channel(
     faults: Faults | None = None,
     only: WhichBatches = lambda _: True,
     at_once: bool = False,
+    spending: Callable[[str, Iterable[date]], Spending] | None = None,
 ) -> list[Batch]:
     """Shed the pending batches of a channel, or those of the dates `from..to`; return the batches that are done.
 
@@ -182,35 +184,37 @@ def shed_channel(
 
     `only`: a test that selects batches.
     `at_once`: if true, no batch waits for later ones (`batching:` of its contract). Batches of given dates never wait.
+    `spending`: what is spent of the quota of a channel around some days (default: by the batches in `tables`).
     """
     if channel not in contracts.channels:
         raise SpillwayError(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
     found = Faults(say) if faults is None else faults
-    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only, at_once)
+    now = tables.now()
+    room = Room(channel, contracts, now, spending=spending)
+    done = _shed(room, engine, say, dates, found, only, at_once)
     if faults is None:
         found.tell()
     return done
 
 
 def _shed(
-    tables: Tables,
+    room: Room,
     engine: Engine,
-    contracts: Contracts,
-    channel: str,
     say: Say,
     dates: tuple[date, date] | None,
     faults: Faults,
     only: WhichBatches,
     at_once: bool,
 ) -> list[Batch]:
-    room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
+    tables: Tables = room.tables  # type: ignore[assignment]
+    contracts, streams = room.contracts, room.contracts.streams_of(room.name)
     whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
     # a batch of an exempt stream that is first planned now is planned as if its contract listed no lever
     now = replace(contracts, streams=_without_levers(contracts.streams, whole))
     waiting: dict[str, list[Batch]] = {}
-    for contract in now.streams_of(channel):
+    for contract in now.streams_of(room.name):
         ready = partial(_ready, tables, contract, dates, say, only, at_once)
         found = faults.attempt(contract.stream, "plan", ready)
         if found:
@@ -271,7 +275,7 @@ def _shed(
             and only(batch)
             and (dates is None or dates[0] <= batch.batch_date <= dates[1])
         )
-        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind, True)
+        done += _shed(replace(room, tables=tables.now()), engine, say, None, faults, behind, True)
     return done
 
 
@@ -515,7 +519,7 @@ def _with_unspent_quota(room: Room, way: WayDown, kbps: float) -> WayDown | None
     needed = math.ceil(kbps * 125.0 * seconds_of(way.batches))
     with _one_spends:
         for spare in (SPARE, 1.0):
-            share = unspent_share(tables.now(), room.contracts, way.batches, needed * spare + 1)
+            share = unspent_share(tables.now(), room, way.batches, needed * spare + 1)
             if share.narrower_kbps >= kbps:
                 break
         else:
