@@ -455,6 +455,13 @@ class Plan(ABC):
         """
         return None
 
+    def shed_too(self, attribute: str) -> Plan | None:
+        """Return this plan with one attribute more shed, its values kept at the source.
+
+        None: the lever may not shed it, or has shed it already.
+        """
+        return None
+
     def can_do_more(self, batch: int) -> bool:
         """Return whether the plan could shed more of the batch with a lower target."""
         return False

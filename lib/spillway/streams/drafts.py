@@ -12,6 +12,11 @@ unused. Let L < capacity < H be the measured sizes of a draft that fits and of o
 of the tuples can have the finer treatment. Bytes and loss are both interpolated linearly between the two drafts, so the
 loss grows in proportion to the shortfall. Each mixed draft is measured like any other draft, and narrows the interval
 of p.
+
+That holds if the two plans differ in one attribute. If they differ in several, their mixture may take more bytes than
+either of them: a column that is rounded for some tuples only has two dictionaries' worth of values. So the larger draft
+is also mixed with itself, with one attribute shed: only the last tuples of that attribute are absent then, and no other
+column changes.
 """
 
 from __future__ import annotations
@@ -498,6 +503,9 @@ def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
 
 MOST_MIXTURES, MOST_TRIES = 2, 3
 """The most larger drafts that are mixed with the fitting one, and the most drafts that are made for each of them."""
+MOST_TAILS, TAIL_BYTES = 2, 32
+"""The most drafts that lose the last tuples of one attribute, and the bytes that a second treatment of an attribute
+takes at least: another scheme, and marks of which values are absent."""
 AIM = 0.98
 """The share of the unused capacity that a mixed draft aims to use."""
 
@@ -508,11 +516,17 @@ class OversizedDraft:
 
     way: WayDown
     bytes: int
+    column_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The bytes of each column that may be shed."""
 
 
 def oversized_draft(way: WayDown, drafts: Drafts) -> OversizedDraft:
     """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
-    return OversizedDraft(way, _crossing(way, drafts))
+    names = way.contract.sheddable
+    sizes = [drafts.sent.column_bytes(number, names) for number in way.numbers]
+    return OversizedDraft(
+        way, _crossing(way, drafts), {name: sum(one[name] for one in sizes) for name in names}
+    )
 
 
 def use_remaining_capacity(
@@ -529,6 +543,8 @@ def use_remaining_capacity(
     low = _crossing(way, drafts)
     if low > capacity:
         return fitting
+    if any(way.plans[0].leaves_values_absent(number) for number in way.numbers):
+        fitting = _best_tail(tables, engine, fitting, larger, capacity)
     tries: list[tuple[float, int, OversizedDraft]] = []
     for other in larger:
         if other.bytes > capacity:
@@ -538,6 +554,56 @@ def use_remaining_capacity(
     for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
         fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
     return fitting
+
+
+def _best_tail(
+    tables: Tables,
+    engine: Engine,
+    fitting: tuple[WayDown, Drafts],
+    larger: Sequence[OversizedDraft],
+    capacity: float,
+) -> tuple[WayDown, Drafts]:
+    """Return the best of the fitting draft and the larger ones without the last tuples of one attribute."""
+    tails: list[tuple[float, int, OversizedDraft, Plan, float]] = []
+    for finer in larger:
+        plan, excess = finer.way.plans[0], finer.bytes + TAIL_BYTES - capacity
+        for name, size in finer.column_bytes.items():
+            coarser = plan.shed_too(name) if TAIL_BYTES < excess < size else None
+            if coarser is not None:
+                share = excess / size
+                lost = max(
+                    share * coarser.loss_of(number) + (1.0 - share) * plan.loss_of(number)
+                    for number in finer.way.numbers
+                )
+                tails.append((lost, len(tails), finer, coarser, size))
+    for _, _, finer, coarser, size in sorted(tails, key=lambda one: one[:2])[:MOST_TAILS]:
+        absent = (finer.bytes + TAIL_BYTES - capacity) / size
+        for _ in range(MOST_TRIES):
+            plan = coarser.mix(finer.way.plans[0], 1.0 - absent) if absent < 1.0 else None
+            if plan is None or not _loses_less(plan, fitting):
+                break
+            found = replace(
+                finer.way, plans=(plan,), down=replace(finer.way.down, decisions=(plan.decision,))
+            )
+            try:
+                made = draft(tables, engine, found)
+            except BaseException:
+                fitting[1].discard()
+                raise
+            came = _crossing(found, made)
+            if came <= capacity and not any(_exceeds(found, made, number) for number in found.numbers):
+                fitting[1].discard()
+                fitting = (found, made)
+                break
+            made.discard()
+            # bytes do not fall evenly with the tuples, so the next try sheds a little more than the excess
+            absent += (1.5 * (came - capacity) + 0.25 * TAIL_BYTES) / size
+    return fitting
+
+
+def _loses_less(plan: Plan, fitting: tuple[WayDown, Drafts]) -> bool:
+    before = fitting[0].plans[0]
+    return max(map(plan.loss_of, fitting[0].numbers)) < max(map(before.loss_of, fitting[0].numbers))
 
 
 def _best_mixture(
@@ -557,7 +623,9 @@ def _best_mixture(
             # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
             share = min(share, (least + most) / 2.0)
         plan = way.plans[0].mix(finer.way.plans[0], share)
-        if plan is None or not plan.is_worth_a_draft(fitting[0].plans[0]):
+        if plan is None or not (
+            plan.is_worth_a_draft(fitting[0].plans[0]) and _loses_less(plan, fitting)
+        ):
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
         try:

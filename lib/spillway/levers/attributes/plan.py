@@ -19,7 +19,8 @@ from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, Shedding
 from spillway.levers.attributes.capacity.crossings import DIVIDED
 from spillway.levers.attributes.facts import Learned
-from spillway.levers.attributes.option import Option
+from spillway.levers.attributes.loss import option_loss
+from spillway.levers.attributes.option import Option, options_of
 from spillway.levers.attributes.planner import plan_batch
 from spillway.levers.attributes.policy import bound_now, choosing, measures_now, own_settings, policy_of
 from spillway.levers.attributes.scheme import (
@@ -283,6 +284,45 @@ class AttributePlan(Plan):
                 replace(run, reason=f"{mine[-1].reason}; {text}", loss=lost) for run in [*first, *rest]
             ]
             found.lost[batch.batch] = lost
+        return found
+
+    def shed_too(self, attribute: str) -> AttributePlan | None:
+        able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
+        if not able:
+            return None
+        found = copy(self)
+        found.__dict__.pop("decision", None)
+        found.runs, found.lost = {}, {}
+        for batch in self.work.batches:
+            learned, load = self.learned[batch.models["attributes"]], self.work.loads[batch.batch]
+            measures = measures_now(self.contract, learned)
+            if attribute not in measures:
+                return None
+            rests_on = choosing(self.contract, self.channel, learned, load, measures, self.paid[batch.batch])
+            options, predictor = rests_on.options[attribute], learned.models[attribute].predictors[0].name
+            held = min(options_of(options, "shed"), key=lambda one: one.synopsis_bytes_per_tuple, default=None)
+            if held is None:
+                return None
+            found.runs[batch.batch] = []
+            for run in self.runs[batch.batch]:
+                (way,) = [one for one in run.ways if one.attribute == attribute]
+                now = _option(options, way.way, way.precision)
+                if now is None or (way.way == "shed" and not way.sent):
+                    return None
+                ranking = [name for name, _, _ in run.ranking]
+                worth = rests_on.worths(ranking or learned.ranked(measures, own_settings(self.contract).rank_by))
+                shed = replace(
+                    way,
+                    way="shed",
+                    sent=False,
+                    precision=held.precision,
+                    predictor=predictor,
+                    reason="absent until it is asked for, so that the other attributes lose less",
+                )
+                ways = tuple(shed if one.attribute == attribute else one for one in run.ways)
+                loss = run.loss + worth[attribute] * (option_loss(held) - option_loss(now, way.sent))
+                found.runs[batch.batch].append(replace(run, ways=ways, loss=loss))
+            found.lost[batch.batch] = max(run.loss for run in found.runs[batch.batch])
         return found
 
     def can_do_more(self, batch: int) -> bool:
