@@ -16,7 +16,17 @@ QUOTES = Source("q.net", "stock", ("Symbol", "Last Sale", "Net Change", "Share V
 POLLED = Source(
     "weather.yahoo.com",
     "weather",
-    ("Location", "Temperature", "Dew Point", "Humidity", "Sun Rise", "Visibility", "Sun Set", "Barometer", "Wind"),
+    (
+        "Location",
+        "Temperature",
+        "Dew Point",
+        "Humidity",
+        "Sun Rise",
+        "Visibility",
+        "Sun Set",
+        "Barometer",
+        "Wind",
+    ),
     75,
 )
 

@@ -529,9 +529,7 @@ class Lever(ABC):
         """Return, by batch and attribute, how many values the destination lacks until it requests them."""
         return {}
 
-    def destination_records(
-        self, batch: Batch, tables: Views
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def destination_records(self, batch: Batch, tables: Views) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the stored records of a batch that a separate destination needs to recover, as `Plan.told` does."""
         where: dict[str, Any] = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
         return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}

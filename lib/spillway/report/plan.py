@@ -221,7 +221,9 @@ def plan_of(
             wider = _with_kbps(contracts, channel, MORE * shown.trade.capacity_kbps)
             with dry_run(tables, engine, wider, room, chosen) as run:
                 more = _losses(run, channel)
-        shown = replace(shown, trade=with_measured_losses(shown.trade, losses.pct, more.pct, losses.above(more)))
+        shown = replace(
+            shown, trade=with_measured_losses(shown.trade, losses.pct, more.pct, losses.above(more))
+        )
     comparisons = []
     for name, sizes in planned.items():
         compared = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
@@ -251,9 +253,7 @@ def _losses(run: DryRun, channel: str) -> _Losses:
     streams = {name: one for name, one in run.contracts.streams.items() if one.channel == channel}
     found = stream_overviews(run.tables, streams)
     measures = [measure for one in found for measure in one.measures]
-    return _Losses(
-        measured_loss(found), {(one.stream, one.attribute): one.loss_pct for one in measures}
-    )
+    return _Losses(measured_loss(found), {(one.stream, one.attribute): one.loss_pct for one in measures})
 
 
 def _with_kbps(contracts: Contracts, name: str, kbps: float) -> Contracts:
@@ -405,7 +405,8 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
         )
     yield ""
     yield "  bytes a tuple"
-    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples)
+    total = (one.overview.exact_bytes, one.overview.sent_bytes)
+    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples, total)
     yield ""
     yield f"  {len(one.before)} tuples as they came"
     yield from _rows(one.columns, [[_value(row[name]) for name in one.columns] for row in one.before])

@@ -441,7 +441,7 @@ def parts_of_batches(
         stream: groups_to_send(tables, room.contracts.streams[stream], found)
         for stream, found in waiting.items()
     }
-    offered = _offered_bytes(tables, room, waiting)
+    offered = _offered_bytes(tables, room, waiting, sent_together)
     promised: Parts = {stream: {} for stream in waiting}
     groups = _by_period(quotas.values(), sent_together)
     for place, group in enumerate(groups):
@@ -710,23 +710,41 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
 
 
 def _offered_bytes(
-    tables: Tables, room: Room, waiting: Mapping[str, Sequence[Batch]]
+    tables: Tables,
+    room: Room,
+    waiting: Mapping[str, Sequence[Batch]],
+    sent_together: Mapping[str, Sequence[Sequence[Batch]]],
 ) -> dict[tuple[str, int], float]:
     """Return the bytes that each waiting batch would send without shedding; 0 if that is not known.
 
-    As in the ledger, these are the bytes of the batch in `raw`. Batches that are sent together take fewer; the same is
-    true of the expected bytes after them, so that their share of the rest stays right.
+    These are the bytes of the batch in `raw`. Batches that are sent together take fewer: by as much as those that were
+    sent together last, because the ledger, from which later offers are expected, has the fewer bytes.
     """
     found = {}
     for stream, batches in waiting.items():
         contract = room.contracts.streams[stream]
+        grouped = {one.batch for group in sent_together[stream] if len(group) > 1 for one in group}
+        saved = (
+            Faults().attempt(stream, "plan", partial(_bytes_together, tables, contract)) if grouped else 1.0
+        )
         for batch in batches:
             measure = partial(measure_load, tables, contract, batch)
             load = Faults().attempt(stream, "plan", measure, [batch]) if batch.rows else None
-            found[stream, batch.batch] = (
-                load.rate_kbps * 125.0 * (batch.seconds_covered or 0.0) if load is not None else 0.0
-            )
+            bytes_ = load.rate_kbps * 125.0 * (batch.seconds_covered or 0.0) if load is not None else 0.0
+            found[stream, batch.batch] = bytes_ * ((saved or 1.0) if batch.batch in grouped else 1.0)
     return found
+
+
+def _bytes_together(tables: Tables, contract: StreamContract) -> float:
+    """Return the bytes that batches take together, over those that they take alone in `raw`, of the last such batch."""
+    stream = contract.stream
+    last = newest_batch(tables, stream, status=DONE, rows=Between(1), sent_with=Between(0))
+    if last is None or contract.width == "declared":
+        return 1.0
+    measured, around = bytes_as_written(tables, contract, last)
+    _, together = _crossed(tables, stream, {last.batch: last})[last.batch]
+    alone = sum(measured.values()) + around
+    return min(1.0, together / alone) if together and alone else 1.0
 
 
 def _offered_kbps(

@@ -181,7 +181,11 @@ def _spans_of(file: DataFile, told: Collection[int], has_schemes: bool) -> Itera
     day = as_date(file.value("batch_date"))
     assert day is not None, "transmitted is partitioned by date"
     low, high = file.low("batch"), file.high("batch")
-    edges = (file.low("seq"), file.high("seq"), *((file.low("scheme"), file.high("scheme")) if has_schemes else ()))
+    edges = (
+        file.low("seq"),
+        file.high("seq"),
+        *((file.low("scheme"), file.high("scheme")) if has_schemes else ()),
+    )
     if low is not None and high is not None:
         if all(number in told for number in range(low, high + 1)):
             return
@@ -248,9 +252,7 @@ def _without_nulls(told: Mapping[str, _Rows]) -> dict[str, _Rows]:
     return {table: [{n: v for n, v in one.items() if v is not None} for one in told[table]] for table in told}
 
 
-def _known_versions(
-    tables: Tables, batches: Sequence[Batch], told: Collection[int]
-) -> set[tuple[str, int]]:
+def _known_versions(tables: Tables, batches: Sequence[Batch], told: Collection[int]) -> set[tuple[str, int]]:
     """Return the versions of facts that the metadata of earlier batches already contains."""
     mine = {batch.batch for batch in batches}
     # if metadata is written again, its facts are written again: this batch may have been the first one with them

@@ -33,7 +33,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, StoreFault
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.pieces import MOST_ROWS, pieces
-from spillway.levers.protocol import OVERHEAD, Drafted, FramePart, Lever, Plan
+from spillway.levers.protocol import OVERHEAD, Drafted, FramePart, Lever, Load, Plan
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, Piece
@@ -156,13 +156,28 @@ def stages_of_old(tables: Tables, stream: str, numbers: Sequence[int]) -> list[s
     return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
 
 
-def account(tables: Tables, way: WayDown, drafts: Measurable, seconds: float) -> list[LedgerRow]:
-    """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept."""
+def account(
+    tables: Tables,
+    way: WayDown,
+    drafts: Measurable,
+    seconds: float,
+    unshed: Mapping[int, Load] | None = None,
+) -> list[LedgerRow]:
+    """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept.
+
+    `unshed`: by batch, the load of batches that are sent together, without shedding. Alone, as in `raw`, they would
+    take more bytes.
+    """
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
         offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
-        raw_bytes, around = bytes_as_written(tables, contract, batch)
+        if unshed is None:
+            raw_bytes, around = bytes_as_written(tables, contract, batch)
+        else:
+            load, rows_here = unshed[batch.batch], batch.rows or 0
+            raw_bytes = {name: round(bits * rows_here / 8.0) for name, bits in load.widths_bits.items()}
+            around = round(load.fixed_kbps * 125.0 * (batch.seconds_covered or 0.0))
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
             drafted = drafted_by(way, drafts, batch, ordinal, offered, raw_bytes, share)
             lines = list(plan.account(drafted))
@@ -444,14 +459,20 @@ def told_by(way: WayDown, drafts: Drafts, tried: Tried, aims: Mapping[int, float
     return Again(aims, tried, dict.fromkeys(way.numbers, around), dict.fromkeys(way.numbers, exact))
 
 
-def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> None:
+def publish(
+    tables: Tables,
+    way: WayDown,
+    drafts: Drafts,
+    seconds: float,
+    unshed: Mapping[int, Load] | None = None,
+) -> None:
     """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
-    If that fails, delete the files that are not published yet.
+    If that fails, delete the files that are not published yet. `unshed`: see `account`.
     """
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
-        _publish(tables, way, drafts, seconds, left)
+        _publish(tables, way, drafts, list(account(tables, way, drafts, seconds, unshed)), left)
     except StoreFault:
         raise  # the commit may have succeeded although its answer was lost: its files must stay
     except BaseException:
@@ -460,10 +481,11 @@ def publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float) -> Non
         raise
 
 
-def _publish(tables: Tables, way: WayDown, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
+def _publish(
+    tables: Tables, way: WayDown, drafts: Drafts, ledger: Sequence[LedgerRow], left: list[Draft]
+) -> None:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
-    ledger = list(account(tables, way, drafts, seconds))
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
@@ -564,15 +586,15 @@ def _best_tail(
     capacity: float,
 ) -> tuple[WayDown, Drafts]:
     """Return the best of the fitting draft and the larger ones without the last tuples of one attribute."""
-    tails: list[tuple[float, int, OversizedDraft, Plan, float]] = []
+    tails: list[tuple[float, int, OversizedDraft, Plan, int]] = []
     for finer in larger:
-        plan, excess = finer.way.plans[0], finer.bytes + TAIL_BYTES - capacity
+        whole, excess = finer.way.plans[0], finer.bytes + TAIL_BYTES - capacity
         for name, size in finer.column_bytes.items():
-            coarser = plan.shed_too(name) if TAIL_BYTES < excess < size else None
+            coarser = whole.shed_too(name) if TAIL_BYTES < excess < size else None
             if coarser is not None:
                 share = excess / size
                 lost = max(
-                    share * coarser.loss_of(number) + (1.0 - share) * plan.loss_of(number)
+                    share * coarser.loss_of(number) + (1.0 - share) * whole.loss_of(number)
                     for number in finer.way.numbers
                 )
                 tails.append((lost, len(tails), finer, coarser, size))
@@ -623,9 +645,7 @@ def _best_mixture(
             # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
             share = min(share, (least + most) / 2.0)
         plan = way.plans[0].mix(finer.way.plans[0], share)
-        if plan is None or not (
-            plan.is_worth_a_draft(fitting[0].plans[0]) and _loses_less(plan, fitting)
-        ):
+        if plan is None or not (plan.is_worth_a_draft(fitting[0].plans[0]) and _loses_less(plan, fitting)):
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
         try:

@@ -475,6 +475,8 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
     reserve(tables, way.batches, written_tables(tables, way))
+    is_group = len(way.batches) > 1 and way.contract.width != "declared"
+    unshed = dict(way.loads) if is_group else None
     way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     if short and (grown := _with_unspent_quota(room, way, sent_kbps(way, drafts))) is not None:
@@ -492,11 +494,12 @@ def _bring_through(room: Room, engine: Engine, way: WayDown, say: Say) -> list[B
     if short:
         many = so_many(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
-    publish(tables, way, drafts, time.monotonic() - started)
+    publish(tables, way, drafts, time.monotonic() - started, unshed)
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.said(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
-    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), seconds_of(way.batches)
+    offered = (unshed or way.loads)[first.batch].rate_kbps
+    rates, seconds = (offered, sent, allowed), seconds_of(way.batches)
     offered_said, sent_said, allowed_said = (bytes_said(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "

@@ -131,9 +131,7 @@ class Attributes(Lever):
             found[place] = found.get(place, 0) + row["shed_values"]
         return found
 
-    def destination_records(
-        self, batch: Batch, tables: Views
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def destination_records(self, batch: Batch, tables: Views) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         return {SCHEMES: destination_rows(batch, load_runs(tables, batch.stream, [batch.batch]))}
 
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:

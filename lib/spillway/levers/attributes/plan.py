@@ -300,7 +300,9 @@ class AttributePlan(Plan):
                 return None
             rests_on = choosing(self.contract, self.channel, learned, load, measures, self.paid[batch.batch])
             options, predictor = rests_on.options[attribute], learned.models[attribute].predictors[0].name
-            held = min(options_of(options, "shed"), key=lambda one: one.synopsis_bytes_per_tuple, default=None)
+            held = min(
+                options_of(options, "shed"), key=lambda one: one.synopsis_bytes_per_tuple, default=None
+            )
             if held is None:
                 return None
             found.runs[batch.batch] = []
@@ -310,7 +312,9 @@ class AttributePlan(Plan):
                 if now is None or (way.way == "shed" and not way.sent):
                     return None
                 ranking = [name for name, _, _ in run.ranking]
-                worth = rests_on.worths(ranking or learned.ranked(measures, own_settings(self.contract).rank_by))
+                worth = rests_on.worths(
+                    ranking or learned.ranked(measures, own_settings(self.contract).rank_by)
+                )
                 shed = replace(
                     way,
                     way="shed",
