@@ -4,8 +4,8 @@ Forty devices report ten attributes every five minutes. The same rows arrive as 
 The product's own steps send the 96 files as they arrive, under a test clock, on Delta tables in a folder. Bytes are
 those of the ledger: whole files, their log entries, and destination metadata. The ledger does not count the checkpoint
 that a log gets every `CHECKPOINT_COMMITS` commits. The figures do: the bytes of a checkpoint of the day's log, for each
-commit of the day, divided by that number. A destination elsewhere needs metadata only of batches that lose something, so
-that case is measured too: the same deliveries through a quota of `NARROW` of what they take without loss.
+commit of the day, divided by that number. A destination elsewhere needs metadata only of batches that lose something.
+So that case is measured too: the same deliveries through a quota of `NARROW` of what they take without loss.
 """
 
 from __future__ import annotations

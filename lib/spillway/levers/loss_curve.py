@@ -225,6 +225,8 @@ def curve_of_loss(
 def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
     """Return capacities for a curve: from what is always sent to the whole offered rate, and the one in use.
 
+    A capacity in use that is below what is always sent is left out, because no choice fits it.
+
     >>> offers = {"s": Offer(30.0, None, ((Alternative(20.0, (0.0, 0.0, 0.0)), Alternative(5.0, (1.0, 1.0, 0.0))),))}
     >>> capacities_of(offers, 17.0, 3)
     [15.0, 17.0, 22.5, 30.0]
@@ -235,7 +237,7 @@ def capacities_of(offers: Mapping[str, Offer], used_kbps: float, points: int = 1
         for offer in offers.values()
     )
     steps = [low + (high - low) * at / (points - 1) for at in range(points)]
-    return sorted({*steps, used_kbps})
+    return sorted({*steps, used_kbps} if low <= used_kbps else set(steps))
 
 
 def dropping_rows_pct(offered_kbps: float, capacity_kbps: float) -> float:

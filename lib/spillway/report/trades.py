@@ -186,6 +186,10 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
         for point in one.curve
     ]
     yield from table_lines(["#capacity", "#planned loss", "#dropping rows", ""], rows, indent=2)
+    if not any(point.in_use for point in one.curve):
+        yield from sentences(
+            f"{rate_said(one.capacity_kbps)} are in use: less than what is always sent, so no plan fits.", indent=2
+        )
     yield from sentences(f"{one.buys}.")
 
 
