@@ -106,12 +106,16 @@ def channel_trade(found: Trade) -> ChannelTrade:
 def with_measured_losses(one: ChannelTrade, now_pct: float, more_pct: float, of: str = "") -> ChannelTrade:
     """Return a trade-off with the losses that dry runs measured at the capacity in use and at a little more.
 
-    `of`: the attributes that would lose less.
+    A smaller capacity loses no less than was measured, whatever was planned for it. `of`: the attributes that would
+    lose less.
 
-    >>> found = ChannelTrade("up", ("s",), 9.0, 8.0, 2.0, 1.0, 11.0, "", (CurvePoint(8.0, 2.0, 11.0, True),))
+    >>> points = (CurvePoint(4.0, 2.0, 50.0, False), CurvePoint(8.0, 2.0, 11.0, True))
+    >>> found = ChannelTrade("up", ("s",), 9.0, 8.0, 2.0, 1.0, 11.0, "", points)
     >>> shown = with_measured_losses(found, 2.5, 0.5, "temp")
-    >>> shown.curve[0].loss_pct, shown.buys
-    (2.5, '10 % more capacity would bring the loss of these batches from 2.5 % to 0.5 %: less of temp is lost')
+    >>> [one.loss_pct for one in shown.curve]
+    [2.5, 2.5]
+    >>> shown.buys
+    '10 % more capacity would bring the loss of these batches from 2.5 % to 0.5 %: less of temp is lost'
     """
     if not now_pct:
         said = f"{MORE_PCT} % more capacity would buy nothing: nothing is lost for want of it"
@@ -122,7 +126,16 @@ def with_measured_losses(one: ChannelTrade, now_pct: float, more_pct: float, of:
         )
     else:
         said = f"{MORE_PCT} % more capacity would not yet lower the loss of {loss_said(now_pct)}"
-    curve = tuple(replace(at, loss_pct=now_pct) if at.in_use else at for at in one.curve)
+    curve = tuple(
+        replace(at, loss_pct=now_pct)
+        if at.in_use
+        else replace(at, loss_pct=max(at.loss_pct, now_pct))
+        if at.capacity_kbps < one.capacity_kbps
+        else replace(at, loss_pct=max(at.loss_pct, more_pct))
+        if at.capacity_kbps <= MORE * one.capacity_kbps
+        else at
+        for at in one.curve
+    )
     return replace(one, loss_pct=now_pct, loss_with_more_pct=more_pct, buys=said, curve=curve)
 
 
@@ -188,7 +201,8 @@ def trade_lines(one: ChannelTrade) -> Iterator[str]:
     yield from table_lines(["#capacity", "#planned loss", "#dropping rows", ""], rows, indent=2)
     if not any(point.in_use for point in one.curve):
         yield from sentences(
-            f"{rate_said(one.capacity_kbps)} are in use: less than what is always sent, so no plan fits.", indent=2
+            f"{rate_said(one.capacity_kbps)} are in use: less than what is always sent, so no plan fits.",
+            indent=2,
         )
     yield from sentences(f"{one.buys}.")
 
