@@ -13,6 +13,23 @@ ROUTERS = Source(
 WEATHER = Source("w.net", "weather", ("Location", "Temperature", "Humidity", "Wind", "Pressure"), 60)
 QUOTES = Source("q.net", "stock", ("Symbol", "Last Sale", "Net Change", "Share Volume"), 100)
 
+POLLED = Source(
+    "weather.yahoo.com",
+    "weather",
+    (
+        "Location",
+        "Temperature",
+        "Dew Point",
+        "Humidity",
+        "Sun Rise",
+        "Visibility",
+        "Sun Set",
+        "Barometer",
+        "Wind",
+    ),
+    75,
+)
+
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
@@ -27,6 +44,16 @@ def test_loss_is_at_most_twice_the_shortfall_and_one_frame(source: Source, case:
     assert list(losses) == list(SHORTFALLS_PCT)
     assert losses[50.0] > 0, "half of what may be shed is missing"
     assert trial.excess_points(losses) == 0, losses
+    trial.lake.forget()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_batch_of_6_kb_loses_no_whole_attribute_for_a_small_shortfall(case: str) -> None:
+    trial = small_trial(POLLED, CASES[case], f"test-polled-{case}")
+    losses = trial.losses((0.1, 1.0, 3.0))
+    assert trial.lossless_bytes < 8_000
+    assert trial.excess_points(losses) == 0, losses
+    assert max(losses.values()) < 100.0 / len(trial.measures)
     trial.lake.forget()
 
 

@@ -242,6 +242,28 @@ def test_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:
         draft_contract(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_column_of_zeros_is_drafted_to_take_fractions(tmp_path: Path, form: str) -> None:
+    rows = [(f"2024-05-{1 + i:02d}", 0, 0, i % 3) for i in range(8)]
+    path = tmp_path / f"rain.{form}"
+    if form == "csv":
+        lines = ["at,rain_mm,site_id,errors", *(",".join(map(str, row)) for row in rows)]
+    else:
+        names = ("at", "rain_mm", "site_id", "errors")
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    kinds = {one.name: one.type for one in drafted(path).attributes}
+    assert kinds == {"at": "date", "rain_mm": "double", "site_id": "integer", "errors": "integer"}
+    assert "always 0 in the sample: type guessed, integer if it is a count" in draft_contract(path)
+
+
+def test_column_of_zeros_in_parquet_keeps_its_type(tmp_path: Path) -> None:
+    path = tmp_path / "rain.parquet"
+    at = [datetime(2024, 5, 1 + i) for i in range(8)]
+    pq.write_table(pa.table({"at": at, "errors": pa.array([0] * 8, pa.int64())}), path)
+    assert {one.name: one.type for one in drafted(path).attributes}["errors"] == "integer"
+
+
 def roles(path: Path) -> dict[str, str]:
     return {a.name: a.role for a in drafted(path).attributes}
 

@@ -128,3 +128,11 @@ def test_a_stream_without_a_choice_takes_its_room_and_loses_nothing() -> None:
     assert loss_at_capacity(offers, 30.0).loss_pct == 0.0
     assert loss_at_capacity(offers, 29.0).loss_pct == 6.0
     assert isinstance(loss_at_capacity({"quiet": Offer(10.0)}, 5.0), LossPoint)
+
+
+def test_capacity_in_use_has_a_point_also_above_the_offered_rate() -> None:
+    kept = Alternative(20.0, (0.0, 0.0, 20.0))
+    offers = {"s": Offer(30.0, None, ((kept, Alternative(5.0, (1.0, 1.0, 5.0), lost_pct=1.0)),))}
+    assert 40.0 in curve_capacities(offers, 40.0)
+    assert 17.0 in curve_capacities(offers, 17.0)
+    assert 9.0 not in curve_capacities(offers, 9.0), "15 kbps are always sent"

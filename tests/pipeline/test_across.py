@@ -12,6 +12,9 @@ import pytest
 from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 
 from spillway.engine import ProcessEngine
+from spillway.pipeline.resend import resend
+from spillway.store.batches import load_batches
+from spillway.store.maintenance import compact
 from spillway.store.tables import Tables
 from spillway.streams.destination import BatchMetadata, destination_tables
 from spillway.streams.query import StreamQuery
@@ -143,3 +146,85 @@ def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Pa
     world.shed()
     assert not world.at("told").exists
     assert destination_tables(world.settings).settings == world.settings
+
+
+def sent_one_by_one(folder: Path, capacities: list[str], frame: int = 100) -> World:
+    """Batches of one date, each sent through a channel of its own capacity to a destination elsewhere."""
+    levers = [
+        {"lever": "attributes", "training": {"tuples": 240}, "synopsis": "send", "ways": ["keep", "shed"]}
+    ]
+    contract = {**SITES, "frame": {"tuples": frame}, "levers": levers}
+    world = World.begin(ProcessEngine(), folder, contract, SPILLWAY_DESTINATION=str(folder / "there"))
+    first = 0
+    for number, capacity in enumerate(capacities):
+        world.contract_becomes(contract, capacity=capacity)
+        rows = 2100 if number else 1980
+        world.deliver(f"sites/2020-01-01/{number}.json", json_lines(sites(first, rows)))
+        first += rows
+        world.shed()
+        if not number:
+            world.train("sites")
+            world.shed()
+    return world
+
+
+def every_value(tables: Tables, world: World) -> dict[str, list[Any]]:
+    contract = world.contracts.streams["sites"]
+    found = look_up(tables, contract, StreamQuery.parse(contract, from_seq=0, to_seq=2**40)).rows
+    return {name: found[name].to_pylist() for name in found.column_names}
+
+
+WIDE, NARROW = "1 Mbps", "4.5 kbps"
+
+
+def test_batch_without_loss_needs_no_metadata_and_is_read_there(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [WIDE, WIDE])
+    assert not world.at("told").exists
+    there = at_the_destination(world)
+    assert every_value(there, world) == every_value(world.tables.now(), world)
+    of_source = [(one.batch, one.batch_date, one.rows) for one in world.batches("sites")]
+    assert [(one.batch, one.batch_date, one.rows) for one in load_batches(there, "sites")] == of_source
+
+
+def test_batch_that_sheds_sends_the_metadata_of_earlier_batches_of_its_frame(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [WIDE, WIDE, NARROW, WIDE], frame=5500)
+    assert [row["batch"] for row in world.rows("told")] == [3]
+    assert any(way["way"] == "shed" for row in world.rows("schemes") for way in row["attributes"])
+    there = at_the_destination(world)
+    assert every_value(there, world) == every_value(world.tables.now(), world)
+    assert [one.batch for one in load_batches(there, "sites")] == [1, 2, 3, 4]
+    # only batches 1 and 2 have rows in the frame with which batch 3 begins
+    held = there.at("schemes").rows(["batch"])["batch"].to_pylist()
+    assert sorted(set(held)) == [1, 2, 3]
+
+
+def test_batch_of_another_frame_is_not_in_the_metadata(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [WIDE, WIDE, NARROW], frame=3000)
+    there = at_the_destination(world)
+    assert sorted(set(there.at("schemes").rows(["batch"])["batch"].to_pylist())) == [2, 3]
+    assert every_value(there, world) == every_value(world.tables.now(), world)
+
+
+def test_batch_that_had_metadata_has_it_again_if_it_is_sent_without_loss(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [NARROW, NARROW])
+    assert [row["batch"] for row in world.rows("told")] == [1, 2]
+    dates = (FIRST_DAY, FIRST_DAY)
+    resend(world.tables, world.engine, world.contracts, "sites", dates, world.said.append)
+    assert [row["batch"] for row in world.rows("told")] == [1, 2]
+    assert every_value(at_the_destination(world), world) == every_value(world.tables.now(), world)
+
+
+def test_changed_rows_whose_metadata_is_missing_are_not_shown_as_exact(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [WIDE, NARROW, WIDE], frame=100)
+    world.tables.now().at("told").delete(stream="sites", batch=2)
+    assert [one.batch for one in load_batches(at_the_destination(world), "sites")] == [1, 3]
+    compact(world.at("transmitted", "sites"), lambda file: True)
+    assert [one.batch for one in load_batches(at_the_destination(world), "sites")] == [1, 3]
+
+
+def test_batches_that_share_a_file_are_read_there_one_by_one(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [WIDE, WIDE])
+    before = every_value(at_the_destination(world), world)
+    compact(world.at("transmitted", "sites"), lambda file: True)
+    assert len(world.at("transmitted", "sites").files()) == 1
+    assert every_value(at_the_destination(world), world) == before

@@ -15,14 +15,16 @@ from spillway import registry
 from spillway.batch import DONE, PLANNED, SET_ASIDE, TAKEN_IN, Batch
 from spillway.clock import use_clock, utc_now
 from spillway.engine import ProcessEngine
-from spillway.errors import ConcurrentRun, SpillwayError
+from spillway.errors import ConcurrentRun, SpillwayError, format_bytes
 from spillway.ledger import TOTAL, total_imbalance
 from spillway.pipeline.pending import is_pending, pending_channels
 from spillway.pipeline.resend import resend
+from spillway.report.overview import attribute_lines, stream_overviews
 from spillway.report.status import status
 from spillway.store.batches import save_batches
 from spillway.store.tables import Table
 from spillway.streams.batching import load_waiting_batches
+from spillway.streams.capacity import raw_column_bytes
 from spillway.streams.shed import shed_channel
 
 assert _failing is not None
@@ -502,3 +504,28 @@ def test_a_batch_that_was_taken_in_by_a_clock_that_was_wrong_does_not_wait_for_y
     with at(-back):
         world.shed()
     assert statuses(world) == [DONE, status_then, status_then]
+
+
+def test_bytes_offered_of_batches_that_are_sent_together_are_those_of_one_file(tmp_path: Path) -> None:
+    world = begun(tmp_path, capacity="1 Mbps")
+    deliver(world, 2, 3, 4)
+    world.shed(at_once=True)
+    lines = [
+        row
+        for row in world.rows("ledger")
+        if (row["stage"], row["unit"], row["dimension_kind"]) == ("sent", "rows", "total")
+        and row["batch"] > 1
+    ]
+    offered, kept = (sum(row[name] for row in lines) for name in ("bytes_offered", "bytes_kept"))
+    assert len(lines) == 3
+    # the batches are sent whole: the same rows as one Parquet file take the same bytes, but for the column `scheme`
+    assert offered < kept < offered + 100
+    contract, tables = world.contracts.streams["sites"], world.tables.now()
+    alone = sum(sum(raw_column_bytes(tables, contract, held(world, n))[0].values()) for n in (2, 3, 4))
+    assert offered < alone + sum(raw_column_bytes(tables, contract, held(world, n))[1] for n in (2, 3, 4))
+    (found,) = stream_overviews(tables, {"sites": contract})
+    assert found.exact_bytes >= sum(one.offered_bytes for one in found.attributes)
+    shown = " ".join(attribute_lines(found.attributes, total=(found.exact_bytes, found.sent_bytes)))
+    rest = found.sent_bytes - sum(one.sent_bytes for one in found.attributes)
+    assert "row numbers, footers, log entries and metadata: " in shown
+    assert f"{format_bytes(rest)} sent" in " ".join(shown.split())

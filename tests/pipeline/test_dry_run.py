@@ -153,3 +153,46 @@ def test_the_loss_is_that_of_what_the_destination_has_by_itself(
         off[np.isnan(now[there])] = 100.0
         # nulls count as values that are right, or absent with the rest
         assert figures[name].loss_pct == pytest.approx(float(np.mean(off)), rel=0.06, abs=1e-9), name
+
+
+@pytest.fixture
+def on_a_quota(tmp_path: Path) -> World:
+    """A stream on a quota of a month: batch 1 has spent half of it, and batches 2 and 3 wait."""
+    world = World.begin(ProcessEngine(), tmp_path, SITES, capacity="1 Mbps")
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.shed()
+    world.train("sites")
+    world.shed()
+    (spent,) = world.at("ledger").rows(["bytes_kept"], stage="sent", unit="rows")["bytes_kept"].to_pylist()
+    world.contract_becomes(SITES, capacity=f"{2 * spent} B/month")
+    from spillway.intake.ingest import ingest
+
+    for number in (2, 3):
+        rows = sites(330 + 300 * (number - 2), 300)
+        world.deliver(f"sites/2020-01-0{number}/{number}.json", json_lines(rows))
+        ingest(world.tables, world.engine, world.contracts.streams["sites"], "taken in")
+    return world
+
+
+def test_plan_of_a_quota_is_what_the_run_then_does(on_a_quota: World) -> None:
+    world = on_a_quota
+    planned: dict[int, tuple[float | None, list[dict[str, Any]]]] = {}
+    for number in (2, 3):
+        with dry_run(world.tables, world.engine, world.contracts, "narrow", ("sites", number)) as run:
+            rows = run.tables.at("transmitted", "sites").rows().drop_columns(["batch_date"]).to_pylist()
+            planned[number] = run.batches["sites"].capacity_kbps, rows
+    world.shed()
+    done = {batch.batch: batch for batch in world.batches("sites")}
+    sent = world.at("transmitted", "sites").rows().drop_columns(["batch_date"]).to_pylist()
+    for number, (kbps, rows) in planned.items():
+        assert kbps == done[number].capacity_kbps
+        assert rows == [row for row in sent if row["batch"] == number]
+    assert {batch.status for batch in done.values()} == {"done"}
+
+
+def test_plan_of_an_old_batch_leaves_later_spending_out(on_a_quota: World) -> None:
+    world = on_a_quota
+    world.shed()
+    done = {batch.batch: batch for batch in world.batches("sites")}
+    with dry_run(world.tables, world.engine, world.contracts, "narrow", ("sites", 2)) as run:
+        assert run.batches["sites"].capacity_kbps == pytest.approx(done[2].capacity_kbps, rel=1e-6)

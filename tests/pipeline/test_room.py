@@ -25,7 +25,13 @@ from spillway.store.batches import load_batches, save_batches
 from spillway.store.delta_log import commit_bytes, written_file
 from spillway.store.tables import FileTask, Tables
 from spillway.streams import shed
-from spillway.streams.capacity import capacity_shares, divide_channel, measure_load, quota_spending
+from spillway.streams.capacity import (
+    batch_shares,
+    capacity_shares,
+    divide_channel,
+    measure_load,
+    quota_spending,
+)
 from spillway.streams.drafts import COLLECT_MORE, own_table
 from spillway.streams.train import train_stream
 
@@ -445,3 +451,48 @@ def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> N
         spending.spent(quota.period_of(date(2026, 1, 2))) == line["bytes_kept"] > quota.size_bytes - int(size)
     )
     assert spending.spent(quota.period_of(DAY)) == int(size)
+
+
+@pytest.mark.parametrize("overflow", ["queue", "fail"])
+def test_batch_above_its_share_takes_the_unspent_bytes_of_the_quota(tables: Tables, overflow: str) -> None:
+    contract = stream("net", mode="shed", on_overflow=overflow)
+    second = replace(taken_in(tables, contract, rows=100, seconds=900.0), batch_date=DAY)
+    size = measure_load(tables, contract, second).rate_kbps * 125 * 900
+    contracts = rooms(contract, capacity=f"{3 * size:.0f} B/day")
+    # the day before offered ten times the quota, all of it in the evening
+    line = LedgerRow(
+        "stream", "net", 0, date(2025, 12, 31), "sent", 1, "rows", offered=9, kept=9,
+        bytes_offered=int(30 * size), bytes_kept=int(3 * size),
+    )  # fmt: skip
+    tables.at("ledger").append([line.to_dict()])
+    before = replace(second, batch=0, batch_date=date(2025, 12, 31), status=DONE, frame_origin=0, rows=9)
+    save_batches(tables, [replace(before, seconds_covered=86_400.0, revision=0)])
+    now, room = tables.now(), CapacityGroup("up", contracts, tables.now())
+    share = batch_shares(now, room, {"net": [second]})["net"][1]
+    assert share.own_kbps * 125 * 900 < size, "its share is too small"
+    (done,) = shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up")
+    (sent,) = tables.now().at("ledger").rows(batch=1, stage="sent", unit="rows").to_pylist()
+    assert sent["shortfall"] == 0
+    assert sent["bytes_kept"] <= done.allowed_kbps * 125 * 900 + 1
+    left = quota_spending(tables.now(), contracts, "up", [DAY])
+    quota = contracts.channels["up"].capacity.quota
+    assert quota is not None
+    assert left.spent(quota.period_of(DAY)) == sent["bytes_kept"] <= quota.size_bytes
+
+
+def test_batch_above_what_the_quota_has_left_still_waits(tables: Tables) -> None:
+    contract = stream("net", mode="shed", on_overflow="queue")
+    first = taken_in(tables, contract, rows=100, seconds=900.0)
+    size = measure_load(tables, contract, first).rate_kbps * 125 * 900
+    contracts = rooms(contract, capacity=f"{0.9 * size:.0f} B/day")
+    assert shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up") == []
+    assert load_batches(tables.now(), "net", batch=1)[0].status == TAKEN_IN
+
+
+def test_batch_above_its_share_is_never_faster_than_the_burst(tables: Tables) -> None:
+    contract = stream("net", mode="shed", on_overflow="queue")
+    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    kbps = measure_load(tables, contract, first).rate_kbps
+    capacity = {"quota": "86.4 MB", "per": "day", "burst": f"{max(8.0, 0.9 * kbps):.4f} kbps"}
+    assert kbps > 10
+    assert shed.shed_channel(tables.now(), ProcessEngine(), rooms(contract, capacity=capacity), "up") == []

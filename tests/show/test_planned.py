@@ -110,7 +110,7 @@ def test_a_channel_shows_all_of_its_streams(at_home: World, capsys: pytest.Captu
     assert capacities == sorted(capacities)
 
 
-def test_plan_of_a_quota_says_what_other_batches_spent(
+def test_plan_of_a_quota_says_what_earlier_batches_spent(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = at_home.at("ledger").rows(["bytes_kept"], stage="sent", unit="rows", dimension_kind=TOTAL)
@@ -118,8 +118,8 @@ def test_plan_of_a_quota_says_what_other_batches_spent(
     code, text = told(capsys, "plan", "sites", "--capacity", "200 kB/month")
     shown = " ".join(text.split())
     assert code == 0
-    assert "narrow has a quota of 200 kB/month. This plan spends it as if no other batch did. Other" in shown
-    assert "of it, so a run may send less of this batch." in shown
+    assert "narrow has a quota of 200 kB/month. Earlier batches spent" in shown
+    assert "of it, or wait and will spend it. This plan divides the rest as a run does." in shown
     assert "has a quota" not in told(capsys, "plan", "sites", "--capacity", "13 kbps")[1]
 
 

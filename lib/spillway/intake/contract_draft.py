@@ -308,6 +308,25 @@ def is_identifier(column: SampleColumn) -> bool:
     return column.type == "integer" and _is_named_so(column)
 
 
+def with_room_for_fractions(column: SampleColumn) -> SampleColumn:
+    """Return an integer column as `double` if all its values are 0, because 0 says nothing about later values.
+
+    A later 0.5 is rejected by an integer, and a later 3 is accepted by a double. An identifier stays an integer.
+
+    >>> found = with_room_for_fractions(SampleColumn("rain_mm", "rain_mm", "integer", pa.array([0, None, 0])))
+    >>> found.type, found.values.to_pylist()
+    ('double', [0.0, None, 0.0])
+    >>> with_room_for_fractions(SampleColumn("errors", "errors", "integer", pa.array([0, 1]))).type
+    'integer'
+    """
+    if column.type != "integer" or is_identifier(column):
+        return column
+    ends = pc.min_max(column.values)
+    if (ends["min"].as_py(), ends["max"].as_py()) != (0, 0):
+        return column
+    return SampleColumn(column.field, column.name, "double", column.values.cast(pa.float64()))
+
+
 def _is_named_so(column: SampleColumn) -> bool:
     return column.name.rsplit("_", 1)[-1] in _NAMING
 
@@ -331,7 +350,11 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
         yield "null throughout the sample: type guessed"
     elif column.is_constant:
         # a text may have line breaks, which would end the YAML comment that contains the note
-        yield f"always {escape_text(str(column.values.drop_null()[0].as_py()), _MOST_SHOWN)} in the sample"
+        first = column.values.drop_null()[0].as_py()
+        if column.type == "double" and first == 0:
+            yield "always 0 in the sample: type guessed, integer if it is a count"
+        else:
+            yield f"always {escape_text(str(first), _MOST_SHOWN)} in the sample"
     elif role == "order" and not column.is_ascending:
         yield "does not rise throughout the sample"
     elif role in ("order", "key") and missing:
@@ -376,6 +399,8 @@ def draft_contract(sample_file: str | Path, *, stream: str | None = None, channe
     }
     kept = {f: one for f, one in raw.items() if not pa.types.is_nested(one.type) and f not in odd}
     columns = _columns(kept, decimal)
+    if form != "parquet":
+        columns = [with_room_for_fractions(column) for column in columns]
     order = _order(columns, path)
     keys = find_sender_columns(columns, order)
     name = stream or _word(path.stem.split(".")[0])

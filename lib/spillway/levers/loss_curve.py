@@ -227,7 +227,9 @@ def loss_curve(
 
 
 def curve_capacities(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
-    """Return capacities for a curve: from what is always sent to the whole offered rate, including the current one.
+    """Return capacities for a curve: from what is always sent to the whole offered rate, and the one in use.
+
+    A capacity in use that is below what is always sent is left out, because no choice fits it.
 
     >>> offers = {"s": Offer(30.0, None, ((Alternative(20.0, (0.0, 0.0, 0.0)), Alternative(5.0, (1.0, 1.0, 0.0))),))}
     >>> curve_capacities(offers, 17.0, 3)
@@ -239,7 +241,7 @@ def curve_capacities(offers: Mapping[str, Offer], used_kbps: float, points: int 
         for offer in offers.values()
     )
     steps = [low + (high - low) * at / (points - 1) for at in range(points)]
-    return sorted({*steps, used_kbps} if low <= used_kbps <= high else set(steps))
+    return sorted({*steps, used_kbps} if low <= used_kbps else set(steps))
 
 
 def row_drop_loss_pct(offered_kbps: float, capacity_kbps: float) -> float:

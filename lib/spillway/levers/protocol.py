@@ -354,6 +354,8 @@ class CapacityGroup:
     tables: Views
     failed: frozenset[str] = frozenset()
     """The members of the group that cannot be planned because of an error. They receive no capacity."""
+    spending: Callable[[str, Iterable[date]], Any] | None = None
+    """What is spent of the quota of a channel around some days; None: what the batches in `tables` spent."""
 
 
 @dataclass(frozen=True)
@@ -492,10 +494,21 @@ class Plan(ABC):
         """Return whether the plan leaves some values of a batch absent at the destination."""
         return False
 
+    def is_exact(self, batch: int) -> bool:
+        """Return whether the plan sends all rows of a batch as the lever receives them."""
+        return False
+
     def mix(self, finer: Plan, share: float) -> Plan | None:
         """Return a plan that treats the first `share` of each batch as `finer` does, and the rest as this one.
 
         None: the lever treats all tuples of a batch alike, or `finer` loses no less.
+        """
+        return None
+
+    def shed_too(self, attribute: str) -> Plan | None:
+        """Return this plan with one attribute more shed, its values kept at the source.
+
+        None: the lever may not shed it, or has shed it already.
         """
         return None
 
@@ -565,6 +578,11 @@ class Lever(ABC):
     ) -> Mapping[tuple[int, str], int]:
         """Return, by batch and attribute, how many values the destination lacks until it requests them."""
         return {}
+
+    def destination_records(self, batch: Batch, tables: Views) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return the stored records of a batch that a separate destination needs, as `Plan.destination_records` does."""
+        where: dict[str, Any] = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
+        return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
         """Return the rows of each batch that the lever dropped."""

@@ -497,15 +497,19 @@ def stream_lines(one: StreamOverview) -> Iterator[str]:
         f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {format_rate(f.rate_in_kbps)} to "
         f"{format_rate(f.rate_out_kbps)}"
     )
-    yield from attribute_lines(one.attributes)
+    yield from attribute_lines(one.attributes, total=(one.exact_bytes, one.sent_bytes))
 
 
 def attribute_lines(
-    attributes: Sequence[AttributeFigures], done: str = "what was done", tuples: int | None = None
+    attributes: Sequence[AttributeFigures],
+    done: str = "what was done",
+    tuples: int | None = None,
+    total: tuple[int, int] = (0, 0),
 ) -> list[str]:
-    """Return a table of the treatment of every measure, and a sentence with the other attributes.
+    """Return a table of the treatment of every measure, and sentences with the other bytes.
 
-    `tuples`: if given, bytes are shown per tuple of this number of tuples, not in total.
+    `tuples`: if given, bytes are shown per tuple of this number of tuples, not in total. `total`: all bytes of the
+    stream, offered and sent.
     """
 
     def size(count: int) -> str:
@@ -534,6 +538,16 @@ def attribute_lines(
         names = ", ".join(one.attribute for one in others)
         lines += sentences(
             f"{names}: never touched, {size(took)}{' bytes a tuple' if tuples else ''}", indent=2
+        )
+    offered, sent = (
+        all_bytes - sum(getattr(one, name) for one in attributes)
+        for all_bytes, name in zip(total, ("offered_bytes", "sent_bytes"), strict=True)
+    )
+    if attributes and sent > 0:
+        unit = " bytes a tuple" if tuples else ""
+        lines += sentences(
+            f"row numbers, footers, log entries and metadata: {size(max(0, offered))} offered, {size(sent)} sent{unit}",
+            indent=2,
         )
     return lines
 

@@ -8,6 +8,7 @@ folder, and the report shows it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
@@ -23,6 +24,7 @@ from spillway.contracts.fields import suggest
 from spillway.engine.protocol import Engine
 from spillway.errors import ContractError, UsageError
 from spillway.ledger import TOTAL
+from spillway.levers.loss_curve import MORE
 from spillway.levers.protocol import Picture, Say
 from spillway.report.overview import (
     StreamOverview,
@@ -32,10 +34,15 @@ from spillway.report.overview import (
     stream_overviews,
 )
 from spillway.report.text import blocks, format_bytes, format_loss, format_rate, sentences, table_lines
-from spillway.report.trade_off import ChannelTradeOff, load_trade_off, trade_off_lines
+from spillway.report.trade_off import (
+    MEASURES,
+    ChannelTradeOff,
+    load_trade_off,
+    trade_off_lines,
+    with_measured_losses,
+)
 from spillway.settings import Settings
 from spillway.store.tables import Tables
-from spillway.streams.capacity import quota_spending
 from spillway.streams.drafts import SENT
 from spillway.streams.dry_run import (
     Comparison,
@@ -209,16 +216,65 @@ def show_plan(
     chosen = (stream, batch) if stream is not None and batch is not None else None
     room = contracts.planning_channel(channel)
     with dry_run(tables, engine, contracts, room, chosen) as run:
-        shown = _shown(tables, run, contracts, channel, stream)
+        shown = _shown(run, contracts, channel, stream)
+        losses = _losses(run, channel)
         names = [one.overview.figures.stream for one in shown.streams] if compare else []
         planned = {name: planned_sizes(run, name) for name in names}
         numbers = {name: run.batches[name].batch for name in names}
+    if shown.trade is not None and shown.trade.streams and shown.trade.loss_of == MEASURES:
+        more = losses
+        if losses.pct:
+            wider = _with_kbps(contracts, channel, MORE * shown.trade.capacity_kbps)
+            with dry_run(tables, engine, wider, room, chosen) as run:
+                more = _losses(run, channel)
+        shown = replace(
+            shown, trade=with_measured_losses(shown.trade, losses.pct, more.pct, losses.above(more))
+        )
     comparisons = []
     for name, sizes in planned.items():
         compared = compare_with_lossless(tables, engine, contracts, name, numbers[name], say)
         if compared is not None:
             comparisons.append(replace(compared, sizes=(*compared.sizes, *sizes)))
     return replace(shown, comparisons=tuple(comparisons))
+
+
+@dataclass(frozen=True)
+class _Losses:
+    """The losses that a dry run measured on a channel: of all measures, and by stream and attribute."""
+
+    pct: float
+    by_attribute: Mapping[tuple[str, str], float]
+
+    def above(self, other: _Losses) -> str:
+        """Return the attributes that lose more here."""
+        names = [
+            f"{stream}.{name}"
+            for (stream, name), pct in self.by_attribute.items()
+            if pct > other.by_attribute.get((stream, name), 0.0)
+        ]
+        return ", ".join(names)
+
+
+def _losses(run: DryRun, channel: str) -> _Losses:
+    streams = {name: one for name, one in run.contracts.streams.items() if one.channel == channel}
+    found = stream_overviews(run.tables, streams)
+    measures = [measure for one in found for measure in one.measures]
+    return _Losses(measured_loss(found), {(one.stream, one.attribute): one.loss_pct for one in measures})
+
+
+def _with_kbps(contracts: Contracts, name: str, kbps: float) -> Contracts:
+    """Return the contracts with another rate of a channel, also if it has a quota."""
+    channel = contracts.channels[name]
+    channel = replace(channel, capacity=replace(channel.capacity, kbps=kbps, quota=None))
+    return replace(contracts, channels={**contracts.channels, name: channel})
+
+
+def _allowed_kbps(run: DryRun, contracts: Contracts, channel: str) -> float | None:
+    """Return the rate that the batches of a dry run may send, if the channel has a quota; None if it has a rate."""
+    if contracts.channels[channel].capacity.quota is None:
+        return None
+    mine = [one for one in run.batches.values() if contracts.streams[one.stream].channel == channel]
+    return math.fsum(one.capacity_kbps or 0.0 for one in mine) or None
 
 
 def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
@@ -231,12 +287,12 @@ def _with_capacity(contracts: Contracts, name: str, capacity: str) -> Contracts:
     return replace(contracts, channels={**contracts.channels, name: channel})
 
 
-def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stream: str | None) -> ShownPlan:
+def _shown(run: DryRun, contracts: Contracts, channel: str, stream: str | None) -> ShownPlan:
     mine = {
         name for name, one in contracts.streams.items() if one.channel == channel and stream in (None, name)
     }
     found = stream_overviews(run.tables, run.contracts.streams)
-    plans = [_stream_plan(tables, run, one) for one in found if one.figures.stream in mine]
+    plans = [_stream_plan(run, one) for one in found if one.figures.stream in mine]
     return ShownPlan(
         channel,
         contracts.channels[channel].capacity_kbps,
@@ -246,11 +302,13 @@ def _shown(tables: Tables, run: DryRun, contracts: Contracts, channel: str, stre
             name: f"its contract cannot be used ({contracts.first_problem(name)})"
             for name in (contracts.broken_streams(channel) if stream is None else ())
         },
-        load_trade_off(run.tables, run.contracts, channel),
+        load_trade_off(
+            run.tables, run.contracts, channel, capacity_kbps=_allowed_kbps(run, contracts, channel)
+        ),
     )
 
 
-def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan:
+def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
     stream = one.figures.stream
     batch, contract = run.batches[stream], run.contracts.streams[stream]
     middle = (batch.first_seq + batch.last_seq) // 2
@@ -266,11 +324,11 @@ def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan
             f"{stream} is merely observed: nothing of it is dropped until its contract says mode: shed; this is what "
             "would be"
         )
-    if spent := _spent_by_others(tables, run.contracts, batch):
+    if spent := _spent_before(run, batch):
         capacity = run.contracts.channels[contract.channel].capacity.stated
         notes.append(
-            f"{contract.channel} has a quota of {capacity}. This plan spends it as if no other batch did. Other "
-            f"batches spent {format_bytes(spent)} of it, so a run may send less of this batch"
+            f"{contract.channel} has a quota of {capacity}. Earlier batches spent {format_bytes(spent)} of it, or wait "
+            "and will spend it. This plan divides the rest as a run does"
         )
     return StreamPlan(
         one,
@@ -287,15 +345,13 @@ def _stream_plan(tables: Tables, run: DryRun, one: StreamOverview) -> StreamPlan
     )
 
 
-def _spent_by_others(tables: Tables, contracts: Contracts, batch: Batch) -> int:
-    """Return the bytes that other batches spent of the quota that the batch spends; 0 if its channel has no quota."""
-    channel = contracts.streams[batch.stream].channel
-    quota = contracts.channels[channel].capacity.quota
+def _spent_before(run: DryRun, batch: Batch) -> int:
+    """Return the bytes that earlier batches spend of the quota that the batch spends; 0 if its channel has no quota."""
+    channel = run.contracts.streams[batch.stream].channel
+    quota = run.contracts.channels[channel].capacity.quota
     if quota is None:
         return 0
-    found = quota_spending(tables, contracts, channel, [batch.quota_day])
-    others = tuple(one for one in found.batches if (one.stream, one.batch) != (batch.stream, batch.batch))
-    return replace(found, batches=others).spent(quota.period_of(batch.quota_day))
+    return run.spending(channel, [batch.quota_day]).spent(quota.period_of(batch.quota_day))
 
 
 def _fixed_bytes(tables: Tables, batch: Batch) -> int:
@@ -358,7 +414,8 @@ def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
         )
     yield ""
     yield "  bytes a tuple"
-    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples)
+    total = (one.overview.exact_bytes, one.overview.sent_bytes)
+    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples, total)
     yield ""
     yield f"  {len(one.before)} tuples as they came"
     yield from _rows(one.columns, [[_value(row[name]) for name in one.columns] for row in one.before])

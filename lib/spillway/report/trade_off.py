@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
@@ -59,14 +59,16 @@ class ChannelTradeOff:
 
 
 def load_trade_off(
-    tables: Tables, contracts: Contracts, channel: str, points: int = 12
+    tables: Tables, contracts: Contracts, channel: str, points: int = 12, capacity_kbps: float | None = None
 ) -> ChannelTradeOff | None:
     """Return the channel's trade-off for display; None if there is no data to measure.
+
+    `capacity_kbps`: the capacity in use (default: that of the channel; for a quota, its mean rate).
 
     If the trade-off cannot be computed, the result has no curve, and `capacity_gain_sentence` says why.
     """
     try:
-        found = measure_trade_off(tables, contracts, channel, points)
+        found = measure_trade_off(tables, contracts, channel, points, capacity_kbps)
     except SpillwayError as problem:
         # a fault of one stream must not hide the rest of the page
         why = f"what more capacity would buy cannot be told: {problem}"
@@ -99,6 +101,44 @@ def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
         ),
         _loss_of(found),
     )
+
+
+def with_measured_losses(
+    one: ChannelTradeOff, now_pct: float, more_pct: float, of: str = ""
+) -> ChannelTradeOff:
+    """Return a trade-off with the losses that dry runs measured at the capacity in use and at a little more.
+
+    A smaller capacity loses no less than was measured, whatever was planned for it. `of`: the attributes that would
+    lose less.
+
+    >>> points = (CurvePoint(4.0, 2.0, 50.0, False), CurvePoint(8.0, 2.0, 11.0, True))
+    >>> found = ChannelTradeOff("up", ("s",), 9.0, 8.0, 2.0, 1.0, 11.0, "", points)
+    >>> shown = with_measured_losses(found, 2.5, 0.5, "temp")
+    >>> [one.loss_pct for one in shown.curve]
+    [2.5, 2.5]
+    >>> shown.buys
+    '10 % more capacity would bring the loss of these batches from 2.5 % to 0.5 %: less of temp is lost'
+    """
+    if not now_pct:
+        said = f"{MORE_PCT} % more capacity would buy nothing: nothing is lost for want of it"
+    elif more_pct < now_pct:
+        said = (
+            f"{MORE_PCT} % more capacity would bring the loss of these batches from {format_loss(now_pct)} to "
+            f"{format_loss(more_pct)}" + (f": less of {of} is lost" if of else "")
+        )
+    else:
+        said = f"{MORE_PCT} % more capacity would not yet lower the loss of {format_loss(now_pct)}"
+    curve = tuple(
+        replace(at, loss_pct=now_pct)
+        if at.in_use
+        else replace(at, loss_pct=max(at.loss_pct, now_pct))
+        if at.capacity_kbps < one.capacity_kbps
+        else replace(at, loss_pct=max(at.loss_pct, more_pct))
+        if at.capacity_kbps <= MORE * one.capacity_kbps
+        else at
+        for at in one.curve
+    )
+    return replace(one, loss_pct=now_pct, loss_with_more_pct=more_pct, buys=said, curve=curve)
 
 
 def _loss_of(found: TradeOff) -> str:
@@ -162,6 +202,11 @@ def trade_off_lines(one: ChannelTradeOff) -> Iterator[str]:
         for point in one.curve
     ]
     yield from table_lines(["#capacity", "#planned loss", "#dropping rows", ""], rows, indent=2)
+    if not any(point.in_use for point in one.curve):
+        yield from sentences(
+            f"{format_rate(one.capacity_kbps)} are in use: less than what is always sent, so no plan fits.",
+            indent=2,
+        )
     yield from sentences(f"{one.buys}.")
 
 

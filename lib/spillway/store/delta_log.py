@@ -302,9 +302,11 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "false",  # every reader of Delta must be able to read every table
     "delta.columnMapping.mode": "none",
     "delta.dataSkippingNumIndexedCols": str(INDEXED_COLUMNS),
-    "delta.checkpointInterval": "20",  # the most commits that a reader has to read when it opens a table
     "delta.logRetentionDuration": "interval 7 days",  # as long as the files that a commit removed are kept
 }
+CHECKPOINT_COMMITS = {"lake": 20, "destination": 100}
+"""By root, the number of commits after which a log gets a checkpoint. A reader reads at most that many commits when it
+opens a table. A checkpoint of a table at the destination takes about 20 kB, which are sent like the commits."""
 FORMAT_PROPERTY = "spillway.formatVersion"
 _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
 """The format version in the description of a table that was created before versions were a property."""
@@ -434,7 +436,11 @@ class DeltaLog:
                     mode="ignore",
                     partition_by=list(contract.partitioned_by),
                     description=contract.description,
-                    configuration={**PROPERTIES, FORMAT_PROPERTY: str(contract.version)},
+                    configuration={
+                        **PROPERTIES,
+                        "delta.checkpointInterval": str(CHECKPOINT_COMMITS[contract.root]),
+                        FORMAT_PROPERTY: str(contract.version),
+                    },
                     raise_if_key_not_exists=False,
                 )
         except DeltaError:

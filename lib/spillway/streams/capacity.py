@@ -445,12 +445,12 @@ def batch_shares(
         shares = capacity_shares(tables, room, waiting, faults=faults)
         return {stream: {one.batch: shares[stream] for one in found} for stream, found in waiting.items()}
     days = {batch.quota_day for found in waiting.values() for batch in found}
-    spent = {name: quota_spending(tables, room.contracts, name, days) for name in quotas}
+    spent = {name: spent_in(tables, room, name, days) for name in quotas}
     sent_together = {
         stream: group_batches(tables, room.contracts.streams[stream], found)
         for stream, found in waiting.items()
     }
-    offered = _offered_bytes(tables, room, waiting)
+    offered = _offered_bytes(tables, room, waiting, sent_together)
     promised: BatchShares = {stream: {} for stream in waiting}
     groups = _by_period(quotas.values(), sent_together)
     for place, group in enumerate(groups):
@@ -476,7 +476,7 @@ def batch_shares(
         shares = capacity_shares(tables, _at_rates(room, now), group, faults=faults)
         for stream, found in group.items():
             promised[stream] |= {one.batch: shares[stream] for one in found}
-            pinned = [_promised(one, shares[stream]) for one in found]
+            pinned = [promised_to(one, shares[stream]) for one in found]
             for name in {room.contracts.streams[stream].channel, room.name} & set(quotas):
                 spent[name] = spent[name].including(pinned)
     return promised
@@ -600,6 +600,40 @@ class QuotaSpending:
         return math.ceil(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0))
 
 
+def spent_in(tables: Tables, room: CapacityGroup, channel: str, days: Iterable[date]) -> QuotaSpending:
+    """Return what is spent of the quota of a channel around some days."""
+    if room.spending is None:
+        return quota_spending(tables, room.contracts, channel, days)
+    found: QuotaSpending = room.spending(channel, days)
+    return found
+
+
+def unspent_share(
+    tables: Tables, room: CapacityGroup, batches: Sequence[Batch], needed_bytes: float
+) -> CapacityShare:
+    """Return the share of batches that are sent together if they may spend what the quotas of their channels have left.
+
+    `needed_bytes`: the bytes that they need. The share grows only where the channel has a quota, and at most to what
+    the quota has not spent or promised to others, at most at its `burst`.
+    """
+    first, contracts = batches[0], room.contracts
+    channel = contracts.streams[first.stream].channel
+    mine = {(batch.stream, batch.batch) for batch in batches}
+
+    def grown(name: str, kbps: float) -> float:
+        quota = contracts.channels[name].capacity.quota
+        if quota is None:
+            return kbps
+        spent = spent_in(tables, room, name, [first.quota_day])
+        others = tuple(one for one in spent.batches if (one.stream, one.batch) not in mine)
+        free = replace(spent, batches=others)
+        return max(kbps, free.allowance(quota, first.quota_day, _covered(batches), needed_bytes))
+
+    own, into = first.capacity_kbps or 0.0, contracts.channels[channel].into
+    trunk = first.trunk_kbps if first.trunk_kbps is None or into is None else grown(into, first.trunk_kbps)
+    return CapacityShare(grown(channel, own), trunk)
+
+
 def spends_quota(batch: Batch) -> bool:
     """Return whether the batch has sent something, or was promised that it may."""
     return batch.is_pinned or batch.status in (DONE, RETIRED)
@@ -687,23 +721,41 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
 
 
 def _offered_bytes(
-    tables: Tables, room: CapacityGroup, waiting: Mapping[str, Sequence[Batch]]
+    tables: Tables,
+    room: CapacityGroup,
+    waiting: Mapping[str, Sequence[Batch]],
+    sent_together: Mapping[str, Sequence[Sequence[Batch]]],
 ) -> dict[tuple[str, int], float]:
     """Return the bytes that each waiting batch would send without shedding; 0 if that is not known.
 
-    As in the ledger, these are the bytes of the batch in `raw`. Batches that are sent together take fewer; the same is
-    true of the expected bytes after them, so that their share of the rest stays right.
+    These are the bytes of the batch in `raw`. Batches that are sent together take fewer: by as much as those that were
+    sent together last, because the ledger, from which later offers are expected, has the fewer bytes.
     """
     found = {}
     for stream, batches in waiting.items():
         contract = room.contracts.streams[stream]
+        grouped = {one.batch for group in sent_together[stream] if len(group) > 1 for one in group}
+        saved = (
+            Faults().attempt(stream, "plan", partial(_bytes_together, tables, contract)) if grouped else 1.0
+        )
         for batch in batches:
             measure = partial(measure_load, tables, contract, batch)
             load = Faults().attempt(stream, "plan", measure, [batch]) if batch.rows else None
-            found[stream, batch.batch] = (
-                load.rate_kbps * 125.0 * (batch.seconds_covered or 0.0) if load is not None else 0.0
-            )
+            bytes_ = load.rate_kbps * 125.0 * (batch.seconds_covered or 0.0) if load is not None else 0.0
+            found[stream, batch.batch] = bytes_ * ((saved or 1.0) if batch.batch in grouped else 1.0)
     return found
+
+
+def _bytes_together(tables: Tables, contract: StreamContract) -> float:
+    """Return the bytes that batches take together, over those that they take alone in `raw`, of the last such batch."""
+    stream = contract.stream
+    last = newest_batch(tables, stream, status=DONE, rows=Between(1), sent_with=Between(0))
+    if last is None or contract.width == "declared":
+        return 1.0
+    measured, around = raw_column_bytes(tables, contract, last)
+    _, together = _crossed(tables, stream, {last.batch: last})[last.batch]
+    alone = sum(measured.values()) + around
+    return min(1.0, together / alone) if together and alone else 1.0
 
 
 def _offered_kbps(
@@ -770,7 +822,8 @@ def _covered(batches: Iterable[Batch]) -> float:
     return max(seconds.values(), default=0.0)
 
 
-def _promised(batch: Batch, part: CapacityShare) -> Batch:
+def promised_to(batch: Batch, part: CapacityShare) -> Batch:
+    """Return a batch as it is when its share is pinned."""
     return replace(
         batch,
         status="planned",

@@ -12,6 +12,11 @@ unused. Let L < capacity < H be the measured sizes of a draft that fits and of o
 of the tuples can have the finer treatment. Bytes and loss are both interpolated linearly between the two drafts, so the
 loss grows in proportion to the shortfall. Each mixed draft is measured like any other draft, and narrows the interval
 of p.
+
+That holds if the two plans differ in one attribute. If they differ in several, their mixture may take more bytes than
+either of them: a column that is rounded for some tuples only has two dictionaries' worth of values. So the larger draft
+is also mixed with itself, with one attribute shed: only the last tuples of that attribute are absent then, and no other
+column changes.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, StoreFault
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.frame_slices import MOST_ROWS, split_batch
-from spillway.levers.protocol import OVERHEAD, FrameSlice, Lever, MeasuredDraft, Plan
+from spillway.levers.protocol import OVERHEAD, FrameSlice, Lever, Load, MeasuredDraft, Plan
 from spillway.registry import LEVERS, columns_of, lever
 from spillway.store.batches import write_ledger
 from spillway.store.drafts import Draft, FileTask
@@ -157,13 +162,28 @@ def recorded_stages(tables: Tables, stream: str, numbers: Sequence[int]) -> list
     return sorted({row["stage"] for row in rows if row["ordinal"] > 0})
 
 
-def ledger_lines(tables: Tables, way: ShedPlan, drafts: Measurable, seconds: float) -> list[LedgerRow]:
-    """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept."""
+def ledger_lines(
+    tables: Tables,
+    way: ShedPlan,
+    drafts: Measurable,
+    seconds: float,
+    unshed: Mapping[int, Load] | None = None,
+) -> list[LedgerRow]:
+    """Return the ledger lines of every stage and batch; each lever is offered what the lever before it kept.
+
+    `unshed`: by batch, the load of batches that are sent together, without shedding. Alone, as in `raw`, they would
+    take more bytes.
+    """
     contract, rows = way.contract, []
     share = seconds / max(1, len(way.batches))
     for batch in way.batches:
         offered = {"rows": batch.rows or 0, "values": (batch.rows or 0) * len(contract.attributes)}
-        raw_bytes, around = raw_column_bytes(tables, contract, batch)
+        if unshed is None:
+            raw_bytes, around = raw_column_bytes(tables, contract, batch)
+        else:
+            load, rows_here = unshed[batch.batch], batch.rows or 0
+            raw_bytes = {name: round(bits * rows_here / 8.0) for name, bits in load.widths_bits.items()}
+            around = round(load.fixed_kbps * 125.0 * (batch.seconds_covered or 0.0))
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
             drafted = drafted_batch(way, drafts, batch, ordinal, offered, raw_bytes, share)
             lines = list(plan.account(drafted))
@@ -451,14 +471,20 @@ def draft_measurements(
     )
 
 
-def publish(tables: Tables, way: ShedPlan, drafts: Drafts, seconds: float) -> None:
+def publish(
+    tables: Tables,
+    way: ShedPlan,
+    drafts: Drafts,
+    seconds: float,
+    unshed: Mapping[int, Load] | None = None,
+) -> None:
     """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
-    If that fails, delete the files that are not published yet.
+    If that fails, delete the files that are not published yet. `unshed`: see `ledger_lines`.
     """
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
-        _publish(tables, way, drafts, seconds, left)
+        _publish(tables, way, drafts, list(ledger_lines(tables, way, drafts, seconds, unshed)), left)
     except StoreFault:
         raise  # the commit may have succeeded although its answer was lost: its files must stay
     except BaseException:
@@ -467,10 +493,11 @@ def publish(tables: Tables, way: ShedPlan, drafts: Drafts, seconds: float) -> No
         raise
 
 
-def _publish(tables: Tables, way: ShedPlan, drafts: Drafts, seconds: float, left: list[Draft]) -> None:
+def _publish(
+    tables: Tables, way: ShedPlan, drafts: Drafts, ledger: Sequence[LedgerRow], left: list[Draft]
+) -> None:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
-    ledger = list(ledger_lines(tables, way, drafts, seconds))
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
@@ -510,6 +537,9 @@ def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
 
 MOST_MIXTURES, MOST_TRIES = 2, 3
 """The most larger drafts that are mixed with the fitting one, and the most drafts that are made for each of them."""
+MOST_TAILS, TAIL_BYTES = 2, 32
+"""The most drafts that lose the last tuples of one attribute, and the bytes that a second treatment of an attribute
+takes at least: another scheme, and marks of which values are absent."""
 AIM = 0.98
 """The share of the unused capacity that a mixed draft aims to use."""
 
@@ -520,11 +550,17 @@ class OversizedDraft:
 
     way: ShedPlan
     bytes: int
+    column_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The bytes of each column that may be shed."""
 
 
 def oversized_draft(way: ShedPlan, drafts: Drafts) -> OversizedDraft:
     """Return the plans and the bytes of a draft that does not fit; the caller deletes its files."""
-    return OversizedDraft(way, _crossing(way, drafts))
+    names = way.contract.sheddable
+    sizes = [drafts.sent.column_bytes(number, names) for number in way.numbers]
+    return OversizedDraft(
+        way, _crossing(way, drafts), {name: sum(one[name] for one in sizes) for name in names}
+    )
 
 
 def use_remaining_capacity(
@@ -541,6 +577,8 @@ def use_remaining_capacity(
     low = _crossing(way, drafts)
     if low > capacity:
         return fitting
+    if any(way.plans[0].leaves_values_absent(number) for number in way.numbers):
+        fitting = _best_tail(tables, engine, fitting, larger, capacity)
     tries: list[tuple[float, int, OversizedDraft]] = []
     for other in larger:
         if other.bytes > capacity:
@@ -550,6 +588,56 @@ def use_remaining_capacity(
     for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
         fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
     return fitting
+
+
+def _best_tail(
+    tables: Tables,
+    engine: Engine,
+    fitting: tuple[ShedPlan, Drafts],
+    larger: Sequence[OversizedDraft],
+    capacity: float,
+) -> tuple[ShedPlan, Drafts]:
+    """Return the best of the fitting draft and the larger ones without the last tuples of one attribute."""
+    tails: list[tuple[float, int, OversizedDraft, Plan, int]] = []
+    for finer in larger:
+        whole, excess = finer.way.plans[0], finer.bytes + TAIL_BYTES - capacity
+        for name, size in finer.column_bytes.items():
+            coarser = whole.shed_too(name) if TAIL_BYTES < excess < size else None
+            if coarser is not None:
+                share = excess / size
+                lost = max(
+                    share * coarser.loss_of(number) + (1.0 - share) * whole.loss_of(number)
+                    for number in finer.way.numbers
+                )
+                tails.append((lost, len(tails), finer, coarser, size))
+    for _, _, finer, coarser, size in sorted(tails, key=lambda one: one[:2])[:MOST_TAILS]:
+        absent = (finer.bytes + TAIL_BYTES - capacity) / size
+        for _ in range(MOST_TRIES):
+            plan = coarser.mix(finer.way.plans[0], 1.0 - absent) if absent < 1.0 else None
+            if plan is None or not _loses_less(plan, fitting):
+                break
+            found = replace(
+                finer.way, plans=(plan,), down=replace(finer.way.down, decisions=(plan.decision,))
+            )
+            try:
+                made = write_drafts(tables, engine, found)
+            except BaseException:
+                fitting[1].discard()
+                raise
+            came = _crossing(found, made)
+            if came <= capacity and not any(_exceeds(found, made, number) for number in found.numbers):
+                fitting[1].discard()
+                fitting = (found, made)
+                break
+            made.discard()
+            # bytes do not fall evenly with the tuples, so the next try sheds a little more than the excess
+            absent += (1.5 * (came - capacity) + 0.25 * TAIL_BYTES) / size
+    return fitting
+
+
+def _loses_less(plan: Plan, fitting: tuple[ShedPlan, Drafts]) -> bool:
+    before = fitting[0].plans[0]
+    return max(map(plan.loss_of, fitting[0].numbers)) < max(map(before.loss_of, fitting[0].numbers))
 
 
 def _best_mixture(
@@ -569,7 +657,7 @@ def _best_mixture(
             # bytes may not be linear: a dictionary takes the same bytes for half of the tuples
             share = min(share, (least + most) / 2.0)
         plan = way.plans[0].mix(finer.way.plans[0], share)
-        if plan is None or not plan.is_worth_a_draft(fitting[0].plans[0]):
+        if plan is None or not (plan.is_worth_a_draft(fitting[0].plans[0]) and _loses_less(plan, fitting)):
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
         try:

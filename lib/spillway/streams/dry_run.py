@@ -6,6 +6,9 @@ from. Then it plans, drafts, measures, publishes, recovers and certifies there, 
 trained is trained in memory, on this batch. A stream with `mode: observe` is shed like the others. If earlier tuples of
 the batch's date were shed, frames start with this batch: the bounds are the same, and the bytes almost the same.
 
+A quota is spent as in the lake: what earlier batches sent of it, or were promised, is gone. Earlier batches that still
+wait are promised their shares first, as a run does (`spending_before`).
+
 `compare_with_lossless` compares the bytes that are sent of a batch, without loss and within the bounds, with files of
 lossless compressors. It sends the batch alone, once without loss and once within the bounds, through a channel with
 capacity for everything that is paid by the byte (`minimize: bytes`). The levers send as few bytes as they can and keep
@@ -18,7 +21,7 @@ Compressors get the same rows (`spillway.lossless`). If a batch has more than `M
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -26,13 +29,13 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, HELD, TAKEN_IN, Batch
+from spillway.batch import DONE, HELD, TAKEN_IN, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, read_channel
 from spillway.engine.protocol import Engine
 from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import TOTAL
-from spillway.levers.protocol import Rows, Say
+from spillway.levers.protocol import CapacityGroup, Rows, Say
 from spillway.lossless import lossless_sizes
 from spillway.registry import lever
 from spillway.settings import Settings
@@ -40,9 +43,11 @@ from spillway.store.batches import load_batches, newest_batch, save_batches
 from spillway.store.drafts import FileTask
 from spillway.store.files import read_rows
 from spillway.store.tables import Between, Tables
+from spillway.streams.capacity import QuotaSpending, batch_shares, promised_to, quota_spending
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import SENT, own_table
 from spillway.streams.facts import untrained_levers
+from spillway.streams.faults import Faults
 from spillway.streams.recover import recovery_plans
 from spillway.streams.shed import shed_channel
 from spillway.streams.stages import TableRows
@@ -64,6 +69,8 @@ class DryRun:
     """Streams that drop nothing, because their contracts say `mode: observe`."""
     waiting: Mapping[str, str]
     """Streams that could not be sent, with the reason."""
+    spending: Callable[[str, Iterable[date]], QuotaSpending]
+    """What is spent of the quota of a channel before these batches."""
 
 
 @contextmanager
@@ -121,7 +128,8 @@ def _run(
             train_stream(memory, alone, stream, say)
         except SpillwayError as problem:
             waiting[stream] = f"it is untrained, and nothing can be learned from this batch alone: {problem}"
-    shed_channel(memory, engine, alone, channel, say, at_once=True)
+    spending = spending_before(tables, contracts, channel, chosen, batch is not None)
+    shed_channel(memory, engine, alone, channel, say, at_once=True, spending=spending)
     through: dict[str, Batch] = {}
     for stream in chosen:
         now = memory.now()
@@ -130,7 +138,47 @@ def _run(
             through[stream] = one
             recover_and_certify(now, engine, acting[stream], [one], lambda _: None)
     learned = tuple(name for name in trained if name in through)
-    return DryRun(memory.now(), alone, through, learned, observed, waiting)
+    return DryRun(memory.now(), alone, through, learned, observed, waiting, spending)
+
+
+def spending_before(
+    tables: Tables, contracts: Contracts, channel: str, chosen: Mapping[str, Batch], is_stated: bool = False
+) -> Callable[[str, Iterable[date]], QuotaSpending]:
+    """Return a function that finds what is spent of a quota before the chosen batches.
+
+    Of a stream with a chosen batch, only the batches before it count. `is_stated`: the user named a batch, which may be
+    old; of other streams, only batches that were taken in before the chosen ones count.
+    """
+    latest = max((one.created_at for one in chosen.values()), default=None)
+    if is_stated:
+        latest = min((one.created_at for one in chosen.values()), default=None)
+
+    def is_before(one: Batch) -> bool:
+        if one.stream in chosen:
+            return one.batch < chosen[one.stream].batch
+        return latest is None or one.created_at <= latest
+
+    room = CapacityGroup(channel, contracts, tables)
+    waiting = {
+        stream: [one for one in found if is_before(one) and not one.is_pinned]
+        for stream in chosen
+        if (found := load_batches(tables, stream, status=[TAKEN_IN, UNTRAINED], rows=Between(1)))
+    }
+    has_quota = any(one.capacity.quota for one in contracts.channels.values())
+    shares = batch_shares(tables, room, waiting, Faults()) if has_quota and any(waiting.values()) else {}
+    promised = [
+        promised_to(one, shares[stream][one.batch])
+        for stream, found in waiting.items()
+        for one in found
+        if one.batch in shares.get(stream, {})
+    ]
+
+    def spending(name: str, days: Iterable[date]) -> QuotaSpending:
+        found = quota_spending(tables, contracts, name, days)
+        mine = [one for one in promised if name in (channel, contracts.streams[one.stream].channel)]
+        return replace(found, batches=tuple(one for one in found.batches if is_before(one))).including(mine)
+
+    return spending
 
 
 def select_batch(tables: Tables, stream: str, number: int | None) -> Batch | None:

@@ -27,12 +27,17 @@ Quarantine: a batch that fails twice while it is shed gets the status `set_aside
 - Batches that were pinned to continue a frame of the quarantined batch are unpinned, because no frame may span rows
   that are not sent.
 - `spillway replay` continues the batch where it was, together with the later batches of its date.
+
+Quotas: a batch may exceed its share although everything that may be shed is shed. If the unspent bytes of the quota
+cover it, it takes them: no batch waits, and no shortfall is recorded, while a quota has the bytes.
 """
 
 from __future__ import annotations
 
+import math
+import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -60,7 +65,16 @@ from spillway.store.batches import load_batches, newest_batch, reserve, save_bat
 from spillway.store.files import kept_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, group_batches, waiting_batches
-from spillway.streams.capacity import ShedPlan, assign_quota_days, batch_shares, measure_load, plan_all
+from spillway.streams.capacity import (
+    SPARE,
+    QuotaSpending,
+    ShedPlan,
+    assign_quota_days,
+    batch_shares,
+    measure_load,
+    plan_all,
+    unspent_share,
+)
 from spillway.streams.drafts import (
     SENT,
     Drafts,
@@ -164,6 +178,7 @@ def shed_channel(
     faults: Faults | None = None,
     only: WhichBatches = lambda _: True,
     at_once: bool = False,
+    spending: Callable[[str, Iterable[date]], QuotaSpending] | None = None,
 ) -> list[Batch]:
     """Shed the pending batches of a channel, or those of the dates `from..to`; return the batches that are done.
 
@@ -171,13 +186,14 @@ def shed_channel(
 
     `only`: a test that selects batches.
     `at_once`: if true, no batch waits for later ones (`batching:` of its contract). Batches of given dates never wait.
+    `spending`: what is spent of the quota of a channel around some days (default: by the batches in `tables`).
     """
     if channel not in contracts.channels:
         raise SpillwayError(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
     found = Faults(say) if faults is None else faults
-    run = _Run(CapacityGroup(channel, contracts, tables.now()), engine, say, found)
+    run = _Run(CapacityGroup(channel, contracts, tables.now(), spending=spending), engine, say, found)
     done = _shed(run, Selection(dates, only, at_once))
     if faults is None:
         found.raise_all()
@@ -518,8 +534,14 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, started = way.contract.stream, time.monotonic()
     reserve(tables, way.batches, written_tables(tables, way))
+    is_group = len(way.batches) > 1 and way.contract.width != "declared"
+    unshed = dict(way.loads) if is_group else None
     way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
+    if short and (grown := _with_unspent_quota(room, way, sent_kbps(way, drafts))) is not None:
+        drafts.discard()
+        way, drafts = _last_that_fits(room, engine, grown, say)
+        short = _above(way, drafts)
     sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
         why = fixed_bytes_remedy(way, drafts) or "; widen the channel, or let more be shed"
@@ -531,11 +553,12 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
     if short:
         many = format_count(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
-    publish(tables, way, drafts, time.monotonic() - started)
+    publish(tables, way, drafts, time.monotonic() - started, unshed)
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.summary(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
-    rates, seconds = (way.loads[first.batch].rate_kbps, sent, allowed), covered_seconds(way.batches)
+    offered = (unshed or way.loads)[first.batch].rate_kbps
+    rates, seconds = (offered, sent, allowed), covered_seconds(way.batches)
     offered_said, sent_said, allowed_said = (format_bytes(kbps * 125.0 * seconds) for kbps in rates)
     say(
         f"{stream}: {name} of {first.batch_date}: {sum(batch.rows or 0 for batch in way.batches):,} tuples, "
@@ -543,6 +566,31 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
     )
     done = [batch.with_changes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
     return save_batches(tables, done)
+
+
+_one_spends = threading.Lock()
+"""Streams of a channel are sent at the same time, and must not spend the same unspent bytes."""
+
+
+def _with_unspent_quota(room: CapacityGroup, way: ShedPlan, kbps: float) -> ShedPlan | None:
+    """Plan batches again that exceed their share, with the bytes that the quotas of their channels have not spent.
+
+    None: the quotas do not have the bytes that the batches need. `kbps`: the rate of the draft that exceeds the share.
+    """
+    tables: Tables = room.tables  # type: ignore[assignment]
+    needed = math.ceil(kbps * 125.0 * covered_seconds(way.batches))
+    with _one_spends:
+        for spare in (SPARE, 1.0):
+            share = unspent_share(tables.now(), room, way.batches, needed * spare + 1)
+            if share.narrower_kbps >= kbps:
+                break
+        else:
+            return None
+        changes = {"capacity_kbps": share.own_kbps, "trunk_kbps": share.trunk_kbps}
+        saved = save_batches(tables, [batch.with_changes(utc_now(), **changes) for batch in way.batches])
+    levers = way.batches[0].levers
+    (found,) = plan_all(room, {(way.contract.stream, levers): saved}, loads={way.contract.stream: way.loads})
+    return found
 
 
 def _sent_before(tables: Tables, stream: str, batches: Sequence[Batch]) -> bool:

@@ -48,18 +48,19 @@ class TradeOff:
 
 
 def measure_trade_off(
-    tables: Tables, contracts: Contracts, channel: str, points: int = 12
+    tables: Tables, contracts: Contracts, channel: str, points: int = 12, capacity_kbps: float | None = None
 ) -> TradeOff | None:
     """Return the channel's trade-off; None if there is nothing to measure.
 
-    `points`: the number of points of the curve; 0 for no curve.
+    `points`: the number of points of the curve; 0 for no curve. `capacity_kbps`: the capacity in use (default: that of
+    the channel; for a quota, its mean rate).
     """
     offers = channel_offers(tables, contracts, channel)
     offered = sum(one.rate_kbps for one in offers.values())
     if not offered:
         return None
     stated = contracts.channels[channel]
-    capacity = stated.capacity_kbps
+    capacity = stated.capacity_kbps if capacity_kbps is None else capacity_kbps
     in_use = loss_at_capacity(offers, capacity, stated.divide_by)
     curve = loss_curve(offers, curve_capacities(offers, capacity, points), stated.divide_by) if points else []
     return TradeOff(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +23,7 @@ from spillway.levers.attributes.policy import (
     prefix_alternatives,
     with_fewest_bytes,
 )
-from spillway.levers.attributes.scheme import SCHEMES, load_runs
+from spillway.levers.attributes.scheme import SCHEMES, destination_rows, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
@@ -129,6 +130,9 @@ class Attributes(Lever):
             place = (row["batch"], row["attribute"])
             found[place] = found.get(place, 0) + row["shed_values"]
         return found
+
+    def destination_records(self, batch: Batch, tables: Views) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        return {SCHEMES: destination_rows(batch, load_runs(tables, batch.stream, [batch.batch]))}
 
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:
         return with_fewest_bytes(contract, exact)

@@ -19,7 +19,8 @@ from spillway.ledger import TOTAL, LedgerRow
 from spillway.levers.attributes.apply import SENT_SYNOPSIS, SYNOPSIS, AttributeDecision
 from spillway.levers.attributes.capacity.treatments import DIVIDED
 from spillway.levers.attributes.facts import TrainedFacts
-from spillway.levers.attributes.option import Option
+from spillway.levers.attributes.loss import option_loss
+from spillway.levers.attributes.option import Option, options_of
 from spillway.levers.attributes.policy import (
     bound_now,
     decision_inputs,
@@ -27,7 +28,15 @@ from spillway.levers.attributes.policy import (
     own_settings,
     policy_of,
 )
-from spillway.levers.attributes.scheme import SCHEMES, Run, Runs, load_runs, scheme_row, state_before
+from spillway.levers.attributes.scheme import (
+    SCHEMES,
+    Run,
+    Runs,
+    destination_rows,
+    load_runs,
+    scheme_row,
+    state_before,
+)
 from spillway.levers.attributes.window_planner import plan_batch
 from spillway.levers.frame_slices import frame_slices
 from spillway.levers.protocol import CapacityShare, Load, MeasuredDraft, Plan, Views, Work
@@ -256,6 +265,9 @@ class AttributePlan(Plan):
     def leaves_values_absent(self, batch: int) -> bool:
         return any(way.way == "shed" and not way.sent for run in self.runs[batch] for way in run.ways)
 
+    def is_exact(self, batch: int) -> bool:
+        return all(way.way == "keep" for run in self.runs[batch] for way in run.ways)
+
     def mix(self, finer: Plan, share: float) -> AttributePlan | None:
         assert isinstance(finer, AttributePlan)
         able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
@@ -284,6 +296,51 @@ class AttributePlan(Plan):
             found.lost[batch.batch] = lost
         return found
 
+    def shed_too(self, attribute: str) -> AttributePlan | None:
+        able = self.channel.minimize == "error" and own_settings(self.contract).plan == "least_loss"
+        if not able:
+            return None
+        found = copy(self)
+        found.__dict__.pop("decision", None)
+        found.runs, found.lost = {}, {}
+        for batch in self.work.batches:
+            learned, load = self.learned[batch.models["attributes"]], self.work.loads[batch.batch]
+            measures = measures_now(self.contract, learned)
+            if attribute not in measures:
+                return None
+            rests_on = decision_inputs(
+                self.contract, self.channel, learned, load, measures, self.paid[batch.batch]
+            )
+            options, predictor = rests_on.options[attribute], learned.models[attribute].predictors[0].name
+            held = min(
+                options_of(options, "shed"), key=lambda one: one.synopsis_bytes_per_tuple, default=None
+            )
+            if held is None:
+                return None
+            found.runs[batch.batch] = []
+            for run in self.runs[batch.batch]:
+                (way,) = [one for one in run.ways if one.attribute == attribute]
+                now = _option(options, way.way, way.precision)
+                if now is None or (way.way == "shed" and not way.sent):
+                    return None
+                ranking = [name for name, _, _ in run.ranking]
+                worth = rests_on.worths(
+                    ranking or learned.ranked_measures(measures, own_settings(self.contract).rank_by)
+                )
+                shed = replace(
+                    way,
+                    way="shed",
+                    sent=False,
+                    precision=held.precision,
+                    predictor=predictor,
+                    reason="absent until it is asked for, so that the other attributes lose less",
+                )
+                ways = tuple(shed if one.attribute == attribute else one for one in run.ways)
+                loss = run.loss + worth[attribute] * (option_loss(held) - option_loss(now, way.sent))
+                found.runs[batch.batch].append(replace(run, ways=ways, loss=loss))
+            found.lost[batch.batch] = max(run.loss for run in found.runs[batch.batch])
+        return found
+
     def can_shed_more(self, batch: int) -> bool:
         return any(run.shortfall_kbps == 0 for run in self.runs[batch])
 
@@ -308,24 +365,9 @@ class AttributePlan(Plan):
 
     def destination_records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the rows of `schemes` that the destination gets: without reasons, rankings, shortfall and state."""
-        quiet = {
-            number: [
-                replace(
-                    run,
-                    ways=tuple(replace(way, reason="") for way in run.ways),
-                    ranking=(),
-                    shortfall_kbps=0.0,  # known only after the size of the draft is measured
-                    reason="",
-                )
-                for run in runs
-            ]
-            for number, runs in self.runs.items()
-        }
         return {
             SCHEMES: [
-                scheme_row(batch, number, run, {})
-                for batch in self.work.batches
-                for number, run in enumerate(quiet[batch.batch])
+                row for batch in self.work.batches for row in destination_rows(batch, self.runs[batch.batch])
             ]
         }
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -310,3 +310,25 @@ def scheme_row(batch: Batch, number: int, run: Run, state: Mapping[str, Any]) ->
         "state": json.dumps(state, sort_keys=True),
         **run_to_row(run),
     }
+
+
+def destination_rows(batch: Batch, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return the rows of a batch that the destination gets: without reasons, rankings, shortfall and state.
+
+    The shortfall is known only after the size of the draft is measured.
+    """
+    return [
+        scheme_row(
+            batch,
+            number,
+            replace(
+                run,
+                ways=tuple(replace(way, reason="") for way in run.ways),
+                ranking=(),
+                shortfall_kbps=0.0,
+                reason="",
+            ),
+            {},
+        )
+        for number, run in enumerate(runs)
+    ]
