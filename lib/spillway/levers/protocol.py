@@ -580,7 +580,7 @@ class Lever(ABC):
         return {}
 
     def destination_records(self, batch: Batch, tables: Views) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return the stored records of a batch that a separate destination needs, as `Plan.destination_records` does."""
+        """Return the stored records of a batch that a separate destination needs, like `Plan.destination_records`."""
         where: dict[str, Any] = {"stream": batch.stream, "batch_date": batch.batch_date, "batch": batch.batch}
         return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}
 

@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from spillway.batch import DONE, RETIRED, Batch
 from spillway.errors import InvalidValue
-from spillway.levers.pieces import frame_start
+from spillway.levers.frame_slices import frame_start
 from spillway.levers.protocol import Plan
 from spillway.registry import lever
 from spillway.settings import Settings
