@@ -41,7 +41,7 @@ from spillway.levers.sifters import parsed_queries, predicates
 from spillway.levers.sifters.choose import partition_space, region_frequencies
 from spillway.levers.sifters.configure import optimal_thresholds
 from spillway.levers.sifters.consolidate import consolidate_queries
-from spillway.levers.sifters.train_on_day_before import learn_regions
+from spillway.levers.sifters.learn import learn_regions
 from spillway.store.batches import load_batches
 from spillway.store.tables import FileTask, Tables
 from spillway.streams.capacity import plan_all

@@ -21,7 +21,7 @@ from evidence.golden.cells import ARITHMETIC, RECOMPUTED, Cell, numbers, read_cs
 from evidence.golden.hamming import hamming
 from spillway.contracts.capacity import shannon_kbps
 from spillway.levers import loss_curve
-from spillway.levers.attributes.capacity import fit_prefix as capacity
+from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.cycle.identifier import find_cycle
 from spillway.levers.attributes.ranking import reevaluation as scheme

@@ -43,7 +43,7 @@ from spillway.levers.sifters.choose import (
 from spillway.levers.sifters.configure import configure_filter, optimal_thresholds
 from spillway.levers.sifters.consolidate import QueryBoxes, consolidate_queries, hits_of, sums_within
 from spillway.levers.sifters.filter import requested_throttle
-from spillway.levers.sifters.train_on_day_before import HALF
+from spillway.levers.sifters.learn import HALF
 from spillway.levers.sifters.partitioners import data_equi_depth
 from spillway.levers.sifters.regions import RegionTree
 

@@ -27,7 +27,7 @@ from evidence.book import Book, Shown
 from spillway.contracts import StreamContract, read_stream
 from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
-from spillway.levers.sifters.train_on_day_before import LearnedRegions, count_rows_by_region, learn_regions
+from spillway.levers.sifters.learn import LearnedRegions, count_rows_by_region, learn_regions
 from spillway.levers.sifters.parsed_queries import ParsedQueries
 from spillway.levers.sifters.settings import SifterSettings
 

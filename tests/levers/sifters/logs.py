@@ -12,7 +12,7 @@ from tests.pipeline.streams import World, attribute, json_lines
 
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import Engine
-from spillway.levers.sifters.train_on_day_before import LearnedRegions, learn_regions
+from spillway.levers.sifters.learn import LearnedRegions, learn_regions
 
 LEVELS = ["DEBUG", "INFO", "WARN", "ERROR", "FATAL"]
 QUERIES = [

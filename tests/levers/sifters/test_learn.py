@@ -15,7 +15,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.filter import SifterFilter
-from spillway.levers.sifters.train_on_day_before import count_rows_by_region, filter_digest
+from spillway.levers.sifters.learn import count_rows_by_region, filter_digest
 from spillway.levers.sifters.parsed_queries import ParsedQueries
 
 

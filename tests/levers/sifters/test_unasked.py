@@ -24,7 +24,7 @@ from spillway.levers.sifters.choose import BuiltRegions, build_regions
 from spillway.levers.sifters.configure import configure_filter
 from spillway.levers.sifters.dimensions import Dimension
 from spillway.levers.sifters.filter import MOST_ASKED, MUST_KEEP, QueryBoxIndex, SifterFilter
-from spillway.levers.sifters.train_on_day_before import count_rows_by_region
+from spillway.levers.sifters.learn import count_rows_by_region
 from spillway.levers.sifters.lever import LEVER
 from spillway.levers.sifters.predicates import parse_predicate
 from spillway.levers.sifters.regions import Axis, Layout, RegionTree

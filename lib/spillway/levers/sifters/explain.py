@@ -10,7 +10,7 @@ import numpy as np
 from spillway.contracts import StreamContract
 from spillway.levers.protocol import Facts, LeverExplanation, Picture, Views
 from spillway.levers.sifters.filter import SifterFilter
-from spillway.levers.sifters.train_on_day_before import FACT
+from spillway.levers.sifters.learn import FACT
 from spillway.levers.sifters.record import (
     ASKED_BY_NONE,
     batch_record,

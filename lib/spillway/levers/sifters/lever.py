@@ -45,7 +45,7 @@ class SifterLever(Lever):
     record_tables = (SIFTERS,)
 
     def train(self, lesson: TrainingInput) -> list[Fact] | None:
-        from spillway.levers.sifters.train_on_day_before import train
+        from spillway.levers.sifters.learn import train
 
         return train(lesson)
 
@@ -155,7 +155,7 @@ def row_alternatives(
     and the stream's priority.
     """
     from spillway.levers.sifters.configure import configure_filter
-    from spillway.levers.sifters.train_on_day_before import learned_regions
+    from spillway.levers.sifters.learn import learned_regions
 
     settings = contract.lever_settings("sifters")
     regions = learned_regions(contract, facts)

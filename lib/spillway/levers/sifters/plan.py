@@ -34,7 +34,7 @@ from spillway.levers.sifters.configure import (
     total_variation,
 )
 from spillway.levers.sifters.filter import PIECE_SEQS
-from spillway.levers.sifters.train_on_day_before import LearnedRegions, count_rows_by_region, learn_regions, learned_regions
+from spillway.levers.sifters.learn import LearnedRegions, count_rows_by_region, learn_regions, learned_regions
 from spillway.levers.sifters.record import (
     SIFTERS,
     FilterChoice,

@@ -21,7 +21,7 @@ from spillway.levers.protocol import MeasuredDraft, Views
 from spillway.levers.sifters.apply import SiftedBatch
 from spillway.levers.sifters.configure import FilterConfiguration
 from spillway.levers.sifters.filter import PIECE_SEQS, SifterFilter
-from spillway.levers.sifters.train_on_day_before import LearnedRegions
+from spillway.levers.sifters.learn import LearnedRegions
 from spillway.levers.sifters.regions import Axis
 from spillway.levers.sifters.time_cells import TimeCells
 
