@@ -75,8 +75,8 @@ def take_in(
 def has_intake(tables: Tables, contract: StreamContract, now: datetime | None = None) -> bool:
     """Return whether `take_in` has something to do or to report for a stream.
 
-    The tables may be older than those that `take_in` opens for itself: opening them for each of many streams, of which
-    most have no new file, takes most of a run.
+    `take_in` opens the tables again. These tables may be a little older, so that a run need not open them again for
+    each of many streams without a new file.
     """
     if not folder_exists(landing_root(contract, tables.settings.landing)):
         return True

@@ -37,7 +37,7 @@ from spillway.levers.protocol import Say
 from spillway.levers.windows import Window
 from spillway.registry import lever
 from spillway.store.batches import load_batches, proven_revisions, save_batches, write_ledger
-from spillway.store.files import DataFile, as_date, batch_bytes, kept_open
+from spillway.store.files import DataFile, as_date, batch_bytes, keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import added_columns
@@ -336,7 +336,7 @@ def _forget_validated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     return [now[batch.batch] for batch in batches]
 
 
-@kept_open()
+@keep_files_open()
 def validate(
     tables: Tables,
     engine: Engine,

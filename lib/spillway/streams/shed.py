@@ -57,7 +57,7 @@ from spillway.errors import SpillwayError, bytes_said, is_its_own, so_many
 from spillway.intake.take_in import waits_for_a_rate
 from spillway.levers.protocol import OVERHEAD, Load, Part, Room, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
-from spillway.store.files import kept_open
+from spillway.store.files import keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, groups_to_send, waiting_batches
 from spillway.streams.capacity import WayDown, assign_quota_days, measure_load, parts_of_batches, plan_all
@@ -153,7 +153,7 @@ MOST_SAVED_BY_KEY = 0.3
 """The largest share of a batch's bytes that storing its rows by key is expected to save."""
 
 
-@kept_open()
+@keep_files_open()
 def shed_channel(
     tables: Tables,
     engine: Engine,

@@ -59,7 +59,7 @@ class Learned:
     def from_facts(facts: Facts) -> Learned:
         """Return the facts as objects; raise `RefusedElsewhere` if they are not as training wrote them."""
         try:
-            return facts.decoded(Learned._from)
+            return facts.decode_once(Learned._from)
         except (AttributeError, KeyError, TypeError) as problem:
             rule, odd = "be as training wrote them", f"{type(problem).__name__}: {problem}"
             remedy = "restore the table, or train the stream again"
