@@ -1,4 +1,4 @@
-"""A file is listed, opened and decoded once: by partition value, in a block of `kept_open`, and in a run."""
+"""A file is listed, opened and decoded once: by partition value, in a block of `keep_files_open`, and in a run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from spillway.store.files import (
     DataFile,
     RowReader,
     batch_bytes,
-    kept_open,
+    keep_files_open,
     read_rows,
     whole_rows,
 )
 from spillway.store.filters import Between, may_match
 from spillway.store.listing import Listing
-from spillway.store.tables import ReadOnce, Tables
+from spillway.store.tables import ReadCache, Tables
 
 VALUES = some.sampled_from(["a", "b", "c"])
 
@@ -126,7 +126,7 @@ def stored(folder: Path, number: int = 0) -> DataFile:
 
 def test_a_file_is_opened_once_in_a_block_and_closed_after_it(tmp_path: Path, opened: list[str]) -> None:
     file = stored(tmp_path)
-    with kept_open():
+    with keep_files_open():
         for _ in range(3):
             assert batch_bytes([file], ["v"], 1)[0]["v"] > 0
             assert read_rows([file], ["v"], 10, 19)["v"].to_pylist() == list(range(10, 20))
@@ -140,7 +140,7 @@ def test_a_file_is_opened_once_in_a_block_and_closed_after_it(tmp_path: Path, op
 
 def test_two_readers_of_a_file_do_not_disturb_each_other(tmp_path: Path, opened: list[str]) -> None:
     file = stored(tmp_path)
-    with kept_open():
+    with keep_files_open():
         one, other = RowReader([file]), RowReader([file])
         one.AT_A_TIME = other.AT_A_TIME = 10  # type: ignore[misc]
         for at in range(0, 100, 10):
@@ -151,7 +151,7 @@ def test_two_readers_of_a_file_do_not_disturb_each_other(tmp_path: Path, opened:
 
 def test_a_reader_that_is_garbage_gives_back_an_open_file(tmp_path: Path, opened: list[str]) -> None:
     file = stored(tmp_path)
-    with kept_open():
+    with keep_files_open():
         for _ in range(3):
             reader: Any = RowReader([file])
             reader(["v"], 5, 6)
@@ -166,7 +166,7 @@ def test_files_that_nobody_reads_are_closed_when_there_are_too_many(
     tmp_path: Path, opened: list[str]
 ) -> None:
     many = [stored(tmp_path, number) for number in range(MOST_KEPT_OPEN + 2)]
-    with kept_open():
+    with keep_files_open():
         batch_bytes(many, ["v"], 1)
         batch_bytes(many[-MOST_KEPT_OPEN:], ["v"], 1)
         assert len(opened) == len(many)
@@ -177,7 +177,7 @@ def test_files_that_nobody_reads_are_closed_when_there_are_too_many(
 def test_a_damaged_file_is_refused_in_a_block_too(tmp_path: Path) -> None:
     file = stored(tmp_path)
     Path(file.path).write_bytes(b"no file of Parquet")
-    with kept_open():
+    with keep_files_open():
         for _ in range(2):
             with pytest.raises(InvalidValue, match="be there and whole"):
                 read_rows([file], ["v"], 0, 9)
@@ -199,10 +199,10 @@ def test_rows_of_a_small_file_are_decoded_once_for_all_openings(tmp_path: Path, 
 
 def test_the_oldest_rows_are_forgotten_when_they_take_too_much(tmp_path: Path, opened: list[str]) -> None:
     one, two, three = (stored(tmp_path, number) for number in range(3))
-    once = ReadOnce(most_bytes=2 * whole_rows(one).nbytes)
+    cache = ReadCache(most_bytes=2 * whole_rows(one).nbytes)
     opened.clear()
     for file in (one, two, one, three, one, two):
-        assert once.rows(file).num_rows == 100
+        assert cache.rows(file).num_rows == 100
     assert opened == [one.path, two.path, three.path, two.path]
 
 
@@ -217,7 +217,7 @@ def test_what_is_made_of_rows_is_made_again_when_their_files_change(tmp_path: Pa
             found: list[str] = table.rows(["value"], stream="s")["value"].to_pylist()
             return found
 
-        return now.at("models").made(("values",), make, stream="s")
+        return now.at("models").make_once(("values",), make, stream="s")
 
     assert [values(tables), values(tables.now())] == [[], []]
     tell(tables)

@@ -49,7 +49,7 @@ class Reads:
     opened: Counter[str] = field(default_factory=Counter)
     """Parquet files whose rows are read, by table."""
     footers: Counter[str] = field(default_factory=Counter)
-    """Parquet files of which only the footer is read, by table."""
+    """Parquet files whose footer alone is read, by table."""
     paths: Counter[str] = field(default_factory=Counter)
     """All of these, by path."""
     questions: Counter[str] = field(default_factory=Counter)
@@ -114,7 +114,7 @@ class _CountedFile(pq.ParquetFile):
 
 @contextmanager
 def counted_reads(settings: Settings, modules: bool = False) -> Iterator[Reads]:
-    """Count what is read in this block; `modules`: also note the modules that are entered, which takes time."""
+    """Count what is read in this block; `modules`: also note the modules that are entered."""
     found, kept = Reads(settings.lake), list[tuple[str, _CountedFile]]()
     here = threading.local()
     reading, open_delta, may_match = blobs.open_for_reading, delta_log.open_delta, filters.may_match

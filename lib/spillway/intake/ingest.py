@@ -75,8 +75,8 @@ def ingest(
 def has_intake(tables: Tables, contract: StreamContract, now: datetime | None = None) -> bool:
     """Return whether `ingest` has something to do or to report for a stream.
 
-    The tables may be older than those that `ingest` opens for itself: opening them for each of many streams, of which
-    most have no new file, takes most of a run.
+    `ingest` opens the tables again. These tables may be a little older, so that a run need not open them again for
+    each of many streams without a new file.
     """
     if not folder_exists(landing_root(contract, tables.settings.landing)):
         return True

@@ -285,7 +285,7 @@ class Facts:
     to_seq: int = 0
     _forms: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def decoded(self, decode: Callable[[Facts], Form]) -> Form:
+    def decode_once(self, decode: Callable[[Facts], Form]) -> Form:
         """Return the facts in the form that a lever works with; they are decoded once."""
         if decode not in self._forms:
             self._forms[decode] = decode(self)

@@ -37,7 +37,7 @@ from spillway.levers.protocol import Say
 from spillway.levers.windows import Window
 from spillway.registry import lever
 from spillway.store.batches import certified_revisions, load_batches, save_batches, write_ledger
-from spillway.store.files import DataFile, as_date, batch_bytes, kept_open
+from spillway.store.files import DataFile, as_date, batch_bytes, keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.certify import recover_and_certify
 from spillway.streams.drafts import added_columns
@@ -343,7 +343,7 @@ def _mark_unvalidated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     return [now[batch.batch] for batch in batches]
 
 
-@kept_open()
+@keep_files_open()
 def validate(
     tables: Tables,
     engine: Engine,

@@ -70,7 +70,7 @@ def _unless_nan(edge: Any) -> Any:
 
 
 MOST_KEPT_OPEN = 64
-"""The number of files that stay open at most in a block of `kept_open`."""
+"""The number of files that stay open at most in a block of `keep_files_open`."""
 
 
 _OpenFile = tuple[str, pq.ParquetFile, ExitStack]
@@ -124,11 +124,11 @@ class _OpenFiles:
 
 
 _kept: list[_OpenFiles] = []
-"""The open files of the blocks of `kept_open` that are active; those of the first block are used."""
+"""The open files of the blocks of `keep_files_open` that are active; those of the first block are used."""
 
 
 @contextmanager
-def kept_open() -> Iterator[None]:
+def keep_files_open() -> Iterator[None]:
     """Keep the files that are read in this block open, so that a file is opened once, and not once per reader.
 
     A step reads the same files for its plan, its drafts and its checks. Files of tables never change.

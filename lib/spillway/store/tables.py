@@ -71,25 +71,25 @@ from spillway.store.schemas import (
     table_contracts,
 )
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 SMALL_BYTES = 1 << 16
-"""The size up to which a file of a shared table is decoded as a whole, once, for all questions of a run."""
+"""The size up to which a file of a shared table is decoded as a whole, once, for all reads of a run."""
 MOST_SMALL_BYTES = 64 << 20
 """The bytes of decoded small files that stay in memory."""
-MOST_MADE = 1_024
+MOST_VALUES = 1_024
 """The number of values that are made of rows of a table and stay in memory."""
 
 
-class ReadOnce:
-    """What was read of tables, for all openings of them in a run: lists of files, rows of small files, and values.
+class ReadCache:
+    """Cache what a run reads of shared tables: lists of files, rows of small files, and values made of rows.
 
-    A shared table has a few small files per stream, and each step asks it several questions about every stream. A file
-    of a table never changes. So what was read of it is right as long as the file is listed, also after other commits.
+    A shared table has a few small files per stream, and each step reads them several times. Files of tables never
+    change. So a cached value is right as long as its files are listed, also after other commits.
     """
 
-    def __init__(self, most_bytes: int = MOST_SMALL_BYTES, most_made: int = MOST_MADE) -> None:
-        self._most_bytes, self._most_made, self._bytes = most_bytes, most_made, 0
+    def __init__(self, most_bytes: int = MOST_SMALL_BYTES, most_values: int = MOST_VALUES) -> None:
+        self._most_bytes, self._most_values, self._bytes = most_bytes, most_values, 0
         self._lock = threading.Lock()
         self._listings: dict[str, Listing] = {}
         self._rows: OrderedDict[str, pa.Table] = OrderedDict()
@@ -118,18 +118,18 @@ class ReadOnce:
                 self._bytes -= self._rows.popitem(last=False)[1].nbytes
         return found
 
-    def made(self, key: tuple[Any, ...], files: Sequence[DataFile], make: Callable[[], Made]) -> Made:
+    def make_once(self, key: tuple[Any, ...], files: Sequence[DataFile], make: Callable[[], Value]) -> Value:
         """Return what `make` makes of the rows of these files; it is made again if the files are others."""
         paths = tuple(file.path for file in files)
         with self._lock:
             if key in self._made and self._made[key][0] == paths:
                 self._made.move_to_end(key)
-                known: Made = self._made[key][1]
+                known: Value = self._made[key][1]
                 return known
         found = make()
         with self._lock:
             self._made[key] = paths, found
-            while len(self._made) > self._most_made:
+            while len(self._made) > self._most_values:
                 self._made.popitem(last=False)
         return found
 
@@ -143,7 +143,7 @@ class OpenedLog:
 
     path: str
     log: Log
-    once: ReadOnce = field(default_factory=ReadOnce)
+    cache: ReadCache = field(default_factory=ReadCache)
     lock: threading.RLock = field(default_factory=threading.RLock)
     known: Listing | None = None
     _last: tuple[Listing, Listing] | None = None
@@ -153,7 +153,7 @@ class OpenedLog:
         """Return the live files."""
         found = self.log.listing()
         if self._last is None or self._last[0] is not found:
-            self._last = found, self.once.listing(self.path, found)
+            self._last = found, self.cache.listing(self.path, found)
         return self._last[1]
 
     def found(self) -> Listing:
@@ -233,11 +233,11 @@ def matching_rows(
     asked: pa.Schema,
     where: Filter,
     never_null: Container[str] = (),
-    once: ReadOnce | None = None,
+    cache: ReadCache | None = None,
 ) -> pa.Table:
     """Return the rows of a file that match `where`, with the columns of `asked`, including partition columns.
 
-    `never_null`: columns without nulls, for which the log may prove that all rows match. `once`: decodes the file, if
+    `never_null`: columns without nulls, for which the log may prove that all rows match. `cache`: decodes the file, if
     it is small, and keeps its rows for the next question.
     """
     if all_match(file, where, never_null):
@@ -245,7 +245,7 @@ def matching_rows(
     partition = dict(file.partition)
     inside = pa.schema([one for one in asked if one.name not in partition])
     parts = []
-    for part in _parts(file, inside, where, once):
+    for part in _parts(file, inside, where, cache):
         for one in (one for one in asked if one.name in partition):
             value = pa.repeat(pa.scalar(partition[one.name], one.type), part.num_rows)
             part = part.append_column(one, value)
@@ -260,7 +260,7 @@ def largest_value(
     by: str,
     where: Filter,
     never_null: Container[str] = (),
-    once: ReadOnce | None = None,
+    cache: ReadCache | None = None,
 ) -> Any:
     """Return the largest value of an integer column among the rows that match; None if no row matches.
 
@@ -275,18 +275,18 @@ def largest_value(
     for file in sorted(files, key=order):
         if best is not None and file.high(by) is not None and file.high(by) <= best:
             break
-        found = pc.max(matching_rows(file, asked, where, never_null, once)[by]).as_py()
+        found = pc.max(matching_rows(file, asked, where, never_null, cache)[by]).as_py()
         best = found if best is None else best if found is None else max(best, found)
     return best
 
 
-def _parts(file: DataFile, inside: pa.Schema, where: Filter, once: ReadOnce | None) -> Iterator[pa.Table]:
+def _parts(file: DataFile, inside: pa.Schema, where: Filter, cache: ReadCache | None) -> Iterator[pa.Table]:
     if not inside.names:
         # only partition columns are read: return as many rows as the file has
         yield pa.table({"": pa.nulls(file.records or row_count(file))})
         return
-    if once is not None and file.size <= SMALL_BYTES:
-        yield conform_to_schema(once.rows(file), inside)
+    if cache is not None and file.size <= SMALL_BYTES:
+        yield conform_to_schema(cache.rows(file), inside)
         return
     ranges = [one for one in integer_ranges(where) if one[0] in inside.names]
     for part in rows_of(file, inside.names, ROWS_AT_A_TIME, ranges):
@@ -320,17 +320,17 @@ _NOTHING: Sequence[tuple[str, str, str]] = ()
 class Tables:
     """All tables below the roots of `settings`. Each is opened when it is first used, and only once."""
 
-    def __init__(self, settings: Settings, once: ReadOnce | None = None) -> None:
-        """`once`: what another opening of these tables has read."""
+    def __init__(self, settings: Settings, cache: ReadCache | None = None) -> None:
+        """`cache`: the cache of another opening of these tables."""
         self.settings = settings
         self.contracts = table_contracts()
-        self._once = ReadOnce() if once is None else once
+        self._cache = ReadCache() if cache is None else cache
         self._open: dict[tuple[str, str | None], Table] = {}
         self._lock = threading.Lock()
 
     def now(self) -> Tables:
         """Return the tables as they are now; a step begins with this."""
-        return Tables(self.settings, self._once)
+        return Tables(self.settings, self._cache)
 
     def contract(self, table: str) -> TableContract:
         if table not in self.contracts:
@@ -349,15 +349,15 @@ class Tables:
         return f"{root}/{table}" + (f"/{stream}" if stream else "")
 
     def at(self, table: str, stream: str | None = None) -> Table:
-        """Return a table; `stream` is required if the table exists once per stream."""
+        """Return a table; `stream` is required if the table exists cache per stream."""
         with self._lock:
             if (table, stream) not in self._open:
                 path, contract = self.path(table, stream), self.contract(table)
                 log = open_log(path)
                 refuse_newer(path, contract, log.format_version)
                 # a table of one stream may have many files, and each step opens it once
-                once = self._once if contract.scope == "shared" else ReadOnce()
-                self._open[table, stream] = Table(path, contract, OpenedLog(path, log, once))
+                cache = self._cache if contract.scope == "shared" else ReadCache()
+                self._open[table, stream] = Table(path, contract, OpenedLog(path, log, cache))
             return self._open[table, stream]
 
     def own(self, path: str, contract: TableContract) -> Table:
@@ -439,9 +439,9 @@ class Table:
         """Return the rows that match; no rows if there is no table."""
         names = list(columns) if columns is not None else self._every_column
         asked = self._fields(dict.fromkeys([*names, *where]))
-        never_null, once = self._never_null, self._once
+        never_null, cache = self._never_null, self._cache
         parts = [
-            matching_rows(file, asked, where, never_null, once).select(names) for file in self.files(**where)
+            matching_rows(file, asked, where, never_null, cache).select(names) for file in self.files(**where)
         ]
         return pa.concat_tables(parts) if parts else self._fields(names).empty_table()
 
@@ -451,14 +451,14 @@ class Table:
         if any(all_match(file, where, self._never_null) for file in files):
             return True
         asked = self._fields(where)
-        return any(matching_rows(file, asked, where, (), self._once).num_rows for file in files)
+        return any(matching_rows(file, asked, where, (), self._cache).num_rows for file in files)
 
-    def made(self, key: tuple[Any, ...], make: Callable[[Table], Made], **where: Any) -> Made:
+    def make_once(self, key: tuple[Any, ...], make: Callable[[Table], Value], **where: Any) -> Value:
         """Return what `make` makes of the rows that match; it is made once as long as their files are the same.
 
         `key` tells values row_group_column that are made of the same rows.
         """
-        return self._opened.once.made((self.path, *key), self.files(**where), lambda: make(self))
+        return self._opened.cache.make_once((self.path, *key), self.files(**where), lambda: make(self))
 
     @cached_property
     def _never_null(self) -> frozenset[str]:
@@ -473,7 +473,7 @@ class Table:
         """
         where |= {} if below is None else {by: Between(high=below - 1)}
         asked = self._fields(dict.fromkeys([by, *where]))
-        best = largest_value(self.files(**where), asked, by, where, self._never_null, self._once)
+        best = largest_value(self.files(**where), asked, by, where, self._never_null, self._cache)
         names = list(columns) if columns is not None else self._every_column
         return self._fields(names).empty_table() if best is None else self.rows(names, **{**where, by: best})
 
@@ -487,9 +487,9 @@ class Table:
         return self.rows(columns, **where, **since)
 
     @property
-    def _once(self) -> ReadOnce | None:
-        """Where the rows of small files are kept; only shared tables are asked often enough."""
-        return self._opened.once if self.contract.scope == "shared" else None
+    def _cache(self) -> ReadCache | None:
+        """Where the rows of small files are kept; only shared tables are read often."""
+        return self._opened.cache if self.contract.scope == "shared" else None
 
     @property
     def _every_column(self) -> list[str]:

@@ -18,7 +18,7 @@ from spillway.errors import format_count
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FrameSlice, Rows, Say, SliceCertificate
 from spillway.registry import lever
-from spillway.store.files import DataFile, batch_bytes, kept_open
+from spillway.store.files import DataFile, batch_bytes, keep_files_open
 from spillway.store.tables import StoredFiles, Tables
 from spillway.streams.presence import WHOLE_ROWS, Presence, certified_presence, presence
 from spillway.streams.recover import RecoveryPlan, recover_batches
@@ -72,7 +72,7 @@ def _strays(part: FrameSlice, raw: Rows, written: Rows) -> SliceCertificate:
     return SliceCertificate(part.batch, "", frozenset(), Certificate(0.0, violations=violations))
 
 
-@kept_open()
+@keep_files_open()
 def recover_and_certify(
     tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch], say: Say
 ) -> None:

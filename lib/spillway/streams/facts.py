@@ -29,7 +29,7 @@ def load_facts(
     found = {}
     for version in sorted(set(versions)):
         where = {"stream": stream, "lever": name, "version": version}
-        facts = models.made((stream, name, version), partial(_read_facts, where=where), **where)
+        facts = models.make_once((stream, name, version), partial(_read_facts, where=where), **where)
         if facts is not None:
             found[version] = facts
     return found

@@ -62,7 +62,7 @@ from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fa
 from spillway.intake.ingest import is_waiting_for_rate
 from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
 from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
-from spillway.store.files import kept_open
+from spillway.store.files import keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, group_batches, waiting_batches
 from spillway.streams.capacity import (
@@ -167,7 +167,7 @@ MOST_SAVED_BY_KEY = 0.3
 """The largest share of a batch's bytes that storing its rows by key is expected to save."""
 
 
-@kept_open()
+@keep_files_open()
 def shed_channel(
     tables: Tables,
     engine: Engine,

@@ -59,7 +59,7 @@ class TrainedFacts:
     def from_facts(facts: Facts) -> TrainedFacts:
         """Return the facts as objects; raise `InvalidExternalValue` if they are not as training wrote them."""
         try:
-            return facts.decoded(TrainedFacts._from)
+            return facts.decode_once(TrainedFacts._from)
         except (AttributeError, KeyError, TypeError) as problem:
             rule, odd = "be as training wrote them", f"{type(problem).__name__}: {problem}"
             remedy = "restore the table, or train the stream again"

@@ -38,10 +38,10 @@ from spillway.store.tables import Tables
 def refresh_report(tables: Tables, out: str | Path) -> Path:
     """Build the report, unless the page that is there was made from the same tables and contracts; return its path."""
     path = Path(out)
-    made_from = _made_from(tables)
+    digest = _content_digest(tables)
     try:
         with path.open(encoding="utf-8") as page:
-            if f'content="{made_from}"' in page.read(_HEAD_LETTERS):
+            if f'content="{digest}"' in page.read(_HEAD_LETTERS):
                 return path
     except (OSError, UnicodeDecodeError):
         pass  # there is no page yet, or none of ours
@@ -52,7 +52,7 @@ _HEAD_LETTERS = 500
 """The letters at the start of a page that hold its `<meta>`."""
 
 
-def _made_from(tables: Tables) -> str:
+def _content_digest(tables: Tables) -> str:
     """Return a digest of what the page shows: the files of all shared tables, the contracts, and stored results.
 
     Every step writes to a shared table, and a file of a table never changes.
@@ -79,6 +79,8 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     """
     if out is not None:
         refuse_uri("output", str(out))
+    # computed first: if a contract changes meanwhile, the next run builds the page again
+    digest = _content_digest(tables)
     contracts = load_usable(tables.settings.schemas)
     facts = gather_facts(tables, list(contracts.streams.values()))
     validations = last_outcomes(tables)
@@ -88,7 +90,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     pictures = [picture for one in trades if one.curve for picture in trade_off_pictures(one)]
     pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
-    text = page(facts, workloads, validations, utc_now(), pictures, _made_from(tables))
+    text = page(facts, workloads, validations, utc_now(), pictures, digest)
     path.write_text(text, encoding="utf-8")
     return path
 
@@ -104,9 +106,9 @@ def page(
     validations: Sequence[Row],
     now: datetime,
     trades: Sequence[Picture] = (),
-    made_from: str = "",
+    digest: str = "",
 ) -> str:
-    """Return the whole page as text; `made_from` is a digest of what it was made from."""
+    """Return the whole page as text; `digest` is a digest of what it was made from."""
     shed = [fact for fact in facts if fact.sent]
     violations = sum(fact.figures.violations for fact in shed)
     off = sum(fact.figures.ledger_difference for fact in facts) + sum(
@@ -164,7 +166,7 @@ def page(
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="made-from" content="{made_from}">'
+        f'<meta name="content-digest" content="{digest}">'
         f"<title>Spillway report</title><style>{style}</style></head><body><main>\n"
         + "\n".join(body)
         + "\n</main></body></html>\n"
