@@ -260,6 +260,11 @@ def test_a_model_survives_json_and_refuses_what_cannot_be():
         (lambda: Predictor("oracle"), "`name`"),
         (lambda: Predictor("regression"), "`terms`"),
         (lambda: Predictor("season"), "`season`"),
+        (lambda: Predictor("season", season=-2), "`season`"),
+        (lambda: Predictor("trend", season=2), "`season` must be 0 for the predictor trend"),
+        (lambda: Predictor("level", persistence=0.5), "`smoothing`"),
+        (lambda: Predictor("previous", terms=(Term(1.0, ("x",)),)), "`terms`"),
+        (lambda: Predictor("any", slope=0.5), "`slope`"),
     ]
     for make, message in bad:
         with pytest.raises(Refused, match=message):

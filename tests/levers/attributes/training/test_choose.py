@@ -259,5 +259,8 @@ def test_awkward_columns_train_and_keep_their_bound(name, bound):
 
 def test_predictors_describe_themselves_for_people():
     assert describe(Predictor("trend", slope=0.5)) == "trend (slope 0.5)"
-    assert describe(Predictor("season", season=24)) == "season (season 24)"
+    assert describe(Predictor("season", season=24, persistence=0.0)) == "season (season 24)"
+    assert describe(Predictor("season", season=24)) == "season (season 24, persistence 1)"
+    assert describe(Predictor("level", smoothing=0.1, persistence=0.5)) == "level (smoothing 0.1, persistence 0.5)"
+    assert describe(Predictor("any", persistence=0.5)) == "any (persistence 0.5)"
     assert describe(Predictor()) == "last"

@@ -38,19 +38,31 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from spillway.errors import Refused
-from spillway.levers.attributes.option import PREDICTORS, WAYS
+from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.synopsis.bounds import ErrorBound
 
 ROUNDINGS = ("grid", "hold")
-NAMES = (*PREDICTORS, "previous", "level")
-"""`previous` is the fallback of a model, and `level` belongs to `trend`; a contract cannot choose these two."""
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "last": (),
+    "previous": ("common",),
+    "trend": ("slope", "common"),
+    "season": ("season", "persistence", "common"),
+    "level": ("smoothing", "persistence", "common"),
+    "any": ("persistence", "common"),
+    "regression": ("terms", "persistence", "common"),
+}
+"""The parameters that each predictor reads, by its name.
+
+`previous` is the fallback of a model, and `level` belongs to `trend`; a contract cannot choose these two."""
+_NEEDED = {"season": "season", "level": "smoothing", "regression": "terms"}
+"""The parameter that a predictor cannot be without."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +118,15 @@ class Predictor:
     smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in NAMES:
-            raise Refused("name", f"be one of {', '.join(NAMES)}", self.name, "retrain")
-        if (self.name == "regression") != bool(self.terms):
-            raise Refused(
-                "terms",
-                f"belong to a regression, not to {self.name}" if self.terms else "make a regression",
-                len(self.terms),
-                "retrain",
-            )
-        if self.season < 0 or (self.name == "season") != (self.season > 0):
-            raise Refused("season", "be a positive lag of a season", self.season, "retrain")
+        if self.name not in PARAMETERS:
+            raise Refused("name", f"be one of {', '.join(PARAMETERS)}", self.name, "retrain")
+        for one in fields(self)[1:]:
+            value = getattr(self, one.name)
+            if value != one.default and one.name not in PARAMETERS[self.name]:
+                raise Refused(one.name, f"be {one.default} for the predictor {self.name}", value, "retrain")
+        needed = _NEEDED.get(self.name)
+        if needed and not (self.terms if needed == "terms" else getattr(self, needed) > 0):
+            raise Refused(needed, f"be given for the predictor {self.name}", getattr(self, needed), "retrain")
 
     @property
     def regressors(self) -> frozenset[str]:

@@ -56,6 +56,7 @@ from spillway.levers.attributes.packing.block import pack
 from spillway.levers.attributes.synopsis.bounds import certify
 from spillway.levers.attributes.synopsis.entries import Shed, shed
 from spillway.levers.attributes.synopsis.model import (
+    PARAMETERS,
     PARTS,
     ROUNDINGS,
     AttributeModel,
@@ -551,15 +552,10 @@ def _points(model: AttributeModel, weighed: Sequence[Weighed]) -> list[tuple[flo
 
 
 def describe(predictor: Predictor) -> str:
-    """Describe a predictor in words: its name and its parameters."""
+    """Describe a predictor in words: its name, and the parameters that it reads unless they are 0."""
+    name = predictor.name
     if predictor.terms:
-        formula = " + ".join(str(term) for term in predictor.terms)
-        return f"regression {formula}" + (
-            f" (persistence {predictor.persistence:g})" if predictor.persistence else ""
-        )
-    parts = [f"{label} {value:g}" for label, value in _parameters(predictor) if value]
-    return predictor.name + (f" ({', '.join(parts)})" if parts else "")
-
-
-def _parameters(predictor: Predictor) -> list[tuple[str, float]]:
-    return [("slope", predictor.slope), ("season", predictor.season), ("common", predictor.common)]
+        name += " " + " + ".join(str(term) for term in predictor.terms)
+    values = {one: getattr(predictor, one) for one in PARAMETERS[predictor.name] if one != "terms"}
+    said = [f"{one} {value:g}" for one, value in values.items() if value]
+    return name + (f" ({', '.join(said)})" if said else "")
