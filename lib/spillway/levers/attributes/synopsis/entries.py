@@ -40,8 +40,15 @@ from spillway.errors import Refused
 from spillway.levers.attributes.columns import Column, Frame, shared_dictionary
 from spillway.levers.attributes.synopsis.bounds import own_unit_bounds, told_pct, within_integer, within_real
 from spillway.levers.attributes.synopsis.model import AttributeModel
-from spillway.levers.attributes.synopsis.predictors import Evaluated, column_as_floats, scale_of
-from spillway.levers.attributes.synopsis.walking import step_tables, walk
+from spillway.levers.attributes.synopsis.predictors import column_as_floats, predictor_arrays, scale_of
+from spillway.levers.attributes.synopsis.walking import (
+    Corrections,
+    Precisions,
+    Rows,
+    TargetColumn,
+    step_tables,
+    walk,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,12 +254,11 @@ def _shed_by_prediction(
     column: Column,
     first_new_row: int,
 ) -> Shed:
-    n = len(frame)
-    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    known = _walked(False, model, frame, is_shed, precision, column, is_entry, is_step, steps)
-    positions = np.flatnonzero(is_entry[first_new_row:]) + first_new_row
-    stepped = is_step[positions]
-    entries = Entries(frame.seq[positions], stepped, steps[positions], known.take(positions).hide(stepped))
+    corrections = _no_corrections(len(frame))
+    known = _walked(False, model, frame, Rows(frame.key, is_shed, precision), column, corrections)
+    positions = np.flatnonzero(corrections.is_entry[first_new_row:]) + first_new_row
+    stepped, steps = corrections.is_step[positions], corrections.steps[positions]
+    entries = Entries(frame.seq[positions], stepped, steps, known.take(positions).hide(stepped))
     return Shed(positions, entries, known)
 
 
@@ -265,13 +271,13 @@ def _recover_by_prediction(
     rows: np.ndarray,
     entries: Entries,
 ) -> Recovered:
-    n = len(frame)
-    is_entry, is_step, steps = np.zeros(n, np.bool_), np.zeros(n, np.bool_), np.zeros(n, np.int64)
-    is_entry[rows], is_step[rows], steps[rows] = True, entries.is_step, entries.steps
+    corrections = _no_corrections(len(frame))
+    corrections.is_entry[rows], corrections.steps[rows] = True, entries.steps
+    corrections.is_step[rows] = entries.is_step
     whole = rows[~entries.is_step]
     given = _placed(column.hide(is_shed), whole, entries.values.take(~entries.is_step))
-    known = _walked(True, model, frame, is_shed, precision, given, is_entry, is_step, steps)
-    bound = np.full(n, np.nan)
+    known = _walked(True, model, frame, Rows(frame.key, is_shed, precision), given, corrections)
+    bound = np.full(len(frame), np.nan)
     error = _tell_bounds(bound, model, is_shed, precision, known)
     ladder = np.array([one.ladder for one in model.precisions])  # on a ladder, whole values are levels too
     exact = whole[~ladder[precision[whole]]]
@@ -279,29 +285,19 @@ def _recover_by_prediction(
     return Recovered(known, bound, error)
 
 
+def _no_corrections(rows: int) -> Corrections:
+    return Corrections(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
+
+
 def _walked(
-    decode: bool,
-    model: AttributeModel,
-    frame: Frame,
-    is_shed: np.ndarray,
-    precision: np.ndarray,
-    column: Column,
-    is_entry: np.ndarray,
-    is_step: np.ndarray,
-    steps: np.ndarray,
+    decode: bool, model: AttributeModel, frame: Frame, rows: Rows, column: Column, corrections: Corrections
 ) -> Column:
-    evaluated = Evaluated.of(model.predictors, frame)
-    values, wholes = column_as_floats(column)
-    valid = column.valid.copy()
-    tables, starts = step_tables(tuple((one.step_pct, one.unit) for one in model.precisions))
-    units = np.array([one.unit for one in model.precisions])
-    ladders = np.array([one.ladder for one in model.precisions])
-    lost = walk(
-        decode, frame.key, is_shed, column.kind == "integer", values, wholes, valid, is_entry, is_step, steps,
-        evaluated.offsets, evaluated.regresses, evaluated.persistence, evaluated.slope, evaluated.season,
-        evaluated.common, evaluated.smoothing, model.blend, precision, *_aims(model), tables, starts, units, ladders,
-        scale_of(model),
-    )  # fmt: skip
+    """Return the column of the destination; encoding fills `corrections`."""
+    known = TargetColumn(
+        *column_as_floats(column), column.valid.copy(), column.kind == "integer", scale_of(model)
+    )
+    predictors = predictor_arrays(model.predictors, frame)
+    lost = walk(decode, rows, known, corrections, predictors, model.blend, _precisions(model))
     if lost >= 0:
         raise Refused(
             "entries",
@@ -309,7 +305,15 @@ def _walked(
             None,
             "read all batches of the frame",
         )
-    return Column(column.kind, wholes if column.kind == "integer" else values, valid)
+    return Column(column.kind, known.wholes if column.kind == "integer" else known.values, known.valid)
+
+
+def _precisions(model: AttributeModel) -> Precisions:
+    tables, starts = step_tables(tuple((one.step_pct, one.unit) for one in model.precisions))
+    units = np.array([one.unit for one in model.precisions])
+    return Precisions(
+        *_aims(model), units, np.array([one.ladder for one in model.precisions]), tables, starts
+    )
 
 
 def _tell_bounds(

@@ -23,6 +23,14 @@ paper's: the last value *stored*) has its own kernel in `entries`.
 
 Only +, -, *, / are used, elementwise and in a fixed order, so that every machine computes the same bits.
 
+A new predictor touches five places:
+
+1. `model.PARAMETERS`: its name and parameters (a new parameter is a field of `model.Predictor` and `PREDICTOR`);
+2. here: its formula above, its kind in `KINDS`, a small compiled function, and its branch in `base_value`;
+3. here, if it remembers something of each key: a field of `PAST`, and its update in `remember`;
+4. `training.candidates.without_regressors`: the parameters that training tries;
+5. `option.PREDICTORS`, only if a contract may choose it by name (then `make schema`).
+
 >>> rows = Frame(np.arange(2), np.zeros(2, int), {"last": Column.real([50.0, 51.0]), "chg": Column.real([1.0, 0.0])})
 >>> regression_values((Term(100.0, ("chg",), ("last",)),), rows).tolist()
 [2.0, 0.0]
@@ -30,13 +38,159 @@ Only +, -, *, / are used, elementwise and in a fixed order, so that every machin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
 from spillway.levers.attributes.columns import Column, Frame
 from spillway.levers.attributes.synopsis.model import AttributeModel, Predictor, Term, clock_part, part_of
-from spillway.levers.attributes.synopsis.walking import same_key_before
+
+inner = njit(cache=True, error_model="numpy", _nrt=False)
+"""Compile a function that allocates nothing: numba then counts no references to the arrays that it gets."""
+inlined = njit(cache=True, error_model="numpy", _nrt=False, forceinline=True)
+"""The same, for a function that LLVM would not inline but should: what it takes would be copied at each call."""
+PREVIOUS, TREND, SEASON, LEVEL, ANY, REGRESSION = range(6)
+KINDS = {
+    "previous": PREVIOUS,
+    "trend": TREND,
+    "season": SEASON,
+    "level": LEVEL,
+    "any": ANY,
+    "regression": REGRESSION,
+}
+"""The kind of a predictor in the kernels, by its name."""
+
+
+PREDICTOR = np.dtype(
+    [
+        ("kind", "i8"),
+        ("season", "i8"),
+        ("persistence", "f8"),
+        ("slope", "f8"),
+        ("common", "f8"),
+        ("smoothing", "f8"),
+    ]
+)
+"""A predictor in the kernels: its kind and its parameters."""
+PAST = np.dtype([("level", "f8"), ("regression", "f8"), ("miss", "f8")])
+"""What a predictor remembers of a key: L, f', and its smoothed relative error m; NaN at first."""
+
+
+class PredictorArrays(NamedTuple):
+    """The predictors of a model over a frame, in the order of preference."""
+
+    predictors: np.ndarray
+    """Records of `PREDICTOR`."""
+    regressions: np.ndarray
+    """By predictor and row, the value of a regression (f); NaN if it cannot be evaluated."""
+
+
+class Known(NamedTuple):
+    """What the destination knows before a row."""
+
+    key: int
+    seen: int
+    """The number of values of the key so far."""
+    newest: float
+    """h1; NaN if there is none."""
+    newest_of_all: float
+    """The last value of any key."""
+
+
+def predictor_arrays(predictors: tuple[Predictor, ...], frame: Frame) -> PredictorArrays:
+    """Return the predictors as records, and the values of their regressions on every row."""
+    regressions = np.full((len(predictors), len(frame)), np.nan)
+    for i, predictor in enumerate(predictors):
+        if predictor.terms:
+            regressions[i] = regression_values(predictor.terms, frame)
+    records = [(KINDS[p.name], p.season, p.persistence, p.slope, p.common, p.smoothing) for p in predictors]
+    return PredictorArrays(np.array(records, PREDICTOR), regressions)
+
+
+@inner
+def _value_before(history, known, lag):  # type: ignore[no-untyped-def]
+    """Return the key's value number `lag` before this row; it must have as many."""
+    return history[known.key, (known.seen - lag) % history.shape[1]]
+
+
+@inner
+def _trend(predictor, known, history):  # type: ignore[no-untyped-def]
+    if predictor.slope == 0.0 or known.seen < 2:
+        return known.newest
+    return known.newest + predictor.slope * (known.newest - _value_before(history, known, 2))
+
+
+@inner
+def _season(predictor, known, history):  # type: ignore[no-untyped-def]
+    if known.seen < predictor.season + 1:
+        return np.nan
+    value = _value_before(history, known, predictor.season)
+    if predictor.persistence == 0.0:
+        return value
+    then = _value_before(history, known, predictor.season + 1)
+    return value + predictor.persistence * (known.newest - then)
+
+
+@inner
+def _level(predictor, known, level):  # type: ignore[no-untyped-def]
+    return level if predictor.persistence == 0.0 else level + predictor.persistence * (known.newest - level)
+
+
+@inner
+def _any(predictor, known):  # type: ignore[no-untyped-def]
+    if predictor.persistence == 1.0:
+        return known.newest
+    if known.seen == 0:
+        return known.newest_of_all
+    return known.newest_of_all + predictor.persistence * (known.newest - known.newest_of_all)
+
+
+@inner
+def _regression(predictor, known, value, then):  # type: ignore[no-untyped-def]
+    return value if predictor.persistence == 0.0 else value + predictor.persistence * (known.newest - then)
+
+
+@inlined
+def base_value(predictor, past, known, history, regression):  # type: ignore[no-untyped-def]
+    """Return what a predictor predicts before the factor of the surprise; NaN if it cannot be evaluated.
+
+    `history` has by key its newest values in a ring: value number v is at v % depth. `regression` is f.
+    """
+    kind = predictor.kind
+    if kind == REGRESSION:
+        return _regression(predictor, known, regression, past.regression)
+    if kind == SEASON:
+        return _season(predictor, known, history)
+    if kind == LEVEL:
+        return _level(predictor, known, past.level)
+    if kind == ANY:
+        return _any(predictor, known)
+    if kind == TREND:
+        return _trend(predictor, known, history)
+    return known.newest
+
+
+@inlined
+def remember(predictor, past, value, regression):  # type: ignore[no-untyped-def]
+    """Add a number that the destination knows now to what a predictor remembers of its key."""
+    if predictor.kind == REGRESSION:
+        past.regression = regression
+    elif predictor.kind == LEVEL:
+        level = past.level
+        past.level = level + predictor.smoothing * (value - level) if np.isfinite(level) else value
+
+
+@njit(cache=True, error_model="numpy")
+def same_key_before(key):  # type: ignore[no-untyped-def]
+    """Return for each row the previous row of its key; -1 if it is the first."""
+    n = len(key)
+    at = np.full(key.max() + 1 if n else 0, -1, np.int64)
+    before = np.empty(n, np.int64)
+    for i in range(n):
+        before[i] = at[key[i]]
+        at[key[i]] = i
+    return before
 
 
 def regression_values(terms: tuple[Term, ...], frame: Frame) -> np.ndarray:
@@ -87,36 +241,6 @@ class RegressorReader:
         for name in term.denominators:
             result = result / self.values(name)
         return result
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluated:
-    """The predictors of a model over a frame, as arrays for `walking.walk`."""
-
-    offsets: np.ndarray
-    regresses: np.ndarray
-    persistence: np.ndarray
-    slope: np.ndarray
-    season: np.ndarray
-    common: np.ndarray
-    smoothing: np.ndarray
-
-    @staticmethod
-    def of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
-        """Evaluate the parts of the predictors that do not depend on the shed attribute itself."""
-        offsets = np.full((len(predictors), len(frame)), np.nan)
-        for i, predictor in enumerate(predictors):
-            if predictor.terms:
-                offsets[i] = regression_values(predictor.terms, frame)
-        return Evaluated(
-            offsets,
-            np.array([bool(p.terms) for p in predictors]),
-            np.array([p.persistence for p in predictors]),
-            np.array([p.slope for p in predictors]),
-            np.array([p.season for p in predictors], np.int64),
-            np.array([p.common for p in predictors]),
-            np.array([p.smoothing for p in predictors]),
-        )
 
 
 def scale_of(model: AttributeModel) -> float:

@@ -30,19 +30,82 @@ to row; a value is always compared with what the destination has.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from spillway.levers.attributes.synopsis.bounds import within_integer, within_real
+from spillway.levers.attributes.synopsis.predictors import PAST, Known, base_value, inner, remember
 
-NUMBER, NULL, NAN, PLUS, MINUS = 1, 2, 3, 4, 5
+UNKNOWN, NUMBER, NULL, NAN, PLUS, MINUS = range(6)
+KEPT, STEP, WHOLE = range(3)
 LARGEST_POWER = 4096
 LARGEST_STEP = 1 << 40
 _WHOLE = 4503599627370496.0  # 2^52: every float64 from here on is whole, and scaling would only lose bits
 _INT64_END = 9.2e18
 _TINY_MISS = 1e-15
+_MISS_RATE, _ANY_MISS_RATE = 0.1, 0.02
 MOST_LEVELS = 1 << 15
+
+
+class Rows(NamedTuple):
+    """The rows of a frame in `seq` order."""
+
+    key: np.ndarray
+    is_shed: np.ndarray
+    precision: np.ndarray
+    """By row, an index into the `Precisions`."""
+
+
+class TargetColumn(NamedTuple):
+    """The attribute's own column; `walk` replaces the values of shed rows by those of the destination."""
+
+    values: np.ndarray
+    """Float64, also of integers."""
+    wholes: np.ndarray
+    """The exact values of integers; zeros for reals."""
+    valid: np.ndarray
+    is_integer: bool
+    scale: float
+    """10^decimals, to which values are rounded; 0: they are not rounded."""
+
+
+class Corrections(NamedTuple):
+    """By row, whether it has an entry, whether that is a step, and the step. Whole values are in the `TargetColumn`."""
+
+    is_entry: np.ndarray
+    is_step: np.ndarray
+    steps: np.ndarray
+
+
+class Precisions(NamedTuple):
+    """The precisions of a model, one item each."""
+
+    aims_pct: np.ndarray
+    aims: np.ndarray
+    units: np.ndarray
+    is_ladder: np.ndarray
+    tables: np.ndarray
+    """The powers of the step, or the levels of the ladder, of all precisions, one after the other."""
+    starts: np.ndarray
+    """The start of each precision's table, and the end of the last."""
+
+
+class Grid(NamedTuple):
+    """The aims and the steps of one precision, without its table."""
+
+    aim_pct: float
+    aim: float
+    unit: float
+    is_ladder: bool
+
+
+class Form(NamedTuple):
+    """Whether values are integers, and 10^decimals, to which they are rounded (0: they are not rounded)."""
+
+    is_integer: bool
+    scale: float
 
 
 def powers(step_pct: float) -> np.ndarray:
@@ -92,8 +155,8 @@ def step_tables(steps: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.
     return np.concatenate(tables), np.cumsum([0, *map(len, tables)])
 
 
-@njit(cache=True, error_model="numpy")
-def _classify(value, valid):  # type: ignore[no-untyped-def]
+@inner
+def _class_of(value, valid):  # type: ignore[no-untyped-def]
     if not valid:
         return NULL
     if np.isnan(value):
@@ -103,61 +166,63 @@ def _classify(value, valid):  # type: ignore[no-untyped-def]
     return NUMBER
 
 
-@njit(cache=True, error_model="numpy")
+@inner
 def _snap(value, scale):  # type: ignore[no-untyped-def]
     if scale > 0.0 and abs(value) * scale < _WHOLE:
         return np.rint(value * scale) / scale
     return value
 
 
-@njit(cache=True, error_model="numpy")
-def _place(value, tables, first, count):  # type: ignore[no-untyped-def]
+@inner
+def _level_of(value, levels):  # type: ignore[no-untyped-def]
     """Return the signed index of the level nearest to a value."""
     size = abs(value)
-    high = min(np.searchsorted(tables[first : first + count], size), count - 1)
-    if high > 0 and size - tables[first + high - 1] <= tables[first + high] - size:
+    high = min(np.searchsorted(levels, size), len(levels) - 1)
+    if high > 0 and size - levels[high - 1] <= levels[high] - size:
         high -= 1
     return np.int64(high) if value >= 0.0 else -np.int64(high)
 
 
-@njit(cache=True, error_model="numpy")
-def _moved(p, q, tables, first, count, unit, levels, scale):  # type: ignore[no-untyped-def]
+@inner
+def _moved(p, q, grid, table, scale):  # type: ignore[no-untyped-def]
     """Return the prediction p moved by q steps; NaN if the result is no finite number."""
-    if levels:
+    count = len(table)
+    if grid.is_ladder:
         if q == 0:
             moved = p
         else:
-            at = _place(p, tables, first, count) + q
+            at = _level_of(p, table) + q
             if abs(at) >= count:
                 return np.nan
-            moved = tables[first + at] if at >= 0 else -tables[first - at]
-    elif unit > 0.0:
-        moved = (np.rint(p / unit) + q) * unit
+            moved = table[at] if at >= 0 else -table[-at]
+    elif grid.unit > 0.0:
+        moved = (np.rint(p / grid.unit) + q) * grid.unit
     elif q >= count or -q >= count:
         return np.nan
     elif q >= 0:
-        moved = p * tables[first + q]
+        moved = p * table[q]
     else:
-        moved = p / tables[first - q]
+        moved = p / table[-q]
     moved = _snap(moved, scale)
     return moved if np.isfinite(moved) else np.nan
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def _accepts(r, real, whole, is_integer, aim_pct, aim):  # type: ignore[no-untyped-def]
+@inner
+def _is_accepted(r, value, whole, is_integer, grid):  # type: ignore[no-untyped-def]
     """Return whether the reconstruction r (a float64, whole for integers) is within both aims."""
     if not np.isfinite(r):
         return False
     if is_integer:
-        return abs(r) < _INT64_END and within_integer(np.int64(r), whole, aim_pct, aim)
-    return within_real(r, real, aim_pct, aim)
+        return abs(r) < _INT64_END and within_integer(np.int64(r), whole, grid.aim_pct, grid.aim)
+    return within_real(r, value, grid.aim_pct, grid.aim)
 
 
-@njit(cache=True, error_model="numpy")
-def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no-untyped-def]
+@inner
+def _nearest_step(p, sv, grid, table):  # type: ignore[no-untyped-def]
     """Return the step that brings p nearest to sv; 0 if there is none."""
-    if levels:
-        return _place(sv, tables, first, count) - _place(p, tables, first, count)
+    unit = grid.unit
+    if grid.is_ladder:
+        return _level_of(sv, table) - _level_of(p, table)
     if unit > 0.0:
         level = np.rint(sv / unit)
         if level == 0.0 and sv != 0.0:
@@ -170,218 +235,189 @@ def _nearest_step(p, sv, tables, first, count, unit, levels):  # type: ignore[no
     up = ratio >= 1.0
     if not up:
         ratio = p / sv
-    if not ratio <= tables[first + count - 1]:
+    if not ratio <= table[-1]:
         return np.int64(0)
-    high = np.searchsorted(tables[first : first + count], ratio)
+    high = np.searchsorted(table, ratio)
     low = max(high - 1, 0)
     a, b = (low, high) if up else (-low, -high)
-    if abs(_moved(p, a, tables, first, count, unit, levels, 0.0) - sv) <= abs(
-        _moved(p, b, tables, first, count, unit, levels, 0.0) - sv
-    ):
+    if abs(_moved(p, a, grid, table, 0.0) - sv) <= abs(_moved(p, b, grid, table, 0.0) - sv):
         return np.int64(a)
     return np.int64(b)
 
 
-@njit(cache=True, error_model="numpy")
-def walk(  # type: ignore[no-untyped-def]
-    decode, key, is_shed, is_integer, values, wholes, valid, is_entry, is_step, steps,
-    offsets, regresses, persistence, slope, season, common, smoothing, blend, precision, aims_pct, aims, tables, starts,
-    units, ladders, scale,
-):  # fmt: skip
-    """Encode (fills is_entry, is_step, steps) or decode; values, wholes and valid become those of the destination.
+@inner
+def _correction(value, whole, p, form, grid, table):  # type: ignore[no-untyped-def]
+    """Return how a number is encoded (KEPT, STEP or WHOLE), the step, and what the destination has (NaN: the same)."""
+    q = np.int64(0)
+    if np.isfinite(p):
+        r = _moved(p, q, grid, table, form.scale)
+        if _is_accepted(r, value, whole, form.is_integer, grid):
+            return KEPT, q, r
+        q = _nearest_step(p, value, grid, table)
+        r = _moved(p, q, grid, table, form.scale)
+        if _is_accepted(r, value, whole, form.is_integer, grid):
+            return STEP, q, r
+    if grid.is_ladder:  # a whole value is stored as the level nearest to it
+        r = _moved(0.0, _level_of(value, table), grid, table, form.scale)
+        if _is_accepted(r, value, whole, form.is_integer, grid):
+            return WHOLE, q, r + 0.0
+    return WHOLE, q, np.nan
 
-    `values` are float64, also those of integers, whose exact values are in `wholes`. `offsets` has the value of each
-    regression at each row (NaN if it cannot be evaluated). `precision` is the index of each row in `aims_pct`, `aims`,
-    `units`, `ladders`, and in `starts`, which has the start of its table in `tables`. Returns the row at which decoding
-    failed for lack of a start, or -1.
+
+@inner
+def _recovered(is_step, step, p, class_before, form, grid, table):  # type: ignore[no-untyped-def]
+    """Return the class and the value of a row with a step or without an entry; UNKNOWN for lack of a start."""
+    if not is_step and class_before == UNKNOWN:
+        return UNKNOWN, np.nan
+    if not is_step and class_before != NUMBER:
+        return class_before, _value_of_class(class_before)
+    if not np.isfinite(p):
+        return UNKNOWN, np.nan
+    r = _moved(p, step if is_step else np.int64(0), grid, table, form.scale)
+    if is_step and (not np.isfinite(r) or (form.is_integer and abs(r) >= _INT64_END)):
+        return UNKNOWN, np.nan
+    return NUMBER, r
+
+
+@inner
+def _value_of_class(its_class):  # type: ignore[no-untyped-def]
+    """Return what is in the column for a class other than numbers."""
+    if its_class == NAN:
+        return np.nan
+    if its_class == PLUS:
+        return np.inf
+    return -np.inf if its_class == MINUS else 0.0
+
+
+@inner
+def _with_surprise(base, weight, surprise):  # type: ignore[no-untyped-def]
+    return base * (1.0 + weight * surprise) if weight != 0.0 else base
+
+
+@inner
+def _surprise(value, base, p):  # type: ignore[no-untyped-def]
+    """Return the relative difference of a value from the prediction; 0 if there was none, or it is 100 % and more."""
+    if not np.isfinite(p) or base == 0.0:
+        return 0.0
+    surprise = (value - base) / base
+    return surprise if abs(surprise) < 1.0 else 0.0
+
+
+@inner
+def _weight(miss_of_key, miss_of_all):  # type: ignore[no-untyped-def]
+    """Return the weight of a predictor in a blend."""
+    miss = miss_of_key if miss_of_key >= 0.0 else miss_of_all
+    if not miss >= 0.0:
+        miss = 1.0
+    return 1.0 / (miss * miss * miss + _TINY_MISS)
+
+
+@inner
+def _miss(prediction, value):  # type: ignore[no-untyped-def]
+    """Return the relative error of a prediction, at most 1."""
+    miss, size = abs(prediction - value), abs(value)
+    return miss / size if miss < size else (0.0 if miss == 0.0 else 1.0)
+
+
+@inner
+def _depth(predictors):  # type: ignore[no-untyped-def]
+    """Return the number of values of a key that the predictors read."""
+    depth = np.int64(2)
+    for m in range(len(predictors)):
+        depth = max(depth, predictors[m].season + 1)
+    return depth
+
+
+@njit(cache=True, error_model="numpy")
+def _no_pasts(count, keys):  # type: ignore[no-untyped-def]
+    pasts = np.empty((count, keys), PAST)
+    for m in range(count):
+        for k in range(keys):
+            past = pasts[m, k]
+            past.level, past.regression, past.miss = np.nan, np.nan, np.nan
+    return pasts
+
+
+@njit(cache=True, error_model="numpy")
+def walk(decode, rows, column, corrections, predictor_arrays, blend, precisions):  # type: ignore[no-untyped-def]
+    """Encode (fills `corrections`) or decode a frame; `column` becomes that of the destination.
+
+    Returns the row at which decoding failed for lack of a start, or -1.
     """
-    n = len(key)
-    keys = key.max() + 1 if n else 0
-    depth = max(2, season.max() + 1)
-    count = len(offsets)
-    history = np.full((keys, depth), np.nan)
-    rows_known = np.zeros(keys, np.int64)
-    offset_then = np.full((count, keys), np.nan)
-    smoothed = np.full((count, keys), np.nan)
-    missed = np.full((count, keys if blend else 0), np.nan)
-    missed_by_any = np.full(count, np.nan)
-    bases = np.full(count, np.nan)
-    predictions = np.full(count, np.nan)
-    class_of = np.zeros(keys, np.int8)
-    shed_before = np.zeros(keys, np.bool_)
-    surprise = 0.0
-    last_any = np.nan
-    several, now = len(aims_pct) > 1, np.int64(0)
-    aim_pct, aim, unit, first, size = aims_pct[0], aims[0], units[0], starts[0], starts[1]
-    levels = ladders[0]
+    # an array that is read from a tuple is counted as one more reference, which is slow: read each once
+    key, is_shed, precision = rows
+    values, wholes, valid, is_integer, scale = column
+    is_entry, is_step, steps = corrections
+    predictors, regressions = predictor_arrays
+    aims_pct, aims, units, is_ladder, tables, starts = precisions
+    n, count, form = len(key), len(predictors), Form(is_integer, scale)
+    keys, depth = key.max() + 1 if n else 0, _depth(predictors)
+    history, pasts = np.full((keys, depth), np.nan), _no_pasts(count, keys)
+    counts, class_of, was_shed = np.zeros(keys, np.int64), np.zeros(keys, np.int64), np.zeros(keys, np.bool_)
+    miss_of_all, predictions = np.full(count, np.nan), np.full(count, np.nan)
+    surprise, newest_of_all = 0.0, np.nan
+    several, now = len(aims) > 1, np.int64(0)
+    grid, table = Grid(aims_pct[0], aims[0], units[0], is_ladder[0]), tables[starts[0] : starts[1]]
     for i in range(n):
         if several and is_shed[i] and precision[i] != now:
             now = precision[i]
-            aim_pct, aim, unit, levels = aims_pct[now], aims[now], units[now], ladders[now]
-            first, size = starts[now], starts[now + 1] - starts[now]
+            grid = Grid(aims_pct[now], aims[now], units[now], is_ladder[now])
+            table = tables[starts[now] : starts[now + 1]]
         k = key[i]
-        known = rows_known[k]
-        newest = history[k, (known - 1) % depth] if known > 0 else np.nan
-        base = np.nan
-        p = np.nan
-        total = 0.0
+        newest = history[k, (counts[k] - 1) % depth] if counts[k] > 0 else np.nan
+        known = Known(k, counts[k], newest, newest_of_all)
+        base, p, total = np.nan, np.nan, 0.0
         for m in range(count):
-            s = season[m]
-            if regresses[m]:
-                base_m = offsets[m, i]
-                if persistence[m] != 0.0:
-                    base_m += persistence[m] * (newest - offset_then[m, k])
-            elif s > 0:
-                base_m = history[k, (known - s) % depth] if known >= s + 1 else np.nan
-                if persistence[m] != 0.0 and known >= s + 1:
-                    base_m += persistence[m] * (newest - history[k, (known - s - 1) % depth])
-            elif smoothing[m] != 0.0:
-                base_m = smoothed[m, k]
-                if persistence[m] != 0.0:
-                    base_m += persistence[m] * (newest - base_m)
-            else:
-                base_m = newest
-                if persistence[m] != 1.0:
-                    base_m = last_any if not known else last_any + persistence[m] * (newest - last_any)
-                if slope[m] != 0.0 and known > 1:
-                    base_m += slope[m] * (newest - history[k, (known - 2) % depth])
-            p_m = base_m * (1.0 + common[m] * surprise) if common[m] != 0.0 else base_m
+            base_m = base_value(predictors[m], pasts[m, k], known, history, regressions[m, i])
+            p_m = _with_surprise(base_m, predictors[m].common, surprise)
             if not blend:
-                base = base_m
-                p = p_m
+                base, p = base_m, p_m
                 if np.isfinite(p):
                     break
                 continue
-            bases[m] = base_m
             predictions[m] = p_m
-            if not np.isfinite(p_m):
-                continue
-            miss = missed[m, k]
-            if not miss >= 0.0:
-                miss = missed_by_any[m]
-            if not miss >= 0.0:
-                miss = 1.0
-            weight = 1.0 / (miss * miss * miss + _TINY_MISS)
-            if total == 0.0:
-                base, p = base_m * weight, p_m * weight
-            else:
-                base += base_m * weight
-                p += p_m * weight
-            total += weight
-        if blend and total > 0.0:
-            base /= total
-            p /= total
-        predicted = np.isfinite(p)
-        here = NUMBER
+            if np.isfinite(p_m):
+                weight = _weight(pasts[m, k].miss, miss_of_all[m])
+                base = base_m * weight if total == 0.0 else base + base_m * weight
+                p = p_m * weight if total == 0.0 else p + p_m * weight
+                total += weight
+        if total > 0.0:
+            base, p = base / total, p / total
+        its_class = _class_of(values[i], valid[i])
         if is_shed[i]:
-            if decode:
-                if is_entry[i]:
-                    if is_step[i]:
-                        if not predicted:
-                            return i
-                        r = _moved(p, steps[i], tables, first, size, unit, levels, scale)
-                        if not np.isfinite(r) or (is_integer and abs(r) >= _INT64_END):
-                            return i
-                        values[i] = r
-                        wholes[i] = np.int64(r) if is_integer else 0
-                        valid[i] = True
-                    here = _classify(values[i], valid[i])
-                else:
-                    here = class_of[k]
-                    if not shed_before[k]:
-                        return i
-                    if here == NUMBER:
-                        if not predicted:
-                            return i
-                        values[i] = _moved(p, 0, tables, first, size, unit, levels, scale)
-                        wholes[i] = np.int64(values[i]) if is_integer else 0
-                        valid[i] = True
-                    else:
-                        valid[i] = here != NULL
-                        wholes[i] = 0
-                        values[i] = 0.0
-                        if here == NAN:
-                            values[i] = np.nan
-                        elif here == PLUS:
-                            values[i] = np.inf
-                        elif here == MINUS:
-                            values[i] = -np.inf
-            else:
-                here = _classify(values[i], valid[i])
-                new = not shed_before[k] or class_of[k] != here
-                if here == NUMBER:
-                    q = np.int64(0)
-                    r = np.nan
-                    if predicted:
-                        r = _moved(p, q, tables, first, size, unit, levels, scale)
-                        if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
-                            new = True
-                            q = _nearest_step(p, values[i], tables, first, size, unit, levels)
-                            r = _moved(p, q, tables, first, size, unit, levels, scale)
-                            if not _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
-                                r = np.nan
-                    else:
-                        new = True
+            class_before = class_of[k] if was_shed[k] else UNKNOWN
+            if not decode:
+                is_entry[i] = class_before != its_class
+                if its_class == NUMBER:
+                    treatment, q, r = _correction(values[i], wholes[i], p, form, grid, table)
+                    is_entry[i] |= treatment != KEPT
+                    if treatment != WHOLE:
+                        is_step[i], steps[i] = is_entry[i], q
                     if np.isfinite(r):
-                        values[i] = r
-                        wholes[i] = np.int64(r) if is_integer else 0
-                        is_step[i] = new
-                        steps[i] = q
-                    elif levels:
-                        r = _moved(
-                            0.0,
-                            _place(values[i], tables, first, size),
-                            tables,
-                            first,
-                            size,
-                            unit,
-                            levels,
-                            scale,
-                        )
-                        if _accepts(r, values[i], wholes[i], is_integer, aim_pct, aim):
-                            values[i] = r + 0.0
-                            wholes[i] = np.int64(r) if is_integer else 0
-                is_entry[i] = new
-            shed_before[k] = True
-        else:
-            here = _classify(values[i], valid[i])
-        class_of[k] = here
+                        values[i], wholes[i] = r, np.int64(r) if is_integer else 0
+            elif is_step[i] or not is_entry[i]:
+                its_class, r = _recovered(
+                    is_entry[i] and is_step[i], steps[i], p, class_before, form, grid, table
+                )
+                if its_class == UNKNOWN:
+                    return i
+                values[i], valid[i] = r, its_class != NULL
+                wholes[i] = np.int64(r) if is_integer and its_class == NUMBER else 0
+            was_shed[k] = True
+        class_of[k] = its_class
         surprise = 0.0
-        if here == NUMBER:
+        if its_class == NUMBER:
             value = values[i]
-            if predicted and base != 0.0:
-                surprise = (value - base) / base
-                if not abs(surprise) < 1.0:
-                    surprise = 0.0
-            history[k, known % depth] = value
-            rows_known[k] = known + 1
-            last_any = value
+            surprise, newest_of_all = _surprise(value, base, p), value
+            history[k, counts[k] % depth] = value
+            counts[k] += 1
             for m in range(count):
-                if regresses[m]:
-                    offset_then[m, k] = offsets[m, i]
-                if smoothing[m] != 0.0:
-                    level = smoothed[m, k]
-                    smoothed[m, k] = level + smoothing[m] * (value - level) if np.isfinite(level) else value
+                past = pasts[m, k]
+                remember(predictors[m], past, value, regressions[m, i])
                 if blend and np.isfinite(predictions[m]):
-                    miss = abs(predictions[m] - value)
-                    magnitude = abs(value)
-                    miss = miss / magnitude if miss < magnitude else (0.0 if miss == 0.0 else 1.0)
-                    before = missed_by_any[m]
-                    missed_by_any[m] = before + 0.02 * (miss - before) if before >= 0.0 else miss
-                    before = missed[m, k]
-                    if not before >= 0.0:
-                        before = missed_by_any[m]
-                    missed[m, k] = before + 0.1 * (miss - before)
+                    miss = _miss(predictions[m], value)
+                    before = miss_of_all[m]
+                    miss_of_all[m] = before + _ANY_MISS_RATE * (miss - before) if before >= 0.0 else miss
+                    before = past.miss if past.miss >= 0.0 else miss_of_all[m]
+                    past.miss = before + _MISS_RATE * (miss - before)
     return -1
-
-
-@njit(cache=True, error_model="numpy")
-def same_key_before(key):  # type: ignore[no-untyped-def]
-    """Return for each row the previous row of its key; -1 if it is the first."""
-    n = len(key)
-    at = np.full(key.max() + 1 if n else 0, -1, np.int64)
-    before = np.empty(n, np.int64)
-    for i in range(n):
-        before[i] = at[key[i]]
-        at[key[i]] = i
-    return before

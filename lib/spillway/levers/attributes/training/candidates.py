@@ -23,7 +23,7 @@ from spillway.levers.attributes.packing.block import LONGEST_LIST
 from spillway.levers.attributes.packing.whole_numbers import WholeForm
 from spillway.levers.attributes.synopsis.entries import Shed
 from spillway.levers.attributes.synopsis.model import Precision, Predictor
-from spillway.levers.attributes.synopsis.walking import same_key_before
+from spillway.levers.attributes.synopsis.predictors import same_key_before
 
 LONGEST_SEASON = 200
 LEAST_DIVISOR = 5

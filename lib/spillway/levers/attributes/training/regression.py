@@ -27,8 +27,7 @@ import numpy as np
 
 from spillway.levers.attributes.columns import Frame
 from spillway.levers.attributes.synopsis.model import Predictor, Term
-from spillway.levers.attributes.synopsis.predictors import RegressorReader
-from spillway.levers.attributes.synopsis.walking import same_key_before
+from spillway.levers.attributes.synopsis.predictors import RegressorReader, same_key_before
 
 WIDEST = 6
 MOST_TERMS = 4
