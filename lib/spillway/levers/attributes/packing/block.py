@@ -36,6 +36,7 @@ from spillway.levers.attributes.packing import entry_coder as coding
 from spillway.levers.attributes.packing.entry_coder import (
     MIXERS,
     Coder,
+    EntryArrays,
     code_entries,
     contexts_needed,
     finish,
@@ -200,10 +201,9 @@ class _Coded:
         out.number(len(self.key))
         while True:
             coder = Coder.writing(MIXERS, contexts_needed(index_bits), room)
-            written = code_entries(
-                False, self.key, self.rows, self.entries.is_step.copy(), self.entries.steps.copy(), self.marks.copy(),
-                wholes.copy(), index_bits, *coder,
-            )  # fmt: skip
+            arrays = (self.rows, self.entries.is_step, self.entries.steps, self.marks, wholes)
+            entries = EntryArrays(*(one.copy() for one in arrays))
+            written = code_entries(False, self.key, entries, index_bits, coder)
             if written == n:
                 return out.data() + finish(coder.state, coder.buffer)
             room *= 4
@@ -217,12 +217,12 @@ def _from_coded(source: Reader, kind: str, n: int, listed: bool, frame: Frame | 
     index_bits = max(1, int(len(distinct) - 1).bit_length()) if listed else 0
     span = source.number()
     key = np.zeros(span, np.int64) if frame is None else _keys_from(frame, first)[:span]
-    offsets, steps, marks, wholes = (np.zeros(n, np.int64) for _ in range(4))
-    is_step = np.zeros(n, np.bool_)
+    entries = EntryArrays(
+        np.zeros(n, np.int64), np.zeros(n, np.bool_), *(np.zeros(n, np.int64) for _ in range(3))
+    )
     coder = Coder.reading(source.rest(), MIXERS, contexts_needed(index_bits))
-    n = code_entries(True, key, offsets, is_step, steps, marks, wholes, index_bits, *coder)
-    offsets, steps, marks, wholes = offsets[:n], steps[:n], marks[:n], wholes[:n]
-    is_step = is_step[:n]
+    n = code_entries(True, key, entries, index_bits, coder)
+    offsets, is_step, steps, marks, wholes = (one[:n] for one in entries)
     seq = first + offsets if frame is None else frame.seq[first + offsets]
     numbers = (marks == coding.LITERAL) & ~is_step
     values = np.zeros(n, np.float64 if kind == "real" else np.int64)

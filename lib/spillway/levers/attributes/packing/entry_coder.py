@@ -17,10 +17,10 @@ as bit length, then mantissa. The top mantissa bits have contexts of their own.
 
 >>> coder, flips = Coder.writing(1), np.array([0, 0, 1, 0, 0, 0, 0, 0] * 50)
 >>> for flip in flips:
-...     _ = code_bit(False, flip, *coder, 0, 1, 2, 3, 4, 5, 0)
+...     _ = code_bit(False, flip, coder, (0, 1, 2, 3, 4, 5), 0)
 >>> block = finish(coder.state, coder.buffer)
 >>> back = Coder.reading(block, 1)
->>> [int(code_bit(True, 0, *back, 0, 1, 2, 3, 4, 5, 0)) for _ in flips] == flips.tolist(), len(block) < 50
+>>> [int(code_bit(True, 0, back, (0, 1, 2, 3, 4, 5), 0)) for _ in flips] == flips.tolist(), len(block) < 50
 (True, True)
 """
 
@@ -31,6 +31,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+inner = njit(cache=True, _nrt=False)
+"""Compile a function that allocates nothing: numba then counts no references to the arrays that it gets."""
+inlined = njit(cache=True, _nrt=False, forceinline=True)
+"""The same, for a function that LLVM would not inline but should: what it takes would be copied at each call."""
 INPUTS = 6
 LIMIT = 255
 REGION = 64 + 41 * 8 + 64  # contexts of one number: length, top bits by length, bits further down
@@ -93,7 +97,7 @@ class Coder(NamedTuple):
         return coder
 
 
-@njit(cache=True)
+@inner
 def _learn(counters, at, target):  # type: ignore[no-untyped-def]
     both = np.int64(counters[at])
     n = both & 255
@@ -102,12 +106,13 @@ def _learn(counters, at, target):  # type: ignore[no-untyped-def]
     counters[at] = (chance << 8) | (n + 1 if n < LIMIT else n)
 
 
-@njit(cache=True)
-def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, c4, c5, mixer):  # type: ignore[no-untyped-def]
+@inner
+def code_bit(decode, bit, coder, contexts, mixer):  # type: ignore[no-untyped-def]
     """Code one bit in six contexts and return it."""
-    w = weights[np.uint32(mixer)]
-    i0, i1, i2, i3 = np.uint32(c0), np.uint32(c1), np.uint32(c2), np.uint32(c3)
-    i4, i5 = np.uint32(c4), np.uint32(c5)
+    state, buffer, counters = coder.state, coder.buffer, coder.counters
+    w = coder.weights[np.uint32(mixer)]
+    i0, i1, i2 = np.uint32(contexts[0]), np.uint32(contexts[1]), np.uint32(contexts[2])
+    i3, i4, i5 = np.uint32(contexts[3]), np.uint32(contexts[4]), np.uint32(contexts[5])
     s0 = STRETCHED[counters[i0] >> np.uint32(12)]
     s1 = STRETCHED[counters[i1] >> np.uint32(12)]
     s2 = STRETCHED[counters[i2] >> np.uint32(12)]
@@ -156,12 +161,22 @@ def code_bit(decode, bit, state, buffer, counters, weights, c0, c1, c2, c3, c4, 
     return bit
 
 
-@njit(cache=True)
-def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, d2, d3, d4, mixer):  # type: ignore[no-untyped-def]
+@inner
+def _in_regions(base, regions, at):  # type: ignore[no-untyped-def]
+    """Return the contexts of one bit of a number: context `at` of its six regions."""
+    d0, d1, d2, d3, d4 = regions
+    first = base + at
+    return (
+        first, first + d0 * REGION, first + d1 * REGION, first + d2 * REGION, first + d3 * REGION, first + d4 * REGION,
+    )  # fmt: skip
+
+
+@inner
+def code_number(decode, number, coder, base, regions, mixer):  # type: ignore[no-untyped-def]
     """Code a uint64: its bit length in unary, then the bits below the top one.
 
-    Uses REGION contexts from `base` on for each of d0..d4 (indices of whole regions) and mixers from
-    `mixer` to `mixer` + 2.
+    Uses REGION contexts from `base` on for itself and for each of the five `regions` (indices of whole regions), and
+    the mixers from `mixer` to `mixer` + 2.
     """
     length = 0
     rest = number
@@ -171,12 +186,7 @@ def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, 
     at = 0
     while at < 64:
         more = 1 if at < length else 0
-        more = code_bit(
-            decode, more, state, buffer, counters, weights,
-            base + at, base + d0 * REGION + at, base + d1 * REGION + at, base + d2 * REGION + at,
-            base + d3 * REGION + at, base + d4 * REGION + at, mixer,
-        )  # fmt: skip
-        if more == 0:
+        if code_bit(decode, more, coder, _in_regions(base, regions, at), mixer) == 0:
             break
         at += 1
     length = at
@@ -192,11 +202,7 @@ def code_number(decode, number, state, buffer, counters, weights, base, d0, d1, 
         else:
             slot = 64 + 41 * 8 + i
             which = mixer + 2
-        bit = code_bit(
-            decode, bit, state, buffer, counters, weights,
-            base + slot, base + d0 * REGION + slot, base + d1 * REGION + slot, base + d2 * REGION + slot,
-            base + d3 * REGION + slot, base + d4 * REGION + slot, which,
-        )  # fmt: skip
+        bit = code_bit(decode, bit, coder, _in_regions(base, regions, slot), which)
         if prefix < 8:
             prefix = prefix * 2 + bit
         result = (result << np.uint64(1)) | np.uint64(bit)
@@ -213,11 +219,11 @@ PLACES = 512
 DEPTH = 64
 _FLAG = 0
 _FLAG_PLACE = _FLAG + 64 + 32
-_FLAG_WAY = _FLAG_PLACE + PLACES * 2
-_FLAG_AGE = _FLAG_WAY + 64
+_FLAG_DIRECTION = _FLAG_PLACE + PLACES * 2
+_FLAG_AGE = _FLAG_DIRECTION + 64
 _FLAG_SIZE = _FLAG_AGE + 32 * 8
-_KIND = _FLAG_SIZE + 3 * 9 * 8
-_SIGN = _KIND + 64 + 64 * 2
+_FORM = _FLAG_SIZE + 3 * 9 * 8
+_SIGN = _FORM + 64 + 64 * 2
 _SIGN_PLACE = _SIGN + 32 + 9 + 4
 _SIGN_PAIR = _SIGN_PLACE + PLACES * 4
 _STEP = _SIGN_PAIR + 27 + 3 * 9
@@ -227,7 +233,7 @@ _VALUE_REGIONS = 1 + DEPTH + 8 + 64 + DEPTH + 256
 _INDEX = _VALUE + _VALUE_REGIONS * REGION
 _INDEX_TREES = 1 + 64 + 64 + 16 + 256 + 256
 MIXERS = 16
-_MIX_FLAG, _MIX_KIND, _MIX_SIGN, _MIX_STEP, _MIX_VALUE, _MIX_INDEX = 0, 4, 5, 6, 9, 12
+_MIX_FLAG, _MIX_FORM, _MIX_SIGN, _MIX_STEP, _MIX_VALUE, _MIX_INDEX = 0, 4, 5, 6, 9, 12
 LITERAL, EMPTY, NOT_A_NUMBER, POSITIVE, NEGATIVE = 0, 1, 2, 3, 4
 
 
@@ -236,7 +242,7 @@ def contexts_needed(index_bits: int) -> int:
     return _INDEX + (_INDEX_TREES << index_bits if index_bits else 0)
 
 
-@njit(cache=True)
+@inner
 def _size_class(value):  # type: ignore[no-untyped-def]
     size = 0
     rest = abs(value)
@@ -246,184 +252,231 @@ def _size_class(value):  # type: ignore[no-untyped-def]
     return size
 
 
-@njit(cache=True)
+@inner
 def _zigzag(value):  # type: ignore[no-untyped-def]
     """Return -1, 1, -2, 2, ... as 1, 2, 3, 4, ..., over all of int64."""
     return (np.uint64(value) << np.uint64(1)) ^ np.uint64(value >> 63)
 
 
-@njit(cache=True)
+@inner
 def _unzigzag(value):  # type: ignore[no-untyped-def]
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
 
 
-@njit(cache=True)
-def code_entries(  # type: ignore[no-untyped-def]
-    decode, key, offsets, is_step, steps, marks, wholes, index_bits, state, buffer, counters, weights,
-):  # fmt: skip
-    """Code all entries of rows with these keys; decoding fills offsets, is_step, steps, marks, wholes.
+class EntryArrays(NamedTuple):
+    """Entries as the coder reads or fills them."""
 
-    Returns the number of entries coded. If the last rows are missing, decoding gives the entries of the others. `marks`
-    distinguishes numbers, null, NaN and infinities. `wholes` are whole numbers, or indices into a list of distinct
-    values if `index_bits` > 0. If `buffer` is too small, the result is -1.
+    offsets: np.ndarray
+    """The row of each entry, ascending."""
+    is_step: np.ndarray
+    steps: np.ndarray
+    marks: np.ndarray
+    """Numbers (LITERAL), null, NaN or infinities."""
+    wholes: np.ndarray
+    """Whole numbers, or indices into a list of distinct values."""
+
+
+PAST = np.dtype(
+    [
+        ("flags", "i8"),
+        ("age", "i8"),
+        ("form", "i8"),
+        ("direction", "i8"),
+        ("direction_before", "i8"),
+        ("size", "i8"),
+        ("has_whole", "i8"),
+        ("whole", "i8"),
+        ("whole_before", "i8"),
+        ("difference", "i8"),
+    ]
+)
+"""What is known of a key's rows so far; all zeros at first. See `Context`; and of whole numbers:
+
+`has_whole` is 1 if there is any. `whole` is the newest, `whole_before` the one before it, and `difference` the size of
+the newest difference between two.
+"""
+
+
+class Context(NamedTuple):
+    """What both ends know before a row is coded. Directions are 0 (no step), 1 (down) or 2 (up)."""
+
+    place: int
+    """The key, modulo PLACES."""
+    flags: int
+    row_flags: int
+    """A bit for each of the last four rows, of the key and of any key: had an entry."""
+    age: int
+    gap: int
+    """Rows since the key's newest entry, at most 255, and the bit length of this number, at most 7."""
+    form: int
+    """Of the key's newest entry: 0 if there is none, 1 for numbers, 2 for steps, 3 for the others."""
+    direction: int
+    direction_before: int
+    """Of the key's newest entry, and of the one before."""
+    size: int
+    """Of the key's newest entry, if it is a step."""
+    near_step: int
+    near_direction: int
+    """The step of the row before, of any key, and its direction."""
+
+
+@inner
+def _direction_of(step):  # type: ignore[no-untyped-def]
+    return 1 if step < 0 else 2
+
+
+@inlined
+def _context_of(key, past, row_flags, newest_is_step, newest_step):  # type: ignore[no-untyped-def]
+    gap = 0
+    while gap < 7 and past.age >> gap > 0:
+        gap += 1
+    near_step, near_direction = 0, 0
+    if row_flags & 1 == 1 and newest_is_step:
+        near_step, near_direction = newest_step, _direction_of(newest_step)
+    return Context(
+        key % PLACES, past.flags, row_flags, past.age, gap, past.form, past.direction, past.direction_before,
+        past.size, near_step, near_direction,
+    )  # fmt: skip
+
+
+@inlined
+def _code_flag(decode, flag, context, coder):  # type: ignore[no-untyped-def]
+    """Code whether a row has an entry."""
+    flags, row_flags, gap = context.flags, context.row_flags, context.gap
+    f1, g1 = flags & 1, row_flags & 1
+    near = gap * 3 + context.direction if g1 == 0 else 24 + gap * 3 + context.near_direction
+    contexts = (
+        _FLAG + ((flags & 15) | (row_flags & 3) << 4),
+        _FLAG + 64 + ((row_flags & 15) | f1 << 4),
+        _FLAG_PLACE + context.place * 2 + f1,
+        _FLAG_DIRECTION + near,
+        _FLAG_AGE + min(context.age, 31) * 8 + (flags & 7),
+        _FLAG_SIZE + (context.direction * 9 + context.size) * 8 + gap,
+    )
+    return code_bit(decode, flag, coder, contexts, _MIX_FLAG + (f1 | g1 << 1))
+
+
+@inlined
+def _code_is_step(decode, is_step, context, coder):  # type: ignore[no-untyped-def]
+    form, g1 = context.form, context.row_flags & 1
+    contexts = (
+        _FORM + form, _FORM + 8 + form * 2 + g1, _FORM + 24, _FORM + 25 + context.near_direction,
+        _FORM + 64 + context.place % 64, _FORM + 128 + form * 8 + context.gap,
+    )  # fmt: skip
+    return code_bit(decode, 1 if is_step else 0, coder, contexts, _MIX_FORM) == 1
+
+
+@inner
+def _code_step(decode, step, context, coder):  # type: ignore[no-untyped-def]
+    """Code the size of a step, then its sign."""
+    direction, gap, size, place = context.direction, context.gap, context.size, context.place
+    near = min(_size_class(context.near_step), 8)
+    regions = (1 + size, 10 + near, 19 + place % 64, 83 + size * 9 + near, 164 + gap)
+    value = np.int64(code_number(decode, np.uint64(abs(step)), coder, _STEP, regions, _MIX_STEP))
+    if value == 0:
+        return value
+    pair = context.direction_before * 3 + direction
+    contexts = (
+        _SIGN + direction * 8 + min(gap, 5), _SIGN + 32 + context.near_direction * 3 + direction,
+        _SIGN + 41 + min(_size_class(value), 3), _SIGN_PLACE + place * 4 + context.near_direction,
+        _SIGN_PAIR + pair * 3 + context.near_direction, _SIGN_PAIR + 27 + direction * 9 + size,
+    )  # fmt: skip
+    negative = code_bit(decode, 1 if step < 0 else 0, coder, contexts, _MIX_SIGN)
+    return -value if negative == 1 else value
+
+
+@inner
+def _code_mark(decode, mark, context, coder):  # type: ignore[no-untyped-def]
+    """Code a mark in unary."""
+    form, g1 = context.form, context.row_flags & 1
+    for m in range(4):
+        contexts = (
+            _FORM + 32 + m, _FORM + 36 + m * 4 + form, _FORM + 52 + m, _FORM + 56 + m * 2 + g1, _FORM + 52 + m,
+            _FORM + 32 + m,
+        )  # fmt: skip
+        if code_bit(decode, 1 if mark > m else 0, coder, contexts, _MIX_FORM + 11) == 0:
+            return m
+    return 4
+
+
+@inlined
+def _code_index(decode, number, index_bits, before, near, before_that, context, coder):  # type: ignore[no-untyped-def]
+    """Code an index, from its top bit on, in the context of earlier indices: of the key, of any key, and of both."""
+    node, tree = 1, 1 << index_bits
+    for b in range(index_bits - 1, -1, -1):
+        contexts = (
+            _INDEX + node, _INDEX + (1 + before % 64) * tree + node, _INDEX + (65 + near % 64) * tree + node,
+            _INDEX + (129 + context.place % 16) * tree + node,
+            _INDEX + (145 + (before * 37 + before_that) % 256) * tree + node,
+            _INDEX + (401 + (before * 37 + near) % 256) * tree + node,
+        )  # fmt: skip
+        mixer = _MIX_INDEX + min(index_bits - 1 - b, 2)
+        node = node * 2 + code_bit(decode, (number >> b) & 1, coder, contexts, mixer)
+    return np.int64(node - tree)
+
+
+@inner
+def _code_difference(decode, difference, sizes, context, coder):  # type: ignore[no-untyped-def]
+    """Code the difference of two whole numbers, in the context of the sizes of the last ones: of the key and of any."""
+    size, newest_size = sizes
+    regions = (
+        1 + size, 1 + DEPTH + context.gap, 9 + DEPTH + context.place % 64, 73 + DEPTH + newest_size,
+        73 + 2 * DEPTH + size // 4 * 16 + newest_size // 4,
+    )  # fmt: skip
+    return _unzigzag(code_number(decode, _zigzag(difference), coder, _VALUE, regions, _MIX_VALUE))
+
+
+@njit(cache=True)
+def code_entries(decode, key, entries, index_bits, coder):  # type: ignore[no-untyped-def]
+    """Code all entries of rows with these keys; decoding fills the `entries`.
+
+    Returns the number of entries coded. If the last rows are missing, decoding gives the entries of the others. With
+    `index_bits` > 0, `wholes` are indices into a list of distinct values. If the buffer is too small, the result is -1.
     """
-    span = len(key)
-    keys = key.max() + 1 if span else 0
-    past = np.zeros(keys, np.int64)  # per key, a bit for each of its last rows: had an entry
-    age = np.zeros(keys, np.int64)  # per key, rows since its newest entry, at most 255
-    entry_at = np.full(keys, -1, np.int64)  # per key, its newest entry
-    whole_at = np.full(keys, -1, np.int64)  # per key, its newest entry that is a whole number
-    older_whole = np.zeros(keys, np.int64)  # per key, the whole number before that
-    size_at = np.zeros(keys, np.int64)  # per key, the size of its newest difference of whole numbers
-    way_at = np.zeros(keys, np.int64)  # per key, the direction of the step before its newest entry
-    newest_size = 0
-    row_past = 0
-    e = 0
-    newest = -1
-    newest_whole = -1
-    total = len(offsets)
-    for o in range(span):
-        if e >= total:
+    # an array that is read from a tuple is counted as one more reference, which is slow: read each once
+    offsets, is_step, steps, marks, wholes = entries
+    state, room = coder.state, len(coder.buffer)
+    pasts = np.zeros(key.max() + 1 if len(key) else 0, PAST)
+    e, row_flags, newest_difference, newest_whole, newest_is_step, newest_step = 0, 0, 0, 0, False, 0
+    for o in range(len(key)):
+        if e >= len(offsets):
             break
-        phase = key[o]
-        f = past[phase]
-        f1 = f & 1
-        g1 = row_past & 1
-        mine = entry_at[phase]
-        rounds = age[phase]
-        gap = 0
-        while gap < 7 and rounds >> gap > 0:
-            gap += 1
-        way = 0
-        c_last = 0
-        if mine >= 0 and is_step[mine]:
-            way = 1 if steps[mine] < 0 else 2
-            c_last = min(_size_class(steps[mine]), 8)
-        side = 0
-        if g1 == 1 and is_step[newest]:
-            side = 1 if steps[newest] < 0 else 2
-        place = phase % PLACES
-        bit = 1 if e < total and not decode and offsets[e] == o else 0
-        bit = code_bit(
-            decode, bit, state, buffer, counters, weights,
-            _FLAG + ((f & 15) | (row_past & 3) << 4),
-            _FLAG + 64 + ((row_past & 15) | f1 << 4),
-            _FLAG_PLACE + place * 2 + f1,
-            _FLAG_WAY + ((gap * 3 + way) if g1 == 0 else 24 + gap * 3 + side),
-            _FLAG_AGE + min(rounds, 31) * 8 + (f & 7),
-            _FLAG_SIZE + (way * 9 + c_last) * 8 + gap,
-            _MIX_FLAG + (f1 | g1 << 1),
-        )  # fmt: skip
-        past[phase] = (f << 1 | bit) & 15
-        row_past = (row_past << 1 | bit) & 15
-        if bit == 0:
-            age[phase] = min(rounds + 1, 255)
+        past = pasts[key[o]]
+        context = _context_of(key[o], past, row_flags, newest_is_step, newest_step)
+        flag = _code_flag(decode, 1 if not decode and offsets[e] == o else 0, context, coder)
+        past.flags = (past.flags << 1 | flag) & 15
+        row_flags = (row_flags << 1 | flag) & 15
+        if flag == 0:
+            past.age = min(past.age + 1, 255)
             continue
-        mine_whole = whole_at[phase]
-        c_before = size_at[phase]
-        if not decode and state[2] + 64 > len(buffer):
+        if not decode and state[_AT] + 64 > room:
             return -1
-        if decode and e >= total:
-            return -1
-        age[phase] = 1
-        if decode:
-            offsets[e] = o
-        was = 0
-        if mine >= 0:
-            was = 1 + (1 if is_step[mine] else 0) + (2 if marks[mine] != LITERAL else 0)
-        # kind: step, number, or one of the others; one bit each
-        what = 0
-        if not decode:
-            what = 1 if is_step[e] else 0
-        what = code_bit(
-            decode, what, state, buffer, counters, weights,
-            _KIND + was, _KIND + 8 + was * 2 + g1, _KIND + 24, _KIND + 25 + side,
-            _KIND + 64 + place % 64, _KIND + 128 + was * 8 + gap, _MIX_KIND,
-        )  # fmt: skip
-        is_step[e] = what == 1
-        if what == 1:
-            beside = steps[newest] if g1 == 1 and is_step[newest] else 0
-            c_beside = min(_size_class(beside), 8)
-            size = np.uint64(0)
-            if not decode:
-                size = np.uint64(abs(steps[e]))
-            size = code_number(
-                decode, size, state, buffer, counters, weights,
-                _STEP, 1 + c_last, 10 + c_beside, 19 + place % 64, 83 + c_last * 9 + c_beside, 164 + gap, _MIX_STEP,
-            )  # fmt: skip
-            value = np.int64(size)
-            if size > np.uint64(0):
-                sign = 1 if steps[e] < 0 and not decode else 0
-                near = min(gap, 5)
-                sign = code_bit(
-                    decode, sign, state, buffer, counters, weights,
-                    _SIGN + way * 8 + near, _SIGN + 32 + side * 3 + way, _SIGN + 41 + min(_size_class(value), 3),
-                    _SIGN_PLACE + place * 4 + side, _SIGN_PAIR + (way_at[phase] * 3 + way) * 3 + side,
-                    _SIGN_PAIR + 27 + way * 9 + c_last, _MIX_SIGN,
-                )  # fmt: skip
-                if sign == 1:
-                    value = -value
-            if decode:
-                steps[e] = value
+        offsets[e] = o
+        is_step[e] = _code_is_step(decode, is_step[e], context, coder)
+        past.age, past.direction_before, past.direction, past.size = 1, past.direction, 0, 0
+        if is_step[e]:
+            steps[e] = _code_step(decode, steps[e], context, coder)
+            past.form, past.direction = 2, _direction_of(steps[e])
+            past.size = min(_size_class(steps[e]), 8)
         else:
-            mark = np.int64(marks[e]) if not decode else 0
-            got = 0
-            for m in range(4):
-                more = 1 if mark > m else 0
-                more = code_bit(
-                    decode, more, state, buffer, counters, weights,
-                    _KIND + 32 + m, _KIND + 36 + m * 4 + min(was, 3), _KIND + 52 + m, _KIND + 56 + m * 2 + g1,
-                    _KIND + 52 + m, _KIND + 32 + m, _MIX_KIND + 11,
-                )  # fmt: skip
-                if more == 0:
-                    break
-                got = m + 1
-            marks[e] = got
-            if got == LITERAL:
-                before = (
-                    wholes[mine_whole]
-                    if mine_whole >= 0
-                    else (wholes[newest_whole] if newest_whole >= 0 else 0)
-                )
+            marks[e] = _code_mark(decode, marks[e], context, coder)
+            past.form = 1 if marks[e] == LITERAL else 3
+            if marks[e] == LITERAL:
+                before = past.whole if past.has_whole == 1 else newest_whole
                 if index_bits > 0:
-                    beside_value = wholes[newest_whole] if newest_whole >= 0 else 0
-                    number = wholes[e] if not decode else 0
-                    node = 1
-                    tree = 1 << index_bits
-                    for b in range(index_bits - 1, -1, -1):
-                        one = (number >> b) & 1
-                        one = code_bit(
-                            decode, one, state, buffer, counters, weights,
-                            _INDEX + node, _INDEX + (1 + before % 64) * tree + node,
-                            _INDEX + (65 + beside_value % 64) * tree + node,
-                            _INDEX + (129 + place % 16) * tree + node,
-                            _INDEX + (145 + (before * 37 + older_whole[phase]) % 256) * tree + node,
-                            _INDEX + (401 + (before * 37 + beside_value) % 256) * tree + node,
-                            _MIX_INDEX + min(index_bits - 1 - b, 2),
-                        )  # fmt: skip
-                        node = node * 2 + one
-                    value = np.int64(node - (1 << index_bits))
+                    before_that = past.whole_before
+                    whole = _code_index(
+                        decode, wholes[e], index_bits, before, newest_whole, before_that, context, coder
+                    )
                 else:
-                    coded = np.uint64(0)
-                    if not decode:
-                        coded = _zigzag(wholes[e] - before)
-                    coded = code_number(
-                        decode, coded, state, buffer, counters, weights,
-                        _VALUE, 1 + c_before, 1 + DEPTH + gap, 9 + DEPTH + place % 64, 73 + DEPTH + newest_size,
-                        73 + 2 * DEPTH + c_before // 4 * 16 + newest_size // 4, _MIX_VALUE,
-                    )  # fmt: skip
-                    value = before + _unzigzag(coded)
-                if decode:
-                    wholes[e] = value
-                newest_size = min(_size_class(value - before), DEPTH - 2) + 1
-                if mine_whole >= 0:
-                    size_at[phase] = newest_size
-                    older_whole[phase] = wholes[mine_whole]
-                whole_at[phase] = e
-                newest_whole = e
-        way_at[phase] = way
-        entry_at[phase] = e
-        newest = e
+                    sizes = (past.difference, newest_difference)
+                    whole = before + _code_difference(decode, wholes[e] - before, sizes, context, coder)
+                wholes[e] = whole
+                newest_difference = min(_size_class(whole - before), DEPTH - 2) + 1
+                if past.has_whole == 1:
+                    past.difference, past.whole_before = newest_difference, before
+                past.has_whole, past.whole, newest_whole = 1, whole, whole
+        newest_is_step, newest_step = is_step[e], steps[e]
         e += 1
     return e
 
