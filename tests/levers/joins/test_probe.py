@@ -210,10 +210,7 @@ def test_what_is_looked_at_is_all_of_a_basic_window_and_compared_once(
         assert found(alone) == found(plain)
         assert both.drawn == len(found(both) - found(alone))
         p = operand(mine)
-        _, made, by_row = made_by(
-            some.low, some.high, some.slots, p.seq.astype(np.uint64), some.take, p.kinds, some.order,
-            some.starts, some.first_slot, 2, chances, who, together, np.uint64(seed),
-        )  # fmt: skip
+        _, made, by_row = made_by(p.seq, p.kinds, 2, some.selection, Looking(chances, who, together, seed))
         assert (alone.compared == by_row).all()
         assert made.sum() == by_row.sum()
 
@@ -271,9 +268,9 @@ def test_basic_windows_that_are_taken_whole_or_not_are_as_many_rows_on_average_a
     order = np.random.default_rng(seed).permutation(n).astype(np.int64)
     wanted = share * (how.high - how.low)
     slots = slots_of(operand(other).at, round(basic * SECOND))
-    told = how.low, how.high, how.slots, order, how.starts, how.first_slot
+    selection = replace(how, order=order).selection
     draws = (np.arange(200) + 0.5) / 200
-    found = np.array([taken_whole(wanted, np.full(len(wanted), one), *told) for one in draws])
+    found = np.array([taken_whole(wanted, np.full(len(wanted), one), selection) for one in draws])
     for k, want in enumerate(wanted):
         sizes = np.bincount(how.slots[k] - slots[how.low[k] : how.high[k]], minlength=n)[order]
         assert set(found[:, k]) <= set(np.concatenate([[0], np.cumsum(sizes)]).tolist())

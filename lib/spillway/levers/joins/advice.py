@@ -27,6 +27,7 @@ from spillway.levers.joins.matching import (
     PREDICATES,
     FoundPairs,
     Probing,
+    Selection,
     index_for,
     newest_taken,
     nothing_drawn,
@@ -224,23 +225,22 @@ def _selected(one: _Looked, share: float, order: Array, settings: JoinSettings) 
     how = replace(one.facing.how, order=order)
     take = taken_rows(replace(one.facing, how=how), np.array([share]), settings)
     sees = ~one.learns
-    found: Array = _is_selected(
-        one.found.probe[sees], one.found.row[sees], one.behind[sees], how.low, how.high, how.slots,
-        take, order, how.starts, how.first_slot,
-    )  # fmt: skip
+    selection = replace(how, take=take).selection
+    found: Array = _is_selected(one.found.probe[sees], one.found.row[sees], one.behind[sees], selection)
     return found
 
 
 @njit(cache=True)
-def _is_selected(probes, rows, behind, low, high, slots, take, order, starts, first_slot):  # type: ignore[no-untyped-def]
-    found, taken = np.zeros(len(rows), np.bool_), np.zeros(len(order), np.int64)
+def _is_selected(probes: Array, rows: Array, behind: Array, selection: Selection) -> Array:
+    found, taken = np.zeros(len(rows), np.bool_), np.zeros(len(selection.order), np.int64)
     last = -1
     for at in range(len(rows)):
         k, j = probes[at], behind[at]
         if k != last:
-            newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, taken)
+            newest_taken(k, selection, taken)
             last = k
-        found[at] = rows[at] >= min(high[k], starts[slots[k] - j - first_slot + 1]) - taken[j]
+        slot = selection.slots[k] - j - selection.first_slot
+        found[at] = rows[at] >= min(selection.high[k], selection.starts[slot + 1]) - taken[j]
     return found
 
 

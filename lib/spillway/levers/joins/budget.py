@@ -326,7 +326,7 @@ def taken_rows(one: Facing, shares: Array, settings: JoinSettings) -> Array:
     wanted = shares[one.probes.kinds] * whole
     draws = uniform(one.probes.seq, settings.seed * 4 + 2 + one.probe_is_left)
     if one.indexed and settings.adapt.correlation:
-        return taken_whole(wanted, draws, how.low, how.high, how.slots, how.order, how.starts, how.first_slot)
+        return taken_whole(wanted, draws, how.selection)
     found: Array = np.minimum(np.floor(wanted + draws).astype(np.int64), whole)
     return found
 
@@ -352,7 +352,7 @@ def _fetched(
         how = replace(
             one.how,
             take=np.where(kept, one.how.take, 0),
-            looking=replace(one.how.looking, who=one.how.looking.who & kept[: len(one.how.looking.who)]),
+            looking=one.how.looking._replace(who=one.how.looking.who & kept[: len(one.how.looking.who)]),
         )
         found.append(replace(one, how=how, fetched=kept))
     return (found[LEFT], found[RIGHT]), float(free_at)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from numba import njit
 
 from spillway.levers.joins.matching import PREDICATES, makes_pair, shared
-from spillway.levers.joins.operands import Array, Operand
+from spillway.levers.joins.operands import Array, ItemSets, Operand
 from spillway.levers.joins.settings import JoinSettings
 
 EXAMINED_PAIRS = pa.schema(
@@ -79,11 +79,14 @@ def examined_pairs(
         return found
     places = [_places(side, seq, at) for side, seq, at in zip(sides, (left, right), times, strict=True)]
     known = (places[0] >= 0) & (places[1] >= 0)
-    first, second = (side.sets for side in sides)
     matching = _matching(
-        first.first, first.items, first.weights, second.first, second.items, second.weights,
-        places[0][known], places[1][known], PREDICATES[settings.predicate], float(settings.threshold or 0.0),
-    )  # fmt: skip
+        sides[0].sets,
+        sides[1].sets,
+        places[0][known],
+        places[1][known],
+        PREDICATES[settings.predicate],
+        float(settings.threshold or 0.0),
+    )
     if with_itself:
         matching &= left[known] != right[known]
     return found | {"not_in_inputs": int((~known).sum()), "no_match": int((~matching).sum())}
@@ -99,14 +102,14 @@ def _places(side: Operand, seq: Array, at: Array) -> Array:
 
 
 @njit(cache=True)
-def _matching(  # type: ignore[no-untyped-def]
-    first_l, items_l, weights_l, first_r, items_r, weights_r, left, right, predicate, threshold
-):
+def _matching(
+    lefts: ItemSets, rights: ItemSets, left: Array, right: Array, predicate: int, threshold: float
+) -> Array:
     found = np.zeros(len(left), np.bool_)
     for k in range(len(left)):
-        i, j = first_l[left[k]], first_l[left[k] + 1]
-        m, n = first_r[right[k]], first_r[right[k] + 1]
-        common, product = shared(items_l, weights_l, i, j, items_r, weights_r, m, n)
+        i, j = lefts.first[left[k]], lefts.first[left[k] + 1]
+        m, n = rights.first[right[k]], rights.first[right[k] + 1]
+        common, product = shared(lefts, i, j, rights, m, n)
         found[k] = makes_pair(predicate, threshold, common, product, j - i, n - m)
     return found
 

@@ -111,7 +111,7 @@ class JoinDecision(WindowDecision):
         basic_starts = np.clip(how.starts - begin, 0, window.rows)
         cut = Probing(
             how.low[span] - begin, how.high[span] - begin, how.slots[span], how.take[span], how.order,
-            basic_starts, how.first_slot, replace(how.looking, who=how.looking.who[span]),
+            basic_starts, how.first_slot, how.looking._replace(who=how.looking.who[span]),
         )  # fmt: skip
         mine, other = bounds
         mass = self.masses[side]

@@ -26,8 +26,8 @@ empty text) matches nothing, even though in set theory the empty set is a subset
 
 >>> import numpy as np
 >>> a, b = np.array([1, 4, 9]), np.array([4, 9, 12])
->>> ones = np.ones(3)
->>> int(shared(a, ones, 0, 3, b, ones, 0, 3)[0])
+>>> left, right = (ItemSets(np.array([0, 3]), items, np.ones(3)) for items in (a, b))
+>>> int(shared(left, 0, 3, right, 0, 3)[0])
 2
 >>> bool(makes_pair(OVERLAP, 2.0, 2, 0.0, 3, 3)), bool(makes_pair(SUBSET, 0.0, 2, 0.0, 3, 3))
 (True, False)
@@ -105,6 +105,7 @@ So every pair is searched for exactly once, by the later of its two rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -112,6 +113,10 @@ from numba import njit
 from spillway.levers.joins.operands import Array, ItemSets, Operand
 from spillway.sketches.kernels import mix64
 
+inner = njit(cache=True, _nrt=False)
+"""Compile a function that allocates nothing: numba then counts no references to the arrays that it gets."""
+inlined = njit(cache=True, _nrt=False, forceinline=True)
+"""The same, for a function that LLVM would not inline but should: what it takes would be copied at each call."""
 EQUALITY, SUBSET, SUPERSET, OVERLAP, INNER_PRODUCT = range(5)
 PREDICATES = {
     "equality": EQUALITY,
@@ -124,43 +129,42 @@ PREDICATES = {
 THRESHOLDED = ("overlap", "inner_product")
 
 
-@njit(cache=True)
+@inner
 def shared(  # type: ignore[no-untyped-def]
-    left, left_weights, begin, end, right, right_weights, from_, to_
+    left: ItemSets, begin, end, right: ItemSets, from_, to_
 ) -> tuple[int, float]:
-    """Return how many items `left[begin:end]` and `right[from_:to_]` have in common, and the sum of products of
-    weights.
+    """Return how many items `begin..end - 1` and `from_..to_ - 1` have in common, and the sum of products of weights.
 
     It is one merge of two sorted lists.
     """
     i, j, common, product = begin, from_, 0, 0.0
     while i < end and j < to_:
-        if left[i] == right[j]:
+        if left.items[i] == right.items[j]:
             common += 1
-            product += left_weights[i] * right_weights[j]
+            product += left.weights[i] * right.weights[j]
             i += 1
             j += 1
-        elif left[i] < right[j]:
+        elif left.items[i] < right.items[j]:
             i += 1
         else:
             j += 1
     return common, product
 
 
-@njit(cache=True)
+@inner
 def makes_pair(
     predicate: int, threshold: float, common: int, product: float, left_size: int, right_size: int
 ) -> bool:
     """Return whether two rows are a pair, from the number and product of their common items, and their sizes."""
     if common == 0:
         return False
-    if predicate == 0:
+    if predicate == EQUALITY:
         return bool(common == left_size and common == right_size)
-    if predicate == 1:
+    if predicate == SUBSET:
         return bool(common == left_size)
-    if predicate == 2:
+    if predicate == SUPERSET:
         return bool(common == right_size)
-    if predicate == 3:
+    if predicate == OVERLAP:
         return bool(common >= threshold)
     return bool(product >= threshold)
 
@@ -174,8 +178,7 @@ def oriented(predicate: int) -> int:
     return {SUBSET: SUPERSET, SUPERSET: SUBSET}.get(predicate, predicate)
 
 
-@dataclass(frozen=True)
-class InvertedIndex:
+class InvertedIndex(NamedTuple):
     """The rows with item i, ascending, at `rows[first[i]..first[i + 1]]`, and the weight of the item in each."""
 
     first: Array
@@ -259,8 +262,7 @@ _FAR = float(2**62)
 _SAMPLE_SALT, _SAMPLE_STEP = np.uint64(0xD1B54A32D192ED03), np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(NamedTuple):
     """The sampled rows of each probing row's window: those of row k are at `first[k]..`."""
 
     first: Array
@@ -463,21 +465,31 @@ def volumes(
     return found
 
 
-@njit(cache=True)
-def newest_taken(  # type: ignore[no-untyped-def]
-    low, high, slot, take, order, starts, first_slot, taken
-) -> None:
-    """Write the number of rows used of each basic window to `taken`, `take` in all, for one probing row.
+class Selection(NamedTuple):
+    """The arrays of a `Probing`, for kernels."""
+
+    low: Array
+    high: Array
+    slots: Array
+    take: Array
+    order: Array
+    starts: Array
+    first_slot: int
+
+
+@inner
+def newest_taken(k: int, selection: Selection, taken: Array) -> None:
+    """Write the number of rows used of each basic window to `taken`, `take[k]` in all, for probing row k.
 
     Basic windows are used in `order`. Of the last one that is needed, the newest rows are used.
     """
-    left, last = min(take, high - low), len(starts) - 2
+    low, high, starts = selection.low[k], selection.high[k], selection.starts
+    left, last = min(selection.take[k], high - low), len(starts) - 2
     taken[:] = 0
-    for at in range(len(order)):
+    for j in selection.order:
         if left <= 0:
             break
-        j = order[at]
-        s = slot - j - first_slot
+        s = selection.slots[k] - j - selection.first_slot
         if s < 0 or s > last:
             continue
         there = min(high, starts[s + 1]) - max(low, starts[s])
@@ -487,25 +499,24 @@ def newest_taken(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def taken_whole(  # type: ignore[no-untyped-def]
-    wanted, draws, low, high, slots, order, starts, first_slot
-):
+def taken_whole(wanted: Array, draws: Array, selection: Selection) -> Array:
     """Return, by probing row, how many rows `newest_taken` should take so that no basic window is taken in part.
 
     Basic windows are used in `order` until `wanted` is reached. The last one is taken as a whole or not at all. Its
     probability is the part of it that is wanted, so the expected number is `wanted`. It is taken if the row's draw, in
-    [0, 1), is below that probability.
+    [0, 1), is below that probability. `take` is not read.
     """
-    found, last = np.zeros(len(wanted), np.int64), len(starts) - 2
+    found, last = np.zeros(len(wanted), np.int64), len(selection.starts) - 2
     for k in range(len(wanted)):
-        if wanted[k] >= high[k] - low[k]:
-            found[k] = high[k] - low[k]
+        low, high = selection.low[k], selection.high[k]
+        if wanted[k] >= high - low:
+            found[k] = high - low
             continue
-        for at in range(len(order)):
-            s = slots[k] - order[at] - first_slot
+        for j in selection.order:
+            s = selection.slots[k] - j - selection.first_slot
             if s < 0 or s > last:
                 continue
-            there = min(high[k], starts[s + 1]) - max(low[k], starts[s])
+            there = min(high, selection.starts[s + 1]) - max(low, selection.starts[s])
             if there <= 0:
                 continue
             left = wanted[k] - found[k]
@@ -519,55 +530,56 @@ def taken_whole(  # type: ignore[no-untyped-def]
 _SALT, _STEP = np.uint64(0x2545F4914F6CDD1D), np.uint64(0x9E3779B97F4A7C15)
 
 
-@dataclass(frozen=True)
-class Looking:
+class Looking(NamedTuple):
     """By basic window, the probability that a row looks at all of it; `who`: the probing rows that look at all."""
 
-    chances: Array = field(default_factory=lambda: np.zeros(0))
-    who: Array = field(default_factory=lambda: np.zeros(0, np.bool_))
+    chances: Array = np.zeros(0)
+    who: Array = np.zeros(0, np.bool_)
     together: bool = False
     seed: int = 0
 
 
-@njit(cache=True)
+@inner
 def with_looks(  # type: ignore[no-untyped-def]
-    low, high, slot, seq, chances, together, seed, starts, first_slot, chosen, used
+    k, seq, selection: Selection, looking: Looking, chosen, used
 ) -> None:
-    """Write the number of rows used of each basic window to `used`, for one probing row.
+    """Write the number of rows used of each basic window to `used`, for probing row k.
 
     All rows of a basic window that the row looks at are used, else `chosen`.
     """
-    state, last = mix64(seq + np.uint64(1), mix64(seed, _SALT)), len(starts) - 2
-    if together:
+    starts, last = selection.starts, len(selection.starts) - 2
+    state = mix64(np.uint64(seq) + np.uint64(1), mix64(np.uint64(looking.seed), _SALT))
+    if looking.together:
         state = mix64(state, _SALT)
     for j in range(len(chosen)):
         used[j] = chosen[j]
-        s = slot - j - first_slot
-        if s < 0 or s > last or chances[j] <= 0:
+        s = selection.slots[k] - j - selection.first_slot
+        if s < 0 or s > last or looking.chances[j] <= 0:
             continue
-        drawn = state if together else mix64(state + np.uint64(j) * _STEP, _SALT)
-        if float(drawn >> np.uint64(11)) / 9007199254740992.0 < chances[j]:
-            used[j] = max(0, min(high, starts[s + 1]) - max(low, starts[s]))
+        drawn = state if looking.together else mix64(state + np.uint64(j) * _STEP, _SALT)
+        if float(drawn >> np.uint64(11)) / 9007199254740992.0 < looking.chances[j]:
+            used[j] = max(0, min(selection.high[k], starts[s + 1]) - max(selection.low[k], starts[s]))
+
+
+@inner
+def _looks(k, looking: Looking) -> bool:  # type: ignore[no-untyped-def]
+    return len(looking.who) > 0 and looking.who[k]
 
 
 @njit(cache=True)
-def made_by(  # type: ignore[no-untyped-def]
-    low, high, slots, seq, take, kinds, order, starts, first_slot, types, chances, who, together, seed
-):
+def made_by(seq: Array, kinds: Array, types: int, selection: Selection, looking: Looking):  # type: ignore[no-untyped-def]
     """Return comparisons by basic window and type (selected; selected or looked at), and the latter by row."""
-    n = len(order)
+    n, rows = len(selection.order), len(selection.low)
     selected, made = np.zeros((n, types), np.int64), np.zeros((n, types), np.int64)
-    by_row = np.zeros(len(low), np.int64)
+    by_row = np.zeros(rows, np.int64)
     chosen, used = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for k in range(len(low)):
-        looks = len(who) > 0 and who[k]
-        if high[k] <= low[k] or (take[k] <= 0 and not looks):
+    for k in range(rows):
+        looks = _looks(k, looking)
+        if selection.high[k] <= selection.low[k] or (selection.take[k] <= 0 and not looks):
             continue
-        newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
+        newest_taken(k, selection, chosen)
         if looks:
-            with_looks(
-                low[k], high[k], slots[k], seq[k], chances, together, seed, starts, first_slot, chosen, used
-            )
+            with_looks(k, seq[k], selection, looking, chosen, used)
         for j in range(n):
             selected[j, kinds[k]] += chosen[j]
             mine = used[j] if looks else chosen[j]
@@ -580,6 +592,8 @@ NO_INDEX = InvertedIndex(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(
 SELECTED = -1
 _COUNT = 1 << 24
 """More than the number of items of a row. One integer holds the probing row and its number of common items."""
+_ROOM = 1024
+"""Number of pairs for which there is room at first."""
 
 
 @dataclass(frozen=True)
@@ -598,6 +612,11 @@ class Probing:
     starts: Array
     first_slot: int
     looking: Looking = field(default_factory=Looking)
+
+    @property
+    def selection(self) -> Selection:
+        """Return the arrays for kernels."""
+        return Selection(self.low, self.high, self.slots, self.take, self.order, self.starts, self.first_slot)
 
 
 @dataclass(frozen=True)
@@ -619,6 +638,44 @@ class FoundPairs:
     steps: int
 
 
+class _Side(NamedTuple):
+    """The rows of one side."""
+
+    sets: ItemSets
+    seq: Array
+
+
+class _Match(NamedTuple):
+    """What makes a pair, and how pairs are searched."""
+
+    predicate: int
+    threshold: float
+    with_itself: bool
+    indexed: bool
+
+
+class _Spans(NamedTuple):
+    """The ranges of rows that the present probing row is compared with, and from which basic windows they come."""
+
+    chosen: Array
+    """By basic window, the number of rows that are selected."""
+    used: Array
+    """By basic window, the number of rows that are selected or looked at."""
+    begins: Array
+    ends: Array
+
+
+class _Hits(NamedTuple):
+    """The rows that match the present probing row, and what the search in an index needs by row of the window."""
+
+    rows: Array
+    common: Array
+    """The last probing row that reached the row, with the number of common items."""
+    product: Array
+    """The weighted sum of common items."""
+    touched: Array
+
+
 def probe(
     mine: Operand,
     other: Operand,
@@ -631,164 +688,200 @@ def probe(
     drawn: Drawn | None = None,
 ) -> FoundPairs:
     """Compare each row of `mine` with the selected part of `other`, and with the sample."""
-    ix = NO_INDEX if index is None else index
-    by_chance, looking = nothing_drawn(mine.rows) if drawn is None else drawn, how.looking
+    side = predicate if probe_is_left else oriented(predicate)
     found = _probe(
-        mine.sets.first, mine.sets.items, mine.sets.weights, mine.seq,
-        how.low, how.high, how.slots, how.take, how.order, how.starts, how.first_slot,
-        looking.chances, looking.who, looking.together, np.uint64(looking.seed),
-        by_chance.first, by_chance.rows,
-        other.sets.first, other.sets.items, other.sets.weights, other.seq,
-        ix.first, ix.rows, ix.weights, index is not None,
-        predicate if probe_is_left else oriented(predicate), float(threshold), with_itself,
-    )  # fmt: skip
+        _Side(mine.sets, mine.seq),
+        _Side(other.sets, other.seq),
+        how.selection,
+        how.looking,
+        nothing_drawn(mine.rows) if drawn is None else drawn,
+        NO_INDEX if index is None else index,
+        _Match(side, float(threshold), with_itself, index is not None),
+    )
     return FoundPairs(*found)
 
 
+@inlined
+def _spans_of(k, seq, selection, looking, spans):  # type: ignore[no-untyped-def]
+    """Write the ranges of rows that row k is compared with; return their number, and whether all rows are selected.
+
+    Of each basic window the newest rows are used if it is selected, and all if it is looked at.
+    """
+    begins, ends = spans.begins, spans.ends
+    if selection.take[k] >= selection.high[k] - selection.low[k]:
+        begins[0], ends[0] = selection.low[k], selection.high[k]
+        return 1, True
+    newest_taken(k, selection, spans.chosen)
+    used = spans.chosen
+    if _looks(k, looking):
+        used = spans.used
+        with_looks(k, seq, selection, looking, spans.chosen, spans.used)
+    count, n = 0, len(selection.order)
+    for back in range(n):
+        j = n - 1 - back
+        if used[j] == 0:
+            continue
+        end = min(selection.high[k], selection.starts[selection.slots[k] - j - selection.first_slot + 1])
+        begin = end - used[j]
+        if count and ends[count - 1] == begin:
+            ends[count - 1] = end
+        else:
+            begins[count], ends[count] = begin, end
+            count += 1
+    return count, False
+
+
+@inner
+def _size_of(sets, row):  # type: ignore[no-untyped-def]
+    return sets.first[row + 1] - sets.first[row]
+
+
+@inlined
+def _look_up(k, count, spans, mine, other, index, match, found):  # type: ignore[no-untyped-def]
+    """Search the spans in the lists of row k's items; return the numbers of hits and of steps."""
+    sets, predicate, weighted = mine.sets, match.predicate, match.predicate == INNER_PRODUCT
+    p_begin, p_end = sets.first[k], sets.first[k + 1]
+    size, mark = p_end - p_begin, (k + 1) * _COUNT
+    hits, touches, steps = 0, 0, 0
+    # number of common items that makes a pair; for superset and equality the size of the other row counts too
+    enough = int(np.ceil(max(1.0, match.threshold))) if predicate == OVERLAP else size
+    for at in range(p_begin, p_end):
+        item = sets.items[at]
+        if item + 1 >= len(index.first):
+            steps += count
+            continue
+        begin, end = index.first[item], index.first[item + 1]
+        for span in range(count):
+            place = begin + np.searchsorted(index.rows[begin:end], spans.begins[span])
+            steps += 1 - place
+            while place < end and index.rows[place] < spans.ends[span]:
+                row, both = index.rows[place], 1
+                if size > 1:  # another list may contain the row too
+                    both = max(1, found.common[row] - mark + 1)
+                    found.common[row] = mark + both
+                if weighted:
+                    if both == 1:
+                        found.touched[touches], found.product[row] = row, 0.0
+                        touches += 1
+                    found.product[row] += sets.weights[at] * index.weights[place]
+                else:
+                    if predicate == SUPERSET:
+                        enough = _size_of(other.sets, row)
+                    if both == enough and (predicate != EQUALITY or _size_of(other.sets, row) == size):
+                        found.rows[hits] = row
+                        hits += 1
+                place += 1
+            steps += place
+    for touch in range(touches):
+        row = found.touched[touch]
+        if found.product[row] >= match.threshold:
+            found.rows[hits] = row
+            hits += 1
+    return hits, steps
+
+
+@inlined
+def _is_pair(k, row, mine, other, match):  # type: ignore[no-untyped-def]
+    begin, end = mine.sets.first[k], mine.sets.first[k + 1]
+    from_, to_ = other.sets.first[row], other.sets.first[row + 1]
+    both, product = shared(mine.sets, begin, end, other.sets, from_, to_)
+    return both > 0 and makes_pair(match.predicate, match.threshold, both, product, end - begin, to_ - from_)
+
+
+@inlined
+def _compare(k, count, spans, mine, other, match, found):  # type: ignore[no-untyped-def]
+    """Compare row k with all rows of the spans; return the numbers of hits and of steps."""
+    hits, steps = 0, 0
+    for span in range(count):
+        for row in range(spans.begins[span], spans.ends[span]):
+            if _is_pair(k, row, mine, other, match):
+                found.rows[hits] = row
+                hits += 1
+        steps += spans.ends[span] - spans.begins[span]
+    return hits, steps
+
+
+@inlined
+def _is_within(row, count, spans):  # type: ignore[no-untyped-def]
+    """Return whether a row is in one of the spans, which ascend."""
+    for span in range(count):
+        if row < spans.ends[span]:
+            return row >= spans.begins[span]
+    return False
+
+
+@inlined
+def _slot_of(row, starts, before):  # type: ignore[no-untyped-def]
+    """Return the basic window of a row: most often that of the row before, or the next one."""
+    s = before
+    if row >= starts[s + 1]:
+        s += 1
+    if not (starts[s] <= row < starts[s + 1]):
+        s = np.searchsorted(starts, row, side="right") - 1
+    return s
+
+
 @njit(cache=True)
-def _probe(  # type: ignore[no-untyped-def]
-    p_first, p_items, p_weights, p_seq,
-    low, high, slots, take, order, starts, first_slot,
-    chances, who, together, seed,
-    drawn_first, drawn_rows,
-    o_first, o_items, o_weights, o_seq,
-    ix_first, ix_rows, ix_weights, indexed,
-    predicate, threshold, with_itself,
-):  # fmt: skip
-    rows, n, weighted = len(low), len(order), predicate == INNER_PRODUCT
-    room = 1024
-    out_probe, out_row = np.empty(room, np.int64), np.empty(room, np.int64)
-    out_behind = np.empty(room, np.int64)
-    pairs, drawn, steps = 0, 0, 0
+def _probe(mine, other, selection, looking, drawn, index, match):  # type: ignore[no-untyped-def]
+    # an array that is read from a tuple is counted as one more reference, which is slow: read each once
+    low, high, slots, take, starts = (
+        selection.low, selection.high, selection.slots, selection.take, selection.starts,
+    )  # fmt: skip
+    seq, other_seq, drawn_first, drawn_rows = mine.seq, other.seq, drawn.first, drawn.rows
+    rows, n, others, weighted = (
+        len(low),
+        len(selection.order),
+        len(other_seq),
+        match.predicate == INNER_PRODUCT,
+    )
+    pair_probe, pair_row = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
+    pair_behind = np.empty(_ROOM, np.int64)
+    chosen, begins, ends = np.zeros(n, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    spans = _Spans(chosen, np.zeros(n, np.int64), begins, ends)
+    hit_rows, summed = np.empty(others, np.int64), others if weighted else 0
+    found = _Hits(hit_rows, np.zeros(others, np.int64), np.zeros(summed), np.empty(summed, np.int64))
     compared, inside = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     everything, by_lag = np.zeros(rows, np.int64), np.zeros(n, np.int64)
-    chosen, used = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    from_, to_ = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    # by row of the window: the last probing row that reached it with the number of common items; their weighted sum
-    common, product = np.zeros(len(o_seq), np.int64), np.zeros(len(o_seq) if weighted else 0)
-    touched, matching = np.empty(len(o_seq) if weighted else 0, np.int64), np.empty(len(o_seq), np.int64)
-    s = 0
+    many, only_drawn, steps, s = 0, 0, 0, 0
     for k in range(rows):
-        p_begin, p_end = p_first[k], p_first[k + 1]
-        size = p_end - p_begin
-        whole, by_chance = high[k] - low[k], drawn_first[k + 1] - drawn_first[k]
-        looks = len(who) > 0 and who[k]
-        if whole <= 0 or (take[k] <= 0 and by_chance == 0 and not looks):
+        unused = take[k] <= 0 and drawn_first[k + 1] == drawn_first[k] and not _looks(k, looking)
+        if high[k] <= low[k] or unused:
             continue
-        # rows used of each basic window: the newest `chosen[j]` if it is selected, all if it is looked at
-        all_selected, spans = take[k] >= whole, 0
-        if all_selected:
-            from_[0], to_[0], spans = low[k], high[k], 1
+        count, all_selected = _spans_of(k, seq[k], selection, looking, spans)
+        for span in range(count):
+            compared[k] += ends[span] - begins[span]
+        if match.indexed:
+            hits, more = _look_up(k, count, spans, mine, other, index, match, found)
         else:
-            newest_taken(low[k], high[k], slots[k], take[k], order, starts, first_slot, chosen)
-            used[:] = chosen
-            if looks:
-                with_looks(
-                    low[k], high[k], slots[k], np.uint64(p_seq[k]), chances, together, seed, starts, first_slot,
-                    chosen, used,
-                )  # fmt: skip
-        for back in range(0 if all_selected else n):
-            j = n - 1 - back
-            if used[j] == 0:
-                continue
-            slot = slots[k] - j - first_slot
-            end = min(high[k], starts[slot + 1])
-            begin = end - used[j]
-            if spans and to_[spans - 1] == begin:
-                to_[spans - 1] = end
-            else:
-                from_[spans], to_[spans] = begin, end
-                spans += 1
-        for span in range(spans):
-            compared[k] += to_[span] - from_[span]
-        hits = 0
-        if indexed:
-            touches, mark = 0, (k + 1) * _COUNT
-            # number of common items that makes a pair; for superset and equality the size of the other row counts too
-            enough = int(np.ceil(max(1.0, threshold))) if predicate == OVERLAP else size
-            for at in range(p_begin, p_end):
-                item = p_items[at]
-                if item + 1 >= len(ix_first):
-                    steps += spans
-                    continue
-                begin, end = ix_first[item], ix_first[item + 1]
-                for span in range(spans):
-                    place = begin + np.searchsorted(ix_rows[begin:end], from_[span])
-                    steps += 1 - place
-                    while place < end and ix_rows[place] < to_[span]:
-                        row, both = ix_rows[place], 1
-                        if size > 1:  # another list may contain the row too
-                            both = max(1, common[row] - mark + 1)
-                            common[row] = mark + both
-                        if weighted:
-                            if both == 1:
-                                touched[touches], product[row] = row, 0.0
-                                touches += 1
-                            product[row] += p_weights[at] * ix_weights[place]
-                        else:
-                            if predicate == SUPERSET:
-                                enough = o_first[row + 1] - o_first[row]
-                            if both == enough and (
-                                predicate != EQUALITY or o_first[row + 1] - o_first[row] == size
-                            ):
-                                matching[hits] = row
-                                hits += 1
-                        place += 1
-                    steps += place
-            for touch in range(touches):
-                row = touched[touch]
-                if product[row] >= threshold:
-                    matching[hits] = row
-                    hits += 1
-        else:
-            for span in range(spans):
-                for row in range(from_[span], to_[span]):
-                    o_begin, o_end = o_first[row], o_first[row + 1]
-                    both, sum_ = shared(
-                        p_items, p_weights, p_begin, p_end, o_items, o_weights, o_begin, o_end
-                    )
-                    if both and makes_pair(predicate, threshold, both, sum_, size, o_end - o_begin):
-                        matching[hits] = row
-                        hits += 1
-                steps += to_[span] - from_[span]
+            hits, more = _compare(k, count, spans, mine, other, match, found)
+        steps += more
         spanned = hits
         for at in range(drawn_first[k], drawn_first[k + 1]):
-            row, again = drawn_rows[at], False
-            for span in range(spans):
-                again = again or from_[span] <= row < to_[span]
-            if again:  # it is compared already
+            row = drawn_rows[at]
+            if _is_within(row, count, spans):  # it is compared already
                 continue
-            o_begin, o_end = o_first[row], o_first[row + 1]
-            both, sum_ = shared(p_items, p_weights, p_begin, p_end, o_items, o_weights, o_begin, o_end)
             compared[k] += 1
             steps += 1
-            if makes_pair(predicate, threshold, both, sum_, size, o_end - o_begin):
-                matching[hits] = row
+            if _is_pair(k, row, mine, other, match):
+                hit_rows[hits] = row
                 hits += 1
         for hit in range(hits):
-            row = matching[hit]
-            if with_itself and o_seq[row] == p_seq[k]:
+            row = hit_rows[hit]
+            if match.with_itself and other_seq[row] == seq[k]:
                 continue
-            # the basic window of the row: most often that of the previous row, or the next one
-            if row >= starts[s + 1]:
-                s += 1
-            if not (starts[s] <= row < starts[s + 1]):
-                s = np.searchsorted(starts, row, side="right") - 1
-            j = slots[k] - first_slot - s
+            s = _slot_of(row, starts, s)
+            j = slots[k] - selection.first_slot - s
             beyond = not all_selected and row < min(high[k], starts[s + 1]) - chosen[j]
-            if pairs == room:
-                room *= 2
-                bigger_probe, bigger_row = np.empty(room, np.int64), np.empty(room, np.int64)
-                bigger_behind = np.empty(room, np.int64)
-                bigger_probe[:pairs], bigger_row[:pairs] = out_probe[:pairs], out_row[:pairs]
-                bigger_behind[:pairs] = out_behind[:pairs]
-                out_probe, out_row, out_behind = bigger_probe, bigger_row, bigger_behind
-            out_probe[pairs], out_row[pairs], out_behind[pairs] = k, row, j if beyond else SELECTED
-            pairs += 1
+            if many == len(pair_row):
+                pair_probe, pair_row = _larger(pair_probe), _larger(pair_row)
+                pair_behind = _larger(pair_behind)
+            pair_probe[many], pair_row[many], pair_behind[many] = k, row, j if beyond else SELECTED
+            many += 1
             everything[k] += 1
             by_lag[j] += 1
             inside[k] += not beyond
-            drawn += hit >= spanned
+            only_drawn += hit >= spanned
     return (
-        out_probe[:pairs], out_row[:pairs], out_behind[:pairs], compared, inside, everything, by_lag, drawn, steps,
+        pair_probe[:many], pair_row[:many], pair_behind[:many], compared, inside, everything, by_lag, only_drawn,
+        steps,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +33,7 @@ class Words:
     weight: str | None = None
 
 
-@dataclass(frozen=True)
-class ItemSets:
+class ItemSets(NamedTuple):
     """The items of rows: those of row k are at `first[k]..first[k + 1]`, ascending, without duplicates."""
 
     first: Array

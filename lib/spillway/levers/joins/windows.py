@@ -328,12 +328,11 @@ class Facing:
 
     @cached_property
     def _made(self) -> tuple[Array, Array, Array]:
-        how, looking = self.how, self.how.looking
+        how = self.how
+        probes, types = self.probes, self.volumes.shape[1]
         found: tuple[Array, Array, Array] = made_by(
-            how.low, how.high, how.slots, self.probes.seq.astype(np.uint64), how.take, self.probes.kinds,
-            how.order, how.starts, how.first_slot, self.volumes.shape[1],
-            looking.chances, looking.who, looking.together, np.uint64(looking.seed),
-        )  # fmt: skip
+            probes.seq, probes.kinds, types, how.selection, how.looking
+        )
         return found
 
     @property
