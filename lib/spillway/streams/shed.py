@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any
@@ -175,91 +175,150 @@ def shed_channel(
             f"`channel` must be one of {', '.join(sorted(contracts.channels))}, got {channel!r}; see channels.yaml"
         )
     found = Faults(say) if faults is None else faults
-    done = _shed(tables.now(), engine, contracts, channel, say, dates, found, only, at_once)
+    run = _Run(Room(channel, contracts, tables.now()), engine, say, found)
+    done = _shed(run, Selection(dates, only, at_once))
     if faults is None:
         found.tell()
     return done
 
 
-def _shed(
-    tables: Tables,
-    engine: Engine,
-    contracts: Contracts,
-    channel: str,
-    say: Say,
-    dates: tuple[date, date] | None,
-    faults: Faults,
-    only: WhichBatches,
-    at_once: bool,
-) -> list[Batch]:
-    room, streams = Room(channel, contracts, tables), contracts.streams_of(channel)
-    whole = exempt_streams(tables, [contract.stream for contract in streams], utc_now())
+@dataclass(frozen=True)
+class Selection:
+    """Which pending batches are shed; see `shed_channel`."""
+
+    dates: tuple[date, date] | None = None
+    only: WhichBatches = lambda _: True
+    at_once: bool = False
+
+    def behind(self, streams: Collection[str]) -> Selection:
+        """Return the selection of the batches that waited behind a quarantined batch of these streams."""
+
+        def waited(batch: Batch) -> bool:
+            dated = self.dates is None or self.dates[0] <= batch.batch_date <= self.dates[1]
+            return batch.stream in streams and dated and self.only(batch)
+
+        return Selection(None, waited, True)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run over the streams of a channel."""
+
+    room: Room
+    engine: Engine
+    say: Say
+    faults: Faults
+
+    @property
+    def tables(self) -> Tables:
+        return self.room.tables  # type: ignore[return-value]
+
+
+Group = tuple[Batch, ...]
+"""Batches of a stream that are sent together, or one batch."""
+
+
+def _shed(run: _Run, selection: Selection) -> list[Batch]:
+    tables, faults = run.tables, run.faults
+    pinned = _pin_selected(run, selection)
+    done, queues = _queue_groups(run, pinned)
+    quarantined: set[str] = set()
+    while queues:
+        # a group needs the results of the groups before it: take the next group of each stream, plan all together
+        groups = {stream: queue[0] for stream, queue in queues.items()}
+        known = len(faults.found)
+        sent = _shed_groups(run, groups)
+        done += [batch for batches in sent.values() for batch in batches]
+        halves = _split_failed_groups(tables, groups, faults, known)
+        alone = {stream: group[0] for stream, group in groups.items() if len(group) == 1}
+        quarantined |= count_failures(tables, alone, faults, known, run.say)
+        # if a batch is queued because it does not fit, the batches behind it wait too
+        for stream in (stream for stream, batches in sent.items() if not batches):
+            _unpin_unsent(run, stream, queues[stream][1:])
+        went = [stream for stream, batches in sent.items() if batches]
+        left = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
+        queues = {stream: queue for stream, queue in left.items() if queue}
+    if quarantined:
+        # the batches that waited behind a quarantined batch are now shed without it
+        again = replace(run, room=replace(run.room, tables=tables.now()))
+        done += _shed(again, selection.behind(quarantined))
+    return done
+
+
+def _pin_selected(run: _Run, selection: Selection) -> dict[str, list[Batch]]:
+    """Return, by stream, the selected batches with levers, facts, shares and frames fixed."""
+    room, tables, faults = run.room, run.tables, run.faults
+    streams = [contract.stream for contract in room.contracts.streams_of(room.name)]
+    exempt = exempt_streams(tables, streams, utc_now())
     # a batch of an exempt stream that is first planned now is planned as if its contract listed no lever
-    now = replace(contracts, streams=_without_levers(contracts.streams, whole))
+    contracts = replace(room.contracts, streams=_without_levers(room.contracts.streams, exempt))
     waiting: dict[str, list[Batch]] = {}
-    for contract in now.streams_of(channel):
-        ready = partial(_ready, tables, contract, dates, say, only, at_once)
+    for contract in contracts.streams_of(room.name):
+        ready = partial(_ready, tables, contract, selection, run.say)
         found = faults.attempt(contract.stream, "plan", ready)
         if found:
             waiting[contract.stream] = found
-    unplanned = Faults(say)
+    unplanned = Faults(run.say)
     waiting = assign_quota_days(tables, room, waiting)
-    shares = parts_of_batches(tables, replace(room, contracts=now), waiting, unplanned)
+    shares = parts_of_batches(tables, replace(room, contracts=contracts), waiting, unplanned)
     faults.add(unplanned)
     pinned: dict[str, list[Batch]] = {}
     for stream, batches in waiting.items():
         if stream not in unplanned.streams:
-            pin = partial(_pinned, tables, now.streams[stream], batches, shares[stream], whole.get(stream))
+            pin = partial(
+                _pinned, tables, contracts.streams[stream], batches, shares[stream], exempt.get(stream)
+            )
             pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
+    return pinned
+
+
+def _queue_groups(
+    run: _Run, pinned: Mapping[str, Sequence[Batch]]
+) -> tuple[list[Batch], dict[str, list[Group]]]:
+    """Finish the batches without rows; return them, and the others of each stream as groups that are sent in order."""
     done: list[Batch] = []
-    aside: set[str] = set()
-    queues: dict[str, list[tuple[Batch, ...]]] = {}
-    for stream, found in pinned.items():
-        empty = [batch.becomes(utc_now(), status=DONE) for batch in found if not batch.rows]
-        finished = faults.attempt(stream, "finish", partial(save_batches, tables, empty), empty)
+    queues: dict[str, list[Group]] = {}
+    for stream, batches in pinned.items():
+        empty = [batch.becomes(utc_now(), status=DONE) for batch in batches if not batch.rows]
+        finished = run.faults.attempt(stream, "finish", partial(save_batches, run.tables, empty), empty)
         if finished is not None:
             done += finished
-            full = [batch for batch in found if batch.rows]
-            queues[stream] = groups_to_send(tables, now.streams[stream], full)
-    while queues := {stream: queue for stream, queue in queues.items() if queue}:
-        # a group needs the results of the groups before it: take the next group of each stream, plan all together
-        runs = {(stream, queue[0][0].levers): queue[0] for stream, queue in queues.items()}
-        told = len(faults.found)
-        loads = {
-            stream: faults.attempt(stream, "measure", partial(_group_load, room, engine, batches), batches)
-            for (stream, _), batches in runs.items()
-            if len(batches) > 1
-        }
-        able = {place: batches for place, batches in runs.items() if loads.get(place[0], {}) is not None}
-        ways = {way.contract.stream: way for way in _planned(room, able, faults, loads)}
-        through = faults.each(
-            "shed",
-            ways,
-            lambda stream, ways=ways: _bring_through(room, engine, ways[stream], say),  # type: ignore[misc]
-            {stream: way.batches for stream, way in ways.items()},
+            contract, full = run.room.contracts.streams[stream], [batch for batch in batches if batch.rows]
+            queues[stream] = groups_to_send(run.tables, contract, full)
+    return done, {stream: queue for stream, queue in queues.items() if queue}
+
+
+def _shed_groups(run: _Run, groups: Mapping[str, Group]) -> dict[str, list[Batch]]:
+    """Plan one group of each stream together and shed them; return the batches that are done, by stream.
+
+    The list of a stream is empty if its group waits in the queue. A stream with a fault is left out.
+    """
+    loads = {
+        stream: run.faults.attempt(
+            stream, "measure", partial(_group_load, run.room, run.engine, group), group
         )
-        done += [batch for found in through.values() for batch in found]
-        halves = _split_failed_groups(
-            tables, {stream: queue[0] for stream, queue in queues.items()}, faults, told
-        )
-        first = {stream: queue[0][0] for stream, queue in queues.items() if len(queue[0]) == 1}
-        aside |= count_failures(tables, first, faults, told, say)
-        # if a batch is queued because it does not fit, the batches behind it wait too
-        for stream in (one for one, found in through.items() if not found):
-            later = [batch for group in queues[stream][1:] for batch in group]
-            unsent = [batch for batch in later if not _sent_before(tables, stream, [batch])]
-            faults.attempt(stream, "queue", partial(_unpin, tables, unsent), unsent)
-        went = [stream for stream, found in through.items() if found]
-        queues = {stream: [*halves.get(stream, ()), *queues[stream][1:]] for stream in [*went, *halves]}
-    if aside:
-        # the batches that waited behind a quarantined batch are now shed without it
-        behind = lambda batch: (  # noqa: E731
-            batch.stream in aside
-            and only(batch)
-            and (dates is None or dates[0] <= batch.batch_date <= dates[1])
-        )
-        done += _shed(tables.now(), engine, contracts, channel, say, None, faults, behind, True)
-    return done
+        for stream, group in groups.items()
+        if len(group) > 1
+    }
+    able = {
+        (stream, group[0].levers): group
+        for stream, group in groups.items()
+        if loads.get(stream, {}) is not None
+    }
+    ways = {way.contract.stream: way for way in _planned(run.room, able, run.faults, loads)}
+    return run.faults.each(
+        "shed",
+        ways,
+        lambda stream: _bring_through(run.room, run.engine, ways[stream], run.say),
+        {stream: way.batches for stream, way in ways.items()},
+    )
+
+
+def _unpin_unsent(run: _Run, stream: str, groups: Sequence[Group]) -> None:
+    """Unpin the batches of these groups, except those that were sent before."""
+    later = [batch for group in groups for batch in group]
+    unsent = [batch for batch in later if not _sent_before(run.tables, stream, [batch])]
+    run.faults.attempt(stream, "queue", partial(_unpin, run.tables, unsent), unsent)
 
 
 def _group_load(room: Room, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
@@ -315,17 +374,12 @@ def _split_failed_groups(
     return halves
 
 
-def _ready(
-    tables: Tables,
-    contract: StreamContract,
-    dates: tuple[date, date] | None,
-    say: Say,
-    only: WhichBatches,
-    at_once: bool,
-) -> list[Batch]:
+def _ready(tables: Tables, contract: StreamContract, selection: Selection, say: Say) -> list[Batch]:
     """Return the batches of a stream that can be shed now."""
-    able = _trained(tables, contract, [b for b in _waiting(tables, contract, dates) if only(b)], say)
-    together = None if at_once or dates else waiting_batches(tables, contract, able, utc_now())
+    waiting = [batch for batch in _waiting(tables, contract, selection.dates) if selection.only(batch)]
+    able = _trained(tables, contract, waiting, say)
+    at_once = selection.at_once or selection.dates is not None
+    together = None if at_once else waiting_batches(tables, contract, able, utc_now())
     if together is None:
         return able
     say(together.sentence)
