@@ -335,7 +335,7 @@ def _shed_groups(run: _Run, groups: Mapping[str, Group]) -> dict[str, list[Batch
 
 
 def _unpin_unsent(run: _Run, stream: str, groups: Sequence[Group]) -> None:
-    """Unpin the batches of these groups of which nothing was sent."""
+    """Unpin the batches of these groups, except those that were sent before."""
     later = [batch for group in groups for batch in group]
     unsent = [batch for batch in later if not _sent_before(run.tables, stream, [batch])]
     run.faults.attempt(stream, "queue", partial(_unpin, run.tables, unsent), unsent)
