@@ -24,11 +24,16 @@ class InProcess:
     def load(self) -> None:
         pass
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], label: str = "") -> list[Result]:
         return [function(item) for item in items]
 
     def ask(
-        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+        self,
+        views: Mapping[str, SqlView],
+        steps: Steps,
+        most_rows: int,
+        most_seconds: float | None = None,
+        label: str = "",
     ) -> pa.Table:
         return ask_duckdb(views, steps, most_rows, most_seconds)
 

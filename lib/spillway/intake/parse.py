@@ -154,7 +154,7 @@ def in_tasks(
         for file in batch.taken
         if file.size > TASK_BYTES and file.base_seq not in kept
     ]
-    cuts = engine.map(partial(_cut, contract, landing), large)
+    cuts = engine.map(partial(_cut, contract, landing), large, f"cut files of {contract.stream}")
     pieces = dict(zip((file.base_seq for file in large), cuts, strict=True))
     groups: list[tuple[Batch, list[FilePart]]] = []
     size = 0
@@ -261,7 +261,7 @@ def parse_all(
     """
     work = in_tasks(engine, contract, landing, batches, kept)
     parse = partial(parse_files, contract, landing, Target.of(raw), Target.of(rejected))
-    found = engine.map(partial(parse, {}), work)
+    found = engine.map(partial(parse, {}), work, f"raw/{contract.stream}")
 
     dropped: dict[int, Dropped] = {}
     refused: dict[int, Fate] = {}
@@ -289,7 +289,7 @@ def parse_all(
             return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
         # tasks that took rows of such a file parse again without it; a file that changes meanwhile is missed then
         drop_drafts(raw, rejected, [found[i] for i in again])
-        made = engine.map(partial(parse, dropped), [work[i] for i in again])
+        made = engine.map(partial(parse, dropped), [work[i] for i in again], f"raw/{contract.stream}")
         for i, one in zip(again, made, strict=True):
             found[i] = one
 

@@ -269,6 +269,18 @@ class Lesson:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Training that continues in parts, each in a task of its own (`Lever.train`). It travels to tasks."""
+
+    parts: tuple[Any, ...]
+    """What the parts are about, e.g. attributes."""
+    learn: Callable[[Lesson, Any], Any]
+    """(lesson, part): the result of a part; small, since it travels to the last task."""
+    finish: Callable[[Lesson, Sequence[Any]], list[Fact] | None]
+    """(lesson, results of the parts): the facts."""
+
+
+@dataclass(frozen=True)
 class Work:
     """What a lever plans for one stream: its batches, oldest first, as the previous stage passed them on."""
 
@@ -482,8 +494,11 @@ class Lever(ABC):
     record_tables: tuple[str, ...] = ()
     """Tables of `Plan.records`."""
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
-        """Return the facts learned; None if there is nothing (new) to learn from."""
+    def train(self, lesson: Lesson) -> list[Fact] | Split | None:
+        """Return the facts learned; None if there is nothing (new) to learn from. It runs in a task.
+
+        If the work can be divided (e.g. by attribute), return a `Split`: its parts run in tasks of their own.
+        """
         return []
 
     def offered(

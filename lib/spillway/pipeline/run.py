@@ -30,7 +30,7 @@ from spillway.streams.facts import untrained
 from spillway.streams.faults import Faults
 from spillway.streams.shed import shed_channel
 from spillway.streams.sketching import sketch_stream
-from spillway.streams.train import train_stream
+from spillway.streams.train import train_taken_in
 from spillway.workloads.run import chosen_workloads, run_workloads
 
 
@@ -114,7 +114,7 @@ def run_through(
     new = [name for name, missing in fresh.items() if missing]
     faults.each("take in", new, lambda name: take_in(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
-    faults.each("train", held, lambda name: train_stream(tables, contracts, name, say))
+    train_taken_in(tables, engine, contracts, held, faults, say)
     going = mine.keys() - faults.gave_way  # leave a stream to another run that committed first
     for room in sorted({contracts.planned_with(mine[name].channel) for name in going}):
         through = partial(bring_through, tables, engine, contracts, room, run_id, say, only=set(going))

@@ -191,14 +191,17 @@ def asked_of(
     inexact = {name: rows.inexact for name, rows in inputs.items()}
     questions = decision.questions(window, inexact)
     refuse_unasked(decision, window, questions)
-    answers = [_answer(engine, question, inputs) for question in questions]
+    label = f"{window.subject}, window of {window.from_time:%Y-%m-%d %H:%M}"
+    answers = [_answer(engine, question, inputs, label) for question in questions]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
     return decision.answered(window, answers, counts, inexact, this_run)
 
 
-def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows]) -> pa.Table:
+def _answer(
+    engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows], label: str
+) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
-    return engine.ask(views, question.steps, question.most_rows, question.most_seconds)
+    return engine.ask(views, question.steps, question.most_rows, question.most_seconds, label)
 
 
 def _view(read: SqlRead, rows: WindowRows) -> SqlView:
@@ -567,8 +570,7 @@ def _drafted(
         for window in windows
         for part in decision.parts(window, inputs[window.window], engine)
     ]
-    # a single slice is computed in this process, which takes less time than starting a task
-    return table.draft(engine if len(pieces) > 1 else InProcess(), pieces, _Results(decision))
+    return table.draft(engine, pieces, _Results(decision))
 
 
 def _publish(run: _Run, contract: Workload, found: WindowLever, made: _Made, to_go: int = 0) -> list[Window]:

@@ -26,7 +26,6 @@ from spillway.levers.attributes.scheme import SCHEMES, load_runs
 from spillway.levers.attributes.threshold.curve import LOOSEST_PCT
 from spillway.levers.knapsack import Alternative
 from spillway.levers.protocol import (
-    Fact,
     Facts,
     Lesson,
     Lever,
@@ -36,6 +35,7 @@ from spillway.levers.protocol import (
     Picture,
     Plan,
     Room,
+    Split,
     Told,
     Views,
     Work,
@@ -50,7 +50,7 @@ class Attributes(Lever):
     aside_tables = (SYNOPSIS, SENT_SYNOPSIS)
     record_tables = (SCHEMES,)
 
-    def train(self, lesson: Lesson) -> list[Fact] | None:
+    def train(self, lesson: Lesson) -> Split | None:
         from spillway.levers.attributes.training.lesson import learn
 
         return learn(lesson)
