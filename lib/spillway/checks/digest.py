@@ -99,7 +99,9 @@ def summaries(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table | Unread
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
     found: dict[int, list[dict[str, Any]]] = {}
     unread: dict[int, Unread] = {}
-    for (place, _), parts in zip(units, engine.map(partial(_of_unit, asked), units, "summarise"), strict=True):
+    for (place, _), parts in zip(
+        units, engine.map(partial(_of_unit, asked), units, "summarise"), strict=True
+    ):
         if isinstance(parts, Unread):
             unread.setdefault(place, parts)
         else:

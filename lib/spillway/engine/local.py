@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spillway.engine.protocol import Item, Result
 from spillway.engine.statements import SqlView, Steps, ask_duckdb, columns_by_duckdb
+from spillway.engine.task_errors import Item, Result
 
 
 @dataclass(frozen=True)

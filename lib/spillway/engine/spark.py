@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from spillway.engine.frames import cores_of, labelled, made_in_tasks, slices_of
-from spillway.engine.protocol import Item, Result
 from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
 from spillway.engine.statements import SqlView, Steps, ask_spark, columns_by_spark
-from spillway.engine.task_errors import Failed, JobFailed, caught, cause_of, raised
+from spillway.engine.task_errors import Failed, Item, JobFailed, Result, caught, cause_of, raised
 from spillway.settings import Settings
 
 if TYPE_CHECKING:

@@ -84,7 +84,7 @@ def cause_of(problem: BaseException) -> str:
 
     >>> cause_of(RuntimeError("An error occurred while calling o1.x.\n: Wrapped\nCaused by: java.io.IOException: full"))
     'IOException: full'
-    >>> cause_of(RuntimeError("Task 0 failed 1 times, most recent failure: Lost task 0.0 (TID 3): java.io.EOFException"))
+    >>> cause_of(RuntimeError("Task 0 failed 1 times, most recent failure: Lost task 0 (TID 3): java.io.EOFException"))
     'EOFException'
     >>> cause_of(KeyError("site"))
     "KeyError: 'site'"

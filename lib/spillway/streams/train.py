@@ -104,6 +104,7 @@ def train_taken_in(
             continue
         for line in outcome.said:
             say(line)
+        assert not isinstance(outcome.facts, Split), "its parts were put together"
         version, facts = one.judged(outcome.facts, say)
         if version:
             versions[stream][one.lever] = version

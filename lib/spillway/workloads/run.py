@@ -197,9 +197,7 @@ def asked_of(
     return decision.answered(window, answers, counts, inexact, this_run)
 
 
-def _answer(
-    engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows], label: str
-) -> pa.Table:
+def _answer(engine: Engine, question: SqlQuestion, inputs: Mapping[str, WindowRows], label: str) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
     return engine.ask(views, question.steps, question.most_rows, question.most_seconds, label)
 
