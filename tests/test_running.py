@@ -15,7 +15,7 @@ from spillway.cli import main
 from spillway.engine import InProcess
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.take_in import take_in
-from spillway.pipeline import run
+from spillway.streams import train
 
 
 @pytest.fixture
@@ -150,12 +150,12 @@ def test_one_stream_or_one_channel(
 def test_a_run_that_goes_wrong_ends_red_with_one_sentence_a_fault_and_the_others_go_through(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run.train_stream
+    real = train._lessons
 
-    def crashes(tables: Any, contracts: Any, name: str, say: Any) -> Any:
-        return 1 / 0 if name == "meters" else real(tables, contracts, name, say)
+    def crashes(tables: Any, shares: Any, name: str, say: Any) -> Any:
+        return 1 / 0 if name == "meters" else real(tables, shares, name, say)
 
-    monkeypatch.setattr(run, "train_stream", crashes)
+    monkeypatch.setattr(train, "_lessons", crashes)
     contract = dict(SITES) | {"stream": "broken", "channel": "nowhere"}
     contract["source"] = {"kind": "files", "path": "broken", "format": "json"}
     (Path(world.settings.schemas) / "streams" / "broken.yaml").write_text(yaml.safe_dump(contract))

@@ -26,7 +26,7 @@ import pyarrow.fs as pafs
 from spillway.engine.frames import cores_of, labelled, made_in_tasks, slices_of
 from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
 from spillway.engine.statements import SqlView, Steps, ask_spark, columns_by_spark
-from spillway.engine.task_errors import Failed, Item, JobFailed, Result, caught, cause_of, raised
+from spillway.engine.task_errors import Item, JobFailed, Result, Thrown, caught, cause_of, raised
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _Slices:
         waiting: list[tuple[int, int, bytes]] = []
         size = 0
         for item, argument in pickle.loads(_content(self.items[slice_number])):
-            made = pickle.dumps(caught(function, argument), protocol=pickle.HIGHEST_PROTOCOL)
+            made = pickle.dumps(caught(function, argument, Thrown), protocol=pickle.HIGHEST_PROTOCOL)
             for part, start in enumerate(range(0, len(made), RESULT_BYTES)):
                 piece = made[start : start + RESULT_BYTES]
                 if size + len(piece) > RESULT_BYTES:
@@ -166,7 +166,7 @@ class SparkEngine:
         results: list[Result] = []
         for made in parts:
             one = pickle.loads(b"".join(made))
-            if isinstance(one, Failed):
+            if isinstance(one, Thrown):
                 raise raised(one)
             results.append(one)
         return results

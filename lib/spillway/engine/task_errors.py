@@ -50,8 +50,12 @@ class Failed:
     stack: str
 
 
-def caught(function: Callable[[Item], Result], item: Item) -> Result | Failed:
-    """Return the function's result, or its exception as a value."""
+class Thrown(Failed):
+    """An exception that the driver raises; a `Failed` is a result that the caller looks at."""
+
+
+def caught(function: Callable[[Item], Result], item: Item, kind: type[Failed] = Failed) -> Result | Failed:
+    """Return the function's result, or its exception as a value of `kind`."""
     try:
         return function(item)
     except Exception as problem:
@@ -61,7 +65,7 @@ def caught(function: Callable[[Item], Result], item: Item) -> Result | Failed:
             pickle.loads(pickled)  # some exceptions pickle, and cannot be made again
         except Exception:
             pickled = None
-        return Failed(pickled, stack)
+        return kind(pickled, stack)
 
 
 def raised(failed: Failed) -> Exception:
@@ -99,7 +103,7 @@ def cause_of(problem: BaseException) -> str:
 
 def inner_cause(text: str) -> str | None:
     """Return the cause that an engine's message ends with: of a task's stack, or of Java's; None if it has none."""
-    for found in (_PYTHON_STACK.search(text), _last(_CAUSED_BY, text), _LOST_TASK.search(text)):
+    for found in (_PYTHON_STACK.search(text), _LOST_TASK.search(text), _last(_CAUSED_BY, text)):
         if found is not None:
             return _JAVA_CLASS.sub(r"\1", found.group(1).strip())
     return None

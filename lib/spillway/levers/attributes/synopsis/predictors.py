@@ -31,6 +31,7 @@ Only +, -, *, / are used, elementwise and in a fixed order, so that every machin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from weakref import ref
 
 import numpy as np
 
@@ -89,6 +90,9 @@ class RegressorReader:
         return result
 
 
+_evaluated: tuple[ref[Frame], tuple[Predictor, ...], Evaluated] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluated:
     """The predictors of a model over a frame, as arrays for `walking.walk`."""
@@ -103,7 +107,20 @@ class Evaluated:
 
     @staticmethod
     def of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
-        """Evaluate the parts of the predictors that do not depend on the shed attribute itself."""
+        """Evaluate the parts of the predictors that do not depend on the shed attribute itself.
+
+        The last result is reused: training sheds one frame by the same predictors at dozens of precisions.
+        """
+        global _evaluated
+        last = _evaluated
+        if last is not None and last[0]() is frame and last[1] == predictors:
+            return last[2]
+        found = Evaluated._of(predictors, frame)
+        _evaluated = (ref(frame), predictors, found)
+        return found
+
+    @staticmethod
+    def _of(predictors: tuple[Predictor, ...], frame: Frame) -> Evaluated:
         offsets = np.full((len(predictors), len(frame)), np.nan)
         for i, predictor in enumerate(predictors):
             if predictor.terms:
