@@ -179,9 +179,7 @@ STEPS = {
 def tasks_of(events: Path) -> Counter[str]:
     """Return the number of finished tasks by the description of their job, from Spark's event logs."""
     found: Counter[str] = Counter()
-    for log in (
-        path for path in events.rglob("*") if path.is_file() and not path.name.startswith("appstatus")
-    ):
+    for log in events.rglob("events_*"):
         label: dict[int, str] = {}
         for event in map(json.loads, log.read_text(encoding="utf-8").splitlines()):
             if event["Event"] == "SparkListenerJobStart":
