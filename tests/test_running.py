@@ -12,10 +12,12 @@ from tests.pipeline.streams import METERS, SITES, World, csv_lines, day, json_li
 
 from spillway.batch import DONE
 from spillway.cli import main
+from spillway.cli import run as cli_run
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.ingest import ingest
-from spillway.pipeline import run
+from spillway.pipeline.pending import waiting_values
+from spillway.streams import train
 
 
 @pytest.fixture
@@ -150,12 +152,12 @@ def test_one_stream_or_one_channel(
 def test_a_run_that_goes_wrong_ends_red_with_one_sentence_a_fault_and_the_others_go_through(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = run.train_stream
+    real = train._lessons
 
-    def crashes(tables: Any, contracts: Any, name: str, say: Any) -> Any:
-        return 1 / 0 if name == "meters" else real(tables, contracts, name, say)
+    def crashes(tables: Any, shares: Any, name: str, say: Any) -> Any:
+        return 1 / 0 if name == "meters" else real(tables, shares, name, say)
 
-    monkeypatch.setattr(run, "train_stream", crashes)
+    monkeypatch.setattr(train, "_lessons", crashes)
     contract = dict(SITES) | {"stream": "broken", "channel": "nowhere"}
     contract["source"] = {"kind": "files", "path": "broken", "format": "json"}
     (Path(world.settings.schemas) / "streams" / "broken.yaml").write_text(yaml.safe_dump(contract))
@@ -222,6 +224,21 @@ def test_run_by_spark_is_a_choice(world: World, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(spark, "spark_engine", here)
     assert main(["run", "--stream", "sites", "--engine", "spark"]) == 0
     assert asked == ["spillway run"]
+
+
+def test_run_uses_spark_where_much_waits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites, meters = ["sites"], ["meters"]
+    few = waiting_values(world.tables.now(), world.contracts, sites)
+    assert 0 < few < cli_run.AUTO_VALUES
+    assert waiting_values(world.tables.now(), world.contracts, [*sites, *meters, "nobody"]) > few
+    assert cli_run.chosen_engine(world.tables.now(), world.contracts, sites) == "process"
+    monkeypatch.setattr(cli_run, "AUTO_VALUES", few)
+    monkeypatch.setenv("SPILLWAY_MASTER", "sc://127.0.0.1:1")
+    assert cli_run.chosen_engine(world.tables.now(), world.contracts, sites) == "spark"
+    world.shed()
+    world.train("sites", "meters")
+    world.shed()
+    assert waiting_values(world.tables.now(), world.contracts, [*sites, *meters]) == 0
 
 
 def test_explain_says_that_the_stream_is_exempt_and_until_when(

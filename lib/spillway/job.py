@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from spillway.clock import utc_now
+from spillway.engine.task_errors import cause_of
 from spillway.errors import Problem, SpillwayError
 
 FAILURE_FILE = "SPILLWAY_FAILURE_FILE"
@@ -57,8 +58,7 @@ def run_job(main: Callable[[], None]) -> None:
         _fail(str(problem))
     except Exception as problem:
         traceback.print_exc()
-        first = str(problem).strip().partition("\n")[0]
-        rule, got = "end without an error that nobody foresaw", f"{type(problem).__name__}: {first}"
+        rule, got = "end without an error that nobody foresaw", cause_of(problem)
         remedy = "its stack stands above: report it; trying again is safe"
         _fail(str(Problem("", Path(sys.argv[0]).name, rule, got, remedy)))
 

@@ -232,7 +232,7 @@ def test_a_table_without_a_column_of_schemes_has_none(tmp_path: Path) -> None:
 class FarAway(ProcessEngine):
     """An engine whose pieces travel, as they do to the tasks of a cluster."""
 
-    def map(self, function: Any, items: Sequence[Any]) -> list[Any]:
+    def map(self, function: Any, items: Sequence[Any], label: str = "") -> list[Any]:
         return [pickle.loads(pickle.dumps(function))(pickle.loads(pickle.dumps(item))) for item in items]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from datetime import date
 from functools import partial
@@ -12,7 +14,10 @@ import pyarrow as pa
 import pytest
 
 from spillway.engine import Engine, ProcessEngine
-from spillway.engine.spark import SparkEngine
+from spillway.engine import spark as engine_spark
+from spillway.engine.protocol import map_each
+from spillway.engine.spark import MOST_IN_PLAN, RESULT_BYTES, SparkEngine
+from spillway.engine.task_errors import JobFailed, TaskFailed, cause_of
 from spillway.errors import ConcurrentRun, ContractError, InvalidValue, Problem, SpillwayError, UsageError
 from spillway.kernel_cache import sources_key
 from spillway.settings import Settings
@@ -100,6 +105,75 @@ def test_a_fault_in_a_task_is_no_result(engine: Engine) -> None:
     with pytest.raises(Exception, match="by zero") as found:
         engine.map(lambda number: 1 // number, [1, 0])
     assert not isinstance(found.value, SpillwayError)
+
+
+def test_an_error_of_a_task_keeps_its_type_and_brings_its_stack(spark: Any) -> None:
+    with pytest.raises(KeyError, match="'site'") as found:
+        SparkEngine(lambda: spark).map(partial(failing, problems={1: KeyError("site")}), range(3))
+    assert "in failing" in str(found.value.__cause__)
+
+
+class Odd(Exception):
+    """An exception that pickles, and cannot be made again from its pickle."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+def odd(_: int) -> int:
+    raise Odd("this", "that")
+
+
+def test_an_error_that_cannot_be_pickled_is_told_by_its_stack(spark: Any) -> None:
+    with pytest.raises(TaskFailed) as found:
+        SparkEngine(lambda: spark).map(odd, range(3))
+    assert cause_of(found.value).endswith("Odd: this and that")
+
+
+def repeated(count: int) -> bytes:
+    return count.to_bytes(8, "big") * count
+
+
+@pytest.mark.parametrize("at_most", [RESULT_BYTES, 1000])
+def test_results_of_any_size_come_back_whole(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, at_most: int
+) -> None:
+    monkeypatch.setattr(engine_spark, "RESULT_BYTES", at_most)
+    counts = [0, 1, 2_000_000, 125, 126, 7]  # the third has 16 MB, in several rows
+    assert SparkEngine(lambda: spark).map(repeated, counts) == [repeated(count) for count in counts]
+
+
+def folder_and_size(item: tuple[bytes, str]) -> tuple[int, list[str]]:
+    content, folder = item
+    return len(content), sorted(path.name for path in Path(folder).rglob("*") if path.is_file())
+
+
+def test_large_items_travel_as_files_which_are_removed(spark: Any, tmp_path: Path) -> None:
+    engine = SparkEngine(lambda: spark, folder=str(tmp_path / "tasks"))
+    small = engine.map(folder_and_size, [(b"a", str(tmp_path)), (b"ab", str(tmp_path))])
+    assert small == [(1, []), (2, [])]
+    large = engine.map(folder_and_size, [(b"a" * MOST_IN_PLAN, str(tmp_path)), (b"ab", str(tmp_path))])
+    assert large == [(MOST_IN_PLAN, ["0", "1", "function"]), (2, ["0", "1", "function"])]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def dying(item: int, at: int) -> int:
+    if item == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_a_task_that_kills_its_worker_is_isolated_and_told_by_its_cause(spark: Any) -> None:
+    found = map_each(SparkEngine(lambda: spark), partial(dying, at=3), range(5))
+    assert [one for one in found if not isinstance(one, Exception)] == [0, 1, 2, 4]
+    assert isinstance(found[3], JobFailed)
+    assert "Python worker exited unexpectedly" in str(found[3])
+
+
+def test_an_item_that_fails_leaves_the_others_their_results(engine: Engine) -> None:
+    found = map_each(engine, partial(failing, problems={1: MemoryError("too much")}), range(3))
+    assert (found[0], found[2]) == (0, 2)
+    assert isinstance(found[1], MemoryError)
 
 
 def test_a_draft_is_the_same_whoever_writes_it(engine: Engine, tmp_path: Path) -> None:

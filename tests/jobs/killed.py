@@ -46,7 +46,7 @@ class Doomed:
     def cores(self) -> int:
         return self.engine.cores
 
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any], label: str = "") -> list[Any]:
         def last(item: Any) -> None:
             function(item)
             die()

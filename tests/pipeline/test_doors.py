@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ import pytest
 from tests.house import note
 from tests.pipeline.streams import World, json_lines, sites
 
+from spillway.engine import ProcessEngine
 from spillway.engine.spark import SparkEngine
+from spillway.errors import ConcurrentRun
 from spillway.intake.ingest import ingest
+from spillway.levers.attributes import facts as kinds
 from spillway.pipeline.validate import validate
 from spillway.store import delta_log
+from spillway.streams import train
 from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
 from spillway.streams.shed import shed_channel
@@ -59,12 +64,44 @@ def no_session() -> Any:
     raise AssertionError("Spark was started")
 
 
-def test_streams_that_are_all_trained_are_trained_again_without_spark(world: World, tmp_path: Path) -> None:
-    trained = world.copy(tmp_path)
-    engine = SparkEngine(no_session)
+@dataclass(frozen=True)
+class Recording(ProcessEngine):
+    """The engine of this process; it records the label of each pass and the number of its items."""
+
+    passes: list[tuple[str, int]] = field(default_factory=list)
+
+    def map(self, function: Any, items: Sequence[Any], label: str = "") -> list[Any]:
+        self.passes.extend([(label, len(items))] if items else [])
+        return super().map(function, items, label)
+
+
+def test_training_runs_in_tasks_one_an_attribute_and_is_committed_once(world: World, tmp_path: Path) -> None:
+    trained, engine = world.copy(tmp_path), Recording()
+    before = trained.at("models").version
     train_streams(trained.tables, engine, trained.contracts, ["sites", "meters"], "run")
-    assert not engine.started
+    measures = sum(1 for row in trained.rows("models") if (row["fact"], row["version"]) == (kinds.MODEL, 2))
+    assert engine.passes == [("train", 2), ("train, by attribute", measures), ("train, put together", 2)]
     assert {row["version"] for row in trained.rows("models") if row["stream"] != "watched"} == {1, 2}
+    assert trained.at("models").version == before + 1
+
+
+def test_a_stream_that_another_run_trained_meanwhile_gives_way_and_the_others_are_stored(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, learned = world.copy(tmp_path), train._learned
+
+    def overtaken(engine: Any, lessons: Any) -> Any:
+        found = learned(engine, lessons)
+        monkeypatch.setattr(train, "_learned", learned)
+        train_stream(trained.tables, trained.contracts, "sites")
+        return found
+
+    monkeypatch.setattr(train, "_learned", overtaken)
+    with pytest.raises(ConcurrentRun, match="another run wrote stream sites at the same time"):
+        train_streams(trained.tables, ProcessEngine(), trained.contracts, ["sites", "meters"], "run")
+    versions = [(row["stream"], row["version"]) for row in trained.rows("models") if row["fact"] == "cycle"]
+    assert sorted(set(versions)) == sorted(versions)
+    assert {("sites", 2), ("meters", 2)} <= set(versions)
 
 
 def test_a_run_that_finds_nothing_new_starts_no_spark(world: World) -> None:

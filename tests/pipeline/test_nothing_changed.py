@@ -14,7 +14,7 @@ from tests.pipeline.streams import World
 
 from spillway.checks import gx
 from spillway.engine import ProcessEngine
-from spillway.engine.protocol import Item, Result
+from spillway.engine.task_errors import Item, Result
 from spillway.errors import SpillwayError
 from spillway.pipeline import validate as validating
 from spillway.store import drafts
@@ -33,7 +33,7 @@ class Counting:
     def load(self) -> None:
         self.loads += 1
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], label: str = "") -> list[Result]:
         self.passes.append(len(items))
         return ProcessEngine().map(function, items)
 

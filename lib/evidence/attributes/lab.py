@@ -44,7 +44,7 @@ from spillway.levers.protocol import CapacityGroup, Facts, Load
 from spillway.registry import LEVERS, extra_levers
 from spillway.store.batches import save_batches
 from spillway.streams.capacity import plan_all
-from spillway.streams.facts import load_facts, save_facts
+from spillway.streams.facts import Trained, load_facts, save_facts
 
 DECIDES_ELSE = {"attributes": "evidence.attributes.rival", "product": LEVERS["attributes"]}
 """The lever with a rival's decisions. The lever itself stays registered, because its tables are in use."""
@@ -305,7 +305,9 @@ class Lab:
             return TRAINED
         found = [with_models(one, models) for one in self.facts.facts.values()]
         span = (self.facts.from_seq, self.facts.to_seq)
-        save_facts(self.lake.tables, self.stream, "attributes", TRIED, span, found)
+        tables = self.lake.tables.now()
+        tables.at("models").delete(stream=self.stream, lever="attributes", version=TRIED)
+        save_facts(tables, [Trained(self.stream, "attributes", TRIED, span, found)])
         return TRIED
 
     def _replan(self, version: int, allowed_kbps: Mapping[int, float] | None = None) -> None:

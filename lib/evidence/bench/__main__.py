@@ -19,7 +19,17 @@ def bench() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--only",
-        choices=["attributes", "commands", "encoding", "joins", "quality", "reads", "sifters", "sketches"],
+        choices=[
+            "attributes",
+            "commands",
+            "encoding",
+            "engine",
+            "joins",
+            "quality",
+            "reads",
+            "sifters",
+            "sketches",
+        ],
         help="only these; commands: what a user waits for, from contract and files to the result; reads: what each "
         "step reads, and a run with nothing to do for 300 streams",
     )
@@ -28,6 +38,7 @@ def bench() -> None:
     parser.add_argument("--run-rows", type=int, default=1_000_000, help="tuples of the timed `spillway run`")
     parser.add_argument("--entries", type=int, default=100_000_000, help="entries of the look-up benchmark")
     parser.add_argument("--sifted-rows", type=int, default=20_000_000, help="rows of the sifters' pass")
+    parser.add_argument("--streams", type=int, default=60, help="streams of the training benchmark")
     asked = parser.parse_args()
     out = Path(Settings.from_environment().build, "bench.json")
     # one part is measured again: what an earlier run left of the others stays
@@ -45,6 +56,10 @@ def bench() -> None:
         from evidence.bench import bench_encoding
 
         figures |= bench_encoding.encoding_bench(Settings.from_environment().home)
+    if asked.only in (None, "engine"):
+        from evidence.bench import bench_engine
+
+        figures |= bench_engine.engine_bench(asked.streams)
     if asked.only in (None, "joins"):
         from evidence.bench import bench_joins
 

@@ -51,7 +51,12 @@ class WatchingEngine(ProcessEngine):
     steps: dict[str, int] = field(default_factory=dict)
 
     def ask(
-        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+        self,
+        views: Mapping[str, SqlView],
+        steps: Steps,
+        most_rows: int,
+        most_seconds: float | None = None,
+        label: str = "",
     ) -> pa.Table:
         held = {name: [cut() for cut in view.cuts] for name, view in views.items()}
         if set(views) <= set(THREE):  # else it asks for the sources' numbers
@@ -62,7 +67,7 @@ class WatchingEngine(ProcessEngine):
             }
             for at, (name, _) in enumerate(steps):
                 self.steps[name] = super().ask(plain, steps[: at + 1], 10**7).num_rows
-        return super().ask(views, steps, most_rows, most_seconds)
+        return super().ask(views, steps, most_rows, most_seconds, label)
 
 
 def _read_function(rows: pa.Table) -> Callable[[], pa.Table]:

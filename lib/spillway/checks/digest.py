@@ -99,7 +99,9 @@ def summarise_tables(engine: Engine, asked: Sequence[Digest]) -> list[pa.Table |
     units = [(place, file) for place, one in enumerate(asked) for file in one.rows.files]
     found: dict[int, list[dict[str, Any]]] = {}
     unread: dict[int, UnreadableTable] = {}
-    for (place, _), parts in zip(units, engine.map(partial(_of_unit, asked), units), strict=True):
+    for (place, _), parts in zip(
+        units, engine.map(partial(_of_unit, asked), units, "summarise"), strict=True
+    ):
         if isinstance(parts, UnreadableTable):
             unread.setdefault(place, parts)
         else:

@@ -8,6 +8,7 @@ fixed.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from spillway.store.tables import Tables
 
 ENGINES = ("process", "spark")
+AUTO = "auto"
+AUTO_VALUES = 40_000_000
+"""The values (rows x attributes) from which `--engine auto` uses Spark: from there on two cores save more time than the
+start of Spark takes. `make bench` measures it (`engine.auto_values`)."""
 
 
 def add_run(commands: Any) -> None:
@@ -41,7 +46,12 @@ def add_run(commands: Any) -> None:
     which = made.add_mutually_exclusive_group()
     which.add_argument("--stream", help="only this stream; others on its channel keep their part")
     which.add_argument("--channel", help="only the streams of this channel")
-    add_engine(made)
+    made.add_argument(
+        "--engine",
+        choices=(AUTO, *ENGINES),
+        default=AUTO,
+        help="process: in this process; spark: in Spark's tasks; auto: in Spark's tasks if much waits (default: auto)",
+    )
     made.set_defaults(run=_run)
 
 
@@ -53,6 +63,17 @@ def add_engine(made: argparse.ArgumentParser) -> None:
         default=ENGINES[0],
         help="process: in this process; spark: in Spark's tasks",
     )
+
+
+def chosen_engine(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> str:
+    """Return the engine for `--engine auto`: Spark if so many values wait that it is faster, and if it can start."""
+    from spillway.doctor.java import find_java
+    from spillway.pipeline.pending import waiting_values
+
+    if waiting_values(tables, contracts, streams) < AUTO_VALUES:
+        return "process"
+    connected = os.environ.get("SPILLWAY_MASTER", "").startswith("sc://")
+    return "spark" if connected or find_java() is not None else "process"
 
 
 def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
@@ -80,6 +101,9 @@ def _run(asked: argparse.Namespace) -> int:
     streams = _streams(asked, contracts)
     progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout)
     progress.step(f"{', '.join(streams) or 'no stream has a contract'}")
+    if asked.engine == AUTO:
+        asked.engine = chosen_engine(tables.now(), contracts, streams)
+        progress.detail(f"engine: {asked.engine}")
     red: list[str] = []
     try:
         with engine_of(asked) as engine:

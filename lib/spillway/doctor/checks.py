@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from spillway.doctor.java import INSTALL_JAVA, JAVA_VERSIONS, find_java, java_version, java_versions_seen
 from spillway.engine.spark_conf import jars_folder
+from spillway.engine.task_errors import cause_of
 from spillway.errors import SpillwayError
 from spillway.scheduling import POOL_VARIABLE
 from spillway.settings import Settings
@@ -203,11 +204,10 @@ def check_spark_starts() -> Check:
             with spark_engine("spillway-doctor") as engine:
                 count = write_and_read(engine, Settings.from_environment({"SPILLWAY_HOME": folder}))
         except Exception as problem:
-            first = str(problem).strip().splitlines()
             return Check(
                 "Spark starts",
                 False,
-                first[0] if first else type(problem).__name__,
+                cause_of(problem),
                 "see the checks above; the whole message is in what Spark printed",
             )
     return Check(

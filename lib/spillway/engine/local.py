@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spillway.engine.protocol import Item, Result
 from spillway.engine.statements import SqlView, Steps, columns_by_duckdb, query_duckdb
+from spillway.engine.task_errors import Item, Result
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,16 @@ class ProcessEngine:
     def load(self) -> None:
         pass
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], label: str = "") -> list[Result]:
         return [function(item) for item in items]
 
     def ask(
-        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+        self,
+        views: Mapping[str, SqlView],
+        steps: Steps,
+        most_rows: int,
+        most_seconds: float | None = None,
+        label: str = "",
     ) -> pa.Table:
         return query_duckdb(views, steps, most_rows, most_seconds)
 

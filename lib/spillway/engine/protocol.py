@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
 from spillway.engine.statements import SqlView, Steps
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from spillway.engine.task_errors import Failed, Item, JobFailed, Result, caught, raised
 
 
 class Engine(Protocol):
@@ -27,15 +26,21 @@ class Engine(Protocol):
         initialised module.
         """
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], label: str = "") -> list[Result]:
         """Return the function's result for each item, in the order of the items.
 
         The function and the items are sent to the tasks, and the results are sent back to the driver. All of them must
-        be picklable. Results must be small: a task writes large data to storage itself. The first error is raised.
+        be picklable. Results must be small: a task writes large data to storage itself. The error of the first item
+        that failed is raised, with its own type. `label`: what is done, shown in Spark's UI.
         """
 
     def ask(
-        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+        self,
+        views: Mapping[str, SqlView],
+        steps: Steps,
+        most_rows: int,
+        most_seconds: float | None = None,
+        label: str = "",
     ) -> pa.Table:
         """Run the steps (Spark SQL) and return the result of the last one.
 
@@ -44,6 +49,29 @@ class Engine(Protocol):
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         """Return the columns of the result of `ask` without computing it; refuse statements that are not valid."""
+
+
+def map_each(
+    engine: Engine, function: Callable[[Item], Result], items: Sequence[Item], label: str = ""
+) -> list[Result | Exception]:
+    """Return for each item the function's result, or its exception.
+
+    If the job itself fails (a task ran out of memory, a worker was killed), it is retried with half of the items, until
+    the items that fail alone are found.
+
+    >>> from spillway.engine import ProcessEngine
+    >>> map_each(ProcessEngine(), lambda number: 6 // number, [2, 0, 3])
+    [3, ZeroDivisionError('integer division or modulo by zero'), 2]
+    """
+    try:
+        found = engine.map(partial(caught, function), items, label)
+    except JobFailed as problem:
+        if len(items) == 1:
+            return [problem]
+        middle = len(items) // 2
+        halves = (items[:middle], items[middle:])
+        return [one for half in halves for one in map_each(engine, function, half, label)]
+    return [raised(one) if isinstance(one, Failed) else one for one in found]
 
 
 def split_evenly(

@@ -1,7 +1,9 @@
-"""The Spark engine and its session.
+"""The Spark engine and its session: a classic session, or one of Spark Connect (`SPILLWAY_MASTER=sc://host:port`).
 
-A task processes one or more slices, and the driver collects the results. spark-submit, plain Python and the tests
-create the session in the same way.
+A task processes one slice of the items, and the driver collects the results (`engine.frames`). Items travel in the plan
+if they are small. Larger ones are written to a folder that all workers can read (beside the lake), a file per slice: a
+plan goes to every task, and Spark Connect limits its size. spark-submit, plain Python and the tests create the session
+in the same way.
 """
 
 from __future__ import annotations
@@ -10,33 +12,123 @@ import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 
-from spillway.engine.protocol import Item, Result
+from spillway.engine.frames import cores_of, labelled, made_in_tasks, slices_of
 from spillway.engine.spark_conf import has_delta, jars_folder, spark_conf, without_delta
 from spillway.engine.statements import SqlView, Steps, columns_by_spark, query_spark
-from spillway.errors import SpillwayError
+from spillway.engine.task_errors import Item, JobFailed, Result, Thrown, caught, cause_of, raised
+from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SLICES_A_CORE = 4
-"""Spark partitions per core. Slices differ in size: with several partitions per core, one large slice delays less."""
+MOST_IN_PLAN = 1 << 20
+"""Bytes of a function and its items that travel in the plan; more of them are written to files."""
+RESULT_BYTES = 4 << 20
+"""Bytes of one row of results. A larger result has several rows: a message of Spark Connect has a limit."""
+RESULTS = "item bigint, part int, made binary"
+_RESULTS = pa.schema([("item", pa.int64()), ("part", pa.int32()), ("made", pa.binary())])
+TASKS_FOLDER = ".tasks"
+"""The folder of the lake with the items of running jobs. `spillway keep` never looks there."""
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """The pickled function and the pickled items of each slice, or the paths of files that hold them."""
+
+    function: bytes | str
+    items: tuple[bytes | str, ...]
+
+    def __call__(self, slice_number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the results of a slice."""
+        function = pickle.loads(_content(self.function))
+        waiting: list[tuple[int, int, bytes]] = []
+        size = 0
+        for item, argument in pickle.loads(_content(self.items[slice_number])):
+            made = pickle.dumps(caught(function, argument, Thrown), protocol=pickle.HIGHEST_PROTOCOL)
+            for part, start in enumerate(range(0, len(made), RESULT_BYTES)):
+                piece = made[start : start + RESULT_BYTES]
+                if size + len(piece) > RESULT_BYTES:
+                    yield _result_rows(waiting)
+                    waiting, size = [], 0
+                waiting.append((item, part, piece))
+                size += len(piece)
+        yield _result_rows(waiting)
+
+
+def _result_rows(rows: Sequence[tuple[int, int, bytes]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, _RESULTS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_RESULTS)
+
+
+def _content(pickled: bytes | str) -> bytes:
+    if isinstance(pickled, bytes):
+        return pickled
+    filesystem, inside = _filesystem(pickled)
+    with filesystem.open_input_stream(inside, compression=None) as source:
+        content: bytes = source.read()
+    return content
+
+
+def _filesystem(path: str) -> tuple[pafs.FileSystem, str]:
+    if "://" not in path:
+        return pafs.LocalFileSystem(), path
+    found: tuple[pafs.FileSystem, str] = pafs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
+    return found
+
+
+@contextmanager
+def _shipped(
+    function: Callable[[Item], Result], items: Sequence[Item], slices: int, folder: str | None
+) -> Iterator[_Slices]:
+    """Yield the work of the slices; each has consecutive items. Files that it needs are removed at the end."""
+    from pyspark import cloudpickle
+
+    edges = [len(items) * place // slices for place in range(slices + 1)]
+    numbered = list(enumerate(items))
+    pickled = [cloudpickle.dumps(numbered[low:high]) for low, high in pairwise(edges)]
+    called = cloudpickle.dumps(function)
+    if folder is None or len(called) + sum(map(len, pickled)) <= MOST_IN_PLAN:
+        yield _Slices(called, tuple(pickled))
+        return
+    root = f"{folder}/{uuid4()}"
+    filesystem, inside = _filesystem(root)
+    filesystem.create_dir(inside, recursive=True)
+    try:
+        for name, content in [
+            ("function", called),
+            *((str(place), one) for place, one in enumerate(pickled)),
+        ]:
+            with filesystem.open_output_stream(f"{inside}/{name}", compression=None) as sink:
+                sink.write(content)
+        yield _Slices(f"{root}/function", tuple(f"{root}/{place}" for place in range(slices)))
+    finally:
+        with suppress(OSError):
+            filesystem.delete_dir(inside)
 
 
 class SparkEngine:
     """Runs slices in Spark tasks.
 
-    The session is created at its first use, because most runs find nothing to do.
+    The session is created at its first use, because most runs find nothing to do. `name` begins the labels of the jobs
+    in Spark's UI. `folder`: where items that are too large for a plan are written.
     """
 
-    def __init__(self, session: Callable[[], SparkSession]) -> None:
-        self._make = session
+    def __init__(
+        self, session: Callable[[], SparkSession], name: str = "", folder: str | None = None
+    ) -> None:
+        self._make, self._name, self._folder = session, name, folder
         self._spark: SparkSession | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -55,38 +147,52 @@ class SparkEngine:
 
     @property
     def cores(self) -> int:
-        return int(self.spark.sparkContext.defaultParallelism)
+        return cores_of(self.spark)
 
     def load(self) -> None:
         import_module("pyspark.sql")
 
-    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item], label: str = "") -> list[Result]:
         if not items:
             return []
-        pieces = tuple(items)
-
-        def work(indices: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-            for index in indices:
-                try:
-                    made: object = function(pieces[index])
-                except SpillwayError as problem:
-                    made = problem  # the driver raises it unchanged, without the stack trace of the task
-                yield index, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL)
-
-        slices = max(1, min(len(pieces), SLICES_A_CORE * self.cores))
-        # an RDD, not a DataFrame: planning, code generation and Arrow streams cost more than a small task itself
-        tasks = self.spark.sparkContext.parallelize(range(len(pieces)), slices).mapPartitions(work)
-        found = {index: pickle.loads(made) for index, made in tasks.collect()}
-        results = [found[index] for index in range(len(pieces))]
-        for one in results:
-            if isinstance(one, SpillwayError):
-                raise one
+        slices = slices_of(self.spark, len(items))
+        with _shipped(function, items, slices, self._folder) as work, self._job(label):
+            rows = made_in_tasks(self.spark, slices, work, RESULTS).toArrow().sort_by(
+                [("item", "ascending"), ("part", "ascending")]
+            )  # fmt: skip
+        parts: list[list[bytes]] = [[] for _ in items]
+        for item, part in zip(rows["item"].to_pylist(), rows["made"].to_pylist(), strict=True):
+            parts[item].append(part)
+        results: list[Result] = []
+        for made in parts:
+            one = pickle.loads(b"".join(made))
+            if isinstance(one, Thrown):
+                raise raised(one)
+            results.append(one)
         return results
 
+    @contextmanager
+    def _job(self, label: str) -> Iterator[None]:
+        """Label the jobs of the block; if Spark fails, raise `JobFailed` with its cause."""
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.errors import PySparkException
+
+        with labelled(self.spark, ": ".join(filter(None, (self._name, label)))):
+            try:
+                yield
+            except (PySparkException, Py4JError) as problem:
+                raise JobFailed(cause_of(problem)) from problem
+
     def ask(
-        self, views: Mapping[str, SqlView], steps: Steps, most_rows: int, most_seconds: float | None = None
+        self,
+        views: Mapping[str, SqlView],
+        steps: Steps,
+        most_rows: int,
+        most_seconds: float | None = None,
+        label: str = "",
     ) -> pa.Table:
-        return query_spark(self.spark, views, steps, most_rows, most_seconds)
+        with labelled(self.spark, ": ".join(filter(None, (self._name, label)))):
+            return query_spark(self.spark, views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:
         return columns_by_spark(self.spark, views, steps)
@@ -103,15 +209,23 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     Under spark-submit, the master and the jars come from spark-submit. Under plain Python, the jars come from
     `spark_conf`, and the master from `master`, `SPILLWAY_MASTER` or the default `local[*]`. If a job is submitted
     without the Delta jars (a bare `spark-submit jobs/x.py`), the session has no Delta support. The jobs do not need it.
+
+    A master `sc://host:port` is a server of Spark Connect. Its own settings hold there, but for the time zone.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = master or os.environ.get("SPILLWAY_MASTER", "local[*]")
+    if master.startswith("sc://") and not submitted:
+        remote = SparkSession.builder.remote(master)
+        for key, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
+            remote = remote.config(key, value)
+        return remote.create()
+    builder = SparkSession.builder.appName(name)
     if not submitted:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = builder.master(master or os.environ.get("SPILLWAY_MASTER", "local[*]"))
+        builder = builder.master(master)
     own = spark_conf(jars_folder())
     if submitted:
         told = _submitted_with()
@@ -122,9 +236,7 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
             own = without_delta(own)
     for key, value in {**own, **conf}.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    return spark
+    return builder.getOrCreate()
 
 
 def _submitted_with() -> dict[str, str]:
@@ -138,7 +250,8 @@ def _submitted_with() -> dict[str, str]:
 @contextmanager
 def spark_engine(name: str) -> Iterator[SparkEngine]:
     """Yield the Spark engine of one job. Spark starts when there is work, and stops at the end of the block."""
-    engine = SparkEngine(lambda: spark_session(name))
+    folder = f"{Settings.from_environment().lake}/{TASKS_FOLDER}"
+    engine = SparkEngine(lambda: spark_session(name), name.removeprefix("spillway").strip(), folder)
     try:
         yield engine
     finally:

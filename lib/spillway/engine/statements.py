@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from spillway.engine.frames import close_own_session, made_in_tasks, own_session, slices_of
+from spillway.engine.task_errors import inner_cause
 from spillway.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ class NeedsSpark(InvalidValue):
         return NeedsSpark("sql", NeedsSpark.RULE, what, f"{NEEDS}{remedy and f', or {remedy}'}")
 
 
-SLICES_A_CORE_ASKED = 2
 Steps = Sequence[tuple[str, str]]
 """Pairs of name and statement. A step reads views and earlier steps. The last step gives the answer."""
 
@@ -240,13 +241,13 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
 
     known = [*views, *(name for name, _ in steps)]
     statements = [spark_sql(sql, known[: len(views) + at]) for at, (_, sql) in enumerate(steps)]
-    own = spark.newSession()
+    own = own_session(spark)
     own.conf.set("spark.sql.runSQLOnFiles", "false")
     own.conf.set("spark.sql.variable.substitute", "false")
     made: list[str] = []
     try:
         for name, view in views.items():
-            _data_frame(own, view).createOrReplaceTempView(name)
+            _data_frame(own, view, slices_of(spark, len(view.cuts))).createOrReplaceTempView(name)
             made.append(name)
         for (name, _), statement in zip(steps[:-1], statements, strict=False):
             own.sql(statement).createOrReplaceTempView(name)
@@ -258,9 +259,10 @@ def _by_spark(spark: SparkSession, views: Mapping[str, SqlView], steps: Steps) -
         for name in made:
             with suppress(PySparkException):
                 own.catalog.dropTempView(name)
+        close_own_session(own)
 
 
-def _data_frame(spark: SparkSession, view: SqlView) -> DataFrame:
+def _data_frame(spark: SparkSession, view: SqlView, slices: int) -> DataFrame:
     """Return a DataFrame whose rows are made in tasks by the functions of `view.cuts`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -268,13 +270,11 @@ def _data_frame(spark: SparkSession, view: SqlView) -> DataFrame:
     if not cuts:
         return spark.createDataFrame([], from_arrow_schema(schema))
 
-    def work(numbers: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from cuts[number]().cast(schema).combine_chunks().to_batches()
+    def made(number: int) -> Iterator[pa.RecordBatch]:
+        for place in range(len(cuts) * number // slices, len(cuts) * (number + 1) // slices):
+            yield from cuts[place]().cast(schema).combine_chunks().to_batches()
 
-    slices = min(len(cuts), SLICES_A_CORE_ASKED * spark.sparkContext.defaultParallelism)
-    return spark.range(0, len(cuts), 1, slices).mapInArrow(work, from_arrow_schema(schema))
+    return made_in_tasks(spark, slices, made, from_arrow_schema(schema))
 
 
 def _refuse_many(count: int, most_rows: int) -> None:
@@ -289,7 +289,7 @@ def _refuse_many(count: int, most_rows: int) -> None:
 
 def _syntax_error(engine: str, steps: Steps, problem: Exception) -> InvalidValue:
     lines = str(problem).strip().splitlines()
-    says = lines[0] if lines else type(problem).__name__
+    says = inner_cause(str(problem)) or (lines[0] if lines else type(problem).__name__)
     remedy = "correct the statement, or the values that it reads"
     if says.endswith(NEEDS):  # a value that the process engine does not convert; see `dialect`
         says = says.removeprefix("Invalid Input Error: ").removesuffix(f", {NEEDS}")

@@ -133,6 +133,8 @@ def _codes(column: pa.ChunkedArray, kind: str) -> Integers:
     return np.asarray(whole.dictionary_encode("encode").indices).astype(np.int64)
 
 
+REPEATS = "look for repeated tuples"
+"""The label of these tasks in Spark's UI."""
 HASH_SEED = 1
 FIRST = int(np.iinfo(np.int64).min)
 """A number before every `seq`."""
@@ -228,9 +230,9 @@ def files_between(files: Sequence[DataFile], first: int, last: int) -> list[Data
 
 def find_repeats_exactly(engine: Engine, on: ComparedAttributes, window: DedupeWindow) -> Integers:
     """Return the batch's rows that repeat a row that stays; every row is looked up."""
-    found = engine.map(partial(_fingerprints, on, window.files), window.slices)
+    found = engine.map(partial(_fingerprints, on, window.files), window.slices, REPEATS)
     mine, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *found]), return_counts=True)
-    known = engine.map(partial(_fingerprints_in_window, on, mine, window), window.history)
+    known = engine.map(partial(_fingerprints_in_window, on, mine, window), window.history, REPEATS)
     wanted = np.unique(np.concatenate([mine[counts > 1], *known]))
     return confirm_repeats(engine, on, window, wanted)
 
@@ -239,8 +241,8 @@ def confirm_repeats(engine: Engine, on: ComparedAttributes, window: DedupeWindow
     """Return the batch's rows that repeat a row that stays, among the rows with the wanted fingerprints."""
     if not wanted.size:
         return np.empty(0, np.int64)
-    mine = engine.map(partial(_rows_with_fingerprints, on, wanted, window.files), window.slices)
-    others = engine.map(partial(_nearest_equal_rows, on, wanted, window), window.history)
+    mine = engine.map(partial(_rows_with_fingerprints, on, wanted, window.files), window.slices, REPEATS)
+    others = engine.map(partial(_nearest_equal_rows, on, wanted, window), window.history, REPEATS)
     edges = (window.first_seq, window.last_seq)
     return find_repeated_seqs([*mine, *others], on.names, on.types, edges, window.within)
 
@@ -545,7 +547,8 @@ def filter_rows(
     """
     start = before or spec.empty().to_bytes()
     tasks = min(spec.shards, engine.cores)
-    parts = engine.map(partial(_filter_shards, spec, start, tuple(files), seq, standing, tasks), range(tasks))
+    passed = partial(_filter_shards, spec, start, tuple(files), seq, standing, tasks)
+    parts = engine.map(passed, range(tasks), REPEATS)
     state = AlternatingBloom.from_bytes(start)
     for task, part in enumerate(parts):
         state.absorb_shards(part.state, range(task, spec.shards, tasks))
@@ -683,7 +686,7 @@ def remove_repeats(
         if len(one.rows):
             rejected = DraftTarget.of(tables.at("rejected"))
             make = partial(_split_draft, contract, batch, one.rows, DraftTarget.of(raw), rejected)
-            parts = engine.map(make, drafted)
+            parts = engine.map(make, drafted, REPEATS)
             raw.erase(drafted)
             files[batch.batch] = [left for left, _ in parts if left]
             aside += [gone for _, gone in parts if gone]

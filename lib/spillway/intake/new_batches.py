@@ -69,7 +69,13 @@ def record_batches(
     """
     stream = contract.stream
     root = landing_root(contract, tables.settings.landing)
-    measured = dict(zip(step, engine.map(partial(_measure, contract, root), step), strict=True))
+    measured = dict(
+        zip(
+            step,
+            engine.map(partial(_measure, contract, root), step, f"look at files of {contract.stream}"),
+            strict=True,
+        )
+    )
     for one in step:
         if (missed := measured[one].missed) is not None:
             say(f"{contract.stream}: {escape_text(one.name)} is left for the next run: {missed}")

@@ -157,7 +157,9 @@ def group_into_tasks(
         for file in batch.accepted_files
         if file.size > TASK_BYTES and file.base_seq not in kept
     ]
-    cuts = engine.map(partial(_split_large_file, contract, landing), large)
+    cuts = engine.map(
+        partial(_split_large_file, contract, landing), large, f"split_file files of {contract.stream}"
+    )
     pieces = dict(zip((file.base_seq for file in large), cuts, strict=True))
     groups: list[tuple[Batch, list[LandingFileSlice]]] = []
     size = 0
@@ -266,7 +268,7 @@ def parse_all(
     """
     work = group_into_tasks(engine, contract, landing, batches, kept)
     parse = partial(parse_files, contract, landing, DraftTarget.of(raw), DraftTarget.of(rejected))
-    found = engine.map(partial(parse, {}), work)
+    found = engine.map(partial(parse, {}), work, f"raw/{contract.stream}")
 
     dropped: dict[int, Exclusion] = {}
     refused: dict[int, FileResult] = {}
@@ -296,7 +298,7 @@ def parse_all(
             return found, {n: [refused.get(f.file.base_seq, f) for f in own] for n, own in fates.items()}
         # tasks that took rows of such a file parse again without it; a file that changes meanwhile is missed then
         discard_drafts(raw, rejected, [found[i] for i in again])
-        made = engine.map(partial(parse, dropped), [work[i] for i in again])
+        made = engine.map(partial(parse, dropped), [work[i] for i in again], f"raw/{contract.stream}")
         for i, one in zip(again, made, strict=True):
             found[i] = one
 

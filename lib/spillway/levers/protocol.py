@@ -319,6 +319,18 @@ class TrainingInput:
 
 
 @dataclass(frozen=True)
+class Split:
+    """Training that continues in parts, each in a task of its own (`Lever.train`). It travels to tasks."""
+
+    parts: tuple[Any, ...]
+    """What the parts are about, e.g. attributes."""
+    learn: Callable[[TrainingInput, Any], Any]
+    """(lesson, part): the result of a part; small, since it travels to the last task."""
+    finish: Callable[[TrainingInput, Sequence[Any]], list[Fact] | None]
+    """(lesson, results of the parts): the facts."""
+
+
+@dataclass(frozen=True)
 class Work:
     """What a lever plans for one stream: its batches, oldest first, as the previous stage passed them on."""
 
@@ -545,8 +557,11 @@ class Lever(ABC):
     record_tables: tuple[str, ...] = ()
     """Tables of `Plan.records`."""
 
-    def train(self, lesson: TrainingInput) -> list[Fact] | None:
-        """Return the facts learned; None if there is nothing (new) to learn from."""
+    def train(self, lesson: TrainingInput) -> list[Fact] | Split | None:
+        """Return the facts learned; None if there is nothing (new) to learn from. It runs in a task.
+
+        If the work can be divided (e.g. by attribute), return a `Split`: its parts run in tasks of their own.
+        """
         return []
 
     def update_offer(

@@ -7,11 +7,12 @@ batches. Only directory entries and two small tables are read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import date, datetime
 
 from spillway.batch import PENDING, UNTRAINED
 from spillway.clock import utc_now
-from spillway.contracts import StreamContract, load_usable
+from spillway.contracts import Contracts, StreamContract, load_usable
 from spillway.intake.ingest import can_be_rated, is_waiting_for_rate
 from spillway.intake.landing import find_landing_files
 from spillway.intake.rate import rated_batches
@@ -52,6 +53,30 @@ def _may_be_pending(contract: StreamContract, tables: Tables, now: datetime | No
         return is_pending(contract, tables, now)
     except Exception:
         return True
+
+
+BYTES_A_VALUE = {"parquet": 4, "csv": 8, "json": 20}
+"""About how many bytes one value of a landed file takes, by format. It need only be right to a factor of two."""
+VALUES_A_TRAINING = 200_000
+"""The values that are processed in the time of training one attribute."""
+
+
+def waiting_values(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> int:
+    """Return about how many values (rows x attributes) a run of the streams has to process; training included.
+
+    Only directory entries and two small tables are read. A stream that cannot be read counts nothing: its run says why.
+    """
+    total = 0
+    for name in streams:
+        with suppress(Exception):
+            contract = contracts.stream(name)
+            rows = sum(batch.rows or 0 for batch in load_batches(tables, name, status=PENDING))
+            size = sum(file.size for file in find_landing_files(contract, tables).files_to_process)
+            total += rows * len(contract.attributes)
+            total += size // BYTES_A_VALUE.get(contract.source.format, BYTES_A_VALUE["json"])
+            if (rows or size) and untrained_levers(tables, contract):
+                total += VALUES_A_TRAINING * len(contract.sheddable)
+    return total
 
 
 def pending_channels(settings: Settings, now: datetime | None = None) -> list[str]:

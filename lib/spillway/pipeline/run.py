@@ -30,7 +30,7 @@ from spillway.streams.facts import untrained_levers
 from spillway.streams.faults import Faults
 from spillway.streams.shed import shed_channel
 from spillway.streams.sketch_builder import sketch_stream
-from spillway.streams.train import train_stream
+from spillway.streams.train import train_taken_in
 from spillway.workloads.run import run_workloads, select_workloads
 
 
@@ -131,7 +131,7 @@ def run_streams(
     new = [name for name, missing in fresh.items() if missing]
     faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
     held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
-    faults.run_each("train", held, lambda name: train_stream(tables, contracts, name, say))
+    train_taken_in(tables, engine, contracts, held, faults, say)
     going = mine.keys() - faults.conflicting_streams  # leave a stream to another run that committed first
     for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
         through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))

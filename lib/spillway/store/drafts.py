@@ -136,11 +136,12 @@ def write_draft(
     check: ReadBack | None = None,
     rows_in_a_group: int | None = None,
     keys: Sequence[str] = (),
+    label: str = "",
 ) -> Draft:
     """Write one file per piece, by the engine's tasks; a piece without rows has no file.
 
-    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`). If a task is refused, the
-    files of the other tasks are removed.
+    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`). `label`: shown in Spark's
+    UI. If a task is refused, the files of the other tasks are removed.
     """
     work = partial(
         _write_task,
@@ -156,7 +157,7 @@ def write_draft(
     checked: list[Any] = []
     shared: dict[str, Mapping[int, int]] = {}
     problem: SpillwayError | None = None
-    for piece, made in zip(pieces, engine.map(work, pieces), strict=True):
+    for piece, made in zip(pieces, engine.map(work, pieces, label), strict=True):
         if isinstance(made.outcome, SpillwayError):
             problem = problem or made.outcome
         elif made.outcome is not None:

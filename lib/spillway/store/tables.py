@@ -533,7 +533,8 @@ class Table:
         that takes fewer bytes.
         """
         schema, name = self.contract.file_schema, self.contract.table
-        return write_draft(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys)
+        label = name if self.contract.scope == "shared" else f"{name}/{self.path.rpartition('/')[2]}"
+        return write_draft(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys, label)
 
     def discard(self, draft: Draft) -> None:
         """Remove the files of a draft, which no table has."""
@@ -553,9 +554,12 @@ class Table:
             )
         self._commit_small(data, where)
 
-    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Add a small number of rows."""
-        self._commit_small(arrow_rows(self.contract, list(rows)), None)
+    def append(self, rows: Iterable[Mapping[str, Any]], unless_written: Filter | None = None) -> None:
+        """Add a small number of rows.
+
+        `unless_written`: raise `ConcurrentRun` if another writer has changed rows that match it since they were read.
+        """
+        self._commit_small(arrow_rows(self.contract, list(rows)), None, unless_written)
 
     def delete(self, **where: Any) -> list[DataFile]:
         """Delete the rows that match; return the removed files."""
@@ -566,17 +570,21 @@ class Table:
         for file in files:
             blobs.remove(file.path)
 
-    def _commit_small(self, data: pa.Table, where: Filter | None) -> None:
+    def _commit_small(self, data: pa.Table, where: Filter | None, watched: Filter | None = None) -> None:
         written = self._write(data)
         try:
-            self._commit(written, where)
+            self._commit(written, where, watched)
         except StoreFault:
             raise  # the commit may have succeeded; if not, `spillway keep` removes the files
         except SpillwayError:
             discard(self.path, written)
             raise
 
-    def _commit(self, written: list[WrittenFile], where: Filter | None) -> list[DataFile]:
+    def _commit(
+        self, written: list[WrittenFile], where: Filter | None, watched: Filter | None = None
+    ) -> list[DataFile]:
+        """Replace the rows that match `where`; refuse if another writer has changed rows that match `watched`."""
+        watched = where if watched is None else watched
         with self._lock:
             self._opened.found()  # list the known files before anything is committed
             if not self.exists:
@@ -586,11 +594,11 @@ class Table:
             self.evolve_schema()
             refused = 0
             # a commit that lost against another one is tried again: one of any number of writers always succeeds
-            while where is None or not self._opened.is_overtaken(where):
+            while watched is None or not self._opened.is_overtaken(watched):
                 gone, left = self._find_removals(where)
                 if not (gone or written):
                     self._log.refresh()  # only a refresh shows another writer's commit here
-                    if where is None or not self._opened.is_overtaken(where):
+                    if watched is None or not self._opened.is_overtaken(watched):
                         return []
                     continue
                 added, before = [*written, *left], (self._log.version, self._opened.listing())
@@ -614,7 +622,7 @@ class Table:
                 self._opened.note(before, gone, (data_file(self.path, one, self.schema) for one in added))
                 return gone
             raise ConcurrentRun(
-                f"{self.path}: another run wrote {format_filter(where)} at the same time; nothing was doubled, "
+                f"{self.path}: another run wrote {format_filter(watched)} at the same time; nothing was doubled, "
                 "run it again"
             )
 

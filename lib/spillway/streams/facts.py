@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -79,30 +80,42 @@ def has_same_values(before: Facts, facts: Sequence[Fact]) -> bool:
     return values == {place: one.value for place, one in before.facts.items()}
 
 
-def save_facts(
-    tables: Tables, stream: str, name: str, version: int, span: tuple[int, int], facts: Sequence[Fact]
-) -> None:
-    """Write the facts of one training, and replace those that were stored with the same version.
+@dataclass(frozen=True)
+class Trained:
+    """The facts of one training of a lever."""
 
-    `span`: the first and the last `seq` of the rows that the lever was trained on.
+    stream: str
+    lever: str
+    version: int
+    span: tuple[int, int]
+    """The first and the last `seq` of the rows that the lever was trained on."""
+    facts: Sequence[Fact]
+
+
+def save_facts(tables: Tables, trained: Sequence[Trained]) -> None:
+    """Write the facts of trainings in one commit.
+
+    Raise `ConcurrentRun` if another run has trained one of the streams meanwhile; then nothing is written.
     """
     now = utc_now()
     rows = [
         {
-            "stream": stream,
-            "lever": name,
-            "fact": one.fact,
-            "subject": one.subject,
-            "version": version,
-            "value": _json(one.value),
-            "evidence": _json(one.evidence),
-            "trained_from_seq": span[0],
-            "trained_to_seq": span[1],
+            "stream": one.stream,
+            "lever": one.lever,
+            "fact": fact.fact,
+            "subject": fact.subject,
+            "version": one.version,
+            "value": _json(fact.value),
+            "evidence": _json(fact.evidence),
+            "trained_from_seq": one.span[0],
+            "trained_to_seq": one.span[1],
             "created_at": now,
         }
-        for one in facts
+        for one in trained
+        for fact in one.facts
     ]
-    tables.at("models").replace(rows, stream=stream, lever=name, version=version)
+    if rows:
+        tables.at("models").append(rows, unless_written={"stream": sorted({one.stream for one in trained})})
 
 
 def _facts(stream: str, version: int, rows: Sequence[Mapping[str, Any]]) -> Facts:

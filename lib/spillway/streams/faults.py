@@ -13,13 +13,13 @@ same time.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from spillway.batch import Batch
 from spillway.contracts import Contracts
+from spillway.engine.task_errors import cause_of
 from spillway.errors import ConcurrentRun, Problem, RunFailed, SpillwayError
 from spillway.job import Made, map_in_threads
 from spillway.levers.protocol import Say
@@ -28,7 +28,6 @@ _REMEDY = (
     "its stack is in the log: mend what that names, or take it out of the contract, and run again; until then the "
     "stream's batches wait as they are, and the other streams go on"
 )
-_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)")
 
 
 @dataclass(frozen=True)
@@ -64,12 +63,7 @@ def format_exception(problem: BaseException) -> str:
     >>> format_exception(KeyError("site"))
     "KeyError: 'site'"
     """
-    text = str(problem).strip()
-    found = _TRACEBACK.search(text)
-    if found is not None:
-        return found.group(1).strip()
-    first = text.partition("\n")[0]
-    return f"{type(problem).__name__}: {first}" if first else type(problem).__name__
+    return cause_of(problem)
 
 
 class Faults:

@@ -108,13 +108,13 @@ def build_sketch_rows(
         return []
     total = sum(file.records for file in files)
     pieces = split_evenly(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
-    parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces)
+    parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces, f"sketches of {stream}")
     wholes = merge_partial_sketches(specs, chain.from_iterable(parts))
     buckets: Buckets = {}
     for whole in wholes:
         if whole.buckets.size:
             buckets.setdefault(whole.place, {})[whole.batch] = whole.buckets
-    found = engine.map(partial(_keys, specs, buckets), pieces) if buckets else []
+    found = engine.map(partial(_keys, specs, buckets), pieces, f"sketches of {stream}") if buckets else []
     heavy = {}
     for place in buckets:
         rows = {whole.batch: whole.rows for whole in wholes if whole.place == place}

@@ -191,14 +191,15 @@ def window_results(
     inexact = {name: rows.inexact for name, rows in inputs.items()}
     questions = decision.queries(window, inexact)
     refuse_window_without_query(decision, window, questions)
-    answers = [_answer(engine, question, inputs) for question in questions]
+    label = f"{window.subject}, window of {window.from_time:%Y-%m-%d %H:%M}"
+    answers = [_answer(engine, question, inputs, label) for question in questions]
     counts["microseconds"] = round((time.perf_counter() - began) * 1e6)
     return decision.build_results(window, answers, counts, inexact, this_run)
 
 
-def _answer(engine: Engine, question: SqlQuery, inputs: Mapping[str, WindowRows]) -> pa.Table:
+def _answer(engine: Engine, question: SqlQuery, inputs: Mapping[str, WindowRows], label: str) -> pa.Table:
     views = {name: _view(read, inputs[read.stream]) for name, read in question.reads.items()}
-    return engine.ask(views, question.steps, question.most_rows, question.most_seconds)
+    return engine.ask(views, question.steps, question.most_rows, question.most_seconds, label)
 
 
 def _view(read: SqlInput, rows: WindowRows) -> SqlView:
@@ -573,8 +574,7 @@ def _draft_results(
         for window in windows
         for part in decision.task_inputs(window, inputs[window.window], engine)
     ]
-    # a single slice is computed in this process, which takes less time than starting a task
-    return table.draft(engine if len(pieces) > 1 else ProcessEngine(), pieces, _Results(decision))
+    return table.draft(engine, pieces, _Results(decision))
 
 
 def _publish(

@@ -30,13 +30,13 @@ from spillway.levers.protocol import (
     CapacityGroup,
     CapacityShare,
     Drift,
-    Fact,
     Facts,
     Lever,
     LeverExplanation,
     Offer,
     Picture,
     Plan,
+    Split,
     TrainingInput,
     Views,
     Work,
@@ -51,7 +51,7 @@ class Attributes(Lever):
     tables_at_source = (SYNOPSIS, SENT_SYNOPSIS)
     record_tables = (SCHEMES,)
 
-    def train(self, lesson: TrainingInput) -> list[Fact] | None:
+    def train(self, lesson: TrainingInput) -> Split | None:
         from spillway.levers.attributes.training.train import train_stream
 
         return train_stream(lesson)

@@ -39,6 +39,7 @@ A new predictor touches five places:
 from __future__ import annotations
 
 from typing import NamedTuple
+from weakref import ref
 
 import numpy as np
 from numba import njit
@@ -98,8 +99,24 @@ class Known(NamedTuple):
     """The last value of any key."""
 
 
+_last_arrays: tuple[ref[Frame], tuple[Predictor, ...], PredictorArrays] | None = None
+
+
 def predictor_arrays(predictors: tuple[Predictor, ...], frame: Frame) -> PredictorArrays:
-    """Return the predictors as records, and the values of their regressions on every row."""
+    """Return the predictors as records, and the values of their regressions on every row.
+
+    The last result is reused: training sheds one frame by the same predictors at dozens of precisions.
+    """
+    global _last_arrays
+    last = _last_arrays
+    if last is not None and last[0]() is frame and last[1] == predictors:
+        return last[2]
+    found = _predictor_arrays(predictors, frame)
+    _last_arrays = (ref(frame), predictors, found)
+    return found
+
+
+def _predictor_arrays(predictors: tuple[Predictor, ...], frame: Frame) -> PredictorArrays:
     regressions = np.full((len(predictors), len(frame)), np.nan)
     for i, predictor in enumerate(predictors):
         if predictor.terms:

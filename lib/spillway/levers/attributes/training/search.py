@@ -535,8 +535,10 @@ def _share_of(model: AttributeModel, method: str, share: float) -> Rounding:
 
 def _bound_of(model: AttributeModel, precision: Precision) -> tuple[float, float]:
     """Return the bound of a precision, in % and in the own unit; if it is exact in one, it is exact in both."""
-    bound = replace(model, precisions=(precision,)).bound_at(0)
-    return (bound.error_pct, bound.error) if min(bound.error_pct, bound.error) else (0.0, 0.0)
+    promise = model.bound
+    error_pct = promise.error_pct if precision.aim_pct is None else precision.aim_pct
+    error = promise.error if precision.aim is None else precision.aim
+    return (error_pct, error) if min(error_pct, error) else (0.0, 0.0)
 
 
 def _point(model: AttributeModel, precision: Precision, facts: SheddingCost) -> tuple[float, float]:

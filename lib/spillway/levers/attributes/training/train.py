@@ -1,8 +1,8 @@
 """Train a stream, and test later whether the trained facts still hold (drift).
 
 `train_stream` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts
-of one training share one version. Measures are trained in two rounds: first as if every other attribute were sent, then
-for the attributes that are shed at the current rate.
+of one training share one version. Measures are trained in two rounds: first as if every other attribute were sent, each in a
+task of its own, then for the attributes that are shed at the current rate.
 
 `detect_drift` compares the facts with later tuples during validation, and names what should be trained again:
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -64,18 +64,35 @@ from spillway.levers.attributes.threshold.curve import (
     threshold,
     threshold_drift,
 )
-from spillway.levers.attributes.training.cascade import recovery_order, train_attributes, train_cascade
+from spillway.levers.attributes.training.cascade import (
+    AttributeTrainer,
+    recovery_order,
+    train_attributes,
+    train_cascade,
+)
 from spillway.levers.attributes.training.search import TrainedAttribute
 from spillway.levers.attributes.window_planner import ranking_values
-from spillway.levers.protocol import CapacityShare, Drift, Fact, Facts, Load, TrainingInput, question_evidence
+from spillway.levers.protocol import (
+    CapacityShare,
+    Drift,
+    Fact,
+    Facts,
+    Load,
+    Split,
+    TrainingInput,
+    question_evidence,
+)
 
 CYCLE_ROWS = 200_000
 """Number of rows in which the cycle is searched; more than for models, as members may join late and keys are cheap."""
 
 
-def train_stream(lesson: TrainingInput) -> list[Fact] | None:
-    """Return the facts of one training; None if the stream was trained before and there are no tuples to learn
-    from."""
+def train_stream(lesson: TrainingInput) -> Split | None:
+    """Return one training, divided by measure; None if the stream was trained before and has no tuples to learn from.
+
+    What all measures need (cycle, category, thresholds) is found here. Then each measure is trained in a task of its
+    own, and the facts are put together.
+    """
     contract = lesson.contract
     rows, parity = _training_set(lesson)
     if lesson.is_retraining and not rows.num_rows:
@@ -88,45 +105,104 @@ def train_stream(lesson: TrainingInput) -> list[Fact] | None:
     cycle, unsure = cycle_of(contract, lesson.edge(contract.names, CYCLE_ROWS))
     category = category_of(contract)
     # an attribute of the identifier is never shed
-    measures = [name for name in contract.sheddable if name not in cycle.attributes]
-    thresholds = thresholds_of(contract, rows, cycle, category, measures)
-    numeric = [
-        a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"
-    ]
-    frame = frame_of(rows, cycle.attributes, dict.fromkeys([*measures, *numeric, contract.order]))
-    trained = train_models(lesson, frame, thresholds, numeric, cycle, min(category.rate_pct, LOOSEST_PCT))
+    measures = tuple(name for name in contract.sheddable if name not in cycle.attributes)
+    thresholds = thresholds_of(contract, rows, cycle, category, list(measures))
     lesson.say(
         f"{contract.stream}: learned from {rows.num_rows:,} tuples: {_describe_cycle(cycle)}, {category.domain}, "
         "thresholds " + ", ".join(f"{name} {_format_bound(thresholds[name])}" for name in measures)
     )
-    found = [
-        Fact(kinds.CYCLE, "", cycle.to_dict(), {"rows": rows.num_rows, **parity, **unsure}),
-        category_fact(contract, category),
-        Fact(
-            kinds.RANKING,
-            "",
-            first_ranking(
-                contract,
-                rows,
-                measures,
-                cycle,
-                lesson.load,
-                {name: one.options for name, one in trained.items()},
+    training = Training(measures, cycle, unsure, category, thresholds, parity)
+    return Split(measures, training.first_round, training.facts)
+
+
+_read: tuple[Any, pa.Table, Frame] | None = None
+"""The training set that this process read last, and the `TrainingInput.edge` that read it.
+
+Parts of one training follow each other.
+"""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the parts of a training share. It travels to tasks; they read the training set themselves."""
+
+    measures: tuple[str, ...]
+    cycle: Cycle
+    unsure: Mapping[str, Any]
+    category: Category
+    thresholds: Mapping[str, Threshold]
+    parity: Mapping[str, Any]
+
+    def first_round(self, lesson: TrainingInput, name: str) -> tuple[TrainedAttribute, dict[str, Any]]:
+        """Return a measure, trained as if every other attribute were sent, and the evidence of its threshold."""
+        rows, frame = self._training_set(lesson)
+        learn = self._learning(lesson)
+        (one,) = learn(frame, self._error_pct([name]), regressors=_numeric(lesson.contract)).values()
+        return one, _curve_evidence(rows, self.cycle, name)
+
+    def facts(
+        self, lesson: TrainingInput, found: Sequence[tuple[TrainedAttribute, Mapping[str, Any]]]
+    ) -> list[Fact]:
+        """Return the facts; first train again the measures that the scheme would shed at the current rate."""
+        contract = lesson.contract
+        rows, frame = self._training_set(lesson)
+        first = dict(zip(self.measures, (one for one, _ in found), strict=True))
+        trained = second_round(
+            lesson, frame, first, self._error_pct(self.measures), _numeric(contract), self._learning(lesson)
+        )
+        options = {name: one.options for name, one in trained.items()}
+        facts = [
+            Fact(
+                kinds.CYCLE, "", self.cycle.to_dict(), {"rows": rows.num_rows, **self.parity, **self.unsure}
             ),
-            {"rank_by": own_settings(contract).rank_by},
-        ),
-    ]
-    for name in measures:
-        one, chosen = trained[name], thresholds[name]
-        value = {
-            "error_pct": _finite(chosen.error_pct),
-            "error": chosen.error,
-            "source": chosen.source,
-        }
-        found.append(Fact(kinds.THRESHOLD, name, value, _curve_evidence(rows, cycle, name)))
-        found.append(Fact(kinds.MODEL, name, one.model.to_dict(), one.evidence))
-        found.append(Fact(kinds.OPTIONS, name, [option.to_dict() for option in one.options]))
-    return found
+            category_fact(contract, self.category),
+            Fact(
+                kinds.RANKING,
+                "",
+                first_ranking(contract, rows, list(self.measures), self.cycle, lesson.load, options),
+                {"rank_by": own_settings(contract).rank_by},
+            ),
+        ]
+        for name, (_, curve_evidence) in zip(self.measures, found, strict=True):
+            one, chosen = trained[name], self.thresholds[name]
+            value = {
+                "error_pct": _finite(chosen.error_pct),
+                "error": chosen.error,
+                "source": chosen.source,
+            }
+            facts.append(Fact(kinds.THRESHOLD, name, value, curve_evidence))
+            facts.append(Fact(kinds.MODEL, name, one.model.to_dict(), one.evidence))
+            facts.append(Fact(kinds.OPTIONS, name, [option.to_dict() for option in one.options]))
+        return facts
+
+    def _training_set(self, lesson: TrainingInput) -> tuple[pa.Table, Frame]:
+        global _read
+        read = _read
+        if read is None or read[0] is not lesson.edge:
+            rows, _ = _training_set(lesson)
+            contract = lesson.contract
+            names = dict.fromkeys([*self.measures, *_numeric(contract), contract.order])
+            read = _read = (lesson.edge, rows, frame_of(rows, self.cycle.attributes, names))
+        return read[1], read[2]
+
+    def _error_pct(self, names: Sequence[str]) -> dict[str, float]:
+        return {name: self.thresholds[name].error_pct for name in names}
+
+    def _learning(self, lesson: TrainingInput) -> AttributeTrainer:
+        settings = own_settings(lesson.contract)
+        return partial(
+            train_attributes,
+            ways=settings.ways,
+            predictors=settings.predictors,
+            cycle_length=self.cycle.length,
+            error={name: one.error for name, one in self.thresholds.items() if one.error is not None},
+            rate_pct=min(self.category.rate_pct, LOOSEST_PCT),
+            clocks=clocks_of(lesson.contract),
+        )
+
+
+def _numeric(contract: StreamContract) -> list[str]:
+    return [a.name for a in contract.attributes if a.role in ("measure", "protected") and a.type != "string"]
 
 
 class DamagedTrainingSets(SpillwayError):
@@ -160,34 +236,23 @@ def _training_set(lesson: TrainingInput) -> tuple[pa.Table, dict[str, Any]]:
     )
 
 
-def train_models(
+def second_round(
     lesson: TrainingInput,
     frame: Frame,
-    thresholds: Mapping[str, Threshold],
+    first: Mapping[str, TrainedAttribute],
+    error_pct: Mapping[str, float],
     numeric: Sequence[str],
-    cycle: Cycle,
-    rate_pct: float = LOOSEST_PCT,
+    learn: AttributeTrainer,
 ) -> dict[str, TrainedAttribute]:
-    """Train the models in two rounds: first as if every other attribute were sent, then for the expected scheme.
+    """Return the models for the scheme that is expected at the current rate, and those of the first round otherwise.
 
-    The options of the first round show which attributes the scheme sheds at the current rate. These are trained again
-    in the order of their recovery. Each may use the attributes that are sent, and those before it as recovered.
-    `rate_pct` is the error rate of the stream's class.
+    The options of the first round show which attributes the scheme sheds. These are trained again in the order of their
+    recovery. Each may use the attributes that are sent, and those before it as recovered. So they are trained one after
+    the other.
     """
-    settings = own_settings(lesson.contract)
-    error_pct = {name: one.error_pct for name, one in thresholds.items()}
-    learn = partial(
-        train_attributes,
-        ways=settings.ways,
-        predictors=settings.predictors,
-        cycle_length=cycle.length,
-        error={name: one.error for name, one in thresholds.items() if one.error is not None},
-        rate_pct=rate_pct,
-        clocks=clocks_of(lesson.contract),
-    )
-    first = learn(frame, error_pct, regressors=numeric)
     if lesson.load is None or lesson.part is None:
-        return first
+        return dict(first)
+    settings = own_settings(lesson.contract)
     options = {name: one.options for name, one in first.items()}
     terms = objective_of(settings, lesson.channel)
     gone = expected_shed(DecisionInputs(settings, options, lesson.load, terms), lesson.part)
