@@ -287,7 +287,7 @@ import pyarrow as pa
 from spillway.engine.protocol import map_each
 from spillway.engine.spark import spark_engine
 from spillway.engine.statements import SqlView
-from spillway.errors import Refused
+from spillway.errors import InvalidValue
 from tests.engine.test_engines import dying, failing, repeated, Odd, odd
 
 with spark_engine("spillway test") as engine:
@@ -296,7 +296,7 @@ with spark_engine("spillway test") as engine:
     assert engine.map(repeated, counts) == [repeated(count) for count in counts]
     large = [b"x" * 3_000_000, b"y"]
     assert engine.map(bytes.upper, large, "a label, with a comma") == [b"X" * 3_000_000, b"Y"]
-    for problem, kind in ((KeyError("site"), KeyError), (Refused("a", "b", 1, "c"), Refused)):
+    for problem, kind in ((KeyError("site"), KeyError), (InvalidValue("a", "b", 1, "c"), InvalidValue)):
         try:
             engine.map(partial(failing, problems={1: problem}), range(3))
         except kind as found:

@@ -1,8 +1,8 @@
 """Train a stream, and test later whether the trained facts still hold (drift).
 
 `train_stream` finds the cycle, the category, the thresholds, a first ranking, and a model for each measure. The facts
-of one training share one version. Measures are trained in two rounds: first as if every other attribute were sent, each in a
-task of its own, then for the attributes that are shed at the current rate.
+of one training share one version. Measures are trained in two rounds: first as if every other attribute were sent, each
+in a task of its own, then for the attributes that are shed at the current rate.
 
 `detect_drift` compares the facts with later tuples during validation, and names what should be trained again:
 
