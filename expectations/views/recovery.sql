@@ -1,5 +1,5 @@
--- What a batch must recover to. Raw is the truth. After raw is retired it is what was sent, if no row was recovered
--- from another place.
+-- The result of recovery and the expected one, by batch. Raw is the truth. After raw is retired, the transmitted rows are,
+-- if no row was recovered from another place.
 SELECT stream, batch, batch_date, coalesce(r.row_count, 0) AS row_count, r.null_columns, r.null_keys, r.checksum,
   coalesce(t.row_count, 0) AS transmitted_rows, coalesce(b.lost, 0) AS lost,
   coalesce(a.row_count, b.taken_in, t.row_count) - coalesce(b.lost, 0) AS expected_rows,

@@ -28,7 +28,7 @@ _POLICY = (
     "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:\">"
 )
 _STYLE = """<style>
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:100em;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{border:1px solid #ccc;padding:.3em .6em;text-align:left;
 vertical-align:top;overflow-wrap:break-word}.fa-info-circle::before{content:"reported";color:#8a6d00}.fa-check-circle::before{content:"held";color:#157347}
 .fa-times::before,.fa-exclamation-triangle::before,.fa-exclamation-circle::before{content:"failed";color:#b02a37}

@@ -81,7 +81,7 @@ class Validator:
         context.enable_analytics(False)
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         self.docs, self.run_id, self._subjects = Path(docs), run_id, tuple(subjects)
-        # One asset for all suites: Great Expectations writes its configuration anew for each asset
+        # One asset for all suites: Great Expectations rewrites its configuration for each asset
         self._source = context.data_sources.add_pandas(name="views")
         asset = self._source.add_dataframe_asset(name="rows")
         self._whole = asset.add_batch_definition_whole_dataframe("changed")
@@ -289,7 +289,8 @@ def _as_frame(rows: pa.Table) -> pd.DataFrame:
     pandas takes NaN for null in a numpy column, and turns integers with nulls into floats. A column with NaN stays an
     Arrow column, so that a NaN breaks a rule. Integers with nulls become objects, so that large ones are exact.
 
-    >>> frame = _as_frame(pa.table({"x": [1, None], "y": [0.5, math.nan], "z": [1, 2]}))
+    >>> import pyarrow as pa
+    >>> frame = _as_frame(pa.table({"x": [1, None], "y": [0.5, float("nan")], "z": [1, 2]}))
     >>> list(map(str, frame.dtypes)), frame["y"].isna().any().item()
     (['object', 'double[pyarrow]', 'int64', 'int64'], False)
     """
