@@ -81,9 +81,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("kind", sorted(IN_THE_CHECKOUT))
 def test_what_the_product_brings_is_in_the_package_byte_for_byte(installed: Path, kind: str) -> None:
     there = installed / "spillway" / "product" / kind
-    assert {path.name: path.read_bytes() for path in there.iterdir()} == {
-        path.name: path.read_bytes() for path in IN_THE_CHECKOUT[kind].iterdir()
-    }
+    assert files_below(there) == files_below(IN_THE_CHECKOUT[kind])
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def test_a_lake_needs_nothing_but_the_users_own_streams_and_channels(installed: Path, tmp_path: Path) -> None:

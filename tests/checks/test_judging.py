@@ -41,6 +41,8 @@ from tests.checks.sound import (
 from spillway import ledger
 from spillway.batch import LandingFile
 from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, load_suites, run_suites
+from spillway.checks.gx import Validator
+from spillway.checks.outcomes import by_stream
 from spillway.checks.outcomes import expectation_outcomes as outcomes_of
 from spillway.checks.run import checksum_outcomes, suite_folders
 from spillway.checks.suites import Expectation, Suite
@@ -59,6 +61,9 @@ HOME = Path(__file__).resolve().parents[2]
 SUITES = load_suites(suite_folders())
 OWN = ("raw", "transmitted", "recovered", "sifted_rows")
 RESULTS = ("joined", "results")
+BETWEEN = "expect_column_values_to_be_between"
+EQUAL = "expect_column_pair_values_to_be_equal"
+UNIQUE = "expect_compound_columns_to_be_unique"
 Spoil = Callable[[Rows], Any]
 
 
@@ -407,7 +412,7 @@ def test_data_docs_hold_all_suites_of_a_run_that_judges_in_several_calls(setting
 
     judge(settings, {"sound": sound_stream("sound")}, only=["ledger"], run_id="two")
     assert "Earlier runs" in docs_index(settings.build)
-    assert "certificates" not in docs_index(settings.build)
+    assert "<td>certificates</td>" not in docs_index(settings.build)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=stream_of)
@@ -426,6 +431,34 @@ def test_what_is_on_record_is_reported_and_does_not_fail(judged: Any, fault: tup
 
     assert [(outcome.success, outcome.reported) for outcome in outcomes] == [(True, True)]
     assert failures(outcomes) == []
+
+
+ODD_VALUES: dict[tuple[str, str], Spoil] = {
+    ("schemes", "planned_rate_within_capacity"): put("schemes", capacity_kbps=math.nan),
+    ("transmitted", "what_exceeds_is_on_record"): put("batches", capacity_kbps=math.nan),
+    ("certificates", "mean_accuracy_floor"): put("certificates", mean_error_pct=math.nan),
+    ("certificates", "worst_error_within_the_threshold"): put("certificates", worst_over_threshold=math.nan),
+    ("ledger", "only_what_the_contract_allows_is_lost"): put("ledger", WHOLE, lost=-1),
+    ("ledger", "ledger_balances"): put("ledger", WHOLE, kept=None),
+    ("daily_sketches", "parameters_are_json"): put("daily_sketches", parameters=None),
+    ("daily_sketches", "payload_is_there"): put("daily_sketches", payload=None),
+    ("sketches", "parameters_are_json"): put("sketches", parameters=None),
+    ("sketches", "payload_is_there"): put("sketches", payload=None),
+    ("models", "value_is_json"): put("models", value=None),
+    ("synopsis", "blocks_lie_in_their_frame"): put("synopsis", frame=None),
+    ("exemptions", "every_exemption_says_why"): put("exemptions", reason=None),
+}
+"""Values that are no number, negative or null, where a comparison could overlook them."""
+
+
+def test_nan_null_and_negative_values_break_the_rule_of_their_column(settings: Settings) -> None:
+    streams = {stream_of(fault): sound_stream(stream_of(fault)) for fault in ODD_VALUES}
+    for fault, spoil in ODD_VALUES.items():
+        spoil(streams[stream_of(fault)])
+    outcomes = judge(settings, streams)
+
+    broken = {(one.stream, one.table, one.expectation) for one in outcomes if not one.success or one.reported}
+    assert {(stream_of(fault), *fault) for fault in ODD_VALUES} - broken == set()
 
 
 def test_every_expectation_has_a_fault_that_trips_it() -> None:
@@ -447,7 +480,8 @@ def test_suites_know_the_words_of_the_ledger() -> None:
     assert words["known_scopes"] == list(ledger.SCOPES)
     assert words["known_units"] == list(ledger.UNITS)
     assert words["known_kinds_of_dimension"] == list(ledger.DIMENSIONS)
-    assert all(f"'{kind}'" in SUITES["ledger"].view for kind in ledger.ADDS_UP)
+    (parts,) = (rule for rule in SUITES["ledger"].expectations if rule.name == "parts_add_up")
+    assert all(f"'{kind}'" in parts.view for kind in ledger.ADDS_UP)
 
 
 def test_suites_know_the_events_of_alerts() -> None:
@@ -464,47 +498,85 @@ def test_a_failure_says_what_where_and_how_much(judged: Any) -> None:
         "deduplicated 0 + rejected 0 is 11, 1 apart"
     )
     assert outcome.where == "batch 1, stage attributes, unit values, dimension total"
-    assert (outcome.observed, outcome.expected) == ("1", "difference = 0")
+    assert (outcome.observed, outcome.expected) == ("offered 12, accounted 11", "offered = accounted")
     assert str(outcome.batch_date) == "2026-01-02"
+
+
+def judged_rows(
+    docs: Path, type: str, kwargs: Mapping[str, Any], rows: list[dict[str, Any]], sentence: str = "{x} is far"
+) -> list[Outcome]:
+    """The outcomes of one rule on these rows."""
+    rule = Expectation("far", type, kwargs, "Near.", sentence)
+    suite, table = Suite("of", "ledger", "", "", (rule,)), pa.Table.from_pylist(rows)
+    verdict = Validator(docs).validate(suite, table)["far"]
+    return outcomes_of(suite, rule, verdict, by_stream(table.to_pylist()))
+
+
+def rows_of(*values: Any, **more: Any) -> list[dict[str, Any]]:
+    return [{"stream": f"s{place}", "batch_date": DAY, "x": x, **more} for place, x in enumerate(values)]
 
 
 @pytest.mark.parametrize(
     ("edge", "worst"),
     [({"max_value": 1}, "9"), ({"min_value": 10}, "2"), ({"min_value": 0, "max_value": 1}, "9")],
 )
-def test_of_several_rows_at_fault_the_sentence_is_about_the_worst(edge: dict[str, int], worst: str) -> None:
-    kwargs = {"column": "x", **edge}
-    rule = Expectation("far", "expect_column_values_to_be_between", kwargs, "Near.", "{x} is far")
+def test_of_several_rows_at_fault_the_sentence_is_about_the_worst(
+    tmp_path: Path, edge: dict[str, int], worst: str
+) -> None:
     rows = [{"stream": "s", "batch_date": DAY, "x": x} for x in (3, 9, 2)]
-    (outcome,) = outcomes_of(Suite("of", "ledger", "", "", (rule,)), rule, False, None, rows)
+    (outcome,) = judged_rows(tmp_path, BETWEEN, {"column": "x", **edge}, rows)
     assert outcome.sentence == f"ledger: {worst} is far (2 more like it on that date)"
     assert outcome.observed == worst
 
 
-def judged_alone(holds: bool, *values: float | None, **kwargs: float) -> list[Outcome]:
-    """What comes of one expectation of the largest value, given what Great Expectations concluded."""
-    rule = Expectation(
-        "far", "expect_column_max_to_be_between", {"column": "x", **kwargs}, "Near.", "{x} is far"
+def test_pairs_that_are_not_equal_report_the_largest_difference(tmp_path: Path) -> None:
+    rows = [{"stream": "s", "batch_date": DAY, "x": x, "y": 5} for x in (4, 9, 5)]
+    (outcome,) = judged_rows(
+        tmp_path, EQUAL, {"column_A": "x", "column_B": "y"}, rows, "{x}: {difference} off"
     )
-    rows = [{"stream": f"s{place}", "batch_date": DAY, "x": x} for place, x in enumerate(values)]
-    return outcomes_of(Suite("of", "ledger", "", "", (rule,)), rule, holds, None, rows)
+    assert outcome.sentence == "ledger: 9: 4 off (1 more like it on that date)"
+    assert outcome.observed == "x 9, y 5"
 
 
-def test_what_does_not_hold_fails_though_no_row_is_to_blame() -> None:
-    (outcome,) = judged_alone(False, None, None, max_value=1)
+def test_rows_with_equal_keys_are_reported_once_with_their_number(tmp_path: Path) -> None:
+    rows = [{"stream": "s", "batch_date": DAY, "x": x} for x in (1, 2, 2, 2, 1)]
+    (outcome,) = judged_rows(
+        tmp_path, UNIQUE, {"column_list": ["stream", "x"]}, rows, "{x} has {copies} rows"
+    )
+    assert outcome.sentence == "ledger: 2 has 3 rows (1 more like it on that date)"
+    assert outcome.observed == "copies 3"
+
+
+def test_expectation_that_names_no_rows_fails_for_all_streams(tmp_path: Path) -> None:
+    """A suite of another lever may use a type such as the largest value."""
+    type = "expect_column_max_to_be_between"
+    (outcome,) = judged_rows(tmp_path, type, {"column": "x", "max_value": 1}, rows_of(1, 2))
     assert (outcome.success, outcome.stream) == (False, "")
-    assert outcome.sentence == "ledger: Near. Found none, expected x at most 1."
+    assert outcome.sentence == "ledger: Near. Found 2, expected x at most 1."
 
 
 @pytest.mark.parametrize("edge", [{"max_value": 1.0}, {"min_value": 0.0}])
-@pytest.mark.parametrize("holds", [True, False])
-def test_what_is_not_a_number_fails_though_great_expectations_takes_it_for_none(
-    edge: dict[str, float], holds: bool
-) -> None:
-    """Its largest of 0.5 and NaN is 0.5: an error that could not be worked out would be within its threshold."""
-    outcomes = judged_alone(holds, 0.5, math.nan, None, **edge)
+def test_nan_breaks_a_range_and_null_does_not(tmp_path: Path, edge: dict[str, float]) -> None:
+    """An error that could not be computed would be within its threshold, if pandas took NaN for null."""
+    outcomes = judged_rows(tmp_path, BETWEEN, {"column": "x", **edge}, rows_of(0.5, math.nan, None))
     assert [(one.stream, one.success) for one in outcomes] == [("s0", True), ("s2", True), ("s1", False)]
     assert outcomes[-1].sentence == "ledger: nan is far"
+
+
+@pytest.mark.parametrize("type", ["expect_column_pair_values_a_to_be_greater_than_b", EQUAL])
+def test_nan_breaks_a_pair_and_null_does_not_if_it_may_be_missing(tmp_path: Path, type: str) -> None:
+    kwargs: dict[str, Any] = {"column_A": "x", "column_B": "y", "ignore_row_if": "either_value_is_missing"}
+    if type != EQUAL:
+        kwargs["or_equal"] = True
+    outcomes = judged_rows(tmp_path, type, kwargs, rows_of(0.5, math.nan, None, y=0.5))
+    assert [(one.stream, one.success) for one in outcomes] == [("s0", True), ("s2", True), ("s1", False)]
+
+
+def test_large_whole_numbers_are_compared_exactly_next_to_a_null(tmp_path: Path) -> None:
+    """A float has 53 bits: 2**53 and 2**53 + 1 would be equal."""
+    kwargs = {"column_A": "x", "column_B": "y", "ignore_row_if": "either_value_is_missing"}
+    outcomes = judged_rows(tmp_path, EQUAL, kwargs, rows_of(2**53, 2**53 + 1, None, y=2**53))
+    assert [(one.stream, one.success) for one in outcomes] == [("s0", True), ("s2", True), ("s1", False)]
 
 
 @pytest.mark.parametrize(
@@ -514,7 +586,10 @@ def test_what_is_not_a_number_fails_though_great_expectations_takes_it_for_none(
             "stages_hand_over_everything",
             "batch 1: stage intake kept 5 rows, but 6 were offered to stage attributes",
         ),
-        ("parts_add_up", "batch 1, stage attributes: the values by attribute are 12 off their total, "),
+        (
+            "parts_add_up",
+            "batch 1, stage attributes: the values by attribute add up to 0 kept, their total has 6, 6 apart",
+        ),
         (
             "everything_shed_is_certified",
             "attribute temp: 6 values recoverable by the ledger of attributes, 5",
@@ -541,6 +616,80 @@ def test_data_docs_show_every_table_judged(judged: Any) -> None:
 
     assert "ledger" in (docs / "index.html").read_text(encoding="utf-8")
     assert {page.stem for page in (docs / "expectations").glob("*.html")} == set(SUITES)
+
+
+def page_of(judged: Any, suite: str) -> str:
+    """The text of the page of a suite, without markup."""
+    (page,) = Path(judged[1].build, "data_docs", "validations", suite).glob("**/*.html")
+    body = page.read_text(encoding="utf-8").partition("<body")[2]
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+@pytest.mark.parametrize(
+    ("suite", "shown"),
+    [
+        (  # a column
+            "certificates",
+            "Every recovered or rounded value is within its bound. (violations = 0) 1 unexpected values found. "
+            "≈0.7194% of 139 total rows. Unexpected Value Count stream batch lever attribute "
+            "1 1 certificates_every_error_within_the_threshold 1 attributes temp",
+        ),
+        (  # a pair of columns
+            "batches",
+            "A batch starts after the last seq of the batch before it. (first_seq &gt; previous_last_seq) 2 unexpected "
+            "values found. 100% of 138 total rows. Unexpected Value Count stream batch "
+            "first_seq 0, previous_last_seq 5 1 batches_one_row_per_batch 1 "
+            "first_seq 5, previous_last_seq 5 1 batches_seq_numbers_are_its_own 2",
+        ),
+        (  # several columns
+            "models",
+            "A version of a fact has one row. (stream, lever, fact, subject, version unique) 2 unexpected values "
+            "found. ≈0.3676% of 544 total rows. Unexpected Value Count stream lever fact subject version "
+            "stream models_one_row_per_fact_and_version, lever attributes, fact attribute, subject temp, version 1 2 ",
+        ),
+        (  # a view
+            "recovered",
+            "No row of view keys_survive: Recovery loses no key. stream batch batch_date row_count null_keys "
+            "expected_null_keys lost_keys recovered_keys_survive 1 2026-01-02 6 1 0 1 1 row",
+        ),
+    ],
+)
+def test_data_docs_show_keys_and_values_of_the_rows_that_break_a_rule(
+    judged: Any, suite: str, shown: str
+) -> None:
+    assert shown in page_of(judged, suite)
+
+
+def test_data_docs_show_a_view_without_rows(settings: Settings) -> None:
+    judge(settings, {"sound": sound_stream("sound")}, only=["windows", "batches"])
+
+    text = page_of((None, settings), "batches")
+    assert "No row of view a_file_is_taken_in_once: No content is taken in twice. 0 rows" in text
+    assert "A batch has one row. (stream, batch unique) 0% unexpected" in text
+
+
+def test_data_docs_show_markup_in_the_data_as_text(settings: Settings) -> None:
+    """Once as the value of a column, once in the row of a view."""
+    evil = "<img src=x onerror=alert(1)>"
+    streams = {"sound": sound_stream("sound")}
+    put("batches", status=evil, files=[file(evil)])(streams["sound"])
+    judge(settings, streams, only=["batches"])
+
+    (page,) = Path(settings.build, "data_docs", "validations").glob("**/*.html")
+    text = page.read_text(encoding="utf-8")
+    assert evil not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") == 2
+
+
+def test_data_docs_begin_with_accuracy_and_bounds_of_recovery(judged: Any) -> None:
+    suites = re.findall(r"<tr><td>(\w+)</td>", docs_index(judged[1].build))
+
+    assert suites[:2] == ["certificates", "recovered"]
+    assert suites[2:] == sorted(suites[2:])
+
+
+def test_every_suite_names_the_columns_that_identify_a_row() -> None:
+    assert [suite.name for suite in SUITES.values() if not suite.keys] == []
 
 
 def test_outcomes_become_rows_of_the_validations_table(judged: Any) -> None:
@@ -831,9 +980,9 @@ def suite_of(folder: Path, text: str) -> list[Path]:
     ("old", "new", "said"),
     [
         (
-            "expect_column_min_",
-            "expect_colum_min_",
-            "certificates.yaml: `mean_accuracy_floor` must be an expectation that Great Expectations knows",
+            "expect_compound_",
+            "expect_compund_",
+            "certificates.yaml: `one_certificate_per_attribute` must be an expectation that Great Expectations knows",
         ),
         (
             "{certificates}",
@@ -841,7 +990,11 @@ def suite_of(folder: Path, text: str) -> list[Path]:
             "certificates.yaml: `view` must read tables of the lake, got 'certificats'; choose from ",
         ),
         ("violations,", "violation,", "certificates.yaml: `view` must be SQL over the columns of its tables"),
-        ("column: copies", "column: copy", "`one_certificate_per_attribute` must be computable on its view"),
+        (
+            "column: accuracy_pct",
+            "column: accuracy",
+            "`mean_accuracy_floor` must be computable on its view",
+        ),
     ],
 )
 def test_a_suite_that_cannot_be_judged_is_refused_by_name(

@@ -60,6 +60,18 @@ def test_parameters_have_defaults_and_can_be_overruled(tmp_path: Path) -> None:
         ({"expectations": ["a"]}, "expectation 1: `expectation` must be a mapping, got 'a'"),
         ({"expectations": [{**RULE, "kwargs": 1}]}, "expectation 1: `kwargs` must be a mapping, got 1"),
         ({"expectations": [{**RULE, "sentence": "{x"}]}, "expectation 1: `sentence` must be a format string"),
+        (
+            {"expectations": [{**RULE, "view": "SELECT 1"}]},
+            "expectation 1: `view` must not be given for expect_column_max_to_be_between",
+        ),
+        (
+            {"expectations": [{**RULE, "type": "expect_no_row_of_view", "view": "SELECT 1"}]},
+            "expectation 1: `kwargs` must not be given for expect_no_row_of_view",
+        ),
+        (
+            {"expectations": [{**RULE, "type": "expect_no_row_of_view"}]},
+            "expectation 1: `view` must be given",
+        ),
         ({"parameters": {}}, "`$PARAMETER` must be stated in the suite's parameters"),
     ],
 )

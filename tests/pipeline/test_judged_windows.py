@@ -127,8 +127,8 @@ def test_channels_that_are_validated_one_after_the_other_in_a_run_are_one_valida
     ("table", "subject", "change", "said"),
     [
         ("joined", "alike", {"left_seq": 100_000}, "with a row that its inputs do not have"),
-        ("joined", "alike", {"weight": 0.25}, "that stand for less than themselves"),
-        ("results", "warm", {"sic": 0.125}, "has rows that carry 12.5 % together, and rests on 100"),
+        ("joined", "alike", {"weight": 0.25}, "with a weight below 1"),
+        ("results", "warm", {"sic": 0.125}, "has rows whose sic adds up to 12.5 %, but its coverage is 100"),
     ],
 )
 def test_a_result_that_is_not_what_it_should_be_stays_red_when_it_is_tried_again(
@@ -167,7 +167,7 @@ def test_a_pair_that_does_not_match_is_found_by_the_rows_it_is_of(world: World) 
 def test_pairs_are_judged_by_the_rule_that_made_them_and_not_by_a_later_one(world: World) -> None:
     contract_becomes(world, JOIN, threshold=3, left={"attribute": "tags", "lasts_seconds": 2})
     spoil(world, "joined", "alike", lambda row: row.update(weight=0.25))
-    with pytest.raises(SpillwayError, match="that stand for less than themselves"):
+    with pytest.raises(SpillwayError, match="with a weight below 1"):
         world.validate()
     failed = [row["expectation"] for row in world.rows("validations") if not row["success"]]
     assert len(failed) == 1, (

@@ -1,9 +1,13 @@
 """Run expectation suites: rules as data in `expectations/` and in the levers' folders, checked by Great Expectations.
 
-Each suite names a *view*: SQL over the tables of the batches that changed. DuckDB runs it in this process. Its
-result is a few rows (per batch, per attribute), including columns that count violations. Great Expectations
-validates these rows, and each row that fails is reported in a sentence. This keeps validation cheap. The engine
-reads each large table once, and only its key columns. All engines use the same path.
+A suite has a *view*: SQL over the tables of the batches that changed. DuckDB runs it in this process. Its rows (per
+batch, per attribute) are the batch that Great Expectations validates with expectations for a column, a pair of columns
+or several columns. A rule over several tables has a view of its own that selects the rows that break it, and our own
+expectation: the view has no row. Data Docs show keys and values of the rows that break a rule, and each failure is
+reported in a sentence.
+
+This keeps validation cheap. The engine reads each large table once, and only its key columns. All engines use the
+same path.
 """
 
 from spillway.checks.digest import ExaminedRows, StoredRows

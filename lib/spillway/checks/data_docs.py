@@ -18,18 +18,21 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+from spillway.errors import escape_text
 
 _POLICY = (
     '<meta http-equiv="Content-Security-Policy" '
     "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:\">"
 )
 _STYLE = """<style>
-body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:75em;padding:0 1em;color:#222;background:#fff}
+body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:100em;padding:0 1em;color:#222;background:#fff}
 table{border-collapse:collapse;margin:.5em 0 1.5em}td,th{border:1px solid #ccc;padding:.3em .6em;text-align:left;
-vertical-align:top;word-break:break-word}.fa-info-circle::before{content:"reported";color:#8a6d00}.fa-check-circle::before{content:"held";color:#157347}
+vertical-align:top;overflow-wrap:break-word}.fa-info-circle::before{content:"reported";color:#8a6d00}.fa-check-circle::before{content:"held";color:#157347}
 .fa-times::before,.fa-exclamation-triangle::before,.fa-exclamation-circle::before{content:"failed";color:#b02a37}
-.modal,.cooltip>span,button,.navbar-brand{display:none}ul{padding-left:1.2em}
+.modal,.cooltip>span,button,.navbar-brand,footer{display:none}ul{padding-left:1.2em}
 </style>"""
 _LOADED = re.compile(
     r"<script\b.*?</script\s*>"
@@ -42,10 +45,13 @@ _LOADED = re.compile(
 
 REPORTED = "reported: its reason is on record, it is no failure"
 """Appended to the observed value of a broken rule of severity `info`."""
+MOST_ROWS = 20
+"""Number of offending rows that a page shows for an expectation."""
 _ICON = '<i class="fas fa-'
 EARLIER_DOCS = 7
 """Number of earlier runs whose pages are kept."""
 _EARLIER = "earlier"
+_MOST_LETTERS = 80
 _LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>")
 _RUN = "run.json"
 """The run that wrote the pages and what it validated so far, because a run may validate channel by channel."""
@@ -63,6 +69,7 @@ class SuiteResult:
     count: int
     page: str = ""
     """The page with the results, relative to the index."""
+    meaning: str = ""
 
     @property
     def failed(self) -> int:
@@ -78,6 +85,21 @@ class SuiteResult:
         """
         words = f"{self.failed} of {self.count} failed" if self.failed else "held"
         return f"{words}, {self.reported} reported" if self.reported else words
+
+
+def as_text(value: Any) -> str:
+    """Return a value as a few characters that browsers show as text.
+
+    >>> as_text("<b>"), as_text(None), as_text(0.5)
+    ('&lt;b&gt;', 'null', '0.5')
+    """
+    return escape(escape_text(_said(value), _MOST_LETTERS))
+
+
+def _said(value: Any) -> str:
+    if value is None or value != value:  # NaN, NaT
+        return "null" if not isinstance(value, float) else "NaN"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @contextmanager
@@ -152,7 +174,7 @@ def finish_docs(docs: Path, judged: Iterable[SuiteResult], run_id: str = "") -> 
         pages = sorted((docs / "validations" / one.suite).glob("**/*.html"))
         last = str(pages[-1].relative_to(docs)) if pages else ""
         found[one.suite, one.subjects] = replace(one, page=last)
-    rows = [found[place] for place in sorted(found)]
+    rows = [found[place] for place in sorted(found, key=_by_importance)]
     docs.mkdir(parents=True, exist_ok=True)
     left = {"run_id": run_id, "judged": [asdict(one) for one in rows]}
     (docs / _RUN).write_text(json.dumps(left), encoding="utf-8")
@@ -161,11 +183,23 @@ def finish_docs(docs: Path, judged: Iterable[SuiteResult], run_id: str = "") -> 
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Expectations</title>'
         f"{_POLICY}{_STYLE}</head><body><h1>Expectations and their outcomes</h1>"
         f"<p>{escape(_summary(rows))}</p>"
-        "<table><tr><th>suite</th><th>of</th><th>outcome</th><th>rules</th></tr>"
+        "<table><tr><th>suite</th><th>of</th><th>outcome</th><th>rules</th><th>meaning</th></tr>"
         f"{''.join(_line(one) for one in rows)}</table>{_earlier_runs(docs)}</body></html>\n",
         encoding="utf-8",
     )
     return index
+
+
+def _by_importance(place: tuple[str, tuple[str, ...]]) -> tuple[int, tuple[str, tuple[str, ...]]]:
+    """Return the sort key of a suite in the index: accuracy and bounds of recovery come first, the rest by name.
+
+    >>> sorted([("alerts", ()), ("recovered", ()), ("certificates", ())], key=_by_importance)
+    [('certificates', ()), ('recovered', ()), ('alerts', ())]
+    """
+    return (_FIRST.index(place[0]) if place[0] in _FIRST else len(_FIRST), place)
+
+
+_FIRST = ("certificates", "recovered")
 
 
 def _summary(rows: Sequence[SuiteResult]) -> str:
@@ -189,5 +223,5 @@ def _earlier_runs(docs: Path) -> str:
 def _line(one: SuiteResult) -> str:
     outcome = f'<a href="{quote(one.page)}">{one.outcome}</a>' if one.page else one.outcome
     rules = f'<a href="expectations/{quote(one.suite)}.html">{one.count}</a>'
-    cells = (escape(one.suite), escape(", ".join(one.subjects)), outcome, rules)
+    cells = (escape(one.suite), escape(", ".join(one.subjects)), outcome, rules, escape(one.meaning))
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

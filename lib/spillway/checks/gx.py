@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from spillway.checks.data_docs import (
+    MOST_ROWS,
     REPORTED,
     SuiteResult,
     archive_docs,
+    as_text,
     finish_docs,
     lock_docs,
 )
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of Great Expectations for one expectation."""
+    """The result of Great Expectations for one expectation, with the rows that break it."""
 
     holds: bool
-    observed: Any
+    offending: Sequence[Mapping[str, Any]] = ()
+    observed: str = ""
+    """What was found, if the type of expectation does not name the rows that break it."""
 
 
 MOST_EXAMPLES = 5
@@ -58,7 +61,7 @@ def load_in_background() -> None:
 
 
 class Validator:
-    """Judge suites in one Great Expectations context and build Data Docs of them in `docs`.
+    """Judge suites in one Great Expectations context and write Data Docs of them to `docs`.
 
     `run_id` names the run: pages that the same run wrote before stay, those of another run move to `earlier`.
     `subjects` are the streams, joins and queries that are judged.
@@ -71,64 +74,85 @@ class Validator:
             warnings.simplefilter("ignore")
             import great_expectations as gx
 
+            import spillway.checks.no_row_of_view  # noqa: F401 - registers the expectation of our own
+
         self._gx = gx
-        self._context = gx.get_context(mode="ephemeral")
-        self._context.enable_analytics(False)
-        self._context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+        context = gx.get_context(mode="ephemeral")
+        context.enable_analytics(False)
+        context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         self.docs, self.run_id, self._subjects = Path(docs), run_id, tuple(subjects)
-        # Great Expectations empties the folder that it builds in; pages of the same run must stay
-        self._built = TemporaryDirectory(prefix="spillway-docs-")
-        self._add_docs_site()
-        self._views = self._context.data_sources.add_pandas(name="views")
+        # One asset for all suites: Great Expectations rewrites its configuration for each asset
+        self._source = context.data_sources.add_pandas(name="views")
+        asset = self._source.add_dataframe_asset(name="rows")
+        self._whole = asset.add_batch_definition_whole_dataframe("changed")
         self._judged: list[SuiteResult] = []
+        self._results: list[tuple[Suite, Any, str]] = []
 
-    def _add_docs_site(self) -> None:
-        for site in list(self._context.get_site_names()):
-            self._context.delete_data_docs_site(site)
-        self._context.add_data_docs_site(
-            "local_site",
-            {
-                "class_name": "SiteBuilder",
-                "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-                "show_how_to_buttons": False,
-                "store_backend": {
-                    "class_name": "TupleFilesystemStoreBackend",
-                    "base_directory": self._built.name,
-                },
-            },
-        )
+    def validate(
+        self, suite: Suite, rows: pa.Table, offending: Mapping[str, pa.Table] | None = None
+    ) -> Mapping[str, Verdict]:
+        """Check every expectation of `suite`; return the verdicts by expectation.
 
-    def validate(self, suite: Suite, rows: pa.Table) -> Mapping[str, Verdict]:
-        """Check every expectation of `suite` on the rows of its view; return the verdicts by expectation."""
-        gx = self._gx
-        asset = self._views.add_dataframe_asset(name=suite.name)
-        rules = gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
+        `rows`: the rows of the view of the suite. `offending`: for each rule that has a view of its own, the rows
+        of that view.
+        """
+        found = offending or {}
+        for name, table in found.items():
+            self._source.get_execution_engine().load_batch_data(_view_id(suite, name), table.to_pandas())
+        batch = self._whole.get_batch(batch_parameters={"dataframe": _as_frame(rows)})
+        result = batch.validate(self._suite(suite, suite.expectations), result_format="BOOLEAN_ONLY")
+        by_name = {one.expectation_config.meta["name"]: one for one in result.results}
+        if broken := [rule for rule in suite.expectations if not by_name[rule.name].success]:
+            # Great Expectations lists the rows in a second pass, only for the rules that do not hold: it is slower
+            by_name |= self._failures(batch, suite, broken, rows)
+        result.results = [by_name[rule.name] for rule in suite.expectations]
+        verdicts, reported = {}, 0
         for rule in suite.expectations:
-            rules.add_expectation(self._expectation(suite, rule))
-        rules = self._context.suites.add(rules)
-        judged = asset.add_batch_definition_whole_dataframe("changed").get_batch(
-            batch_parameters={"dataframe": rows.to_pandas()}
-        )
-        result = judged.validate(rules, result_format={"result_format": "BASIC"})
-        severities = {rule.name: rule.severity for rule in suite.expectations}
-        verdicts = {}
-        for found in result.results:
-            name = found.expectation_config.meta["name"]
-            if found.exception_info and _raised(found.exception_info):
+            one = by_name[rule.name]
+            if one.success:
+                verdicts[rule.name] = Verdict(True)
+                one.result = _held(rule, rows.num_rows)
+                continue
+            verdicts[rule.name] = _verdict(rule, one.result, rows, found.get(rule.name))
+            if rule.severity == "info":
+                reported += 1
+                one.success = True  # Data Docs agree with the table `validations`: reported, not failed
+                one.result["observed_value"] = f"{_observed(one.result)} ({REPORTED})"
+        self._store_result(suite, result, reported, suite.name)
+        return verdicts
+
+    def _failures(
+        self, batch: Any, suite: Suite, broken: Sequence[Expectation], rows: pa.Table
+    ) -> dict[str, Any]:
+        """Return the complete results of the rules that do not hold, by name."""
+        missing = [name for name in suite.keys if name not in rows.column_names]
+        if missing and not all(rule.view for rule in broken):
+            remedy = "add it to the view, or take it out"
+            raise InvalidValue(
+                "keys", "be columns of the view", ", ".join(missing), remedy, f"{suite.name}.yaml"
+            )
+        wanted = {"result_format": "COMPLETE", "unexpected_index_column_names": [_ROW, *suite.keys]}
+        found = {}
+        for one in batch.validate(self._suite(suite, broken), result_format=wanted).results:
+            name = one.expectation_config.meta["name"]
+            if one.exception_info and _raised(one.exception_info):
                 raise InvalidValue(
                     name,
                     "be computable on its view",
-                    _message(found.exception_info),
+                    _message(one.exception_info),
                     "compare its column with the view",
                     f"{suite.name}.yaml",
                 )
-            verdicts[name] = Verdict(bool(found.success), (found.result or {}).get("observed_value"))
-            if not found.success and severities[name] == "info":
-                found.success = True  # Data Docs agree with the table `validations`: reported, not failed
-                found.result["observed_value"] = f"{verdicts[name].observed} ({REPORTED})"
-        reported = sum(severities[name] == "info" and not one.holds for name, one in verdicts.items())
-        self._store_result(suite, result, reported, suite.name)
-        return verdicts
+            found[name] = one
+        return found
+
+    def _suite(self, suite: Suite, rules: Sequence[Expectation]) -> Any:
+        """Return Great Expectations' suite of these rules."""
+        return self._gx.ExpectationSuite(
+            name=suite.name,
+            notes=escape(suite.meaning),
+            expectations=[self._expectation(suite, rule) for rule in rules],
+        )
 
     def validate_pieces(
         self, suite: Suite, pieces: Iterable[tuple[Any, pd.DataFrame]]
@@ -139,12 +163,7 @@ class Validator:
         and group. Data Docs get one page with the sums and with examples. The examples are escaped, so that
         browsers show them as text.
         """
-        asset = self._views.add_dataframe_asset(name=suite.name)
-        whole = asset.add_batch_definition_whole_dataframe("piece")
-        rules = self._gx.ExpectationSuite(name=suite.name, notes=suite.meaning)
-        for rule in suite.expectations:
-            rules.add_expectation(self._expectation(suite, rule))
-        rules = self._context.suites.add(rules)
+        rules = self._suite(suite, suite.expectations)
         wanted = {
             "result_format": "SUMMARY",
             "partial_unexpected_count": MOST_EXAMPLES,
@@ -153,7 +172,7 @@ class Validator:
         tallies: dict[str, dict[Any, Tally]] = {rule.name: {} for rule in suite.expectations}
         last = None
         for group, frame in pieces:
-            last = whole.get_batch(batch_parameters={"dataframe": frame}).validate(
+            last = self._whole.get_batch(batch_parameters={"dataframe": frame}).validate(
                 rules, result_format=wanted
             )
             for found in last.results:
@@ -185,12 +204,6 @@ class Validator:
 
     def _store_result(self, suite: Suite, result: Any, reported: int, batch: str) -> None:
         """Store the result of a suite for Data Docs. A rule of severity `info` that is broken counts as reported."""
-        from great_expectations.core.run_identifier import RunIdentifier
-        from great_expectations.data_context.types.resource_identifiers import (
-            ExpectationSuiteIdentifier,
-            ValidationResultIdentifier,
-        )
-
         held, count = sum(found.success for found in result.results), len(result.results)
         result.success = held == count
         result.statistics = {
@@ -199,22 +212,24 @@ class Validator:
             "unsuccessful_expectations": count - held,
             "success_percent": 100 * held / count,
         }
-        run = RunIdentifier(run_time=utc_now())
-        result.meta |= {"run_id": run, "validation_time": run.run_time}
-        key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, batch)
-        self._context.validation_results_store.store_validation_results(result, key)
+        self._results.append((suite, result, batch))
         subjects = () if batch == "rows" else self._subjects
-        self._judged.append(SuiteResult(suite.name, subjects, held - reported, reported, count))
+        self._judged.append(
+            SuiteResult(suite.name, subjects, held - reported, reported, count, meaning=suite.meaning)
+        )
 
     def _expectation(self, suite: Suite, rule: Expectation) -> Any:
         from great_expectations.exceptions import ExpectationNotFoundError
         from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
+        meaning = escape(rule.meaning)
         configuration = ExpectationConfiguration(
             type=rule.type,
-            kwargs=dict(rule.kwargs),
+            kwargs={"view": _view_id(suite, rule.name)} if rule.view else dict(rule.kwargs),
             meta={"name": rule.name},
-            notes=rule.meaning,
+            description=f"No row of view {rule.name}: {meaning}"
+            if rule.view
+            else f"{meaning} ({escape(rule.expected)})",
             severity=rule.severity,
         )
         try:
@@ -229,16 +244,125 @@ class Validator:
             ) from problem
 
     def write_docs(self) -> Path:
-        """Build Data Docs of everything validated so far; they replace those of another run."""
-        self._context.build_data_docs()
+        """Write Data Docs of everything validated so far; they replace those of another run.
+
+        The pages are those of Great Expectations. Its site builder would also copy fonts and images and write an
+        index that are not used here.
+        """
+        pages = self._pages()
         with lock_docs(self.docs):
             archive_docs(self.docs, self.run_id)
-            for kind in ("expectations", "validations"):
-                if (built := Path(self._built.name, kind)).is_dir():
-                    shutil.copytree(built, self.docs / kind, dirs_exist_ok=True)
-            index = finish_docs(self.docs, self._judged, self.run_id)
-        self._built.cleanup()
-        return index
+            for path, page in pages.items():
+                (self.docs / path).parent.mkdir(parents=True, exist_ok=True)
+                (self.docs / path).write_text(page, encoding="utf-8")
+            return finish_docs(self.docs, self._judged, self.run_id)
+
+    def _pages(self) -> dict[str, str]:
+        """Return the pages of all results and their suites, by path."""
+        from great_expectations.core.run_identifier import RunIdentifier
+        from great_expectations.render.renderer import (
+            ExpectationSuitePageRenderer,
+            ValidationResultsPageRenderer,
+        )
+        from great_expectations.render.view import DefaultJinjaPageView
+
+        pages, view = {}, DefaultJinjaPageView()
+        of_results, of_rules = ValidationResultsPageRenderer(), ExpectationSuitePageRenderer()
+        for suite, result, batch in self._results:
+            run = RunIdentifier(run_time=utc_now())
+            result.meta |= {"run_id": run, "batch_spec": {"data_asset_name": suite.table}}
+            result.meta.pop("batch_markers", None)
+            place = Path("validations", suite.name, *run.to_tuple(), f"{batch}.html")
+            pages[str(place)] = view.render(of_results.render(result))
+            rules = self._suite(suite, suite.expectations)
+            pages[f"expectations/{suite.name}.html"] = view.render(of_rules.render(rules))
+        return pages
+
+
+_ROW = "row number"
+"""A column of the judged frames, so that an offending row is found again."""
+
+
+def _view_id(suite: Suite, rule: str) -> str:
+    return f"{suite.name}.{rule}"
+
+
+def _as_frame(rows: pa.Table) -> pd.DataFrame:
+    """Return the rows as a data frame with row numbers.
+
+    pandas takes NaN for null in a numpy column, and turns integers with nulls into floats. A column with NaN stays an
+    Arrow column, so that a NaN breaks a rule. Integers with nulls become objects, so that large ones are exact.
+
+    >>> import pyarrow as pa
+    >>> frame = _as_frame(pa.table({"x": [1, None], "y": [0.5, float("nan")], "z": [1, 2]}))
+    >>> list(map(str, frame.dtypes)), frame["y"].isna().any().item()
+    (['object', 'double[pyarrow]', 'int64', 'int64'], False)
+    """
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns: dict[str, Any] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            columns[name] = pd.Series(pd.arrays.ArrowExtensionArray(column))
+        else:
+            columns[name] = column.to_pandas(integer_object_nulls=True)
+    return pd.DataFrame(columns | {_ROW: range(rows.num_rows)})
+
+
+def _verdict(
+    rule: Expectation, result: dict[str, Any], rows: pa.Table, offending: pa.Table | None
+) -> Verdict:
+    """Return the rows that break a rule, and write their values into its result as Data Docs show them."""
+    if offending is not None:
+        return Verdict(False, offending.to_pylist())
+    if "unexpected_index_list" not in result:
+        return Verdict(False, observed=str(result.get("observed_value")))
+    places = [entry.pop(_ROW) for entry in result["unexpected_index_list"]]
+    _name_values(result, rule)
+    return Verdict(False, rows.take(places).to_pylist())
+
+
+def _held(rule: Expectation, rows: int) -> dict[str, Any]:
+    """Return the result of a rule that holds, in Great Expectations' format."""
+    if rule.view:
+        return {"observed_value": 0}
+    return {"element_count": rows, "unexpected_count": 0, "unexpected_percent": 0.0}
+
+
+def _observed(result: Mapping[str, Any]) -> str:
+    count = result.get("unexpected_count", result.get("observed_value"))
+    return f"{count:,} row{'' if count == 1 else 's'}" if isinstance(count, int) else str(count)
+
+
+def _name_values(result: dict[str, Any], rule: Expectation) -> None:
+    """Write the values of an offending row as text: with the names of the columns if there are several.
+
+    Great Expectations lists the values of a pair of columns without names and in any order. The text is escaped, so
+    that browsers show it as text.
+    """
+    names = rule.columns
+    index = []
+    for entry in result["unexpected_index_list"]:
+        values = [as_text(entry[name]) for name in names]
+        said = values[0] if len(names) == 1 else ", ".join(map(" ".join, zip(names, values, strict=True)))
+        keys = {
+            key: as_text(value) for key, value in entry.items() if key not in names or key in result[_KEYS]
+        }
+        index.append({**keys, "value": said})
+    counts = Counter(entry["value"] for entry in index)
+    result["unexpected_index_list"] = index
+    result["unexpected_index_column_names"] = [name for name in result[_KEYS] if name != _ROW]
+    result["partial_unexpected_list"] = [entry["value"] for entry in index[:MOST_ROWS]]
+    result["partial_unexpected_counts"] = [
+        {"value": value, "count": count} for value, count in counts.most_common(MOST_ROWS)
+    ]
+    result.pop("unexpected_list", None)
+    result.pop("unexpected_index_query", None)
+
+
+_KEYS = "unexpected_index_column_names"
 
 
 def _add_up(tally: Tally, result: Mapping[str, Any], frame: pd.DataFrame) -> None:

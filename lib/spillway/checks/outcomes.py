@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from string import Formatter
 from typing import Any
 
+from spillway.checks.gx import Verdict
 from spillway.checks.suites import Expectation, Suite
 from spillway.errors import SpillwayError
 from spillway.ledger import Row
@@ -82,97 +83,98 @@ class _Words(Formatter):
         return super().format_field(value, format_spec)
 
 
-def is_violation(expectation: Expectation, row: Row) -> bool | None:
-    """Return whether `row` breaks the expectation; None if the type of expectation does not apply to single rows.
-
-    >>> rule = Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "")
-    >>> is_violation(rule, {"x": 2}), is_violation(rule, {"x": 1}), is_violation(rule, {"x": None})
-    (True, False, False)
-    """
-    kwargs = expectation.kwargs
-    value = _value(expectation, row)
-    match expectation.type:
-        case "expect_column_values_to_not_be_null":
-            return value is None
-        case "expect_column_values_to_be_in_set":
-            return value is not None and value not in kwargs["value_set"]
-        case (
-            "expect_column_max_to_be_between"
-            | "expect_column_min_to_be_between"
-            | "expect_column_values_to_be_between"
-        ):
-            low, high = kwargs.get("min_value"), kwargs.get("max_value")
-            # A null is not counted here: a maximum below its minimum concerns all rows, not one row.
-            if value is None:
-                return False
-            above = high is not None and not value <= high
-            below = low is not None and not value >= low
-            return above or below
-    return None
+def by_stream(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return the rows of each stream, sorted by stream."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row.get("stream") or ""), []).append(row)
+    return dict(sorted(found.items()))
 
 
 def expectation_outcomes(
-    suite: Suite, expectation: Expectation, holds: bool, observed: Any, rows: Sequence[Row]
+    suite: Suite, rule: Expectation, verdict: Verdict, streams: Mapping[str, Sequence[Row]]
 ) -> list[Outcome]:
-    """Return the outcomes of one expectation, from Great Expectations' result and the rows that it checked.
+    """Return the outcomes of one expectation: a success for each stream without an offending row, then the failures.
 
-    Great Expectations treats NaN as null and ignores it. So a row that breaks the rule because its value is NaN
-    fails here, even if Great Expectations reports success.
+    `streams` are the rows that were checked, by stream.
     """
-    guilty = [
-        row
-        for row in rows
-        if (not holds or _is_nan(_value(expectation, row))) and is_violation(expectation, row)
-    ]
-    outcomes = list(_successes(suite, expectation, rows, guilty)) if holds or guilty else []
-    if not holds and not guilty:
-        found = _short_text(observed)
-        sentence = f"{suite.table}: {expectation.meaning} Found {found}, expected {expectation.expected}."
-        outcomes.append(_outcome(suite, expectation, "", None, found, "", sentence))
-    for (stream, day), group in _by_batch_date(guilty).items():
-        worst = _worst(expectation, group)
+    if (
+        not verdict.holds and not verdict.offending
+    ):  # a type that does not name rows, such as the largest value
+        sentence = f"{suite.table}: {rule.meaning} Found {verdict.observed}, expected {rule.expected}."
+        reported = rule.severity == "info"
+        return [
+            Outcome(
+                suite.table, "", None, rule.name, reported, verdict.observed, rule.expected, "", sentence, reported
+            )
+        ]  # fmt: skip
+    offending = _counted(rule, verdict.offending)
+    unclean = {str(row.get("stream") or "") for row in offending}
+    outcomes = [
+        Outcome(
+            suite.table, stream, None, rule.name, True, _seen(rule, rows, True), rule.expected, "",
+            f"{suite.table}{', ' + stream if stream else ''}: {rule.meaning}",
+        )
+        for stream, rows in streams.items()
+        if stream not in unclean
+    ]  # fmt: skip
+    for (stream, day), group in _by_batch_date(offending).items():
         others = len(group) - 1
-        sentence = _Words().vformat(expectation.sentence, (), dict(worst))
+        sentence = _Words().vformat(rule.sentence, (), dict(_worst(rule, group)))
         if others:
             sentence = f"{sentence} ({others:,} more like it on that date)"
-        text = f"{suite.table}: {sentence}"
+        reported = rule.severity == "info"
         outcomes.append(
-            _outcome(suite, expectation, stream, day, _seen(expectation, worst), _place(group), text)
-        )
+            Outcome(
+                suite.table, stream, day, rule.name, reported, _seen(rule, group), rule.expected, _place(group),
+                f"{suite.table}: {sentence}", reported,
+            )
+        )  # fmt: skip
     return outcomes
 
 
-def _successes(
-    suite: Suite, expectation: Expectation, rows: Sequence[Row], guilty: Sequence[Row]
-) -> Iterator[Outcome]:
-    """Yield a success for every stream that has no failing row."""
-    unclean = {row.get("stream") for row in guilty}
-    for stream in sorted({str(row.get("stream") or "") for row in rows} - {str(s or "") for s in unclean}):
-        own = [row for row in rows if str(row.get("stream") or "") == stream]
-        yield Outcome(
-            suite.table, stream, None, expectation.name, True,
-            _seen(expectation, _worst(expectation, own)), expectation.expected, "",
-            f"{suite.table}{', ' + stream if stream else ''}: {expectation.meaning}",
-        )  # fmt: skip
+def _counted(rule: Expectation, rows: Sequence[Row]) -> Sequence[Row]:
+    """Return the rows with a figure that sentences may use.
 
+    A pair of numbers gets their `difference`. Of rows with equal keys one remains, with the number of `copies`.
 
-def _outcome(
-    suite: Suite, rule: Expectation, stream: str, day: date | None, observed: str, where: str, sentence: str
-) -> Outcome:
-    reported = rule.severity == "info"
-    return Outcome(
-        suite.table, stream, day, rule.name, reported, observed, rule.expected, where, sentence, reported
-    )  # fmt: skip
+    >>> rule = Expectation("a", "expect_compound_columns_to_be_unique", {"column_list": ["x"]}, "", "")
+    >>> _counted(rule, [{"x": 1}, {"x": 2}, {"x": 1}])
+    [{'x': 1, 'copies': 2}, {'x': 2, 'copies': 1}]
+    """
+    if "column_list" in rule.kwargs:
+        counts: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in rows:
+            one = counts.setdefault(tuple(row[name] for name in rule.columns), {**row, "copies": 0})
+            one["copies"] += 1
+        return list(counts.values())
+    if len(rule.columns) == 2:
+        first, second = rule.columns
+        return [
+            {**row, "difference": abs(row[first] - row[second])}
+            if isinstance(row[first], int | float) and isinstance(row[second], int | float)
+            else row
+            for row in rows
+        ]
+    return rows
 
 
 def _worst(rule: Expectation, rows: Sequence[Row]) -> Row:
-    """Return the worst row: one with NaN, else the largest value, or the smallest if only a minimum is required."""
-    known = [row for row in rows if isinstance(_value(rule, row), int | float)]
+    """Return the worst row: one with NaN, else the largest figure, or the smallest if only a minimum is required."""
+    name = _figure(rule)
+    known = [row for row in rows if isinstance(row.get(name), int | float)]
     if not known:
         return rows[0]
     pick = min if "min_value" in rule.kwargs and "max_value" not in rule.kwargs else max
-    odd = next((row for row in known if _is_nan(_value(rule, row))), None)
-    return odd or pick(known, key=lambda row: _value(rule, row))
+    odd = next((row for row in known if _is_nan(row[name])), None)
+    return odd or pick(known, key=lambda row: row[name])
+
+
+def _figure(rule: Expectation) -> str:
+    """Return the column by which the worst row is found; "" if there is none."""
+    if "column_list" in rule.kwargs:
+        return "copies"
+    return rule.worst_by or (rule.columns[0] if len(rule.columns) == 1 else "difference")
 
 
 def _by_batch_date(rows: Sequence[Row]) -> dict[tuple[str, date | None], list[Row]]:
@@ -208,13 +210,30 @@ def _place(rows: Sequence[Row]) -> str:
     return "; ".join([*dict.fromkeys(text for text in said if text), *more])
 
 
-def _seen(rule: Expectation, row: Row) -> str:
-    return _short_text(_value(rule, row))
+def _seen(rule: Expectation, rows: Sequence[Row], held: bool = False) -> str:
+    """Return the values of the worst row, or a number of rows if values would be long or say nothing."""
+    worst = _worst(rule, rows)
+    if rule.type in _BY_VALUE:
+        return ", ".join(
+            f"{name} {_short_text(worst.get(name))}"
+            if len(rule.columns) > 1
+            else _short_text(worst.get(name))
+            for name in rule.columns
+        )
+    if held:
+        return "0 rows"
+    name = _figure(rule)
+    return (
+        f"{name} {_short_text(worst[name])}" if worst.get(name) is not None and name else f"{len(rows)} rows"
+    )
 
 
-def _value(rule: Expectation, row: Row) -> Any:
-    """Return the row's value in the checked column."""
-    return row.get(rule.kwargs.get("column", ""))
+_BY_VALUE = (
+    "expect_column_values_to_be_between",
+    "expect_column_values_to_be_in_set",
+    "expect_column_pair_values_to_be_equal",
+    "expect_column_pair_values_a_to_be_greater_than_b",
+)
 
 
 def _is_nan(value: Any) -> bool:

@@ -19,9 +19,9 @@ from spillway.checks.digest import (
     summarise_tables,
 )
 from spillway.checks.gx import Validator
-from spillway.checks.outcomes import Outcome, expectation_outcomes
+from spillway.checks.outcomes import Outcome, by_stream, expectation_outcomes
 from spillway.checks.row_rules import check_rows
-from spillway.checks.suites import Expectation, Suite, load_suites
+from spillway.checks.suites import NO_ROW_OF_VIEW, Expectation, Suite, load_suites, load_views
 from spillway.checks.views import ViewedTables, column_problems, split_name, stream_facts, types_of
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
@@ -31,12 +31,15 @@ from spillway.store.schemas import table_contracts
 
 COLUMNS = Expectation(
     name="columns_as_contracted",
-    type="expect_column_max_to_be_between",
-    kwargs={"column": "column_problems", "min_value": 0, "max_value": 0},
+    type=NO_ROW_OF_VIEW,
+    kwargs={},
     meaning="Columns and types are those of the table's contract.",
-    sentence="{stream} must have the columns of its table's contract: {column_problem_text}",
+    sentence="{stream} must have the columns of its table's contract: {problems}",
+    view="the differences between the columns of a table and its contract",
+    worst_by="count",
 )
 """Checked once for every table, with its first suite. It needs only the schema and reads no rows."""
+_COLUMN_PROBLEMS = pa.schema([("stream", pa.string()), ("count", pa.int64()), ("problems", pa.string())])
 
 Added = Mapping[str, Sequence[tuple[str, str, str]]]
 """By stream: the columns (name, type, meaning) that its levers add to the rows that they pass on."""
@@ -98,16 +101,30 @@ def run_suites(
     if "recovered" in asked:
         outcomes += checksum_outcomes(sums, tables.get("certificates"))
     seen: set[str] = set()
-    with ViewedTables(_readable(usable, streams, sums)) as views:
+    places = suite_folders() if folders is None else list(folders)
+    with ViewedTables(_readable(usable, streams, sums), load_views(places)) as views:
         validator = Validator(Path(settings.build, "data_docs"), run_id, _subjects(tables, streams))
         for suite in (suite for suite in suites.values() if suite.table in asked):
             broken = {name: text for name, text in wrong.items() if split_name(name)[0] == suite.table}
-            if suite.table not in seen:
-                seen.add(suite.table)
-                with_columns = replace(suite, expectations=(COLUMNS, *suite.expectations))
-                outcomes += _check_suite(validator, *_with_columns(with_columns, views, broken))
+            first = suite.table not in seen
+            seen.add(suite.table)
+            if broken and first:
+                rows = _problem_rows(broken)
+                outcomes += _check_suite(
+                    validator, replace(suite, expectations=(COLUMNS,)), rows, {COLUMNS.name: rows}
+                )
             elif not broken:
-                outcomes += _check_suite(validator, suite, views.rows(suite))
+                where = f"{suite.name}.yaml"
+                rows = views.rows(suite.view, where)
+                found = {
+                    rule.name: views.rows(rule.view, f"{where}, {rule.name}")
+                    for rule in suite.expectations
+                    if rule.view and rows.num_rows
+                }
+                if first:
+                    suite = replace(suite, expectations=(*suite.expectations, COLUMNS))
+                    found[COLUMNS.name] = _problem_rows({})
+                outcomes += _check_suite(validator, suite, rows, found)
     for stream, contract in streams.items() if "raw" in asked else ():
         if isinstance(rows := tables.get(f"raw/{stream}"), StoredRows):
             outcomes += check_rows(validator, contract, rows)
@@ -125,36 +142,26 @@ def _subjects(tables: Mapping[str, Judged], streams: Iterable[str]) -> list[str]
     return sorted({*streams, *windows})
 
 
-def _with_columns(
-    suite: Suite, views: ViewedTables, broken: Mapping[str, Sequence[str]]
-) -> tuple[Suite, pa.Table]:
-    """Return the suite and its rows with the number of column problems; if there are any, only these problems."""
-    if broken:
-        rows = [
-            {
-                "stream": split_name(name)[1] or "",
-                "column_problems": len(text),
-                "column_problem_text": "; ".join(text),
-            }
-            for name, text in broken.items()
-        ]
-        return replace(suite, expectations=(COLUMNS,)), pa.Table.from_pylist(rows)
-    found = views.rows(suite)
-    none = pa.array([0] * found.num_rows, pa.int64())
-    return suite, found.append_column("column_problems", none)
+def _problem_rows(broken: Mapping[str, Sequence[str]]) -> pa.Table:
+    """Return the differences between the columns of tables and their contracts, one row per table."""
+    rows = [
+        {"stream": split_name(name)[1] or "", "count": len(text), "problems": "; ".join(text)}
+        for name, text in broken.items()
+    ]
+    return pa.Table.from_pylist(rows, _COLUMN_PROBLEMS)
 
 
-def _check_suite(validator: Validator, suite: Suite, found: pa.Table) -> list[Outcome]:
-    if not found.num_rows:
+def _check_suite(
+    validator: Validator, suite: Suite, rows: pa.Table, offending: Mapping[str, pa.Table]
+) -> list[Outcome]:
+    if not rows.num_rows:
         return []
-    verdicts = validator.validate(suite, found)
-    rows = found.to_pylist()
+    verdicts = validator.validate(suite, rows, offending)
+    streams = by_stream(rows.to_pylist())
     return [
         outcome
         for rule in suite.expectations
-        for outcome in expectation_outcomes(
-            suite, rule, verdicts[rule.name].holds, verdicts[rule.name].observed, rows
-        )
+        for outcome in expectation_outcomes(suite, rule, verdicts[rule.name], streams)
     ]
 
 

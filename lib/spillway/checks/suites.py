@@ -1,15 +1,20 @@
 """Load expectation suites from YAML and check them: the product's `expectations/`, and each lever's folder.
 
-A suite states its table, the view that is validated, and the expectations. The view is SQL in DuckDB's dialect
-over tables written as `{table}`. An expectation has a type and kwargs of Great Expectations, its meaning, and
-the sentence that reports a violation (`{column}` stands for the row's value). The file is named after the
-table. A further suite of the same table, for example of a lever that adds columns, is named after the table and
-`_something`.
+A suite states its table, the view that is validated, the columns that identify a row (`keys`), and the expectations.
+A view is SQL in DuckDB's dialect over tables written as `{table}`. An expectation has a type and kwargs of Great
+Expectations, its meaning, and the sentence that reports a violation (`{column}` stands for the row's value). The file
+is named after the table. A further suite of the same table, for example of a lever that adds columns, is named after
+the table and `_something`.
+
+A rule about one row of the view is an expectation of Great Expectations for a column, a pair of columns or several
+columns. A rule over several rows or tables is of type `expect_no_row_of_view`: it has a view of its own that selects
+the rows that break the rule. `worst_by` names the column of that view by which the worst row is found.
+
+A view that several rules read is a file `views/NAME.sql` in the folder of the suites. Rules write it as `{NAME}`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +27,9 @@ from spillway.errors import ContractError, Problem
 
 SEVERITIES = ("critical", "info")
 """critical: a violation fails the task. info: a violation is only reported, with its reason."""
+
+NO_ROW_OF_VIEW = "expect_no_row_of_view"
+"""The type of our own expectation, see `spillway.checks.no_row_of_view`."""
 
 _PARAMETER = "$PARAMETER"
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -38,15 +46,48 @@ class Expectation:
     meaning: str
     sentence: str
     severity: str = "critical"
+    view: str = ""
+    """For `expect_no_row_of_view`: SQL that selects the rows that break the rule."""
+    worst_by: str = ""
+    """The column of `view` that is largest for the worst row."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the suite's view that are checked.
+
+        >>> pair = {"column_A": "x", "column_B": "y"}
+        >>> Expectation("a", "expect_column_pair_values_to_be_equal", pair, "", "").columns
+        ('x', 'y')
+        """
+        kwargs = self.kwargs
+        single = [kwargs[name] for name in ("column", "column_A", "column_B") if name in kwargs]
+        return tuple(single or kwargs.get("column_list", ()))
 
     @property
     def expected(self) -> str:
         """Return the required values in a few words.
 
-        >>> Expectation("a", "expect_column_max_to_be_between", {"column": "x", "max_value": 1}, "", "").expected
+        >>> Expectation("a", "expect_column_values_to_be_between", {"column": "x", "max_value": 1}, "", "").expected
         'x at most 1'
+        >>> pair = {"column_A": "x", "column_B": "y", "or_equal": True}
+        >>> Expectation("a", "expect_column_pair_values_a_to_be_greater_than_b", pair, "", "").expected
+        'x >= y'
         """
-        column = self.kwargs.get("column", self.type.removeprefix("expect_"))
+        named = ", ".join(self.columns)
+        match self.type:
+            case "expect_no_row_of_view":
+                return "no row"
+            case "expect_column_pair_values_to_be_equal":
+                return " = ".join(self.columns)
+            case "expect_column_pair_values_a_to_be_greater_than_b":
+                return (" >= " if self.kwargs.get("or_equal") else " > ").join(self.columns)
+            case "expect_compound_columns_to_be_unique":
+                return f"{named} unique"
+            case "expect_column_values_to_not_be_null":
+                return f"{named} not null"
+            case "expect_column_values_to_be_json_parseable":
+                return f"{named} is JSON"
+        column = named or self.type.removeprefix("expect_")
         low, high = self.kwargs.get("min_value"), self.kwargs.get("max_value")
         if "value_set" in self.kwargs:
             return f"{column} one of {', '.join(map(str, self.kwargs['value_set']))}"
@@ -65,14 +106,14 @@ class Suite:
     meaning: str
     view: str
     expectations: tuple[Expectation, ...]
+    keys: tuple[str, ...] = ()
+    """The columns of the view that identify a row."""
 
-    def tables(self) -> tuple[str, ...]:
-        """Return the tables that the view reads.
 
-        >>> Suite("a", "a", "", "SELECT 1 FROM {batches} JOIN {ledger} USING (batch)", ()).tables()
-        ('batches', 'ledger')
-        """
-        return tuple(sorted(set(re.findall(r"\{(\w+)\}", self.view))))
+def load_views(folders: Iterable[str | Path]) -> dict[str, str]:
+    """Return the SQL of the views that several rules read, by name."""
+    files = (file for folder in folders for file in sorted(Path(folder, "views").glob("*.sql")))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files}
 
 
 def load_suites(
@@ -117,8 +158,12 @@ def _suite(name: str, document: Mapping[str, Any], given: Mapping[str, float]) -
         table=document["table"],
         meaning=document["meaning"],
         view=document["view"],
+        keys=tuple(document.get("keys", ())),
         expectations=tuple(
-            Expectation(**{**rule, "kwargs": {k: _resolve(v, parameters) for k, v in rule["kwargs"].items()}})
+            Expectation(
+                **{"kwargs": {}, **rule}
+                | {"kwargs": {k: _resolve(v, parameters) for k, v in rule.get("kwargs", {}).items()}}
+            )
             for rule in document["expectations"]
         ),
     )
@@ -139,10 +184,10 @@ def _problems(
     if not isinstance(document, Mapping):
         yield Problem(where, "suite", "be a mapping", document, "compare with its neighbours")
         return
-    fields = {"table", "meaning", "view", "parameters", "expectations"}
+    fields = {"table", "meaning", "view", "keys", "parameters", "expectations"}
     for name in sorted(set(document) - fields):
         yield Problem(where, name, f"be one of {', '.join(sorted(fields))}", document[name], "remove it")
-    for name in sorted(fields - {"parameters"} - set(document)):
+    for name in sorted(fields - {"parameters", "keys"} - set(document)):
         yield Problem(where, name, "be given", None, "compare with its neighbours")
     table = str(document.get("table"))
     if path.stem != table and not path.stem.startswith(f"{table}_"):
@@ -157,13 +202,15 @@ def _problems(
 def _rule_problems(
     where: str, rule: Any, parameters: Mapping[str, float], names: set[str]
 ) -> Iterator[Problem]:
-    fields = {"name", "type", "kwargs", "meaning", "sentence", "severity"}
+    fields = {"name", "type", "kwargs", "meaning", "sentence", "severity", "view", "worst_by"}
     if not isinstance(rule, Mapping):
         yield Problem(where, "expectation", "be a mapping", rule, "compare with its neighbours")
         return
     for name in sorted(set(rule) - fields):
         yield Problem(where, name, f"be one of {', '.join(sorted(fields))}", rule[name], "remove it")
-    missing = sorted(fields - {"severity"} - set(rule))
+    own_view = rule.get("type") == NO_ROW_OF_VIEW
+    needed = {"name", "type", "view" if own_view else "kwargs", "meaning", "sentence"}
+    missing = sorted(needed - set(rule))
     for name in missing:
         yield Problem(where, name, "be given", None, "compare with its neighbours")
     if missing:
@@ -171,12 +218,19 @@ def _rule_problems(
     if rule["name"] in names:
         yield Problem(where, "name", "be unique among its table's", rule["name"], "rename one")
     names.add(rule["name"])
-    if not isinstance(rule["kwargs"], Mapping):
+    for name in sorted({"kwargs"} if own_view else {"view", "worst_by"}):
+        if name in rule:
+            yield Problem(where, name, f"not be given for {rule['type']}", rule[name], "remove it")
+    if own_view:
+        kwargs: Mapping[str, Any] = {}
+    elif isinstance(rule["kwargs"], Mapping):
+        kwargs = rule["kwargs"]
+    else:
         yield Problem(where, "kwargs", "be a mapping", rule["kwargs"], "write {column: ..., max_value: ...}")
         return
     if rule.get("severity", "critical") not in SEVERITIES:
         yield Problem(where, "severity", f"be one of {', '.join(SEVERITIES)}", rule["severity"], "correct it")
-    for value in rule["kwargs"].values():
+    for value in kwargs.values():
         if isinstance(value, Mapping) and value.get(_PARAMETER) not in parameters:
             yield Problem(
                 where, _PARAMETER, "be stated in the suite's parameters", value, "add its default there"

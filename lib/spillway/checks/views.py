@@ -14,7 +14,6 @@ import duckdb
 import pyarrow as pa
 
 from spillway import registry
-from spillway.checks.suites import Suite
 from spillway.contracts import StreamContract
 from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.errors import InvalidValue, SpillwayError
@@ -32,14 +31,20 @@ _CONFIG = {
 class ViewedTables:
     """The tables that views may read; runs views over them.
 
+    `shared` is the SQL of views that other views may read. Each is computed once, when it is first read.
+
     >>> numbers = pa.table({"stream": ["s", "s"], "x": [1, 2]})
-    >>> with ViewedTables({"numbers": numbers}) as views:
-    ...     views.rows(Suite("n", "n", "", "SELECT stream, sum(x) AS x FROM {numbers} GROUP BY stream", ())).to_pylist()
+    >>> shared = {"large": "SELECT * FROM {numbers} WHERE x > 1"}
+    >>> with ViewedTables({"numbers": numbers}, shared) as views:
+    ...     views.rows("SELECT stream, sum(x) AS x FROM {numbers} GROUP BY stream", "n.yaml").to_pylist()
+    ...     views.rows("SELECT x FROM {large}", "n.yaml").to_pylist()
     [{'stream': 's', 'x': 3}]
+    [{'x': 2}]
     """
 
-    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
-        self._known = frozenset(tables)
+    def __init__(self, tables: Mapping[str, pa.Table], shared: Mapping[str, str] | None = None) -> None:
+        self._known = set(tables)
+        self._shared = dict(shared or {})
         self._database = duckdb.connect(":memory:", config=_CONFIG)
         self._database.execute("SET TimeZone = 'UTC'")
         self._database.create_function(
@@ -60,32 +65,42 @@ class ViewedTables:
     ) -> None:
         self._database.close()
 
-    def rows(self, suite: Suite) -> pa.Table:
-        """Return the rows of the suite's view, sorted by all columns.
+    def rows(self, view: str, where: str) -> pa.Table:
+        """Return the rows of a view, sorted by all columns, so that the order does not depend on that of the tables.
 
-        So the order does not depend on the order of the tables.
+        `where` names the file and the rule of the view in errors.
         """
-        missing = [name for name in suite.tables() if name not in self._known]
-        if missing:
+        query = self._query(view, where)
+        try:
+            return _plain(self._database.sql(f"SELECT * FROM ({query}\n) ORDER BY ALL").to_arrow_table())
+        except duckdb.Error as problem:
+            raise _not_sql(problem, where) from problem
+
+    def _query(self, view: str, where: str) -> str:
+        """Return the SQL with the names of its tables, after the shared views that it reads were computed."""
+        names = set(re.findall(r"\{(\w+)\}", view))
+        if missing := sorted(names - self._known - set(self._shared)):
             raise InvalidValue(
                 "view",
                 "read tables of the lake",
                 ", ".join(missing),
-                f"choose from {', '.join(sorted(self._known))}",
-                f"{suite.name}.yaml",
+                f"choose from {', '.join(sorted(self._known | set(self._shared)))}",
+                where,
             )
-        query = re.sub(r"\{(\w+)\}", r'"\1"', suite.view)
-        try:
-            found = self._database.sql(f"SELECT * FROM ({query}) ORDER BY ALL").to_arrow_table()
-        except duckdb.Error as problem:
-            raise InvalidValue(
-                "view",
-                "be SQL over the columns of its tables",
-                str(problem).splitlines()[0],
-                "compare with the table's contract",
-                f"{suite.name}.yaml",
-            ) from problem
-        return _plain(found)
+        for name in sorted(names - self._known):
+            query = self._query(self._shared[name], f"{name}.sql")
+            try:
+                self._database.execute(f'CREATE TEMP TABLE "{name}" AS {query}')
+            except duckdb.Error as problem:
+                raise _not_sql(problem, f"{name}.sql") from problem
+            self._known.add(name)
+        return re.sub(r"\{(\w+)\}", r'"\1"', view)
+
+
+def _not_sql(problem: duckdb.Error, where: str) -> InvalidValue:
+    text = str(problem).splitlines()[0]
+    remedy = "compare with the table's contract"
+    return InvalidValue("view", "be SQL over the columns of its tables", text, remedy, where)
 
 
 def _pairs_at_least(payload: bytes | None) -> float | None:
