@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 ENGINES = ("process", "spark")
 AUTO = "auto"
 AUTO_VALUES = 40_000_000
-"""The values (rows x attributes) from which `--engine auto` uses Spark: from there on two cores save more time than the
-start of Spark takes. `make bench` measures it (`engine.auto_values`)."""
+"""The values (rows x attributes) from which `--engine auto` uses Spark: two cores then save more time than the start of
+Spark takes. An estimate; `make bench` prints the value for a machine (`engine.auto_values`)."""
 
 
 def add_run(commands: Any) -> None:
@@ -66,7 +66,7 @@ def add_engine(made: argparse.ArgumentParser) -> None:
 
 
 def chosen_engine(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> str:
-    """Return the engine for `--engine auto`: Spark if so many values wait that it is faster, and if it can start."""
+    """Return the engine for `--engine auto`: Spark if at least `AUTO_VALUES` values wait and Spark can start."""
     from spillway.doctor.java import find_java
     from spillway.pipeline.pending import waiting_values
 

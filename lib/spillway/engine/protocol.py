@@ -31,7 +31,7 @@ class Engine(Protocol):
 
         The function and the items are sent to the tasks, and the results are sent back to the driver. All of them must
         be picklable. Results must be small: a task writes large data to storage itself. The error of the first item
-        that failed is raised, with its own type. `label`: what is done, shown in Spark's UI.
+        that failed is raised, with its own type. `label`: the step or table, shown in Spark's UI.
         """
 
     def ask(

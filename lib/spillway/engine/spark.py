@@ -1,7 +1,7 @@
 """The Spark engine and its session: a classic session, or one of Spark Connect (`SPILLWAY_MASTER=sc://host:port`).
 
 A task processes one slice of the items, and the driver collects the results (`engine.frames`). Items travel in the plan
-if they are small. Larger ones are written to a folder that all workers can read (beside the lake), a file per slice: a
+if they are small. Larger ones are written to a folder of the lake, which all workers can read, one file per slice: a
 plan goes to every task, and Spark Connect limits its size. spark-submit, plain Python and the tests create the session
 in the same way.
 """

@@ -91,7 +91,7 @@ def train_taken_in(
     faults: Faults,
     say: Say = lambda _: None,
 ) -> dict[str, dict[str, int]]:
-    """Train every lever of the streams on what was taken in; return by stream the versions in force now.
+    """Train every lever of the streams on the tuples in `raw`; return the versions in force by stream.
 
     A stream with a fault is noted in `faults`, and none of its levers gets a new version.
     """
@@ -156,7 +156,7 @@ class _LeverLesson:
         """Return the version in force (0: none), and the facts to store; say why there is nothing to store."""
         stream, before = self.lesson.contract.stream, self.before
         if facts is None:
-            assert before is not None, "who has learned nothing says what is missing"
+            assert before is not None, "a lever without facts has learned nothing, and had facts before"
             say(
                 f"{stream}: nothing to train {self.lever} on, all raw tuples were retired; "
                 f"version {before.version} stays"
