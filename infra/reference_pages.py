@@ -123,7 +123,7 @@ def table_pages() -> str:
     text = [
         "# Tables",
         GENERATED,
-        "Every table is a Delta table below `SPILLWAY_LAKE` (default `lake/`), or below `SPILLWAY_DESTINATION` where its "
+        "Every table is a Delta table below `SPILLWAY_LAKE` (default `lake/`), or below `SPILLWAY_DESTINATION` if its "
         "root is the destination. Any reader of Delta Lake reads them. A table of scope `stream` exists once for each "
         "stream and also has the columns of the contract.\n",
     ]
