@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,34 +191,102 @@ def python_page() -> str:
     return "\n".join(text)
 
 
+SHOWN = ("network", "stocks", "weather", "flights", "sea_surface", "cycling", "population", "emissions")
+"""The streams of the table in the README; the evidence page has all."""
+FIGURES = HOME / "docs" / "figures.json"
+
+
+def kept_figures() -> dict[str, float]:
+    """Return the committed figures of the last evidence, updated from `build/evidence.json` if there is one."""
+    kept: dict[str, float] = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    measured = HOME / "build" / "evidence.json"
+    if measured.exists():
+        new = json.loads(measured.read_text(encoding="utf-8"))
+        kept |= {name: value for name, value in new.items() if name.startswith("attributes.bytes.")}
+    return dict(sorted(kept.items()))
+
+
+def bytes_table(figures: dict[str, float], streams: list[str] | None = None) -> str:
+    """Return the table of bytes by stream and compressor; without `streams`, of every stream there is."""
+    sizes: dict[str, dict[str, float]] = {}
+    for name, value in figures.items():
+        _, _, rest = name.split(".", 2)
+        stream, _, contestant = rest.rpartition(".")
+        sizes.setdefault(stream, {})[contestant] = value
+    rows = []
+    for stream in streams or sorted(sizes):
+        if (one := sizes.get(stream)) is None:
+            continue
+        best = min(one[name] for name in ("gzip", "xz", "parquet", "pcodec", "exact", "bound"))
+        row = [stream.removeprefix("generated."), f"{one['rows']:,.0f}"]
+        for name in ("csv", "gzip", "xz", "parquet", "pcodec", "exact", "bound"):
+            size = f"{one[name] / 1000:,.1f}"
+            row.append(f"**{size}**" if one[name] == best else size)
+        rows.append(row)
+    heads = [
+        "stream",
+        "rows",
+        "CSV",
+        "gzip -9",
+        "xz -9",
+        "Parquet",
+        "pcodec",
+        "Spillway, exact",
+        "Spillway, in bound",
+    ]
+    return table(heads, rows) + "\nBytes in kB.\n"
+
+
+def evidence_page(figures: dict[str, float]) -> str:
+    """Return the page of evidence: its text is `infra/evidence_page.md`, its tables are figures."""
+    text = (HOME / "infra" / "evidence_page.md").read_text(encoding="utf-8")
+    return text.replace("<!-- generated -->", GENERATED).replace("<!-- bytes -->", bytes_table(figures))
+
+
+def readme(figures: dict[str, float]) -> str:
+    """Return the README with its table of results."""
+    text = (HOME / "README.md").read_text(encoding="utf-8")
+    shown = bytes_table(figures, list(SHOWN))
+    return re.sub(
+        r"(<!-- results[^>]*-->\n).*?(<!-- /results -->)",
+        lambda at: f"{at[1]}{shown}{at[2]}",
+        text,
+        flags=re.S,
+    )
+
+
 def pages() -> dict[str, str]:
-    """Return the text of each generated page by its path below `docs/`."""
+    """Return the text of each generated file by its path."""
     from spillway.contracts.schema import channels_json_schema, workload_json_schema
 
+    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
     return {
-        "reference/contract.md": contract_page(),
-        "reference/channels.md": schema_page(
+        "README.md": readme(figures),
+        "docs/evidence.md": evidence_page(figures),
+        "docs/reference/contract.md": contract_page(),
+        "docs/reference/channels.md": schema_page(
             "Channels",
             "`schemas/channels.yaml` names the channels that streams share, and their capacities.",
             channels_json_schema(),
         ),
-        "reference/workload.md": schema_page(
+        "docs/reference/workload.md": schema_page(
             "Queries and joins",
             "A file in `schemas/queries/` or `schemas/joins/` describes one query or one join over streams.",
             workload_json_schema(),
         ),
-        "reference/tables.md": table_pages(),
-        "reference/cli.md": cli_page(),
-        "reference/python.md": python_page(),
+        "docs/reference/tables.md": table_pages(),
+        "docs/reference/cli.md": cli_page(),
+        "docs/reference/python.md": python_page(),
     }
 
 
 def main() -> None:
+    FIGURES.write_text(json.dumps(kept_figures(), indent=1) + "\n", encoding="utf-8")
     for path, text in pages().items():
-        target = HOME / "docs" / path
+        target = HOME / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
-        print(f"spillway: wrote docs/{path}")
+        print(f"spillway: wrote {path}")
 
 
 if __name__ == "__main__":
