@@ -59,6 +59,17 @@ same: $(READY) ## Make a small lake with this code, and compare its rows and tex
 frozen-lake: $(READY) ## Write that reference; commit it with what changed in the stored rows
 	@python -m tests.frozen reference
 
+DOCS := $(VENV)/docs
+
+$(DOCS)/.ready: infra/docs-requirements.txt $(READY)
+	@$(BIN)/python -m venv $(DOCS) && $(DOCS)/bin/python -m pip install --quiet --require-hashes -r infra/docs-requirements.txt
+	@touch $@
+
+.PHONY: docs
+docs: $(DOCS)/.ready ## Build the documentation site: build/site/index.html, readable without a server
+	@python infra/reference_pages.py
+	@$(DOCS)/bin/zensical build --strict --clean
+
 .PHONY: bench
 bench: $(READY) ## Measure against floors and peers; leaves build/bench.json
 	@$(with_java) python -m evidence.bench
@@ -79,6 +90,8 @@ doctor: $(READY) ## Say what is wrong with this machine and how to mend it
 pins: $(READY) ## Pin infra/requirements.txt anew from infra/requirements.in, versions and hashes
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-annotate --custom-compile-command "make pins" -o infra/requirements.txt infra/requirements.in
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+		--no-annotate --custom-compile-command "make pins" -o infra/docs-requirements.txt infra/docs-requirements.in
 
 .PHONY: clean
 clean: ## Remove what runs leave behind; keeps the environment, the jars, and what the demo did not make

@@ -26,11 +26,30 @@ from spillway.streams.train import train_streams
 
 ROOT = Path(__file__).resolve().parents[1]
 STREAMS = ("network", "stocks", "weather")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^( *)```{language}\n(.*?)^\1```", README, re.S | re.M)
+PAGES = [
+    ROOT / "README.md",
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if "reference" not in path.parts),
+]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+PLACEHOLDER = re.compile(r"[A-Z]{3,}|turbines|\.\.\.")
+"""What only stands for a name, or belongs to the stream of one's own, which has a test below."""
+
+
+def blocks(language: str, text: str = TEXT) -> list[str]:
+    """Return the code blocks of a language, without those that carry a reason why they do not run."""
+    found = re.finditer(rf"^```{language}\n(.*?)^```\n", text, re.S | re.M)
+    return [block[1] for block in found if not text[block.end() :].startswith("<!-- not run")]
+
+
+def shown_commands() -> list[str]:
+    """Return every command of the pages that the demo can run."""
+    inline = re.findall(r"`(spillway [a-z][^`|]*)`", TEXT)
+    lines = [line.partition(" #")[0] for block in blocks("sh") for line in block.splitlines()]
+    named = [line if len(line.split()) > 3 else f"{line} --help" for line in inline]
+    found = {" ".join(line.split()) for line in [*named, *lines] if line.startswith("spillway ")}
+    return sorted(line for line in found if not PLACEHOLDER.search(line))
 
 
 @pytest.fixture(scope="module")
@@ -130,14 +149,13 @@ def test_rare_events_survive(home: Path, stream: str, event: str) -> None:
     assert happened[0] == happened[1]
 
 
-def test_the_ways_to_read_streams_and_tables_run_as_printed(home: Path) -> None:
-    printed = [code for _, code in blocks("python")]
-    assert len(printed) == 5
+def test_every_python_block_runs(home: Path) -> None:
     session = "from spillway.engine.spark import spark_session\nspark = spark_session('readme')"
-    done = run(home, [sys.executable, "-c", "\n".join([session, *printed, "print(len(frame), 'hours')"])])
+    printed = [block for block in blocks("python") if "turbines" not in block]
+    assert len(printed) >= 3
+    done = run(home, [sys.executable, "-c", "\n".join([session, *printed, "print(len(frame), 'rows')"])])
     assert done.returncode == 0, done.stderr
-    assert "avg(temp)" in done.stdout
-    assert "25 hours" in done.stdout
+    assert "rows" in done.stdout
 
 
 def exit_code(words: list[str]) -> int:
@@ -148,40 +166,59 @@ def exit_code(words: list[str]) -> int:
         return int(end.code or 0)
 
 
-@pytest.mark.parametrize(
-    "command",
-    sorted(set(re.findall(r"(?:\.venv/bin/|`)(spillway [a-z][^\n`|>]*)", README))),
-)
-def test_every_command_the_readme_shows_runs(
-    home: Path,
-    command: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("command", shown_commands())
+def test_every_command_of_the_documentation_runs(
+    home: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = shlex.split(command)
-    if "sample.csv" in words:
-        (home / "sample.csv").write_text(
-            "turbine,at,watts\na,2026-01-01T00:00:00Z,12.5\nb,2026-01-01T00:00:00Z,11\n"
-        )
-        words[words.index("my_link")] = "cellular"
-        words[words.index("--output") + 1] = str(tmp_path / "turbines.yaml")
     monkeypatch.chdir(home)
     monkeypatch.setenv("SPILLWAY_HOME", str(home))
-    code = exit_code(words[1:])
-    told = capsys.readouterr()
-    assert code == 0, told.out + told.err
-    assert told.out.strip()
+    code = exit_code(shlex.split(command)[1:])
+    printed = capsys.readouterr()
+    assert code == 0, printed.out + printed.err
+    assert printed.out.strip()
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+def test_stream_of_ones_own_works_as_the_page_shows(page: str, tmp_path: Path) -> None:
+    """The blocks of the page are one script; only what installs is left out."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    script = [block for block in blocks("sh", text) if "turbines" in block or "SPILLWAY_HOME" in block]
+    own = "\n".join(line for block in script for line in block.splitlines() if "activate" not in line)
+    channels = re.search(r"^```yaml\n(channels:.*?)^```", text, re.S | re.M)
+    if channels:
+        own = own.replace(
+            "spillway contracts new",
+            f"printf '%s' '{channels[1]}' > mine/schemas/channels.yaml\nspillway contracts new",
+            1,
+        )
+    rows = (
+        f"{name},2026-01-01T{n // 60:02}:{n % 60:02}:00Z,{12.5 + n % 7 + k},{n}"
+        for n in range(600)
+        for k, name in enumerate("ab")
+    )
+    (tmp_path / "sample.csv").write_text("\n".join(["turbine,at,power_kw,energy_kwh", *rows]) + "\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SPILLWAY_")}
+    environment |= {
+        "PYTHONPATH": str(ROOT / "lib"),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    # a file counts when it has not changed for a minute; the test does not wait for it
+    own = re.sub(r"(cp sample.csv (\S+))", r"\1 && touch -d '10 minutes ago' \2sample.csv", own)
+    done = subprocess.run(
+        ["bash", "-e", "-c", own], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "none missing" in " ".join(done.stdout.split())
 
 
 def test_every_make_target_the_readme_names_exists() -> None:
-    targets = set(re.findall(r"`?make ([a-z]+)", README))
-    known = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    targets = set(re.findall(r"(?:`|^)make ([a-z]+)", TEXT, re.M))
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     assert targets
     assert targets <= known
 
 
 def test_every_file_the_readme_points_to_exists() -> None:
-    for name in re.findall(r"`((?:schemas|infra)/[A-Za-z_./]*[A-Za-z_])`", README):
+    for name in re.findall(r"`((?:schemas|infra)/[A-Za-z_./]*[A-Za-z_])`", TEXT):
         if "turbines" not in name:
             assert (ROOT / name).exists(), name

@@ -106,6 +106,17 @@ class ComparedStream:
         return self.sizes[self.best]
 
     @property
+    def bytes(self) -> dict[str, int]:
+        """Return the bytes by contestant, with the number of rows and the size as plain CSV."""
+        return {
+            "rows": self.rows.num_rows,
+            "csv": len(csv_of(self.rows)),
+            **self.sizes,
+            "exact": self.exact.total_bytes,
+            "bound": self.bound.total_bytes,
+        }
+
+    @property
     def is_regular(self) -> bool:
         """Return whether the times advance by only a few different steps."""
         return all(is_regular(self.rows[name]) for name in self.order_columns)
@@ -291,6 +302,7 @@ def compare_figures(book: Book, every: Sequence[ComparedStream]) -> dict[str, fl
         )
         figures[f"attributes.exact_fixed_bytes.{one.stream}"] = float(one.exact.fixed_bytes)
         figures[f"attributes.exact_model_bytes.{one.stream}"] = float(one.exact.model_bytes)
+        figures |= {f"attributes.bytes.{one.stream}.{name}": float(size) for name, size in one.bytes.items()}
         place = "order_bytes_per_row" if one.is_regular else "irregular_order_bytes_per_row"
         figures[f"attributes.{place}.{one.stream}"] = one.order_bytes_per_row
     over = {one.stream: (one.exact.total_bytes - one.exact.fixed_bytes) / one.best_bytes for one in every}
