@@ -26,7 +26,6 @@ from evidence.attributes.lake import ENGINE, Lake
 from evidence.book import Book
 from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, compare_query, sifted_lake
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
-from spillway.engine import ProcessEngine
 from spillway.errors import ContractError, SpillwayError
 from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import Memory
@@ -485,7 +484,7 @@ def _joined(
     given = [SideRows(one, 0, one.rows) for one in sides]
     turn = JoinWindow(settings, Memory(), given[0], given[1], 30.0, case.with_itself, losses=lost)
     counts: dict[str, int] = {}
-    for part in turn.decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in turn.decision.task_inputs(None, {}):  # type: ignore[arg-type]
         for _ in turn.decision.results(None, part, counts):  # type: ignore[arg-type]
             pass
     return turn.result_columns(counts)

@@ -110,7 +110,7 @@ class ComparedStream:
         """Return the bytes by contestant, with the number of rows and the size as plain CSV."""
         return {
             "rows": self.rows.num_rows,
-            "csv": len(csv_of(self.rows)),
+            "csv": len(csv_bytes(self.rows)),
             **self.sizes,
             "exact": self.exact.total_bytes,
             "bound": self.bound.total_bytes,

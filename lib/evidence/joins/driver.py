@@ -26,7 +26,6 @@ import numpy as np
 
 from evidence.joins.workload import MICROS, Numbers
 from spillway.contracts import read_workload
-from spillway.engine import ProcessEngine
 from spillway.levers.joins.directions import SideRows, costs_in_order
 from spillway.levers.joins.exploration import Memory
 from spillway.levers.joins.join_window import JoinWindow
@@ -124,7 +123,7 @@ def run_join(
         decided = time.thread_time()
         tables = [
             table
-            for part in decision.task_inputs(_NO_WINDOW, {}, ProcessEngine())
+            for part in decision.task_inputs(_NO_WINDOW, {})
             for table in decision.results(_NO_WINDOW, part, counts)
         ]
         compared = time.thread_time()

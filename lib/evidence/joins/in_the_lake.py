@@ -58,9 +58,9 @@ def same_tables(book: Book, kills: int) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         plain, _ = _join_tables(Path(folder, "plain"))
         parts = 0
-        for cores in (2, 7):
-            with patch.object(decision, "STEPS_A_PART", 10):
-                parts += _differ(plain, _join_tables(Path(folder, f"parts{cores}"), cores)[0])
+        for steps in (200, 2_000):
+            with patch.object(decision, "STEPS_A_PART", steps):
+                parts += _differ(plain, _join_tables(Path(folder, f"parts{steps}"))[0])
         deaths = 0
         undisturbed = {}
         for number in range(kills):

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -64,14 +64,6 @@ def moment_of(micros: int) -> datetime:
 def duration_micros(seconds: float) -> int:
     """Return a length of time in whole microseconds, at least one. Windows and slices have such lengths."""
     return max(1, round(seconds * 1e6))
-
-
-class Workers(Protocol):
-    """The workers that process parts."""
-
-    @property
-    def cores(self) -> int:
-        """Return how many parts are processed at a time."""
 
 
 @dataclass(frozen=True)
@@ -238,9 +230,7 @@ class WindowWork:
 class WindowDecision(ABC):
     """The decision about some windows. It travels to tasks."""
 
-    def task_inputs(
-        self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
-    ) -> Sequence[Any]:
+    def task_inputs(self, window: Window, inputs: Mapping[str, ReadColumns]) -> Sequence[Any]:
         """Return the parts of the window, each of which is passed to `results` in its own task. Default: one part."""
         return [inputs]
 

@@ -572,7 +572,7 @@ def _draft_results(
     pieces = [
         FileTask({"batch_date": str(window.day)}, window.window, (window, part))
         for window in windows
-        for part in decision.task_inputs(window, inputs[window.window], engine)
+        for part in decision.task_inputs(window, inputs[window.window])
     ]
     return table.draft(engine, pieces, _Results(decision))
 

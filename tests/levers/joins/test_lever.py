@@ -191,8 +191,7 @@ def test_any_number_of_parts_finds_the_same(
 ) -> None:
     from spillway.levers.joins import decision
 
-    monkeypatch.setattr(decision, "STEPS_A_PART", 10)
-    world.engine = ProcessEngine(cores=7)
+    monkeypatch.setattr(decision, "STEPS_A_PART", 500)
     contract_becomes(world, JOIN, **BUDGET)
     run(world)
     assert len(world.at("joined", "alike").files()) > len(shed.at("joined", "alike").files())
@@ -205,7 +204,7 @@ def test_spark_and_this_process_find_the_same(
 ) -> None:
     from spillway.levers.joins import decision
 
-    monkeypatch.setattr(decision, "STEPS_A_PART", 10)
+    monkeypatch.setattr(decision, "STEPS_A_PART", 500)
     world.engine = engine
     contract_becomes(world, JOIN, **BUDGET)
     run(world)

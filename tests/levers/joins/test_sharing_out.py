@@ -299,7 +299,7 @@ def worked_out(
         found, PREDICATES[settings.predicate], settings.threshold or 0.0, worth, False, SideBounds(), rows
     )
     shares = []
-    for (part,) in [(one,) for some in decision.task_inputs(None, {}, ProcessEngine()) for one in some]:  # type: ignore[arg-type]
+    for (part,) in [(one,) for some in decision.task_inputs(None, {}) for one in some]:  # type: ignore[arg-type]
         tables = list(decision.results(None, (part,), {}))  # type: ignore[arg-type]
         shares.append(np.concatenate([one["sic"].to_numpy() for one in tables]))
     return list(zip(found.directions, shares, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +19,13 @@ from spillway.levers.joins.directions import Direction
 from spillway.levers.joins.estimates import find_chained_pairs
 from spillway.levers.joins.matching import SELECTED, FoundPairs, Probing, index_for, pairs_in_order, probe
 from spillway.levers.joins.operands import Array
-from spillway.levers.windows import ReadColumns, Window, WindowDecision, Workers
+from spillway.levers.windows import ReadColumns, Window, WindowDecision
 from spillway.sketches.kernels import mix64
 
 STEPS_A_PART = 20_000_000
 """About one second of work. Less than that does not justify a task of its own."""
+MOST_PARTS = 64
+"""The most tasks of one window."""
 SIDES = ("left", "right")
 SKETCH = 4096
 """Number of counters in a sketch of sums by row; the standard error of its sum of squares is 2 %."""
@@ -69,18 +72,19 @@ class JoinDecision(WindowDecision):
     """For each probed window and probing row, the number of produced rows that the window represents."""
 
     def task_inputs(
-        self, window: Window, inputs: Mapping[str, ReadColumns], workers: Workers
+        self, window: Window, inputs: Mapping[str, ReadColumns]
     ) -> Sequence[tuple[JoinTask, ...]]:
         """Split probing rows into ranges of time of about equal work.
 
-        The window of a part is cut to what its rows can reach. Work of less than about a second is one part, so that no
-        task is started for it.
+        The window of a part contains only the rows that its rows can reach. Work of less than about a second is one
+        part, so that no task is started for it. The number of parts depends on the work alone, not on the machine: the
+        files are the same on every engine.
         """
         found: list[JoinTask] = []
         sides = (self.bounds.left, self.bounds.right)
         works = [_work(one) for one in self.allocation.directions]
         total = float(sum(work.sum() for work in works))
-        many = 1 if total <= STEPS_A_PART else max(1, workers.cores)
+        many = min(MOST_PARTS, max(1, math.ceil(total / STEPS_A_PART)))
         if many == 1:  # no task: nothing is cut, and the index exists already
             return [
                 tuple(
