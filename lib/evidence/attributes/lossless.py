@@ -48,7 +48,7 @@ from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
 from spillway.levers.protocol import OVERHEAD
-from spillway.lossless import in_coarsest_unit, lossless_sizes, parquet_bytes, row_orders
+from spillway.lossless import csv_bytes, in_coarsest_unit, lossless_sizes, parquet_bytes, row_orders
 from spillway.settings import Settings
 from spillway.store.files import column_bytes
 
@@ -106,7 +106,7 @@ class ComparedStream:
         return self.sizes[self.best]
 
     @property
-    def bytes(self) -> dict[str, int]:
+    def bytes_by_contestant(self) -> dict[str, int]:
         """Return the bytes by contestant, with the number of rows and the size as plain CSV."""
         return {
             "rows": self.rows.num_rows,
@@ -302,7 +302,10 @@ def compare_figures(book: Book, every: Sequence[ComparedStream]) -> dict[str, fl
         )
         figures[f"attributes.exact_fixed_bytes.{one.stream}"] = float(one.exact.fixed_bytes)
         figures[f"attributes.exact_model_bytes.{one.stream}"] = float(one.exact.model_bytes)
-        figures |= {f"attributes.bytes.{one.stream}.{name}": float(size) for name, size in one.bytes.items()}
+        figures |= {
+            f"attributes.bytes.{one.stream}.{name}": float(size)
+            for name, size in one.bytes_by_contestant.items()
+        }
         place = "order_bytes_per_row" if one.is_regular else "irregular_order_bytes_per_row"
         figures[f"attributes.{place}.{one.stream}"] = one.order_bytes_per_row
     over = {one.stream: (one.exact.total_bytes - one.exact.fixed_bytes) / one.best_bytes for one in every}
