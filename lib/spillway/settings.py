@@ -89,6 +89,11 @@ class Settings:
     build: str
     output: str
 
+    @property
+    def tasks_folder(self) -> str:
+        """The folder with the inputs of tasks of running jobs; `spillway keep` removes what killed jobs left there."""
+        return f"{self.lake}/.tasks"
+
     @staticmethod
     def in_memory(name: str, home: str = ".") -> Settings:
         """Return roots in the memory of this process; the contracts are those of `home`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -377,3 +378,17 @@ def test_training_on_what_it_was_trained_on_makes_no_version_and_no_data_is_no_f
     world.contract_becomes({**SITES, "attributes": tighter}, METERS, novel)
     train_streams(world.tables, world.engine, world.contracts, ["sites"], "three", world.said.append)
     assert len({row["version"] for row in world.rows("models") if row["stream"] == "sites"}) > 1
+
+
+def test_inputs_of_tasks_of_a_killed_job_are_removed_after_a_day(lake: World, tmp_path: Path) -> None:
+    world = lake.copy(tmp_path)
+    old, new = (Path(world.settings.lake, ".tasks", name, "0") for name in ("killed", "running"))
+    for file, age in ((old, 1.5 * DAYS), (new, 0.5 * DAYS)):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"items")
+        then = (NOW - age).timestamp()
+        os.utime(file, (then, then))
+    kept(world, dry_run=True)
+    assert old.exists()
+    kept(world)
+    assert (old.exists(), new.exists()) == (False, True)

@@ -38,8 +38,6 @@ RESULT_BYTES = 4 << 20
 """Bytes of one row of results. A larger result has several rows: a message of Spark Connect has a limit."""
 RESULTS = "item bigint, part int, made binary"
 _RESULTS = pa.schema([("item", pa.int64()), ("part", pa.int32()), ("made", pa.binary())])
-TASKS_FOLDER = ".tasks"
-"""The folder of the lake with the items of running jobs. `spillway keep` never looks there."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +248,7 @@ def _submitted_with() -> dict[str, str]:
 @contextmanager
 def spark_engine(name: str) -> Iterator[SparkEngine]:
     """Yield the Spark engine of one job. Spark starts when there is work, and stops at the end of the block."""
-    folder = f"{Settings.from_environment().lake}/{TASKS_FOLDER}"
+    folder = Settings.from_environment().tasks_folder
     engine = SparkEngine(lambda: spark_session(name), name.removeprefix("spillway").strip(), folder)
     try:
         yield engine

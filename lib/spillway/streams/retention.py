@@ -354,6 +354,8 @@ def maintain_lake(
     for contract in contracts.streams.values():
         if contract.source.after_taken_in != "keep":
             attempt(contract.stream, partial(_archive_files, tables, contract, done, say))
+    if shared:
+        attempt("files of ended jobs", partial(_remove_task_files, tables, now, done))
     is_closed = _is_idle(tables, now)
     for name, table in _every_table(tables, contracts, shared):
 
@@ -374,6 +376,17 @@ def maintain_lake(
     if done.failed:
         raise SpillwayError("\n".join(done.failed))
     return done
+
+
+def _remove_task_files(tables: Tables, now: datetime, done: RetentionResult) -> None:
+    """Remove the inputs of Spark's tasks that a killed job left more than a day ago."""
+    found = MaintenanceResult()
+    for file in blobs.list_files(tables.settings.tasks_folder):
+        if file.modified_at < now - timedelta(days=1):
+            if not done.dry_run:
+                blobs.remove(file.path)
+            found += MaintenanceResult(files_removed=1, bytes_freed=file.size)
+    done.tables += found
 
 
 def _attempts(done: RetentionResult, say: Say) -> Callable[[str, Callable[[], None]], None]:
