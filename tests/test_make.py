@@ -66,7 +66,7 @@ def home_with_a_demo(folder: Path) -> Path:
     shutil.copy(HOME / "Makefile", folder)
     for name in ("lib", "tests", "jobs", "dags", "plugins", "infra", "build", "lib/demo"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    shutil.copy(HOME / "lib" / "demo" / "own.py", folder / "lib" / "demo")
+    shutil.copy(HOME / "lib" / "demo" / "ownership.py", folder / "lib" / "demo")
     for place in (
         "landing/weather/2013-01-01/a.json",
         "lake/raw/weather/part.parquet",

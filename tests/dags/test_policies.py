@@ -208,7 +208,7 @@ def test_a_teardown_tells_when_all_is_over_so_that_a_red_run_stays_red(
 def test_whatever_task_fails_somebody_hears(dags: dict[str, Any]) -> None:
     for dag_id, dag in dags["dags"].items():
         for task_id, task in dag["tasks"].items():
-            assert task["when_it_fails"] == ["tell_of_failure"], f"{dag_id}.{task_id}"
+            assert task["when_it_fails"] == ["alert_on_failure"], f"{dag_id}.{task_id}"
 
 
 def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_running(

@@ -90,7 +90,7 @@ def test_a_retirement_that_meets_a_backfill_deletes_nothing(
     def backfill() -> None:
         aged.shed(dates=(SECOND, SECOND))
 
-    before(monkeypatch, retiring, "_leaving", backfill)
+    before(monkeypatch, retiring, "_files_to_delete", backfill)
     with pytest.raises(ConcurrentRun, match="nothing was doubled"):
         aged.validate("sites")
     assert {batch.status for batch in aged.batches("sites")} == {DONE}

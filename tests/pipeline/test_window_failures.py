@@ -17,7 +17,7 @@ from spillway.streams.faults import Faults
 from spillway.workloads.run import MOST_TOLD, mark_failed, refuse_window_without_query, report_failed
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-ASKED: Any = SimpleNamespace(asks="sql")
+ASKED: Any = SimpleNamespace(query_fingerprint="sql")
 QUESTION: Any = SimpleNamespace()
 
 
@@ -44,7 +44,7 @@ def test_a_window_that_failed_waits_only_where_the_same_is_asked_of_none_of_its_
     failed = window(1, failed="divided by nothing", failed_by="sql")
     waits(failed)
     refuse_window_without_query(ASKED, failed, [QUESTION])
-    refuse_window_without_query(SimpleNamespace(asks="another"), failed, [])  # type: ignore[arg-type]
+    refuse_window_without_query(SimpleNamespace(query_fingerprint="another"), failed, [])  # type: ignore[arg-type]
     refuse_window_without_query(ASKED, window(1), [])
 
 

@@ -114,7 +114,7 @@ def test_a_window_is_handed_rows_of_the_batches_alone_that_it_was_pinned_with(wo
 
 def test_what_was_rounded_in_batches_of_others_makes_nothing_of_a_window_inexact() -> None:
     def stretch(batch: int, *bounded: str) -> Any:
-        decision = SimpleNamespace(bounded=frozenset(bounded))
+        decision = SimpleNamespace(bounded_attributes=frozenset(bounded))
         return SimpleNamespace(
             parts=(SimpleNamespace(batch=batch),), way=SimpleNamespace(decisions=(decision,))
         )

@@ -156,7 +156,7 @@ def test_a_death_anywhere_ends_in_the_same_tables(
         raise KeyboardInterrupt
 
     contract_becomes(world, JOIN, **BUDGET)
-    for place in ("write_ledger", "save_windows", "_drafted"):
+    for place in ("write_ledger", "save_windows", "_draft_results"):
         with monkeypatch.context() as killed:
             killed.setattr(workloads, place, die)
             with pytest.raises(KeyboardInterrupt):

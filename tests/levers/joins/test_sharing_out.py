@@ -280,7 +280,7 @@ def test_each_pair_weighs_one_over_the_chance_it_had() -> None:
         return FoundPairs(np.array(probe), rows, np.array(behind), none, none, none, none, 0, 0)
 
     pairs = found([SELECTED, 0, 1, 2, SELECTED, 0, 2], [0, 0, 0, 0, 1, 1, 1])
-    some = replace(one, how=replace(one.how, looking=replace(one.how.looking, who=who)))
+    some = replace(one, how=replace(one.how, looking=one.how.looking._replace(who=who)))
     looked = [1.0, 1 / 0.55, 1 / 0.325, 10.0]
     assert pair_weights(some, pairs) == pytest.approx([*looked, 1.0, 10.0, 10.0])
     assert pair_weights(one, pairs) == pytest.approx([*looked, 1.0, 1 / 0.55, 10.0])
