@@ -58,8 +58,8 @@ def run_job(main: Callable[[], None]) -> None:
         _fail(str(problem))
     except Exception as problem:
         traceback.print_exc()
-        rule, got = "end without an error that nobody foresaw", cause_of(problem)
-        remedy = "its stack stands above: report it; trying again is safe"
+        rule, got = "end without an unexpected error", cause_of(problem)
+        remedy = "see the traceback above, and report it; running it again is safe"
         _fail(str(Problem("", Path(sys.argv[0]).name, rule, got, remedy)))
 
 

@@ -17,6 +17,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from spillway.errors import InvalidValue
+
 LEVERS: dict[str, str] = {
     "attributes": "spillway.levers.attributes",
     "joins": "spillway.levers.joins",
@@ -54,8 +56,13 @@ def needs_every_row(name: str) -> bool:
 
 
 def lever(name: str) -> Any:
-    """Return the lever."""
-    return import_module(f"{LEVERS[name]}.lever").LEVER
+    """Return the lever; raise `InvalidValue` if its attribute `name` is not the registered name."""
+    found = import_module(f"{LEVERS[name]}.lever").LEVER
+    if found.name != name:
+        raise InvalidValue(
+            f"{LEVERS[name]}.lever.LEVER.name", "be the registered name", found.name, f"set it to {name!r}"
+        )
+    return found
 
 
 def product_folder(kind: str) -> Path:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.levers.thin.lever import ThinPlan
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway import registry
 from spillway.engine import Engine, ProcessEngine
+from spillway.errors import InvalidValue, RunFailed
 from spillway.ledger import consecutive_totals, total_imbalance
 from spillway.report.explain import explain
 from spillway.report.page import build_report
@@ -161,3 +163,19 @@ def test_the_toy_changes_no_file_but_its_own() -> None:
 
     note("house.lever_foreign_files", len(foreign))
     assert foreign == []
+
+
+def test_missing_total_names_the_lever_and_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = ThinPlan.account
+    rows_only = lambda plan, draft: [line for line in account(plan, draft) if line.unit == "rows"]  # noqa: E731
+    monkeypatch.setattr(ThinPlan, "account", rows_only)
+    with pytest.raises(RunFailed, match=r"the lever thin: `Plan.account` must return a total .* for values"):
+        brought_through(tmp_path, ProcessEngine(), "alone")
+
+
+def test_lever_must_have_the_name_under_which_it_is_registered() -> None:
+    with (
+        registry.extra_levers(slim="tests.levers.thin"),
+        pytest.raises(InvalidValue, match="be the registered name, got 'thin'"),
+    ):
+        registry.lever("slim")

@@ -61,7 +61,7 @@ def test_a_moment_lies_in_the_window_whose_edges_it_is_between(step: int, micros
     number = grid.at(moment)
     begin, end = grid.span(number)
     assert begin <= moment < end
-    assert grid.numbers(pa.array([micros], pa.timestamp("us"))).tolist() == [number]
+    assert grid.cells_of_times(pa.array([micros], pa.timestamp("us"))).tolist() == [number]
 
 
 def test_the_last_moment_there_is_has_a_window() -> None:

@@ -271,7 +271,7 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
             {
                 "left_rows": found.left_rows,
                 "right_rows": found.right_rows,
-                "advice": [{"about": about, **vars(one)} for about, one in found.said],
+                "advice": [{"about": about, **vars(one)} for about, one in found.findings],
             }
         )
         return 0
@@ -279,7 +279,7 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
         f"{asked.left} and {asked.right} by {', '.join(asked.on)}: "
         f"the last {found.left_rows:,} and {found.right_rows:,} rows",
         ["", "#estimate", "#from", "#to", "method", "note"],
-        [(about, one.estimate, one.low, one.high, one.method, _notes(one)) for about, one in found.said],
+        [(about, one.estimate, one.low, one.high, one.method, _notes(one)) for about, one in found.findings],
     )
     return 0
 

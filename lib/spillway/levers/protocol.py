@@ -26,14 +26,25 @@ whether another draft is worth its time.
 
 **To write a lever**, create a package with two modules and register it (`registry`):
 
-- `settings.SETTINGS`: a frozen dataclass of the contract fields, declared with `contracts.fields.rule`;
-- `lever.LEVER`: an instance of a subclass of `Lever`, with `name` and the abstract methods. The plan is a subclass of
-  `Plan`, the decision is a subclass of `Decision`.
+- `settings.SETTINGS`: a frozen dataclass of the contract fields, declared with `contracts.fields.rule`. The module may
+  also define `COLUMNS`, `LOSES_ROWS` and `NEEDS_EVERY_ROW` (see `registry`);
+- `lever.LEVER`: an instance of a subclass of `Lever`, with the abstract methods, and with the registered name as
+  `name`. The plan is a subclass of `Plan`, the decision is a subclass of `Decision`.
 
 A lever describes only itself: other levers may come before it and after it. It reads the rows of its stage with
-`Work.before`. Decisions and their members must pickle. State between batches is kept in the lever's own
-tables (`tables_at_source`, `record_tables`), which are declared as YAML files in its folder `tables`. The smallest
-complete lever is `tests/levers/thin`. A lever that works on joins or queries subclasses `levers.windows.WindowLever`.
+`Work.before`, and its settings with `contract.lever_settings(name)`. Decisions and their members must pickle.
+
+A contract may change between batches, so a decision must not read the settings of the contract when rows are
+recovered. What it needs is stored with each batch: as facts, whose version is pinned to the batch (`Batch.models`), or
+in the lever's own tables. These are declared as YAML files in its folder `tables`:
+
+- `tables_at_source`: rows that tasks write, of scope `stream`. Their contract declares `seq`, `batch` and `batch_date`;
+  the attributes of the stream are added. `Decision.rows_kept_at_source` yields `seq`, `batch` and the attributes.
+- `record_tables`: a few rows per batch, returned by `Plan.records`. They have the columns `stream`, `batch` and
+  `batch_date`, by which they are replaced.
+
+`docs/develop/add-a-lever.md` shows these files. The smallest complete lever is `tests/levers/thin`. A lever that works
+on joins or queries subclasses `levers.windows.WindowLever`.
 
 A lever also explains itself, as data: detected drift (`Drift`), why an attribute is treated as it is
 (`LeverExplanation`), and pictures for the report (`Picture`).
@@ -92,7 +103,9 @@ class LeverExplanation:
     """A lever's part of `explain`: the treatment of an attribute, the reason, numbers, and remedies."""
 
     way: str
+    """The treatment, as the end of the sentence "temp is ...": `kept`, `rounded`, `not planned yet`."""
     because: str
+    """The reason, as the end of the sentence "because ...", without a full stop."""
     numbers: Mapping[str, Any] = field(default_factory=dict)
     remedies: tuple[str, ...] = ()
 
@@ -127,11 +140,18 @@ class Rows(Protocol):
         """
 
     def values(self, seq: np.ndarray) -> np.ndarray:
-        """Return how many values each of these rows has: one per attribute, minus those that were shed."""
+        """Return how many values each of these rows has: one per attribute, minus those that were shed.
+
+        A lever that drops whole rows passes on the result of the previous stage.
+        """
 
     @property
     def bytes_read_at_source(self) -> int:
-        """Return the bytes stored at the source that were read to recover these rows."""
+        """Return the bytes stored at the source that were read to recover these rows.
+
+        They are counted as sent. Rows that read a table at the source add its bytes (`pa.Table.nbytes`) to those of the
+        previous stage; other rows pass on the result of the previous stage.
+        """
 
 
 class View(Protocol):
@@ -160,7 +180,10 @@ class StoredFiles(Protocol):
     """Files of a table that tasks read."""
 
     def reader_for(self, day: date) -> Callable[[Sequence[str], int, int], pa.Table]:
-        """Return a reader of the files of one batch date: (columns, from, to), a range of the ordered column."""
+        """Return a reader of the files of one batch date: (columns, from, to), a range of the ordered column.
+
+        Its rows have the ordered column (`seq`) and these columns, in the order of the ordered column.
+        """
 
 
 class Views(Protocol):
@@ -420,11 +443,15 @@ class Decision(ABC):
     def rows_kept_at_source(
         self, table: str, parts: Sequence[FrameSlice], before: Rows, counts: dict[str, int]
     ) -> Iterator[pa.Table]:
-        """Yield what is stored at the source in one of the lever's tables, for consecutive slices of a batch.
+        """Yield the rows to store at the source in one of `Lever.tables_at_source`, for consecutive slices of batches.
 
-        Counts go into `counts` and are passed to `Plan.account`.
+        Each table has the columns `seq` and `batch`, and the stream's attributes that are stored. Add counts to
+        `counts`: they are summed over tasks and passed to `Plan.account`.
         """
-        raise NotImplementedError(f"{type(self).__name__} lays nothing aside in {table}")
+        raise NotImplementedError(
+            f"{type(self).__name__}.rows_kept_at_source must yield the rows of {table}, or "
+            "Lever.tables_at_source must not name that table"
+        )
 
     @abstractmethod
     def recover(self, after: Rows, day: date) -> Rows:
@@ -448,14 +475,19 @@ class MeasuredDraft:
     offered: Mapping[str, int]
     """By unit, what the previous stage kept."""
     aside_rows: Mapping[str, int]
+    """By table of `Lever.tables_at_source`, the number of rows of the batch."""
     aside_bytes: Mapping[str, int]
+    """By table of `Lever.tables_at_source`, the bytes of these rows."""
     crossed_bytes: Mapping[str, int]
     """By table, the bytes of these rows at the destination: whole files and their entries in the table's log."""
     counts: Mapping[str, int]
-    """Counts that tasks made in `Decision.aside`, by name."""
+    """Counts that tasks made in `Decision.rows_kept_at_source`, by name."""
     sent_rows: int
+    """The rows of the batch in `transmitted`, which all levers have passed on."""
     sent_bytes: Mapping[str, int]
+    """By column, the bytes in `transmitted`."""
     raw_bytes: Mapping[str, int]
+    """By column, the bytes in `raw`."""
     seconds: float
 
 
@@ -476,14 +508,22 @@ class Plan(ABC):
 
     @abstractmethod
     def account(self, drafted: MeasuredDraft) -> Iterable[LedgerRow]:
-        """Return ledger rows for one batch: a total for every unit that was offered, and further rows as details."""
+        """Return ledger rows for one batch: a total for every unit that was offered, and further rows as details.
+
+        The units are the keys of `drafted.offered`: `rows` and `values`. `stage` is the name of the lever, `ordinal`
+        is `drafted.ordinal`. The next stage is offered what a total keeps. The last stage, `sent`, keeps the rows that
+        were written. If the ledger does not balance at `sent`, the last lever has counted its kept rows wrong.
+        """
 
     def exact_columns(self, batch: int) -> Collection[str]:
         """Return the sheddable columns of a batch that the plan leaves exact; none if the lever does not know them."""
         return ()
 
     def summary(self, batch: int) -> str:
-        """Return what was done to a batch, in a few words; empty if nothing was done."""
+        """Return what was done to a batch, in a few words for the log; empty if the batch is passed on unchanged.
+
+        If all levers of the stream return nothing, the log says "all kept".
+        """
         return ""
 
     def could_lose_less(self, batch: int) -> bool:
@@ -541,7 +581,7 @@ class Plan(ABC):
         return self.records()
 
     def records(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return rows for the lever's own tables, which replace the rows of the same batches."""
+        """Return rows for the tables of `Lever.record_tables`, which replace the rows of the same batches."""
         return {}
 
 
@@ -600,7 +640,11 @@ class Lever(ABC):
         return {table: tables.at(table).rows(**where).to_pylist() for table in self.record_tables}
 
     def dropped_rows(self, tables: Views, stream: str, batches: Sequence[int]) -> Mapping[int, DroppedRows]:
-        """Return the rows of each batch that the lever dropped."""
+        """Return the number of rows of each batch that the lever dropped, also if they are stored at the source.
+
+        Joins and queries count these rows in their coverage. For a batch without an entry they use the rows that the
+        ledger calls lost.
+        """
         return {}
 
     def with_fewest_bytes(self, contract: StreamContract, exact: bool) -> StreamContract | None:

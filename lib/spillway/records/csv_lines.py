@@ -1,5 +1,8 @@
 """Read CSV (RFC 4180): a header by default, quotes doubled inside quotes, line feeds allowed inside quotes.
 
+The text is UTF-8; a record with a line that is not (`Lines.lacking_utf8`) is rejected. The options of a contract
+(delimiter, header) are `contracts.sections.Options`.
+
 The file is read in blocks of lines. There are two readers:
 
 - The fast reader handles records with well-placed quotes (`QuoteIndex`). It counts delimiters, rejects records with a

@@ -1,7 +1,8 @@
 """Split bytes into physical lines, block by block, without a Python loop over the lines.
 
-A line ends with a line feed; a carriage return before it belongs to the line end. Lines count from 1. A byte order mark
-at the start of a file is ignored.
+A line ends with the byte of a line feed; a carriage return before it belongs to the line end. Lines count from 1. A
+byte order mark at the start of a file is ignored. Bytes are not decoded here, so every encoding in which a line feed is
+this one byte (UTF-8, Latin-1) can be split, and UTF-16 cannot. `Lines.lacking_utf8` finds the lines that are not UTF-8.
 
 >>> lines = Lines.of(b"a\\r\\n\\nbc")
 >>> [lines.bytes_of(i) for i in range(lines.count)], lines.blank.tolist()

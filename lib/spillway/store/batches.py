@@ -1,13 +1,13 @@
 """Load and save the table `batches`; each save is a compare-and-swap on the revision that was read.
 
-A caller states which batches it needs, because a stream has about a hundred of them a day, for years.
+Callers state a filter. Without one, all batches of a stream are read: about a hundred for each day, over years.
 
 Decisions about a batch may take long. Between reading a row and saving it, other runs may save it. Every save
 increments the row's `revision`. A save is rejected if the stored revision is not the one that was read. So if two runs
 load the same batch, decide and save, the first succeeds and the second stops with `ConcurrentRun`.
 
-This module also writes the table `ledger`: a stage replaces what it wrote before for the same batches. It also reads
-the table `certificates`: a certificate is valid for one revision of a batch only. Neither uses a clock.
+This module also writes the table `ledger`: a stage replaces the rows that it wrote before for the same batches. It also
+reads the table `certificates`: a certificate is valid for one revision of a batch only.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from spillway.store.maintenance import compact
 from spillway.store.tables import Between, Table, Tables
 
 MOST_FILES = 16
-"""The number of small files of a stream at which a run compacts them, because each step opens every file.
+"""A run compacts the small files of a stream if there are this many, because each step opens every file.
 
-A file with fewer rows than this is small.
+The same number says which files are small: those with fewer rows.
 """
 RATED = Between(low=math.ulp(0.0))
 """The values of `seconds_covered` of batches whose rate is known."""
@@ -58,7 +58,7 @@ def batches_of_files(
     digests: Collection[str] = (),
     statuses: Collection[str] = (),
 ) -> list[Batch]:
-    """Return the stream's batches that know a landing file by one of these names, digests or statuses.
+    """Return the stream's batches that list a landing file with one of these names, digests or statuses.
 
     Of all other batches only the columns `batch` and `files` are read.
     """
@@ -110,20 +110,20 @@ def compact_batches(tables: Tables, stream: str) -> None:
     first = min((row["batch"] for row in rows), default=None)
     in_work = max((row["batch"] for row in rows if row["status"] in IN_WORK), default=-1)
 
-    def through(file: DataFile) -> bool:
+    def is_finished(file: DataFile) -> bool:
         high = file.high("batch")
         return file.value("stream") == stream and high is not None and (first is None or bool(high < first))
 
-    def waits(file: DataFile) -> bool:
+    def is_waiting(file: DataFile) -> bool:
         low = file.low("batch")
         mine = file.value("stream") == stream and low is not None and first is not None
         return mine and bool(low >= first and low > in_work)
 
-    for rests in (through, waits):
-        small = [one for one in table.files(stream=stream) if rests(one) and one.records < MOST_FILES]
+    for is_unchanging in (is_finished, is_waiting):
+        small = [one for one in table.files(stream=stream) if is_unchanging(one) and one.records < MOST_FILES]
         if len(small) >= MOST_FILES:
             with suppress(ConcurrentRun):
-                compact(table, rests)
+                compact(table, is_unchanging)
 
 
 def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
@@ -140,9 +140,9 @@ def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
 def reserve(tables: Tables, batches: Sequence[Batch], written: Iterable[Table]) -> None:
     """Open the tables that long work will write, and check that no other run has saved these batches since.
 
-    `written` are tables of `tables`; the caller opens them by passing them. A run that takes over a batch later writes
-    after they were opened, so the commit of either run detects the other. Without this, a run that paused between
-    reading a batch and opening its tables could overwrite what another run had finished meanwhile.
+    `written`: tables of `tables`. A table is opened, at its current version, when this function takes it. If another
+    run takes over a batch later, it writes after that version, so the commit of this run is rejected. Without this
+    check, a run that paused between reading a batch and opening its tables could overwrite what another run finished.
     """
     assert all(table.version >= -1 for table in written)
     if batches:
@@ -152,15 +152,16 @@ def reserve(tables: Tables, batches: Sequence[Batch], written: Iterable[Table]) 
 def _refuse_overtaken(tables: Tables, batches: Sequence[Batch]) -> None:
     stream, numbers = batches[0].stream, [one.batch for one in batches]
     rows = tables.at("batches").rows(["batch", "revision"], stream=stream, batch=numbers).to_pylist()
-    stands = {row["batch"]: row["revision"] or 0 for row in rows}
-    overtaken = [one for one in batches if one.stream == stream and stands.get(one.batch, 0) != one.revision]
+    stored = {row["batch"]: row["revision"] or 0 for row in rows}
+    overtaken = [one for one in batches if one.stream == stream and stored.get(one.batch, 0) != one.revision]
     if overtaken:
-        told = ", ".join(
-            f"{one.batch} (revision {one.revision} was read, {stands.get(one.batch, 0)} stands)"
+        changed = ", ".join(
+            f"{one.batch} (revision {one.revision} was read, {stored.get(one.batch, 0)} is stored)"
             for one in overtaken
         )
         raise ConcurrentRun(
-            f"{stream}: another run has changed batch {told} since this one read it; nothing was doubled, run it again"
+            f"{stream}: another run has changed batch {changed} since this one read it; nothing was doubled, run it "
+            "again"
         )
 
 

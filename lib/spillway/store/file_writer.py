@@ -1,7 +1,7 @@
 """Write rows as Parquet files, with the statistics of each file for the table's log.
 
-A task that makes columns writes them as columns. A file is in no table until its action is committed. So a file of a
-task that died, or of a draft that was thrown away, is never read.
+Tasks write Arrow tables as they are, without a Python object per row. A file belongs to no table until its action is
+committed. So a file of a task that died, or of a draft that was discarded, is never read.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ INDEXED_COLUMNS = 8
 """Number of a table's first columns whose smallest and largest value are in its log.
 
 A column takes about 60 bytes in every commit. With eight columns, one batch of ten attributes that is published alone
-takes 1.99 kB in addition to its values. Every file states all edges that can be stated: if a file has none for a
-column, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
+takes 1.99 kB in addition to its values. Every file states its smallest and largest value of these columns whenever the
+log can express them: if a file has none, filters over delta-rs's `to_pyarrow_dataset` lose the file's rows.
 """
 
 
@@ -63,10 +63,11 @@ def write_file(
 ) -> WrittenFile | None:
     """Write the tables as one file below `folder`; return None if there is no row.
 
-    `schema`: the table's columns without the partition columns. `apart`: consecutive rows with different values in this
-    column share no row group. `as_they_come`: rows of two of the tables share no row group, either. `keys`: columns by
-    which rows are stored if the first row group takes fewer bytes then (`best_layout`). With `order_stays`, rows are
-    stored by them in any case, so that a compaction keeps the bytes of the rows.
+    `schema`: the columns without the partition columns.
+    `apart`: a column; a new row group starts where its value changes.
+    `as_they_come`: if true, each of `tables` also starts a new row group.
+    `keys`: columns by which rows are grouped in a row group, if that makes the first one smaller (`best_layout`).
+    `order_stays`: if true, they are grouped in any case, so that a compaction does not change the bytes of rows.
     """
     size = rows_in_a_group or ROWS_IN_A_GROUP
     # spelled as in Hive, for readers that take a partition's value from the path
@@ -107,10 +108,7 @@ def write_file(
 
 
 def _row_groups(tables: Iterable[pa.Table], apart: str | None, size: int) -> Iterator[pa.Table]:
-    """Yield the rows in tables of `size`, even if the input tables are smaller.
-
-    Each table becomes a row group with its own dictionaries.
-    """
+    """Yield the rows in tables of `size` rows, also if the input tables are smaller; each becomes a row group."""
     held: list[pa.Table] = []
     count, last = 0, None
     for part in (part for table in tables for part in _split_at_changes(table, apart)):

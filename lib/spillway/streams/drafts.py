@@ -187,9 +187,7 @@ def ledger_lines(
         for ordinal, (name, plan) in enumerate(zip(batch.levers, way.plans, strict=True), start=1):
             drafted = drafted_batch(way, drafts, batch, ordinal, offered, raw_bytes, share)
             lines = list(plan.account(drafted))
-            assert all(line.stage == name and line.ordinal == ordinal for line in lines), (
-                "a lever speaks for itself"
-            )
+            _check_account(name, drafted, lines)
             for line in lines:
                 if line.dimension_kind == TOTAL:
                     _refuse_to_drop(contract, line)
@@ -201,6 +199,23 @@ def ledger_lines(
         why = f"no lever works on it{fixed_bytes_remedy(way, drafts)}" if too_many else ""
         rows += _sent(batch, drafts, offered, whole, too_many, why, fixed)
     return [*rows, *_sent_before(tables, way)]
+
+
+def _check_account(name: str, drafted: MeasuredDraft, lines: Sequence[LedgerRow]) -> None:
+    """Raise an error that names the lever if it does not account for itself, or not for every unit."""
+    place = f"the lever {name}: `Plan.account`"
+    for line in lines:
+        if (line.stage, line.ordinal) != (name, drafted.ordinal):
+            raise SpillwayError(
+                f"{place} must return ledger rows of stage {name} and ordinal {drafted.ordinal}, got "
+                f"{line.stage} and {line.ordinal}; take both from the lever's name and from `drafted.ordinal`"
+            )
+    totals = {line.unit for line in lines if line.dimension_kind == TOTAL}
+    if missing := sorted(drafted.offered.keys() - totals):
+        raise SpillwayError(
+            f"{place} must return a total for every unit of `drafted.offered`, got none for {', '.join(missing)}; "
+            "if the lever sheds nothing of a unit, return a total that keeps what was offered"
+        )
 
 
 def sent_kbps(way: ShedPlan, drafts: Measurable) -> float:

@@ -3,17 +3,17 @@
 `dry_run` copies what is needed from the lake: the batch's raw files, the facts, and the rows that the levers continue
 from. Then it plans, drafts, measures, publishes, recovers and certifies there, with `streams.shed` and
 `streams.certify` themselves. No step gets a table of the lake, so the lake stays unchanged. A stream that was never
-trained is trained in memory, on this batch. A stream with `mode: observe` is shed like the others. If earlier tuples of
-the batch's date were shed, frames start with this batch: the bounds are the same, and the bytes almost the same.
+trained is trained in memory, on this batch. A stream with `mode: observe` is shed like the others. Frames start with
+this batch, also if earlier tuples of its date were shed. Its bounds are those of the lake; its bytes differ slightly.
 
-A quota is spent as in the lake: what earlier batches sent of it, or were promised, is gone. Earlier batches that still
-wait are promised their shares first, as a run does (`spending_before`).
+Quotas: the bytes that earlier batches sent, and those that were promised to them, are spent. Earlier batches that still
+wait get their shares first, as in a run (`spending_before`).
 
 `compare_with_lossless` compares the bytes that are sent of a batch, without loss and within the bounds, with files of
-lossless compressors. It sends the batch alone, once without loss and once within the bounds, through a channel with
-capacity for everything that is paid by the byte (`minimize: bytes`). The levers send as few bytes as they can and keep
-nothing at the source (`Lever.with_fewest_bytes`). A lever that drops rows cannot do so, and is left out. The bytes are
-those of the ledger: whole files, `seq`, footers, schemes and log entries.
+lossless compressors. It sends the batch alone, once without loss and once within the bounds. The channel has capacity
+for all of it, and each byte costs money (`minimize: bytes`). The levers send as few bytes as they can and keep nothing
+at the source (`Lever.with_fewest_bytes`). Levers that drop rows are left out. The bytes are those of the ledger: whole
+files, `seq`, footers, schemes and log entries.
 
 Compressors get the same rows (`spillway.lossless`). If a batch has more than `MOST_ROWS` rows, they get the first
 `MOST_ROWS`, so that xz does not take minutes; sizes are then compared per row.
@@ -68,7 +68,7 @@ class DryRun:
     observed: tuple[str, ...]
     """Streams that drop nothing, because their contracts say `mode: observe`."""
     waiting: Mapping[str, str]
-    """Streams that could not be sent, with the reason."""
+    """By stream that could not be sent: the reason."""
     spending: Callable[[str, Iterable[date]], QuotaSpending]
     """What is spent of the quota of a channel before these batches."""
 
@@ -116,13 +116,13 @@ def _run(
         else:
             chosen[stream] = found
     observed = tuple(name for name in chosen if streams[name].mode == "observe")
-    acting = {
+    shed_contracts = {
         name: replace(one, mode="shed", on_overflow="fail") for name, one in streams.items() if name in chosen
     }
-    alone = replace(contracts, streams=acting)
+    alone = replace(contracts, streams=shed_contracts)
     for stream, one in chosen.items():
-        _copy(tables, memory, engine, acting[stream], one)
-    trained = [name for name in chosen if untrained_levers(memory.now(), acting[name])]
+        _copy_batch(tables, memory, engine, shed_contracts[stream], one)
+    trained = [name for name in chosen if untrained_levers(memory.now(), shed_contracts[name])]
     for stream in trained:
         try:
             train_stream(memory, alone, stream, say)
@@ -136,7 +136,7 @@ def _run(
         (one,) = load_batches(now, stream)
         if one.status == DONE:
             through[stream] = one
-            recover_and_certify(now, engine, acting[stream], [one], lambda _: None)
+            recover_and_certify(now, engine, shed_contracts[stream], [one], lambda _: None)
     learned = tuple(name for name in trained if name in through)
     return DryRun(memory.now(), alone, through, learned, observed, waiting, spending)
 
@@ -194,7 +194,9 @@ def select_batch(tables: Tables, stream: str, number: int | None) -> Batch | Non
     )
 
 
-def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContract, batch: Batch) -> None:
+def _copy_batch(
+    tables: Tables, memory: Tables, engine: Engine, contract: StreamContract, batch: Batch
+) -> None:
     """Copy what a batch needs: its raw files, one by one, the facts, and the levers' records of earlier batches."""
     stream = contract.stream
     files = tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
@@ -229,17 +231,17 @@ def _copy(tables: Tables, memory: Tables, engine: Engine, contract: StreamContra
 
 
 def tuples_at_both_ends(run: DryRun, stream: str, from_seq: int, to_seq: int) -> tuple[pa.Table, pa.Table]:
-    """Return some tuples as they were taken in, and as the destination has them without the source."""
+    """Return a range of tuples as they are in `raw`, and as the destination has them by itself."""
     contract, batch = run.contracts.streams[stream], run.batches[stream]
     columns = ["seq", *contract.names]
     files = run.tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
-    came = read_rows(files, columns, from_seq, to_seq)
-    (way,) = recovery_plans(run.tables, contract, [batch])
+    taken_in = read_rows(files, columns, from_seq, to_seq)
+    (plan,) = recovery_plans(run.tables, contract, [batch])
     sent = run.tables.at("transmitted", stream).stored_files(batch_date=[batch.batch_date])
     rows: Rows = TableRows(sent.reader_for(batch.batch_date), len(contract.attributes))
-    for decision in reversed(way.decisions):
+    for decision in reversed(plan.decisions):
         rows = decision.rows_at_destination(rows, batch.batch_date)
-    return came, rows(columns[1:], from_seq, to_seq)
+    return taken_in, rows(columns[1:], from_seq, to_seq)
 
 
 MOST_ROWS = 50_000
@@ -305,7 +307,9 @@ def compare_with_lossless(
             f"{stream}: sending batch {found.batch} {'without loss' if form == 'exact' else 'within its bounds'}"
         )
         try:
-            sizes.append(Size(form, _crossing(tables, engine, stated, found.batch), found.rows or 0))
+            sizes.append(
+                Size(form, _bytes_without_limit(tables, engine, stated, found.batch), found.rows or 0)
+            )
         except SpillwayError as problem:
             notes.append(str(problem))
     return Comparison(stream, found.batch, found.batch_date, found.rows or 0, tuple(sizes), tuple(notes))
@@ -326,8 +330,8 @@ def _without(contract: StreamContract, name: str) -> StreamContract:
     return replace(contract, levers=tuple(one for one in contract.levers if one.lever != name))
 
 
-def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: int) -> int:
-    """Return the bytes that a contract sends of a batch through a channel with capacity for everything."""
+def _bytes_without_limit(tables: Tables, engine: Engine, contract: StreamContract, batch: int) -> int:
+    """Return the bytes that are sent of a batch under this contract, through a channel with capacity for all of it."""
     stream = contract.stream
     channel = read_channel(contract.channel, {"capacity": _PLENTY_KBPS, "minimize": "bytes"})
     alone = Contracts({stream: contract}, {contract.channel: channel})
@@ -335,16 +339,16 @@ def _crossing(tables: Tables, engine: Engine, contract: StreamContract, batch: i
         if stream not in run.batches:
             why = run.waiting.get(stream, "it did not go through")
             raise SpillwayError(f"{stream}: batch {batch} cannot be compared: {why}")
-        return _sent(run, stream)["bytes_kept"]
+        return _sent_totals(run, stream)["bytes_kept"]
 
 
 def planned_sizes(run: DryRun, stream: str) -> tuple[Size, Size]:
     """Return the bytes that a batch of a dry run offered, and the bytes that the plan sends."""
-    rows, sent = run.batches[stream].rows or 0, _sent(run, stream)
+    rows, sent = run.batches[stream].rows or 0, _sent_totals(run, stream)
     return Size("offered", sent["bytes_offered"], rows), Size("planned", sent["bytes_kept"], rows)
 
 
-def _sent(run: DryRun, stream: str) -> Mapping[str, int]:
+def _sent_totals(run: DryRun, stream: str) -> Mapping[str, int]:
     """Return the bytes that the ledger of a dry run counts for a stream's batch."""
     where = {"subject": stream, "batch": run.batches[stream].batch, "stage": SENT, "unit": "rows"}
     rows = run.tables.at("ledger").rows(["bytes_offered", "bytes_kept"], dimension_kind=TOTAL, **where)

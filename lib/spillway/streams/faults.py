@@ -25,7 +25,7 @@ from spillway.job import Made, map_in_threads
 from spillway.levers.protocol import Say
 
 _REMEDY = (
-    "its stack is in the log: mend what that names, or take it out of the contract, and run again; until then the "
+    "see the traceback in the log: fix what it names, or remove it from the contract, and run again; until then the "
     "stream's batches wait as they are, and the other streams go on"
 )
 
@@ -46,12 +46,12 @@ class Fault:
         >>> print(Fault("weather", "plan", SpillwayError("`capacity` must be positive, got 0; say it"), (3,)).sentence)
         weather, batch 3: `capacity` must be positive, got 0; say it
         >>> print(Fault("weather", "plan", ZeroDivisionError("by nothing"), (3,)).sentence.partition(";")[0])
-        weather, batch 3: `plan` must end without an error that nobody foresaw, got 'ZeroDivisionError: by nothing'
+        weather, batch 3: `plan` must end without an unexpected error, got 'ZeroDivisionError: by nothing'
         """
         numbers = ", ".join(map(str, self.batches))
         where = f"{self.stream}, batch {numbers}" if numbers else self.stream
         if not isinstance(self.problem, SpillwayError):
-            rule = "end without an error that nobody foresaw"
+            rule = "end without an unexpected error"
             return str(Problem(where, self.step, rule, format_exception(self.problem), _REMEDY))
         told = str(self.problem)
         return told if self.stream in told.partition(";")[0] else f"{where}: {told}"
@@ -70,7 +70,7 @@ class Faults:
     """The faults of a run so far. Several threads may work on streams at the same time.
 
     >>> faults = Faults()
-    >>> faults.each("halve", ["a", "bc"], lambda text: 1 / (2 - len(text)))
+    >>> faults.run_each("halve", ["a", "bc"], lambda text: 1 / (2 - len(text)))
     {'a': 1.0}
     >>> faults.streams
     frozenset({'bc'})

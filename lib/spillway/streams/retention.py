@@ -19,6 +19,7 @@ Retention: rows that are older than the retention of their table are deleted, un
 - A row of a batch stays as long as the tables that its table's contract names (`kept_for`) have rows of that batch.
   What recovery needs stays with the transmitted rows, and transmitted rows stay with the raw rows that validate them. A
   row of `batches` is deleted last.
+- Rows of `raw` are not deleted here: `pipeline.validate` retires them (`retain_raw`) once their recovery is validated.
 - A row of `batches` also stays while one of the batch's files is in the landing folder, because the file would
   otherwise be taken in again.
 """

@@ -1,11 +1,12 @@
-"""Sketch streams: summarise each batch as the contract's `sketches` say, and load sketches of ranges of dates.
+"""Sketch streams: summarise each batch as the contract's `sketches` say, and merge the sketches of each closed date.
 
-A batch has one row per sketch in the table `sketches`. If a batch is shed again, its own rows are replaced, and no
-others. If a contract gains or changes a sketch, it is made for every batch whose tuples are still in `raw`. The
-sketches of days are merged into any range on request (`spillway ask`, `spillway.sketches.query`).
+A batch has one row per sketch in the table `sketches`. If the sketches of a batch are made again, they replace its
+rows; the rows of other batches stay. If a contract gains or changes a sketch, it is made for every batch whose tuples
+are still in `raw`. The sketches of days are merged into any range on request (`spillway ask`,
+`streams.stored_sketches`).
 
 Tasks of the engine read slices of the stream's files, only the columns that the sketches need. They return one small
-payload per batch and sketch. The number of files or slices is not visible in the result.
+payload per batch and sketch. The result does not depend on the number of files, of cores or of tasks.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ from spillway.streams.stored_sketches import PAYLOAD, sketches_by_date, sketches
 PIECE_ROWS = 1_000_000
 """The approximate number of rows that a task reads.
 
-It must not depend on the number of cores: a sketch of ordered values keeps other items if its slices differ.
+It must not depend on the number of cores, because a quantile sketch keeps other items if the slices differ.
 """
 _ROWS_AT_A_TIME = 262_144
-_SHAPE = ("batch", "kind", "name", "parameters", "seed")
-"""The columns that identify the sketch that a batch has."""
+_IDENTITY = ("batch", "kind", "name", "parameters", "seed")
+"""The columns of `sketches` that say which sketch a row has."""
 
 Buckets = dict[int, dict[int, Integers]]
 """The buckets that hold heavy keys, by position of the specification and by batch."""
@@ -79,8 +80,8 @@ def sketch_stream(
         where["batch"], have = _missing_sketches(tables, contract.stream, specs)
     there = load_batches(tables, contract.stream, status=HELD, rows=Between(1), **where)
     written = 0
-    for missing, batches in _grouped(specs, there, have):
-        written += _write(engine, tables, contract.stream, missing, batches)
+    for missing, batches in _group_by_missing(specs, there, have):
+        written += _write_sketches(engine, tables, contract.stream, missing, batches)
     summarise_days(tables, contract.stream, specs, {batch.batch_date for batch in there})
     if written:
         say(f"{contract.stream}: sketched {', '.join(f'{spec.kind} of {spec.name}' for spec in specs)}")
@@ -108,13 +109,17 @@ def build_sketch_rows(
         return []
     total = sum(file.records for file in files)
     pieces = split_evenly(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
-    parts = engine.map(partial(_parts, specs, frozenset(batches)), pieces, f"sketches of {stream}")
+    parts = engine.map(partial(_partial_sketches, specs, frozenset(batches)), pieces, f"sketches of {stream}")
     wholes = merge_partial_sketches(specs, chain.from_iterable(parts))
     buckets: Buckets = {}
     for whole in wholes:
         if whole.buckets.size:
             buckets.setdefault(whole.place, {})[whole.batch] = whole.buckets
-    found = engine.map(partial(_keys, specs, buckets), pieces, f"sketches of {stream}") if buckets else []
+    found = (
+        engine.map(partial(_keys_in_buckets, specs, buckets), pieces, f"sketches of {stream}")
+        if buckets
+        else []
+    )
     heavy = {}
     for place in buckets:
         rows = {whole.batch: whole.rows for whole in wholes if whole.place == place}
@@ -171,13 +176,15 @@ def summarise_days(
     return written
 
 
-def _parts(
+def _partial_sketches(
     specs: Sequence[SketchSpec], batches: frozenset[int], files: Sequence[DataFile]
 ) -> list[PartialSketch]:
     return build_partial_sketches(specs, batches, _rows(files, specs))
 
 
-def _keys(specs: Sequence[SketchSpec], buckets: Buckets, files: Sequence[DataFile]) -> dict[int, pa.Table]:
+def _keys_in_buckets(
+    specs: Sequence[SketchSpec], buckets: Buckets, files: Sequence[DataFile]
+) -> dict[int, pa.Table]:
     return {
         place: count_keys_in_buckets(specs[place], mine, _rows(files, [specs[place]]))
         for place, mine in buckets.items()
@@ -192,19 +199,19 @@ def _rows(files: Sequence[DataFile], specs: Sequence[SketchSpec]) -> Iterator[pa
 def _missing_sketches(
     tables: Tables, stream: str, specs: Sequence[SketchSpec]
 ) -> tuple[list[int], frozenset[tuple[Any, ...]]]:
-    """Return the batches that lack a sketch, and the sketches that they have."""
+    """Return the batches that lack a sketch, and the sketches that they do have, as tuples of `_IDENTITY`."""
     held = tables.at("batches").rows(["batch"], stream=stream, status=HELD, rows=Between(1))["batch"]
-    rows = tables.at("sketches").rows(_SHAPE, stream=stream)
+    rows = tables.at("sketches").rows(_IDENTITY, stream=stream)
     lacking: set[int] = set()
     for spec in specs:
         of = {"kind": spec.kind, "name": spec.name, "parameters": spec.shape_text, "seed": spec.seed}
         mine = rows.filter(match_mask(rows, of))["batch"].combine_chunks()
         lacking |= set(held.filter(pc.invert(pc.is_in(held, value_set=mine))).to_pylist())
     some = rows.filter(match_mask(rows, {"batch": lacking}))
-    return sorted(lacking), frozenset(zip(*(some[name].to_pylist() for name in _SHAPE), strict=True))
+    return sorted(lacking), frozenset(zip(*(some[name].to_pylist() for name in _IDENTITY), strict=True))
 
 
-def _grouped(
+def _group_by_missing(
     specs: Sequence[SketchSpec], batches: Sequence[Batch], have: Collection[tuple[Any, ...]]
 ) -> Iterable[tuple[list[SketchSpec], list[Batch]]]:
     """Return the batches in groups that lack the same sketches, so that each batch is read once."""
@@ -217,7 +224,7 @@ def _grouped(
     return [([specs[place] for place in missing], found) for missing, found in groups.items()]
 
 
-def _write(
+def _write_sketches(
     engine: Engine, tables: Tables, stream: str, specs: Sequence[SketchSpec], batches: Sequence[Batch]
 ) -> int:
     days = {batch.batch: batch.batch_date for batch in batches}

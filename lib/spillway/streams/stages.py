@@ -1,10 +1,10 @@
 """Chain the decisions of a stream's levers: the shed path from `raw` to `transmitted`, and the recovery path back.
 
-    raw -> lever 1 -> ... -> lever n -> transmitted        (`ShedPath`: `before`, `kept`)
-    raw <- lever 1 <- ... <- lever n <- transmitted        (`RecoveryPath`: `given_back`)
+    raw -> lever 1 -> ... -> lever n -> transmitted        (`ShedPath`: `rows_before`, `sent_rows`)
+    raw <- lever 1 <- ... <- lever n <- transmitted        (`RecoveryPath`: `recovered_rows`)
 
-Nothing is written between two levers. A stage is a view of the rows of the stage before it, and tasks read it slice by
-slice.
+Nothing is written between two levers. The rows of a stage are computed from those of the stage before it when a task
+reads a slice of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AT_A_TIME = 131_072
 
 @dataclass(frozen=True)
 class SentColumns:
-    """The columns that are sent for some ranges of `seq`; every stage sees nulls in all other columns.
+    """The columns that are sent of the rows in some ranges of `seq`; every stage sees nulls in their other columns.
 
     An attribute that the contract no longer has may still be in `raw`. The destination will not receive it, so no
     prediction may use it.
@@ -81,7 +81,7 @@ class ShedPath:
         return rows
 
     def sent_rows(self, day: date) -> Rows:
-        """Return the rows that the last lever hands on."""
+        """Return the rows that the last lever passes on."""
         return self.rows_before(len(self.decisions) + 1, day)
 
 

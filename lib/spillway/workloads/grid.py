@@ -64,7 +64,7 @@ class WindowGrid:
         """Return the cells of a window."""
         return range(window, window + self.cells)
 
-    def numbers(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    def cells_of_times(self, times: pa.Array | pa.ChunkedArray) -> np.ndarray:
         """Return the cells of moments or dates, none of them null."""
         micros = np.asarray(times.cast(pa.timestamp("us")).cast(pa.int64()))
         return np.asarray(micros // self.step)
@@ -101,7 +101,9 @@ class WindowGrid:
             rows = rows_of_group(file, group.place, ["batch", order])
             mine = rows.filter(match_mask(rows, {"batch": list(batches)}))
             mine = mine.filter(mine[order].is_valid())
-            pairs = np.stack([np.asarray(mine["batch"], dtype=np.int64), self.numbers(mine[order])], axis=1)
+            pairs = np.stack(
+                [np.asarray(mine["batch"], dtype=np.int64), self.cells_of_times(mine[order])], axis=1
+            )
             found |= {(int(batch), int(number)) for batch, number in np.unique(pairs, axis=0)}
         return found
 

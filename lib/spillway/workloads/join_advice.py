@@ -34,6 +34,7 @@ from spillway.workloads.inputs import LoadedRows
 MOST_ROWS_READ = 100_000
 """The number of last rows that are read of each stream."""
 HEAVY = 5
+"""The number of most frequent values that are listed."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,14 @@ class JoinAdvice:
 
     left_rows: int
     right_rows: int
-    said: tuple[tuple[str, Answer], ...]
+    findings: tuple[tuple[str, Answer], ...]
+    """What each answer is about, and the answer."""
 
 
 def advise(
     tables: Tables, contracts: Contracts, asked: JoinRequest, most: int = MOST_ROWS_READ
 ) -> JoinAdvice:
-    """Return all advice on the join, from sketches and from the last `most` rows of each stream."""
+    """Return the advice on the join, from sketches and from the last `most` rows of each stream."""
     if most < 1:
         raise UsageError(
             f"`rows` must be at least 1, got {most}; leave it out to look at the last {MOST_ROWS_READ:,}"
@@ -82,20 +84,20 @@ def advise(
     columns = found.columns(contract)
     rows = {stream: _last_rows(tables, contracts, stream, names, most) for stream, names in columns.items()}
     settings = contract.lever_settings("joins")
-    said = list(_from_sketches(tables, contract, settings))
-    said += [
-        (f"rows of {stream} that the {table.num_rows:,} kept rows represent", _produced(table))
+    findings = list(_from_sketches(tables, contract, settings))
+    findings += [
+        (f"rows of {stream} that the {table.num_rows:,} kept rows represent", _represented_rows(table))
         for stream, table in rows.items()
         if pc.any(pc.greater(table[WEIGHT], 1.0)).as_py()
     ]
-    said += list(_heavy(rows, contract, settings, bool(said)))
+    findings += list(_frequent_values(rows, contract, settings, bool(findings)))
     room = CapacityGroup("advice", contracts, tables)
     inputs = {stream: LoadedRows(one) for stream, one in rows.items()}
-    said += [(one.about, one.answer) for one in found.advice(contract, room, inputs)]
-    return JoinAdvice(rows[asked.left].num_rows, rows[asked.right].num_rows, tuple(said))
+    findings += [(one.about, one.answer) for one in found.advice(contract, room, inputs)]
+    return JoinAdvice(rows[asked.left].num_rows, rows[asked.right].num_rows, tuple(findings))
 
 
-def _produced(rows: pa.Table) -> Answer:
+def _represented_rows(rows: pa.Table) -> Answer:
     total = float(pc.sum(rows[WEIGHT]).as_py())
     note = "the figures below cover the kept rows only, not the rows that were dropped before"
     return Answer(total, total, total, 1.0, "sum of weights", note=note)
@@ -151,7 +153,7 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
     left, right = (cast(Frequencies | None, one) for one in sketches)
     if left is not None and right is not None:
         with suppress(SpillwayError):  # the sketches have other shapes or seeds: only the sample is used
-            yield "pairs of the whole join, without windows", _whole_join(left, right, alike)
+            yield "pairs of the whole join, without windows", _join_size(left, right, alike)
     for (stream, _), sketch in {sides[0]: left, sides[1]: right}.items():
         if sketch is None:
             continue
@@ -162,7 +164,7 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
 
 
 def _sketch(tables: Tables, stream: str, name: str, kind: str) -> LoadedSketch | None:
-    """Return a sketch of these attributes; None if the stream has none."""
+    """Return the stream's sketch of this name and kind; None if it has none."""
     try:
         return load_sketch(tables, stream, name, kind)
     except SpillwayError:
@@ -190,7 +192,7 @@ def _count_similar_pairs(
         yield "pairs of the whole join, without windows", replace(size, note=note)
 
 
-def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
+def _join_size(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
     """Return the join size by the sketches, without pairs that a join does not have.
 
     These are pairs of nulls, and of a row with itself: |L x R| - L(null) R(null). For a stream joined with itself: F_2
@@ -209,10 +211,10 @@ def _whole_join(left: Frequencies, right: Frequencies, alike: bool) -> Answer:
     return replace(size, estimate=max(0.0, middle), low=max(0.0, low), high=max(0.0, high))
 
 
-def _heavy(
+def _frequent_values(
     rows: Mapping[str, pa.Table], contract: Workload, settings: Any, sketched: bool
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the items that most pairs would have in common, counted in the rows at hand."""
+    """Yield the values on which most pairs of the rows that were read would match."""
     counts, with_itself = [], len(set(contract.inputs)) == 1
     for stream, side in zip(contract.inputs, (settings.left, settings.right), strict=True):
         mine: Counter[Any] = Counter()

@@ -4,19 +4,23 @@ Lost rows: rows that were produced in a window, but were dropped by a lever or r
 counted by event time, if the lever records it (`Lever.dropped_rows`). Otherwise:
 
 - if all rows of a batch lie in one window, all dropped rows of the batch count there;
-- else the weights of the kept rows give the dropped rows of each window. No weight represents rows of a region of which
-  no row is kept: they are spread like the others, and only a range is known.
+- else the weights of the kept rows give the dropped rows of each window. If no row of a region is kept, no weight
+  represents its rows: they are spread in the same proportion, and only a range of their number is known.
 
 Refused rows have no reliable event time. They count in the windows of their batch, in proportion to the accepted rows.
 If no row of a batch was accepted, its rows count in the windows from the previous batch to the next. Refused rows that
 a replay has read belong to a later batch and do not count twice.
 
-Portions: a portion is the smallest unit of an input that can be skipped. It is a file of one batch that lies in one
-window, which is then not opened; else a row group, by the statistics in the footer. So shed data is not read, also
-after files were compacted (`store.maintenance` keeps row groups as they are). A row group is divided if it holds more
-tuples than a portion may, or if it lies in several windows or batches. Then only the column of its times is read, and
-its shed rows are read together with the kept ones. The portions of a batch are adjacent in `seq`, so that rows that an
-earlier lever keeps at the source belong to one of them.
+Portions: a portion is the smallest unit of an input that can be skipped.
+
+- If all rows of a file are of one batch and one window, the file is a portion. If it is skipped, it is not opened.
+- Otherwise each row group is a portion, by the statistics in the footer of the file. This holds also after compaction,
+  because `store.maintenance` keeps row groups as they are.
+- A row group is divided if it holds more tuples than a portion may, or rows of several windows or batches. To divide
+  it, only the column of its times is read. If one of its portions is kept, all its rows are read.
+
+The portions of a batch follow each other in `seq` without gaps, so each row that an earlier lever keeps at the source
+belongs to one of them.
 
 `input_losses` counts the lost rows. `window_offers` returns them with the portions of each window.
 """
@@ -65,7 +69,7 @@ class Losses:
         given_back: dict[int, int] = {}
         for cell in cells:
             found += self.lost.get(cell, InputLoss())
-            for batch in self._aside_of.get(cell, ()):
+            for batch in self._batches_by_cell.get(cell, ()):
                 loss = self.aside[batch, cell]
                 least, most = loss.dropped_least, loss.dropped_most
                 if batch in read:
@@ -78,7 +82,7 @@ class Losses:
         return found, given_back
 
     @cached_property
-    def _aside_of(self) -> dict[int, list[int]]:
+    def _batches_by_cell(self) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
         for batch, cell in self.aside:
             found.setdefault(cell, []).append(batch)
@@ -102,19 +106,19 @@ def input_losses(
     aside: dict[tuple[int, int], InputLoss] = {}
     for batch, dropped in _dropped_rows(tables, stream, near).items():
         here = tuples.get(batch, {})
-        ranges = _ranges(dropped, grid, cells, here)
+        ranges = _dropped_ranges(dropped, grid, cells, here)
         if dropped.kept_aside:
             aside |= {(batch, cell): loss for cell, loss in ranges.items()}
             continue
         if any(one.dropped_least < one.dropped_most for one in ranges.values()) and here:
             weights = _weights(tables, grid, stream, order, batch) or here
-            ranges = _weighted(ranges, dropped, weights, here)
+            ranges = _estimate_by_weights(ranges, dropped, weights, here)
         for cell, loss in ranges.items():
             found[cell] = found.get(cell, InputLoss()) + loss
-    refused = _refused(tables, stream, near)
-    edges = _edges(tables, subject, stream, grid) if set(refused) - set(tuples) else {}
+    refused = _refused_rows(tables, stream, near)
+    edges = _cell_ranges(tables, subject, stream, grid) if set(refused) - set(tuples) else {}
     for batch, count in refused.items():
-        for cell, rows in _spread(batch, count, tuples, edges):
+        for cell, rows in _spread_refused(batch, count, tuples, edges):
             found[cell] = found.get(cell, InputLoss()) + InputLoss(refused=rows)
     return Losses(found, aside)
 
@@ -130,7 +134,7 @@ def dropped_cells(
                 yield batch, cell
 
 
-def _ranges(
+def _dropped_ranges(
     dropped: DroppedRows, grid: WindowGrid, cells: Sequence[int], here: Mapping[int, int]
 ) -> dict[int, InputLoss]:
     """Return the range of the dropped rows of a batch, by cell; its middle is the first estimate."""
@@ -151,26 +155,26 @@ def _ranges(
     }  # fmt: skip
 
 
-def _weighted(
+def _estimate_by_weights(
     ranges: Mapping[int, InputLoss],
     dropped: DroppedRows,
     weights: Mapping[int, float],
     here: Mapping[int, int],
 ) -> dict[int, InputLoss]:
-    """Replace the first estimates by those from row weights, limited to the ranges."""
+    """Return the ranges with estimates from row weights, each limited to its range."""
     found = {}
     total = sum(weights.values())
     for cell, one in ranges.items():
         weight = weights.get(cell, 0.0)
-        never = _within(dropped.unsampled * weight / total, one.unsampled_least, one.unsampled_most)
+        never = _clamp(dropped.unsampled * weight / total, one.unsampled_least, one.unsampled_most)
         likely = weight - here.get(cell, 0) + never
         found[cell] = replace(
-            one, unsampled=never, dropped=_within(likely, one.dropped_least, one.dropped_most)
+            one, unsampled=never, dropped=_clamp(likely, one.dropped_least, one.dropped_most)
         )
     return found
 
 
-def _within(value: float, least: float, most: float) -> float:
+def _clamp(value: float, least: float, most: float) -> float:
     return min(max(value, least), most)
 
 
@@ -212,14 +216,14 @@ def _weights(tables: Tables, grid: WindowGrid, stream: str, order: str, batch: i
             rows = rows.filter(rows[order].is_valid())
             if "weight" not in rows.column_names:
                 return {}
-            numbers = grid.numbers(rows[order])
+            numbers = grid.cells_of_times(rows[order])
             weights = np.asarray(rows["weight"].fill_null(1.0))
             for cell in np.unique(numbers).tolist():
                 found[cell] = found.get(cell, 0.0) + float(weights[numbers == cell].sum())
     return found
 
 
-def _refused(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
+def _refused_rows(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:
     """Return the rows of each batch that were refused at intake and not replayed."""
     rows = tables.at("ledger").rows(
         ["batch", "rejected"],
@@ -240,18 +244,18 @@ def _refused(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, i
     for row in read_again.to_pylist():
         if row["reason"] == _DELIVERED_BEFORE:
             continue
-        count = 1 if row["seq"] is not None else _records(tables, stream, row["batch"], row["file"])
+        count = 1 if row["seq"] is not None else _file_records(tables, stream, row["batch"], row["file"])
         found[row["batch"]] = max(0, found[row["batch"]] - count)
     return {batch: count for batch, count in found.items() if count}
 
 
-def _records(tables: Tables, stream: str, batch: int, file: str) -> int:
+def _file_records(tables: Tables, stream: str, batch: int, file: str) -> int:
     """Return the number of records of a file that was refused whole."""
     rows = tables.at("batches").rows(["files"], stream=stream, batch=batch).to_pylist()
     return sum(one["records"] or 0 for row in rows for one in row["files"] if one["name"] == file)
 
 
-def _edges(tables: Tables, subject: str, stream: str, grid: WindowGrid) -> dict[int, tuple[int, int]]:
+def _cell_ranges(tables: Tables, subject: str, stream: str, grid: WindowGrid) -> dict[int, tuple[int, int]]:
     """Return the first and the last cell of every batch with rows in a window."""
     found: dict[int, tuple[int, int]] = {}
     for row in tables.at("windows").rows(["window", "inputs"], subject=subject).to_pylist():
@@ -263,7 +267,7 @@ def _edges(tables: Tables, subject: str, stream: str, grid: WindowGrid) -> dict[
     return found
 
 
-def _spread(
+def _spread_refused(
     batch: int,
     refused: int,
     tuples: Mapping[int, Mapping[int, int]],
@@ -305,7 +309,7 @@ def window_losses(
         for window in windows:
             rows = inputs[window.window][stream](["batch", order])
             rows = rows.filter(rows[order].is_valid())
-            of, batches = grid.numbers(rows[order]), np.asarray(rows["batch"])
+            of, batches = grid.cells_of_times(rows[order]), np.asarray(rows["batch"])
             for batch in np.unique(batches).tolist():
                 mine, counts = np.unique(of[batches == batch], return_counts=True)
                 here.setdefault(batch, {}).update(zip(mine.tolist(), counts.tolist(), strict=True))
@@ -353,13 +357,13 @@ def window_offers(
             )
         batches = sorted({batch for window in windows for name, batch in window.inputs if name == stream})
         alone = [one for one in (most, contracts.stream(stream).row_group_tuples) if one is not None]
-        opened: dict[str, _InFile] = {}
+        opened: dict[str, _InputFile] = {}
         by_batch: dict[int, dict[int, list[Portion]]] = {}
         for batch in batches:
             of_batch = by_batch.setdefault(batch, {})
             for file in tables.at("transmitted", stream).files(batch=batch):
-                of = opened.setdefault(file.path, _InFile(stream, order, file, min(alone, default=None)))
-                for cell, portion in _of_file(grid, of, batch, most):
+                of = opened.setdefault(file.path, _InputFile(stream, order, file, min(alone, default=None)))
+                for cell, portion in _portions_of_file(grid, of, batch, most):
                     of_batch.setdefault(cell, []).append(portion)
         tuples = {
             batch: {cell: sum(one.tuples for one in some) for cell, some in of_batch.items()}
@@ -370,7 +374,7 @@ def window_offers(
         for window in windows:
             number = window.window
             some = {
-                batch: _touching(
+                batch: _close_gaps(
                     [one for cell in grid.cells_of(number) for one in by_batch[batch].get(cell, ())]
                 )
                 for name, batch in window.inputs
@@ -414,12 +418,14 @@ def _with_produced(portions: Sequence[Portion], loss: InputLoss) -> Iterator[Por
         yield replace(one, produced=one.tuples * each)
 
 
-def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Iterator[tuple[int, Portion]]:
+def _portions_of_file(
+    grid: WindowGrid, of: _InputFile, batch: int, most: int | None
+) -> Iterator[tuple[int, Portion]]:
     """Yield the portions of a batch in a file, each with its window."""
     file, stream = of.file, of.stream
     inside = grid.only_cell_of_file(file, of.order)
     one_batch = file.low("batch") == file.high("batch") and file.low("seq") is not None
-    if one_batch and inside is not None and (of.alone is None or file.records <= of.alone):
+    if one_batch and inside is not None and (of.whole_rows is None or file.records <= of.whole_rows):
         first, last = file.low("seq"), file.high("seq")
         made = Portion(stream, batch, first, last, file.records, file.size, float(file.records))
         yield inside, made
@@ -430,7 +436,7 @@ def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Ite
             continue
         each = group.size / max(1, group.records)
         alone, pieces = (
-            _window_alone(grid, of, group, batch),
+            _only_window(grid, of, group, batch),
             1 if most is None else -(-group.records // most),
         )
         if alone is not None and pieces <= 1:
@@ -451,28 +457,31 @@ def _of_file(grid: WindowGrid, of: _InFile, batch: int, most: int | None) -> Ite
 
 
 @dataclass(frozen=True)
-class _InFile:
+class _InputFile:
     """A file of a stream; its footer is read on demand."""
 
     stream: str
     order: str
     file: DataFile
-    alone: int | None
-    """A file of at most this many rows is one row group and one portion, so its footer is not read; None: no limit."""
+    whole_rows: int | None
+    """The largest number of rows with which the file is one row group and one portion; None: no limit.
+
+    The footer of such a file is not read.
+    """
 
     @cached_property
     def groups(self) -> list[RowGroup]:
         return row_groups(self.file, ["batch", "seq", self.order])
 
 
-def _window_alone(grid: WindowGrid, of: _InFile, group: RowGroup, batch: int) -> int | None:
+def _only_window(grid: WindowGrid, of: _InputFile, group: RowGroup, batch: int) -> int | None:
     """Return the only window of a row group with rows of only this batch, by the footer; None: it must be read."""
-    told = group.edges.get("batch") == (batch, batch) and "seq" in group.edges
-    return grid.only_cell_of_group(group, of.order) if told else None
+    has_only_batch = group.edges.get("batch") == (batch, batch) and "seq" in group.edges
+    return grid.only_cell_of_group(group, of.order) if has_only_batch else None
 
 
 def _seq_by_window(
-    grid: WindowGrid, of: _InFile, group: RowGroup, batch: int, alone: int | None
+    grid: WindowGrid, of: _InputFile, group: RowGroup, batch: int, alone: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the `seq` of a batch's rows in a row group by window; rows are read only if the footer does not suffice."""
     first, last = group.edges.get("seq", (0, -1))
@@ -482,13 +491,13 @@ def _seq_by_window(
     rows = rows_of_group(of.file, group.place, ["batch", "seq", of.order])
     rows = rows.filter(match_mask(rows, {"batch": batch}))
     rows = rows.filter(rows[of.order].is_valid())
-    number, seq = grid.numbers(rows[of.order]), np.asarray(rows["seq"])
+    number, seq = grid.cells_of_times(rows[of.order]), np.asarray(rows["seq"])
     for window in np.unique(number):
         yield int(window), np.sort(seq[number == window])
 
 
-def _touching(portions: list[Portion]) -> list[Portion]:
-    """Return a batch's portions in a window without gaps between them and without overlaps."""
+def _close_gaps(portions: list[Portion]) -> list[Portion]:
+    """Return a batch's portions in a window, extended so that no gap is between them, and with overlaps merged."""
     found: list[Portion] = []
     for one in sorted(portions, key=lambda one: (one.from_seq, one.to_seq)):
         if found and one.to_seq <= found[-1].to_seq:

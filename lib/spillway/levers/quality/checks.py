@@ -1,4 +1,8 @@
-"""Examine the answer of a window row by row: its row numbers, its coverage, its intervals."""
+"""Count the invalid rows and intervals of a window's answer; the expectations on `results` judge these counts.
+
+In the names of columns, `odd` means invalid: a repeated or missing row number, a share outside 0 to 1, an interval that
+does not contain its estimate.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +48,8 @@ def check_answer(rows: pa.Table) -> Mapping[str, Any]:
 
     >>> answer = {"row": [1, 2], "sic": [0.25, 0.25], "coverage": [0.5, 0.5]}
     >>> estimate = {"n__estimate": [4.0, None], "n__low": [3.0, None], "n__high": [3.5, None]}
-    >>> said = check_answer(pa.table(answer | estimate))
-    >>> said["odd_numbers"], said["sic"], said["intervals"], said["odd_intervals"]
+    >>> found = check_answer(pa.table(answer | estimate))
+    >>> found["odd_numbers"], found["sic"], found["intervals"], found["odd_intervals"]
     (0, 0.5, 1, 1)
 
     An estimate without an interval must have one of the known reasons.
@@ -53,8 +57,8 @@ def check_answer(rows: pa.Table) -> Mapping[str, Any]:
     >>> estimate = {"n__estimate": [4.0, 4.0, 4.0], "n__low": [None, None, 3.0], "n__high": [None, None, 5.0]}
     >>> estimate["n__no_interval"] = [FEW_READ, "it rained", None]
     >>> answer = {"row": [1, 2, 3], "sic": [0.25] * 3, "coverage": [0.75] * 3}
-    >>> said = check_answer(pa.table(answer | estimate))
-    >>> said["odd_intervals"], said["withheld_unsaid"], said["withheld_of_few"], said["withheld_of_some"]
+    >>> found = check_answer(pa.table(answer | estimate))
+    >>> found["odd_intervals"], found["withheld_unsaid"], found["withheld_of_few"], found["withheld_of_some"]
     (0, 1, 1, 0)
     """
     numbers, sic, coverage = (np.asarray(rows[name].cast(pa.float64())) for name in _REQUIRED)
@@ -70,8 +74,8 @@ def check_answer(rows: pa.Table) -> Mapping[str, Any]:
         "sic": float(sic.sum()),
         "least_coverage": float(coverage.min()) if rows.num_rows else None,
         "most_coverage": float(coverage.max()) if rows.num_rows else None,
-        "intervals": found.some,
-        "odd_intervals": found.odd,
+        "intervals": found.count,
+        "odd_intervals": found.invalid,
         "withheld_unsaid": found.withheld.total() - sum(found.withheld[one] for one in REASONS),
         "withheld_of_few": found.withheld[FEW_READ],
         "withheld_of_some": sum(
@@ -87,8 +91,8 @@ class _Intervals:
     An interval is invalid if one end is missing, if it has no estimate, or if it does not contain its estimate.
     """
 
-    some: int = 0
-    odd: int = 0
+    count: int = 0
+    invalid: int = 0
     withheld: Counter[str | None] = field(default_factory=Counter)
 
 
@@ -114,8 +118,8 @@ def _intervals(rows: pa.Table) -> _Intervals:
         # an infinite sum equals its ends
         nothing = (np.isnan(low) & np.isnan(value) & np.isnan(high)) | ((low == value) & (value == high))
         interval = there[0] | there[2]
-        found.some += int(interval.sum())
-        found.odd += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
+        found.count += int(interval.sum())
+        found.invalid += int((interval & ~(there.all(axis=0) & (within | nothing))).sum())
         # a row without value and estimate has no interval that could be withheld
         answered = there[1] | (np.asarray(rows[name].is_valid()) if name in rows.column_names else np.False_)
         reasons = rows[name + NO_INTERVAL] if name + NO_INTERVAL in rows.column_names else pa.nulls(len(rows))

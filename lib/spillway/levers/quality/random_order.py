@@ -1,16 +1,16 @@
-"""Order the portions of a window at random, reproducibly and with all inputs kept level.
+"""Order the portions of a window at random, reproducibly, so that the same share of every input is kept.
 
 The random order is a hash of each portion's identity. So it does not depend on which queries are planned together. Any
 portion of an input is as likely to be kept as any other, so answers may be scaled up.
 
 If a query reads several inputs, an order by sic per cost (the paper's) would keep all of the smaller input and nothing
-of the larger one. A join of these has no answer. So inputs are kept level (our rule). A window is cut into as many time
-stretches as the input with the fewest portions has portions. The stretches are taken in random order, the same order
-for all inputs, because rows that join by time lie in the same stretch. Within a stretch the portions of all inputs are
-ordered by the share of their input's tuples in the stretch that precedes them.
+of the larger one. A join of these has no answer. So the same share of each input is kept (our rule). A window is
+divided into time slices ("stretches" in the code). Their number is that of the portions of the input with the fewest
+portions. The slices are taken in random order, the same for all inputs, because rows that join by time lie in the same
+slice. Within a slice, the position of a portion is the share of its input's tuples in the slice that come before it.
 
-Portions that arrived after their window was computed come last (`move_late_last`). So the portions that it kept are
-kept again: an answer does not get worse because rows arrive.
+Portions that arrived after their window was computed come last (`move_late_last`). So the portions that the first
+computation kept are kept again: late rows do not make an answer worse.
 
 >>> cut = [("a", 0), ("b", 0), ("b", 50)]
 >>> place = [("q", 1, Portion(stream, 1, low, low + 49, 50, 1, 50.0)) for stream, low in cut]
@@ -230,10 +230,10 @@ def move_late_last(order: np.ndarray, late: np.ndarray) -> np.ndarray:
 
 
 def is_chosen_by_chance(batches: Batches, window: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return which kept batches chance alone chose: those before the first batch of their window that was left out.
+    """Return which kept batches were chosen by chance alone: those before the first of their window that was left out.
 
     The batches of a window are contiguous. A batch behind the first one left out was kept because it fits into the
-    remaining capacity, or because its query had waited. Such a batch says nothing about the others. The batches before
+    remaining capacity, or because its query had waited. So it is not a random sample. The batches before
     it would be kept in any other order among themselves. So each batch has the same probability of being among them
     (Ting 2022, substitutable adaptive thresholds).
 

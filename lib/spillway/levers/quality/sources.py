@@ -1,17 +1,23 @@
 """Count the tuples that each source of a query's inputs produced in a window, and those that were used.
 
 An input is one source, or one source per value of an attribute (`sources: {by: router}`). The tuples that a source
-produced are counted by the first of these that is available: the numbers of its tuples; the weights of its rows, which
-represent dropped rows; its rows. The source of a refused row is not known. Neither is the source of a dropped row that
-no weight represents. Such rows are spread over the sources like the others.
+produced are counted by the first of these that is available:
 
-An expected rate is the least that a source produces, so a silent source lowers the coverage. Without a rate the tuples
-of a silent source are not known. Then only sources in `expected` count, as not covered at all.
+1. the sequence numbers of its tuples;
+2. the weights of its rows, which represent dropped rows;
+3. its rows.
+
+The source of a refused row is not known. Neither is the source of a dropped row that no weight represents. These rows
+are spread over the sources in proportion to the rows whose source is known.
+
+A source that sends nothing in a window is silent. If a rate is stated, a source is expected to produce at least that
+many tuples, so a silent source lowers the coverage. Without a rate, a silent source counts only if `expected` lists it,
+with coverage 0.
 
 The counts of a window's sources are among its counts (`of.<input>.<source>`, in millionths of a tuple), and are stored
 in `coverage` as `sources`. So the next window knows which sources to expect.
 
-Sources that number their tuples: the first number of a window follows the last number of the previous window
+Sources that number their tuples: the first number of a window should follow the last number of the previous window
 (`coverage.sequence_fates`). If a source was silent at the end of a window, or for whole windows, the missing numbers
 are counted as lost in the window that ends the gap. The previous window is the last earlier window that is known. If it
 was not computed, or nothing of it was kept, its last numbers are unknown, and no loss is counted at the edge. A tuple
@@ -50,8 +56,8 @@ def source_counts_sql(name: str, rule: SourceRule, columns: Sequence[str]) -> st
     """
     weights = "sum(coalesce(weight, 1.0))" if "weight" in columns else "CAST(count(*) AS DOUBLE)"
     by = f"`{name}`.`{rule.by}`"  # it may be a reserved word of SQL
-    said = f"SELECT {PORTION}, {by} AS source, count(*) AS tuples, {weights} AS weights FROM `{name}`"
-    return f"{said} GROUP BY {PORTION}, {by}"
+    select = f"SELECT {PORTION}, {by} AS source, count(*) AS tuples, {weights} AS weights FROM `{name}`"
+    return f"{select} GROUP BY {PORTION}, {by}"
 
 
 def source_counts(
@@ -120,7 +126,7 @@ def counts_of_records(stored: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 def add_silent_sources(
     counts: dict[str, int], name: str, rule: SourceRule, seconds: float, before: Counts
 ) -> None:
-    """Add sources that must be present, and raise all counts to the expected number of tuples."""
+    """Add the sources that are silent, and raise each count to the number of tuples that the rate expects."""
     prefix = f"{_PRODUCED}.{name}."
     known = {place.removeprefix(prefix) for place in counts if place.startswith(prefix)}
     known |= set(rule.expected)
@@ -203,8 +209,8 @@ class NumbersBefore:
     """The state at the end of the windows before some windows: the last numbers and the sources."""
 
     right_before: Mapping[int, int] = field(default_factory=dict)
-    """The previous window by window, if it was computed or is part of this run."""
-    told: Mapping[int, Numbers] = field(default_factory=dict)
+    """By window: the window before it, if that was computed or is part of this run."""
+    stored: Mapping[int, Numbers] = field(default_factory=dict)
     """The state at the end of each window that was computed before this run."""
 
     def of(self, window: int, this_run: Mapping[int, Numbers]) -> Numbers:
@@ -215,7 +221,7 @@ class NumbersBefore:
         before = self.right_before.get(window)
         if before is None:
             return {}
-        found = this_run.get(before) or self.told.get(before, {})
+        found = this_run.get(before) or self.stored.get(before, {})
         numbers = {name: number for name, number in found.items() if name.startswith(_LAST + ".")}
         return numbers | previous_sources(found)
 
@@ -233,13 +239,13 @@ def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overl
         at = bisect_right(known, n - overlap)
         if at and known[at - 1] in ended:
             right_before[n] = known[at - 1]
-    asked = sorted(set(right_before.values()) - now)
+    wanted = sorted(set(right_before.values()) - now)
     found = (
-        tables.at(COVERAGE).rows(["window", "last_numbers", "sources"], subject=subject, window=asked)
-        if asked
+        tables.at(COVERAGE).rows(["window", "last_numbers", "sources"], subject=subject, window=wanted)
+        if wanted
         else None
     )
-    told = {
+    stored = {
         row["window"]: {
             f"{_LAST}.{one['input']}.{one['attribute']}.{one['source']}": one["number"]
             for one in row["last_numbers"] or ()
@@ -247,4 +253,4 @@ def numbers_before(tables: Views, subject: str, windows: Sequence[Window], overl
         | counts_of_records(row["sources"] or ())
         for row in (found.to_pylist() if found is not None else ())
     }
-    return NumbersBefore(right_before, told)
+    return NumbersBefore(right_before, stored)

@@ -1,8 +1,9 @@
 """Define dimensions, the attributes that queries compare, and the keys of their values (module `boxes`).
 
-Numbers, times, days and booleans have keys in their own order. A text is a category: only the words that queries name
-have keys of their own, and all other words share one key (`other`). If the contract lists a dimension's values, their
-order is the order of comparisons (`severity >= 'ERROR'`). A word that is not listed has no place in this order.
+Numbers, times, days and booleans have keys in their own order. A text is a category: only the texts that queries name
+(`Dimension.words`) have a key of their own, and all other texts share one key (`other_key`). If the contract lists a
+dimension's values, their order is the order of comparisons (`severity >= 'ERROR'`), and a text that is not listed is
+outside this order.
 
 >>> severity = Dimension("severity", "string", ("INFO", "WARN", "ERROR"), ordered=True)
 >>> severity.keys_of(pa.chunked_array([["WARN", None, "odd"]])).tolist() == [1, NULL, 3]
@@ -36,7 +37,7 @@ class Dimension:
     name: str
     type: str
     words: tuple[str, ...] = ()
-    """The values of a text that have keys of their own."""
+    """The texts that have a key of their own: a text is a whole value, not a part of one."""
     ordered: bool = False
     """Whether the contract lists the values in order."""
     low: float | None = None
@@ -50,16 +51,16 @@ class Dimension:
 
     @property
     def other_key(self) -> int:
-        """Return the key of all words that are not known."""
+        """Return the key that all texts outside `words` share."""
         return len(self.words)
 
     @property
     def known_spans(self) -> Spans:
-        """Return the spans of the values that comparisons can order."""
+        """Return the spans of all values except nulls and texts outside `words`."""
         return ((0, len(self.words)),) if self.is_text else ((NULL + 1, END),)
 
     def with_words(self, words: Sequence[str]) -> Dimension:
-        """Return the dimension with more known words, sorted; values that the contract lists do not change."""
+        """Return the dimension with more `words`, sorted; if the contract lists the values, return it unchanged."""
         if self.ordered or not self.is_text:
             return self
         return replace(self, words=tuple(sorted(set(self.words) | set(words))))
@@ -213,5 +214,5 @@ def _days(dimension: Dimension, literal: Any) -> int:
 
 
 def whole_type(kind: str) -> bool:
-    """Return whether the values of a contract's type are their own integer keys."""
+    """Return whether values of this contract type are whole numbers, so that the value after x is x + 1."""
     return kind in _WHOLE
