@@ -58,7 +58,7 @@ def run_job(main: Callable[[], None]) -> None:
         _fail(str(problem))
     except Exception as problem:
         traceback.print_exc()
-        rule, got = "end without an error that nobody foresaw", cause_of(problem)
+        rule, got = "end without an unexpected error", cause_of(problem)
         remedy = "its stack stands above: report it; trying again is safe"
         _fail(str(Problem("", Path(sys.argv[0]).name, rule, got, remedy)))
 

@@ -263,10 +263,10 @@ def failed_task_messages(place: str, said: str) -> list[str]:
     >>> failed_task_messages("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
     ['river: `rate` must be known, got None; declare it']
     >>> failed_task_messages("spillway_shed.shed", "")[0].partition(";")[0]
-    '`spillway_shed.shed` must say why it ends, got nothing: it was killed, or failed as nobody foresaw'
+    '`spillway_shed.shed` must say why it ends, got nothing: it was killed, or failed without a message'
     """
     silent = (
-        f"`{place}` must say why it ends, got nothing: it was killed, or failed as nobody foresaw; see its log in "
+        f"`{place}` must say why it ends, got nothing: it was killed, or failed without a message; see its log in "
         "Airflow, and clear it to run it again"
     )
     return [line for line in said.splitlines() if line.strip()] or [silent]

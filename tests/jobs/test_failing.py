@@ -37,9 +37,7 @@ def test_what_nobody_foresaw_leaves_its_stack_and_then_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = failing(KeyError("site"), tmp_path, monkeypatch)
-    assert left.startswith(
-        "`shed.py` must end without an error that nobody foresaw, got \"KeyError: 'site'\"; "
-    )
+    assert left.startswith("`shed.py` must end without an unexpected error, got \"KeyError: 'site'\"; ")
     told = capsys.readouterr()
     assert told.out == f"spillway: failed: {left}"
     assert "Traceback" in told.err

@@ -207,7 +207,7 @@ def test_a_crash_names_stream_batch_and_remedy_and_leaves_its_stack_in_the_log(
         world.shed()
     (sentence,) = caught.value.sentences
     assert sentence.startswith(
-        "sites, batch 2: `shed` must end without an error that nobody foresaw, got "
+        "sites, batch 2: `shed` must end without an unexpected error, got "
         "'ZeroDivisionError: a crash while it should draft'; its stack is in the log"
     )
     # what was said, as its words depend on who else has set up logging in this process

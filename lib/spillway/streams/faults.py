@@ -46,12 +46,12 @@ class Fault:
         >>> print(Fault("weather", "plan", SpillwayError("`capacity` must be positive, got 0; say it"), (3,)).sentence)
         weather, batch 3: `capacity` must be positive, got 0; say it
         >>> print(Fault("weather", "plan", ZeroDivisionError("by nothing"), (3,)).sentence.partition(";")[0])
-        weather, batch 3: `plan` must end without an error that nobody foresaw, got 'ZeroDivisionError: by nothing'
+        weather, batch 3: `plan` must end without an unexpected error, got 'ZeroDivisionError: by nothing'
         """
         numbers = ", ".join(map(str, self.batches))
         where = f"{self.stream}, batch {numbers}" if numbers else self.stream
         if not isinstance(self.problem, SpillwayError):
-            rule = "end without an error that nobody foresaw"
+            rule = "end without an unexpected error"
             return str(Problem(where, self.step, rule, format_exception(self.problem), _REMEDY))
         told = str(self.problem)
         return told if self.stream in told.partition(";")[0] else f"{where}: {told}"
