@@ -70,7 +70,7 @@ class Faults:
     """The faults of a run so far. Several threads may work on streams at the same time.
 
     >>> faults = Faults()
-    >>> faults.each("halve", ["a", "bc"], lambda text: 1 / (2 - len(text)))
+    >>> faults.run_each("halve", ["a", "bc"], lambda text: 1 / (2 - len(text)))
     {'a': 1.0}
     >>> faults.streams
     frozenset({'bc'})
