@@ -102,7 +102,7 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
     [
         (changed(moed="shed"), "moed", "be a known field", "did you mean mode?"),
         (changed(mode="sched"), "mode", "be one of observe, shed", "did you mean shed?"),
-        (changed(attributes__2__type="float"), "attributes[2].type", "be one of string", "use one of"),
+        (changed(attributes__2__type="float"), "attributes[2].type", "be one of string", "did you mean"),
         (changed(attributes__2__unti="degF"), "attributes[2].unti", "be a known field", "did you mean unit?"),
         (changed(attributes__3__name="TEMP"), "attributes[3].name", "differ from attributes[2].name", "rename"),
         (changed(attributes__3__field="temp"), "attributes[3].field", "be read by one attribute", "rename"),
@@ -127,7 +127,7 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (changed(source="weather"), "source", "be a mapping", "kind: ..."),
         (changed(source={"kind": "table"}), "source.kind", "be one of files", "land its rows as files"),
         (changed(source__table="raw.weather"), "source.table", "be absent", "land its rows as files"),
-        (changed(source__kind="kafka"), "source.kind", "be one of files", "use one of"),
+        (changed(source__kind="kafka"), "source.kind", "be one of files", "landing folder"),
         (changed(source__options={"header": True, "delimiter": ";"}), "source.options", "unless", "remove it"),
         (changed(source={"format": "csv", "options": {"delimiter": ";;"}}), "source.options.delimiter", "one char", ""),
         (changed(rate={"from": "declared"}), "rate.tuples_per_second", "be there", "line rate"),

@@ -131,15 +131,18 @@ SUBJECT_NAME = Text(
 
 @dataclass(frozen=True)
 class Choice:
-    """One of the words `of`. `instead` has remedies for wrong words that people often write."""
+    """One of the words `of`. `instead` has remedies for wrong words that people often write, in lower case.
+
+    A wrong word is looked up without its parameters: `DECIMAL(10,2)` as `decimal`.
+    """
 
     of: tuple[str, ...]
     instead: tuple[tuple[str, str], ...] = ()
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if not isinstance(value, str) or value not in self.of:
-            remedy = next((remedy for word, remedy in self.instead if word == value), None)
-            remedy = remedy or suggest(value, self.of)
+            written = str(value).partition("(")[0].strip().lower()
+            remedy = dict(self.instead).get(written) or suggest(value, self.of)
             return report.add(path, "be one of " + ", ".join(self.of), value, remedy)
         return value
 
@@ -170,7 +173,14 @@ class Number:
 
     def read(self, value: object, path: str, report: Report) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-            return report.add(path, self._words(), value, "write it as a plain number")
+            # a number with a unit, such as 0.2 degC or 5%
+            plain = (
+                re.match(r"\s*([-+]?\d+(\.\d+)?)\s*[^\d\s.,eE_:/-]", value)
+                if isinstance(value, str)
+                else None
+            )
+            remedy = f"write {plain[1]}, without a unit" if plain else "write it as a plain number"
+            return report.add(path, self._words(), value, remedy)
         if self.whole and value != int(value):
             return report.add(path, self._words(), value, f"write {round(value)}")
         if self.least is not None and value < self.least:

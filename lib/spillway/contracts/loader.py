@@ -149,7 +149,7 @@ def _load(schemas: Path) -> tuple[Contracts, list[Problem]]:
         problems.append(Problem("streams", "the folder", "be there", str(schemas / "streams"), remedy))
     for name in [name for name, one in streams.items() if channels and one.channel not in channels]:
         one = streams.pop(name)
-        lost = Problem(f"streams/{name}.yaml", "channel", "be usable", one.channel, "mend channels.yaml")
+        lost = Problem(f"streams/{name}.yaml", "channel", "be usable", one.channel, "correct channels.yaml")
         broken.append(BrokenContract("streams", name, (lost,), one.channel))
     return Contracts(streams, channels, files, joins, queries, tuple(broken)), problems
 

@@ -51,6 +51,10 @@ LANDING_PATH = Text(
 """The shape of a landing folder: never a root itself, never outside of its root."""
 MEMORY_KIB = Number(least=1, most=MOST_KIB, whole=True)
 """The memory of a sketch, at most 1 GiB in each task."""
+_TOPICS = ("kafka", "kinesis", "mqtt", "http", "stream", "topic")
+_NO_TOPICS = (
+    "no topic is read as a stream yet: let a consumer write files into the landing folder, kind: files"
+)
 _NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: files"
 
 
@@ -76,7 +80,11 @@ class Options:
 class Source:
     """The source of the tuples."""
 
-    kind: str = rule(Choice(("files",), instead=(("table", _NO_TABLES),)), "files: a landing folder", "files")
+    kind: str = rule(
+        Choice(("files",), instead=(("table", _NO_TABLES), *((one, _NO_TOPICS) for one in _TOPICS))),
+        "files: a landing folder",
+        "files",
+    )
     path: str | None = rule(
         OptionalValue(LANDING_PATH),
         "landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",

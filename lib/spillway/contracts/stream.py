@@ -96,6 +96,14 @@ class BrokenContract:
 
 
 TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
+_TYPES_ELSEWHERE = {
+    "string": "text str varchar char object",
+    "boolean": "bool",
+    "integer": "int int8 int16 int32 int64 long bigint smallint tinyint short",
+    "double": "float float32 float64 real number numeric decimal",
+    "timestamp": "datetime datetime64 timestamptz timestamp_ntz time",
+}
+"""Names of types in other systems, by the type of a contract that has their values."""
 ROLES = ("key", "order", "measure", "protected")
 DEFAULT_BITS = {"boolean": 1, "integer": 64, "double": 64, "timestamp": 64, "date": 32, "string": 128}
 ARROW_TYPES: dict[str, pa.DataType] = {
@@ -113,7 +121,17 @@ class Attribute:
     """One attribute of a stream. The order of attributes in the contract breaks ties."""
 
     name: str = rule(ColumnName(), "column name in every table")
-    type: str = rule(Choice(TYPES), "integer is 64 bit; timestamps are kept in UTC microseconds")
+    type: str = rule(
+        Choice(
+            TYPES,
+            instead=tuple(
+                (other, f"did you mean {own}?")
+                for own, others in _TYPES_ELSEWHERE.items()
+                for other in others.split()
+            ),
+        ),
+        "integer is 64 bit; timestamps are kept in UTC microseconds",
+    )
     role: str = rule(
         Choice(ROLES),
         "key: who sent it; order: when (exactly one); measure: may be shed; protected: never shed",

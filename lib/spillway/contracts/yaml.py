@@ -67,7 +67,12 @@ def read_yaml(text: str, report: Report) -> Any:
         mark = error.problem_mark or error.context_mark
         lines[""] = mark.line + 1 if mark else 1
         return report.add(
-            "", "be YAML", " ".join(str(error.problem or error.context).split()), "mend that line"
+            "",
+            "be YAML",
+            " ".join(str(error.problem or error.context).split()),
+            "correct that line; indent with spaces, not with tabs"
+            if "\\t" in str(error)
+            else "correct that line",
         )
     except yaml.YAMLError as error:
         return report.add("", "be YAML", " ".join(str(error).split()), "save it as UTF-8 text")

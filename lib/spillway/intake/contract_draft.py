@@ -546,7 +546,9 @@ def _one_type(field: str, values: Sequence[object]) -> pa.Array:
     if kind in ("dict", "list"):
         return pa.nulls(len(values), pa.struct([]))
     if total - count > ODD_SHARE * total:
-        raise InvalidValue(field, "be of one type", " and ".join(sorted(kinds)), "mend the sender")
+        raise InvalidValue(
+            field, "be of one type", " and ".join(sorted(kinds)), "let the source deliver one type"
+        )
     if kind != "number":
         return pa.array([v if type(v).__name__ == kind else None for v in values])
     numbers = [v if isinstance(v, int | float) and not isinstance(v, bool) else None for v in values]

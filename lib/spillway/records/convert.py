@@ -29,6 +29,7 @@ rejected records.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -80,6 +81,44 @@ def type_rule(
     if kind == "timestamp" and zone != UTC_NAME:
         return f"{rule}, with an offset or as clocks in {zone} show it", remedy
     return rule, remedy
+
+
+_EPOCH = re.compile(r"(1\d{9})(?P<more>(\d{3}){0,3})(\.\d+)?")
+_DAY_FIRST = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{4}\b.*", re.DOTALL)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_WORDS_FOR_NULL = frozenset(("na", "n/a", "#n/a", "null", "none", "nil", "-", "--", "?", "\\n"))
+
+
+def remedy_for_value(value: object, kind: str, is_csv: bool) -> str:
+    """Return the remedy for a bad value in a form that is often delivered; empty for any other value.
+
+    >>> remedy_for_value("1735689600000", "timestamp", is_csv=True)
+    'if it is a count of ms since 1970, declare the attribute type: integer, unit: ms'
+    >>> remedy_for_value("24.10.2025 02:00", "timestamp", is_csv=True)
+    'send the year first, e.g. 2025-10-24T02:00:00Z'
+    >>> remedy_for_value("1,5", "double", is_csv=True)
+    'if the comma is before the fraction, write options: {decimal: ","} under source in the contract'
+    >>> remedy_for_value("NA", "double", is_csv=True)
+    'if it means null, write options: {null_values: ["", "NA"]} under source in the contract'
+    >>> remedy_for_value("fast", "double", is_csv=True)
+    ''
+    """
+    text = str(value).strip()
+    if kind in ("timestamp", "date"):
+        if epoch := _EPOCH.fullmatch(text):
+            unit = ("s", "ms", "us", "ns")[len(epoch["more"]) // 3]
+            return f"if it is a count of {unit} since 1970, declare the attribute type: integer, unit: {unit}"
+        if _DAY_FIRST.fullmatch(text):
+            return f"send the year first, e.g. 2025-10-24{'T02:00:00Z' if kind == 'timestamp' else ''}"
+    if is_csv and kind == "double" and _DECIMAL_COMMA.fullmatch(text):
+        return (
+            'if the comma is before the fraction, write options: {decimal: ","} under source in the contract'
+        )
+    if is_csv and text.lower() in _WORDS_FOR_NULL:
+        return (
+            f'if it means null, write options: {{null_values: ["", "{text}"]}} under source in the contract'
+        )
+    return ""
 
 
 def convert(
@@ -386,7 +425,8 @@ def assemble(
         for i in np.flatnonzero(bad & ~refused):
             value = python_value(raw[int(i)])
             skipped = skipped_hour_rule(value, contract.timezone) if attribute.type == "timestamp" else None
-            broken, remedied = skipped or (rule, remedy)
+            own = remedy_for_value(value, attribute.type, contract.source.format == "csv")
+            broken, remedied = skipped or (rule, own or remedy)
             rejects.add(int(lines[i]), attribute.source_name, broken, str(value), remedied, original(int(i)))
         refused |= bad
         if attribute.required and values.null_count > 0:

@@ -23,7 +23,7 @@ import pyarrow.json
 
 from spillway.contracts.fields import suggest
 from spillway.contracts.stream import Attribute, StreamContract
-from spillway.records.convert import ParsedRecords, assemble, no_records, type_rule
+from spillway.records.convert import ParsedRecords, assemble, no_records, remedy_for_value, type_rule
 from spillway.records.lines import LineReader, Lines, refuse_long
 from spillway.records.rejects import OTHERS, TO_UTF8, Rejects, unknown_column
 from spillway.records.wrapper import ByteReader
@@ -237,6 +237,7 @@ class _Reader:
                 rule, remedy = type_rule(attribute.type, non_finite=fields.contract.non_finite)
                 if isinstance(value, str) and attribute.type in _BARE:
                     remedy = "send it without quotes, which make it text, or declare the attribute string"
+                remedy = remedy_for_value(value, attribute.type, is_csv=False) or remedy
                 raise _RefusedRecord(name, rule, _shown(value), remedy)
             row[name] = float(value) if value is not None and attribute.type == "double" else value
         for name in unknown:

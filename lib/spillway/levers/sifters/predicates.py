@@ -213,7 +213,7 @@ def parse_sql(text: str, field: str = "where") -> exp.Expr:
         condition = _condition(text)
     except (SqlglotError, RecursionError) as problem:
         raise InvalidValue(
-            field, f"be a Spark SQL condition ({parse_error_words(problem)})", text, "mend it there"
+            field, f"be a Spark SQL condition ({parse_error_words(problem)})", text, "correct it there"
         ) from None
     if condition is None:
         raise InvalidValue(field, "be one condition", text, "write only what follows WHERE")
@@ -367,11 +367,14 @@ class _Reader:
     def _sides(self, node: exp.Expr, operator: str) -> tuple[int, Any, str]:
         """Return the place of the dimension, the constant, and the operator if the dimension is on the left."""
         left, right = _bare(node.this), _bare(node.expression)
-        if isinstance(left, exp.Column):
+        if isinstance(left, exp.Column) and not (self._is_unknown(left) and isinstance(right, exp.Column)):
             return self._place(left, node), self._constant(right, node), operator
         if isinstance(right, exp.Column):
             return self._place(right, node), self._constant(left, node), _TURNED[operator]
         raise self._error(node, "be comparisons of a dimension with a constant")
+
+    def _is_unknown(self, node: exp.Expr) -> bool:
+        return isinstance(node, exp.Column) and node.name.lower() not in self.places
 
     def _place(self, node: exp.Expr, whole: exp.Expr) -> int:
         node = _bare(node)
@@ -409,6 +412,10 @@ class _Reader:
             found = compute(_SIGNS[type(node)], sides[0], sides[1])
         elif isinstance(node, exp.Cast):
             found = cast_value(node.to, self._constant(node.this, whole))
+        elif self._is_unknown(node):
+            remedy = f"{node.name} is not an attribute: if it is a text, quote it: '{node.name}'"
+            rule = "compare a dimension with a constant"
+            raise InvalidValue(self.field, rule, _sql_text(whole), remedy)
         else:
             found = None
         if found is None:
@@ -425,7 +432,7 @@ class _Reader:
             ) from None
 
     def _error(self, node: exp.Expr, rule: str) -> InvalidValue:
-        remedy = "write that part as a range of a dimension, or leave it out"
+        remedy = "compare one attribute with a constant there, or leave that part out"
         if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
             remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"
         elif node.find(exp.Cast) is not None:
