@@ -10,7 +10,7 @@ the destination and from the data that was kept at the source.
 - **Without an output** every batch with a row in the range is recovered as a whole and replaces its rows in
   `recovered/<stream>`. A second run leaves the same rows.
 
-For one key, `spillway recover STREAM --key name=value` is faster: it needs neither Spark nor a DAG.
+For one key, `spillway recover STREAM --key name=value` is faster: it does not start Spark or a DAG.
 """
 
 from __future__ import annotations

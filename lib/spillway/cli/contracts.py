@@ -194,7 +194,7 @@ def _models(project: Path) -> list[Path]:
     try:
         stated = yaml.safe_load((project / DBT).read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as problem:
-        raise UsageError(f"`{DBT}` must be YAML, got {project / DBT} ({problem}); mend it") from problem
+        raise UsageError(f"`{DBT}` must be YAML, got {project / DBT} ({problem}); correct it") from problem
     folders = stated.get("model-paths") or stated.get("source-paths") or ["models"]
     return sorted(file for folder in folders for file in (project / str(folder)).rglob("*.sql"))
 
