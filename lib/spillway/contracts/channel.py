@@ -95,7 +95,7 @@ class Channel:
         "fewest bytes that keep the error bounds, for a channel that is paid by volume",
         "error",
     )
-    prices: Prices = rule(Record(Prices), "minimize: bytes: prices of sending and storing", Prices())
+    prices: Prices = rule(Record(Prices), "prices of sending and storing, for minimize: bytes", Prices())
     into: str | None = rule(
         OptionalValue(Text()),
         "the channel that this one is multiplexed into; its streams are then shed a second time to "

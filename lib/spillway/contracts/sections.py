@@ -110,8 +110,9 @@ class Source:
     )
     changed: str = rule(
         Choice(("refuse", "new_batch")),
-        "if a file that was taken in has changed; rows that were taken in stay. refuse: the file is "
-        "refused and reported; new_batch: all of it is taken in again, as a new batch",
+        "treatment of a file that changed after it was taken in; its rows stay in the lake. refuse: "
+        "the changed file is refused and reported; new_batch: all of it is taken in again, as a new "
+        "batch",
         "refuse",
     )
     files_at_a_time: int = rule(Number(least=1, whole=True), "maximum number of files per intake step", 1000)
@@ -292,7 +293,7 @@ class Duplicates:
 class RetainRaw:
     """How long the source side keeps the raw tuples."""
 
-    days: int = rule(Number(least=0, most=36_500, whole=True), "days after the batch date", 30)
+    days: int = rule(Number(least=0, most=36_500, whole=True), "retention in days after the batch date", 30)
     retire: bool = rule(
         Flag(), "delete raw dates that are older than `days`, after their recovery was validated", False
     )

@@ -134,8 +134,8 @@ class Attribute:
     nullable: bool = rule(Flag(), "whether null is valid; keys and the order attribute are never null", True)
     error_pct: float | None = rule(
         OptionalValue(ERROR_PCT),
-        "largest relative error of a recovered value, in %; takes precedence over the stream's; null: "
-        "the bound of training",
+        "largest relative error of a recovered value, in %; takes precedence over `error_pct` of the "
+        "lever; null: the trained bound",
         None,
     )
     error: float | None = rule(

@@ -46,7 +46,9 @@ MOST_OVERLAP = 1000
 class TimeSpan:
     """The windows of a workload: their length in seconds of event time, and the step between them."""
 
-    seconds: float = rule(Number(above=0, most=LONGEST_SECONDS), "length of a window")
+    seconds: float = rule(
+        Number(above=0, most=LONGEST_SECONDS), "length of a window, in seconds of event time"
+    )
     rows_of: str = rule(
         Choice(("any", "all")),
         "any: a window exists if any input has rows in it; all: only if all inputs have",
@@ -54,8 +56,8 @@ class TimeSpan:
     )
     waits_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "maximum lead of the fastest input, in event time, before a window is closed without the "
-        "other inputs; later rows open it again; null: no limit",
+        "maximum lead of the fastest input, in seconds of event time, before a window is closed "
+        "without the other inputs; later rows open it again; null: the window waits for all inputs",
         None,
     )
 

@@ -83,7 +83,7 @@ class MovingAverage:
     multiplier: float = rule(Number(above=0, most=1), "ema: weight of the newest value", 0.18)
     seed: str = rule(
         Choice(SEEDS),
-        "initial value: the first value, zero, or the mean of the first sma_tuples values",
+        "ema: initial value, which is the first value, zero, or the mean of the first sma_tuples values",
         "first",
     )
     sma_tuples: int = rule(Number(least=1, whole=True), "sma: number of tuples to average", 10)
@@ -196,7 +196,7 @@ class AttributeSettings:
     )
     bounds: str = rule(
         Choice(BOUNDS),
-        "bound of attributes without a stated bound. trained: the bound of training; stated: they are "
+        "bound of attributes without a stated bound. trained: the trained bound; stated: they are "
         "recovered exactly",
         "trained",
     )

@@ -236,8 +236,8 @@ class QualitySettings:
     )
     starve_slices: int = rule(
         Number(least=0, whole=True),
-        "number of slices in which the query gets at least one portion, at any priority and any "
-        "estimated cost; 0: no guarantee",
+        "n: the query gets at least one portion every n slices, at any priority and any estimated "
+        "cost; 0: no guarantee",
         8,
     )
     remember_slices: int = rule(
