@@ -358,9 +358,7 @@ def test_a_loss_that_the_contract_allows_is_reported_and_any_other_fails(judged:
         own = [outcome for outcome in judged[0] if outcome.stream == stream]
         return [(one.success, one.sentence) for one in own if not one.success or one.reported]
 
-    assert said("sifted") == [
-        (True, "ledger: sifted, batch 1, stage sifters: 1 rows were lost (too old)")
-    ]
+    assert said("sifted") == [(True, "ledger: sifted, batch 1, stage sifters: 1 rows were lost (too old)")]
     assert said("thinned") == [
         (
             False,
@@ -588,7 +586,8 @@ def test_large_whole_numbers_are_compared_exactly_next_to_a_null(tmp_path: Path)
         ),
         (
             "parts_add_up",
-            "batch 1, stage attributes: the values by attribute add up to 0 kept, but the total is 6: a difference of 6",
+            "batch 1, stage attributes: the values by attribute add up to 0 kept, but the total is 6: "
+            "a difference of 6",
         ),
         (
             "everything_shed_is_certified",

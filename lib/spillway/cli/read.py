@@ -49,7 +49,10 @@ def add_ask(commands: Any) -> None:
             "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
             "queries:",
-            *(f"  {name}{' ' if ':' in question.about else ': '}{question.about}" for name, (_, question) in QUESTIONS.items()),
+            *(
+                f"  {name}{' ' if ':' in question.about else ': '}{question.about}"
+                for name, (_, question) in QUESTIONS.items()
+            ),
         ],
     )
     made.add_argument("stream", help="a stream whose contract has `sketches`")
