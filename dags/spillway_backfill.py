@@ -1,13 +1,13 @@
 """
-### Shed dates again
+### Shed dates again (backfill)
 
 Run a backfill of this DAG (one run per date), or trigger it with `from_date` and `to_date`. The batches of these
 dates are shed again from `raw`, with the facts with which they were first shed. A separate step makes their sketches
-again. Dates whose raw tuples were retired are refused by name, and their sent rows stay unchanged. A scheduled run has
-nothing to do and says so; the schedule exists for Airflow's backfills.
+again. Dates whose raw tuples were retired are refused, the log lists them, and their transmitted rows stay unchanged.
+A scheduled run does nothing; the schedule exists for Airflow's backfills.
 
-Only one step at a time works on a channel: no other date is shed, and no training, validation or maintenance of the
-same channel runs meanwhile. A second run leaves the same rows.
+Only one task at a time works on a channel: no other date is shed, and no training, validation or maintenance of the
+channel runs at the same time. A second run leaves the same rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from spillway.airflow import TASK_DEFAULTS, Tell, report_errors, shed_and_sketch
 with DAG(
     dag_id="spillway_backfill",
     doc_md=__doc__,
-    description="Shed the batches of some dates again, one run a date",
+    description="Shed the batches of a range of dates again, one run per date",
     schedule=CronTriggerTimetable("0 0 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
@@ -34,14 +34,14 @@ with DAG(
             type=["null", "string"],
             format="date",
             title="From date",
-            description="Recompute the batches from this date on; empty only in a backfill.",
+            description="First date to recompute, inclusive. Empty only in a backfill.",
         ),
         "to_date": Param(
             None,
             type=["null", "string"],
             format="date",
             title="To date",
-            description="Last date to recompute, included; empty: only the date above.",
+            description="Last date to recompute, inclusive. Empty: only the first date.",
         ),
     },
 ) as dag:

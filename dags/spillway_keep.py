@@ -4,9 +4,9 @@
 Every night this DAG deletes rows that are past their table's retention (column contracts in `schemas/tables`, `retain`
 in a stream's contract). It archives or removes delivered files whose batch is done, if the contract says so
 (`source.after_taken_in`). It merges the small files of closed dates and of small tables, and deletes files that no
-table has needed for a week. Data that recovery or validation still needs stays. Needs no Spark.
+table has needed for a week. Data that recovery or validation still needs is kept. This DAG does not start Spark.
 
-**Dry run**: trigger with `dry_run`; the log says what would be done.
+**Dry run**: trigger it with `dry_run`. The log then lists the actions, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spillway.scheduling import channel_groups, pool_arguments
 with DAG(
     dag_id="spillway_keep",
     doc_md=__doc__,
-    description="Put small files together, and remove what is past its time",
+    description="Compact small files, and delete rows past their retention",
     schedule=CronTriggerTimetable("0 5 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,
@@ -30,7 +30,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "keep"],
     params={
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Say it, and do nothing."),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Only log the actions."),
     },
 ) as dag:
 

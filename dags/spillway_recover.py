@@ -1,16 +1,16 @@
 """
 ### Recover shed values
 
-On demand: fill in the form. Every shed value is recovered with its bound, from the `transmitted` rows of the
-destination and from the data that was kept at the source.
+This DAG runs on demand: fill in the form. Every shed value is recovered with its bound, from the `transmitted` rows of
+the destination and from the data that was kept at the source.
 
 - **With an output** the requested rows and attributes are written below the folder `SPILLWAY_OUTPUT`. A name that
   ends in `.parquet`, `.csv` or `.json` is a file. A name without a suffix is a Delta table, which then holds only
   these rows. The log has the number of bytes read.
-- **Without one** every batch that the range touches is recovered as a whole and replaces its rows in
+- **Without an output** every batch with a row in the range is recovered as a whole and replaces its rows in
   `recovered/<stream>`. A second run leaves the same rows.
 
-One key at one moment needs no Spark and no DAG: `spillway recover STREAM --key name=value` answers at once.
+For one key, `spillway recover STREAM --key name=value` is faster: it does not start Spark or a DAG.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spillway.scheduling import spark_step
 with DAG(
     dag_id="spillway_recover",
     doc_md=__doc__,
-    description="Give shed values back for a stream, attributes, keys and a range",
+    description="Recover shed values of a stream, by attributes, keys and range",
     schedule=None,
     catchup=False,
     max_active_runs=4,
@@ -35,57 +35,60 @@ with DAG(
     tags=["spillway", "recover"],
     params={
         "stream": Param(
-            "weather", type="string", minLength=1, title="Stream", description="As its contract names it."
+            "weather",
+            type="string",
+            minLength=1,
+            title="Stream",
+            description="Name of the stream, as in its contract.",
         ),
         "attributes": Param(
             None,
             type=["null", "array"],
             items={"type": "string"},
             title="Attributes",
-            description="Attributes in the output, one a line; empty: all.",
+            description="Attributes in the output, one per line. Empty: all.",
         ),
         "keys": Param(
             None,
             type=["null", "array"],
             items={"type": "string"},
             title="Keys",
-            description="Only tuples of these keys in the output, one name=value a line, e.g. origin=JFK; "
-            "empty: all.",
+            description="Only tuples with these keys, one name=value per line, e.g. origin=JFK. Empty: all.",
         ),
         "from_time": Param(
             None,
             type=["null", "string"],
             format="date-time",
             title="From time",
-            description="First moment of the order attribute, included; without an offset, on the clocks of the "
-            "contract's timezone.",
+            description="First value of the order attribute, inclusive. Without an offset: in the timezone of the "
+            "contract.",
         ),
         "to_time": Param(
             None,
             type=["null", "string"],
             format="date-time",
             title="To time",
-            description="Last moment of the order attribute, included.",
+            description="Last value of the order attribute, inclusive.",
         ),
         "from_seq": Param(
-            None, type=["null", "integer"], minimum=0, title="From seq", description="First seq, included."
+            None, type=["null", "integer"], minimum=0, title="From seq", description="First seq, inclusive."
         ),
         "to_seq": Param(
-            None, type=["null", "integer"], minimum=0, title="To seq", description="Last seq, included."
+            None, type=["null", "integer"], minimum=0, title="To seq", description="Last seq, inclusive."
         ),
         "output": Param(
             None,
             type=["null", "string"],
             title="Output",
-            description="What to write below SPILLWAY_OUTPUT: a file that ends in .parquet, .csv or .json, or a Delta "
-            "table; empty: whole batches go to recovered/<stream> of the destination.",
+            description="File (.parquet, .csv or .json) or Delta table to write in SPILLWAY_OUTPUT. Empty: whole "
+            "batches are written to recovered/<stream> of the destination.",
         ),
     },
 ) as dag:
 
     @task(execution_timeout=timedelta(minutes=5))
     def read_form() -> list[str]:
-        """Return the job's arguments; refuse an invalid form by name, without a retry."""
+        """Return the job's arguments; reject an invalid form without a retry."""
         from spillway.errors import SpillwayError
         from spillway.scheduling import recover_arguments
         from spillway.settings import Settings

@@ -2,23 +2,23 @@
 ### Take in new files and shed them to capacity
 
 Every quarter of an hour this DAG lists the landing zone. If a file is new or a batch is pending, it submits one Spark
-application per channel, which takes in, plans, sheds and accounts. If there is nothing new, the run ends in seconds
-without starting Spark.
+application per channel, which takes in, plans, sheds and updates the ledger. If there is nothing new, the run ends in
+seconds without starting Spark.
 
-A contract may let small batches wait for each other (`batching:`). They are taken in at once. The first run after they
-are large enough, or have waited long enough, sends them together, also if no new file has landed. `spillway status`
+If a contract has `batching:`, small batches wait and are sent together. They are taken in at once. They are sent by the
+first run after they are large enough or have waited long enough, also if no new file has landed. `spillway status`
 lists the batches that wait. `spillway run --now` and a backfill do not wait.
 
 A separate step makes the sketches that contracts specify, from the accepted rows. It can be inspected and retried
 alone. If it fails, the shed data is validated nevertheless, and the next run makes the missing sketches.
 
-**Recompute dates**: `spillway_backfill`, one run per date; a backfill of this DAG is refused.
+**To shed dates again**, use `spillway_backfill`, one run per date. A backfill of this DAG is refused.
 
-A fault in one stream does not stop the others: they are processed, then the task fails with one sentence per fault. If
-a contract cannot be read, `read_contracts` fails, and only its stream waits.
+A failure of one stream does not stop the others. They are processed, then the task fails with one sentence per failure.
+If a contract is not valid, `read_contracts` fails, and only its stream waits.
 
-**If it fails**, read the task's log: the last `spillway:` line has the problem, its place and the remedy. A retry is
-always safe; a batch replaces its own rows.
+**If it fails**, read the log of the task. Its last `spillway:` line has the problem, the place and the remedy. A retry
+is always safe, because a batch replaces its own rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from spillway.airflow import (
 with DAG(
     dag_id="spillway_shed",
     doc_md=__doc__,
-    description="Take in what arrived and shed it to the channels' capacity",
+    description="Take in new files and shed them to the capacity of their channels",
     schedule=CronTriggerTimetable("*/15 * * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,

@@ -5,7 +5,7 @@ Every night this DAG trains every lever of every stream (`attributes`: cycle, th
 training writes a new version to `models`, with its evidence. Landing files of streams that were never trained are
 taken in first, so that the first run of a new stream has data for training.
 
-Batches keep the versions with which they were pinned; a new training never changes data that was already shed.
+The versions of a batch are pinned when it is first planned. A new training never changes data that was already shed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spillway.airflow import (
 with DAG(
     dag_id="spillway_train",
     doc_md=__doc__,
-    description="Let every lever learn what it needs to know of its streams",
+    description="Train the levers of every stream",
     schedule=CronTriggerTimetable("0 1 * * *", timezone="UTC"),
     catchup=False,
     max_active_runs=1,

@@ -1,13 +1,13 @@
 """
 ### Validate recovered data
 
-Every night, and whenever `spillway_shed` announces new data, this DAG recovers the shed data, compares it with `raw`
-while raw exists, writes certificates, runs every expectation suite, and retires raw tuples whose recovery was validated
-if their contract says so. Then it writes the report and the Data Docs. Only data that changed since the last
-validation is checked.
+This DAG runs every night, and each time `spillway_shed` has shed new data. It recovers the shed data, compares it with
+`raw` while raw exists, writes certificates and runs every expectation suite. If a contract has `retain_raw: {retire:
+true}`, it deletes raw tuples whose recovery was validated. Then it writes the report and the Data Docs. Only data that
+changed since the last validation is checked.
 
-**If it fails**, an expectation failed: the log's `spillway:` line has the table, the place and the value.
-`validations` has every outcome, and the Data Docs show them.
+**If it fails**, an expectation failed. The `spillway:` line of the log has the table, the place and the value. Every
+outcome is in the table `validations` and in the Data Docs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spillway.airflow import (
 with DAG(
     dag_id="spillway_validate",
     doc_md=__doc__,
-    description="Recover, validate, retire and report",
+    description="Recover and validate shed data, retire raw tuples, write the report",
     schedule=after_shedding("0 3 * * *"),
     catchup=False,
     max_active_runs=1,

@@ -1,16 +1,16 @@
 """
 ### Compute joins and queries
 
-Every hour, and whenever `spillway_shed` announces new data, this DAG finds the windows of joins and queries
-(`schemas/joins`, `schemas/queries`) that their input streams have closed. If there are any, it submits one Spark
-application, which computes them within their budgets, writes the results, and reports the work that was left out. If
-there are none, the run ends in seconds without starting Spark.
+This DAG runs every hour, and each time `spillway_shed` has shed new data. It finds the closed windows of joins and
+queries (`schemas/joins`, `schemas/queries`). If there are any, it submits one Spark application, which computes them
+within their budgets, writes the results and records the skipped work. If there are none, the run ends in seconds
+without starting Spark.
 
-A fault in one join or query does not stop the others: they are computed, then the task fails with one sentence per
-fault. A batch that arrives late opens its window again.
+A failure of one join or query does not stop the others. They are computed, then the task fails with one sentence per
+failure. A batch that arrives late opens its window again.
 
-**If it fails**, read the task's log: the last `spillway:` line has the problem, its place and the remedy. A retry is
-always safe; a window replaces its own rows.
+**If it fails**, read the log of the task. Its last `spillway:` line has the problem, the place and the remedy. A retry
+is always safe, because a window replaces its own rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spillway.scheduling import pool_arguments, spark_step
 with DAG(
     dag_id="spillway_workloads",
     doc_md=__doc__,
-    description="Work out joins and queries within their budgets",
+    description="Compute joins and queries within their budgets",
     schedule=after_shedding("30 * * * *"),
     catchup=False,
     max_active_runs=1,
@@ -33,7 +33,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "workloads"],
     params={
-        "subjects": names_field("Joins and queries", "work out"),
+        "subjects": names_field("Joins and queries", "compute"),
     },
 ) as dag:
 

@@ -354,7 +354,7 @@ def test_explain_names_a_lever_that_tells_nothing_and_each_of_several(
     with extra_levers(mute="tests.show.mute"):
         _, text = told(capsys, "explain", "fields", "temp")
 
-    assert "mute tells nothing of fields.temp: the stages say what it did" in text
+    assert "mute has no explanation of fields.temp; see the counts of its stage" in text
     assert "fields.temp is shed by attributes" in text
 
 
@@ -368,7 +368,7 @@ def test_explain_of_a_stream_without_levers_says_so(
 
     _, text = told(capsys, "explain", "fields", "temp")
 
-    assert "fields has no levers: it is taken in and sent on as it is" in text
+    assert "fields has no levers: its rows are sent unchanged" in text
 
 
 @pytest.mark.parametrize(
@@ -623,7 +623,7 @@ def test_replay_takes_refused_rows_in_again_once_and_says_so(
     deliver(settings, "river/a.json", '{"site": "a", "at": "2026-01-01T00:00:00Z"}\n')
     ingest(Tables(settings), ProcessEngine(), load_contracts(settings.schemas).stream("river"), "run")
     code, text = told(capsys, "replay", "river", "--date", "2020-01-01")
-    assert (code, words(text)) == (0, "river: nothing of what is asked for waits to be replayed")
+    assert (code, words(text)) == (0, "river: nothing to replay matches these options")
     path.write_text(mended)
     code, found = document(capsys, "replay", "river", "--file", "a.json")
     assert (code, found["files"], found["tuples"], found["rejected"]) == (0, 1, 1, 0)

@@ -358,16 +358,14 @@ def test_a_loss_that_the_contract_allows_is_reported_and_any_other_fails(judged:
         own = [outcome for outcome in judged[0] if outcome.stream == stream]
         return [(one.success, one.sentence) for one in own if not one.success or one.reported]
 
-    assert said("sifted") == [
-        (True, "ledger: sifted, batch 1, stage sifters: 1 rows lost for good (too old)")
-    ]
+    assert said("sifted") == [(True, "ledger: sifted, batch 1, stage sifters: 1 rows were lost (too old)")]
     assert said("thinned") == [
         (
             False,
-            "ledger: thinned, batch 1, stage thin: 1 rows are lost for good, and no lever of the contract may lose "
+            "ledger: thinned, batch 1, stage thin: 1 rows were lost, and no lever of the contract may drop "
             "them (too old)",
         ),
-        (True, "ledger: thinned, batch 1, stage thin: 1 rows lost for good (too old)"),
+        (True, "ledger: thinned, batch 1, stage thin: 1 rows were lost (too old)"),
     ]
 
 
@@ -495,7 +493,7 @@ def test_a_failure_says_what_where_and_how_much(judged: Any) -> None:
 
     assert outcome.sentence == (
         "ledger: ledger_ledger_balances, batch 1, stage attributes, values, total: 12 offered, but kept 6 + shed 5 + "
-        "deduplicated 0 + rejected 0 is 11, 1 apart"
+        "deduplicated 0 + rejected 0 is 11: a difference of 1"
     )
     assert outcome.where == "batch 1, stage attributes, unit values, dimension total"
     assert (outcome.observed, outcome.expected) == ("offered 12, accounted 11", "offered = accounted")
@@ -588,11 +586,12 @@ def test_large_whole_numbers_are_compared_exactly_next_to_a_null(tmp_path: Path)
         ),
         (
             "parts_add_up",
-            "batch 1, stage attributes: the values by attribute add up to 0 kept, their total has 6, 6 apart",
+            "batch 1, stage attributes: the values by attribute add up to 0 kept, but the total is 6: "
+            "a difference of 6",
         ),
         (
             "everything_shed_is_certified",
-            "attribute temp: 6 values recoverable by the ledger of attributes, 5",
+            "attribute temp: the ledger of attributes counts 6 recoverable values, but 5",
         ),
     ],
 )
@@ -649,7 +648,7 @@ def page_of(judged: Any, suite: str) -> str:
         ),
         (  # a view
             "recovered",
-            "No row of view keys_survive: Recovery loses no key. stream batch batch_date row_count null_keys "
+            "No row of view keys_survive: Recovery keeps every key. stream batch batch_date row_count null_keys "
             "expected_null_keys lost_keys recovered_keys_survive 1 2026-01-02 6 1 0 1 1 row",
         ),
     ],
@@ -664,7 +663,7 @@ def test_data_docs_show_a_view_without_rows(settings: Settings) -> None:
     judge(settings, {"sound": sound_stream("sound")}, only=["windows", "batches"])
 
     text = page_of((None, settings), "batches")
-    assert "No row of view a_file_is_taken_in_once: No content is taken in twice. 0 rows" in text
+    assert "No row of view a_file_is_taken_in_once: No file content is taken in twice. 0 rows" in text
     assert "A batch has one row. (stream, batch unique) 0% unexpected" in text
 
 
@@ -830,7 +829,7 @@ def test_a_floor_can_be_raised_for_a_run(settings: Settings) -> None:
     outcomes = judge(settings, streams, tables, parameters={"accuracy_floor_pct": 99.7})
 
     assert sentences(outcomes) == [
-        "certificates: sound, batch 1, temp (shed) is accurate to 99.6 % on average only"
+        "certificates: sound, batch 1, temp (shed) has a mean accuracy of only 99.6 %"
     ]
 
 
@@ -856,7 +855,7 @@ def test_rows_that_are_shed_must_come_back_unless_they_are_lost_on_record(settin
     streams["thinned"]["recovered"] = [r for r in streams["thinned"]["recovered"] if r["seq"] != 3]
 
     assert sentences(judge(settings, streams, only=["recovered"])) == [
-        "recovered: thinned, batch 1 recovers 4 tuples of 5 (3 were transmitted, 1 are lost on record): 1 apart"
+        "recovered: thinned, batch 1 recovers 4 tuples of 5 (3 were transmitted, 1 were lost): a difference of 1"
     ]
 
 
@@ -865,7 +864,7 @@ def test_nothing_that_was_taken_in_disappears_with_its_whole_batch(settings: Set
     streams["sound"] |= {"transmitted": [], "recovered": []}
 
     assert sentences(judge(settings, streams, only=["recovered"])) == [
-        "recovered: sound, batch 1 recovers 0 tuples of 6 (0 were transmitted, 0 are lost on record): 6 apart"
+        "recovered: sound, batch 1 recovers 0 tuples of 6 (0 were transmitted, 0 were lost): a difference of 6"
     ]
 
 
@@ -918,8 +917,8 @@ def test_but_values_of_the_rows_that_are_left_do(settings: Settings, certified: 
     put("certificates", shed_values=certified)(lost_later)
 
     assert sentences(failures(judge(settings, {"late": lost_later}, only=["ledger"]))) == [
-        "ledger: late, batch 1, attribute temp: 6 values recoverable by the ledger of attributes, "
-        f"{certified} certified"
+        "ledger: late, batch 1, attribute temp: the ledger of attributes counts 6 "
+        f"recoverable values, but {certified} are certified"
     ]
 
 
@@ -929,7 +928,7 @@ def test_the_narrower_of_the_channel_and_the_one_it_goes_into_is_the_capacity(se
     put("batches", trunk_kbps=1.6)(streams["narrow"])
 
     assert sentences(failures(judge(settings, streams, only=["transmitted"]))) == [
-        "transmitted: narrow, batch 1 sends 2 kbps through 1.6 kbps: 0.4 kbps too much, and no shortfall is on record"
+        "transmitted: narrow, batch 1 sends 2 kbps through 1.6 kbps: an excess of 0.4 kbps without a recorded shortfall"
     ]
 
 

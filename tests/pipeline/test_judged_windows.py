@@ -126,7 +126,7 @@ def test_channels_that_are_validated_one_after_the_other_in_a_run_are_one_valida
 @pytest.mark.parametrize(
     ("table", "subject", "change", "said"),
     [
-        ("joined", "alike", {"left_seq": 100_000}, "with a row that its inputs do not have"),
+        ("joined", "alike", {"left_seq": 100_000}, "with a row that is not in its inputs"),
         ("joined", "alike", {"weight": 0.25}, "with a weight below 1"),
         ("results", "warm", {"sic": 0.125}, "has rows whose sic adds up to 12.5 %, but its coverage is 100"),
     ],
@@ -160,7 +160,7 @@ def test_a_pair_that_does_not_match_is_found_by_the_rows_it_is_of(world: World) 
         row.update(right_seq=other["right_seq"], right_time=other["right_time"])
 
     spoil(world, "joined", "alike", swapped)
-    with pytest.raises(SpillwayError, match=r"alike, window [\d,]+ has 1 pairs of [\d,]+ that do not match"):
+    with pytest.raises(SpillwayError, match=r"alike, window [\d,]+ has 1 of [\d,]+ pairs that do not match"):
         world.validate()
 
 

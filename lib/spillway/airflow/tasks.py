@@ -178,7 +178,7 @@ def names_field(what: str, doing: str) -> Param:
         type=["null", "array"],
         items={"type": "string"},
         title=what,
-        description=f"{what} to {doing}, one a line; empty: all.",
+        description=f"{what} to {doing}, one per line. Empty: all.",
     )
 
 

@@ -62,10 +62,10 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     top = _Parser(
         prog="spillway",
-        description="Keeps data streams inside the capacity you have, and proves what it gives back.",
-        epilog="Roots come from SPILLWAY_HOME, SPILLWAY_LAKE, SPILLWAY_DESTINATION, SPILLWAY_LANDING and "
-        "SPILLWAY_SCHEMAS. Exit codes: 0 all is well; 1 something is wrong (`run`: also if a file was refused whole "
-        "or a batch exceeds its channel); 2 the command was not understood.",
+        description="Reduce data streams to the capacity of a channel; check every recovered value against its bound.",
+        epilog="Root folders are in the environment variables SPILLWAY_HOME, SPILLWAY_LAKE, SPILLWAY_DESTINATION, "
+        "SPILLWAY_LANDING and SPILLWAY_SCHEMAS. Exit codes: 0: success; 1: a problem was found (`run`: also if a file "
+        "was refused or a batch exceeds its channel); 2: invalid command line.",
     )
     top.add_argument("--version", action="version", version=f"spillway {_version()}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)

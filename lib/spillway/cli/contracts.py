@@ -31,7 +31,7 @@ def add_contracts(commands: Any) -> None:
     checking = add_command(
         actions,
         "check",
-        "List everything that is wrong with the contracts, by file, field, rule, value and remedy.",
+        "List all problems of the contracts: file, field, rule, value and remedy.",
         ["spillway contracts check", "spillway contracts check --schemas elsewhere/schemas --json"],
     )
     checking.add_argument("--schemas", help="folder of the contracts (default: SPILLWAY_SCHEMAS)")
@@ -40,29 +40,30 @@ def add_contracts(commands: Any) -> None:
     schema = add_command(
         actions,
         "schema",
-        "Print the JSON Schema that editors complete contracts from.",
+        "Print the JSON Schema of contracts, for completion and checks in an editor.",
         ["spillway contracts schema > contract.schema.json", "spillway contracts schema --channels"],
     )
-    schema.add_argument("--channels", action="store_true", help="that of channels.yaml")
+    schema.add_argument("--channels", action="store_true", help="print the schema of channels.yaml instead")
     schema.set_defaults(run=print_schema)
     draft = add_command(
         actions,
         "new",
-        "Draft a contract from a delivered file: types, keys and order are guessed, and the draft says where.",
+        "Draft a contract from a delivered file. Types, keys and order are inferred; comments in the draft mark "
+        "doubtful values.",
         [
-            "spillway contracts new landing/weather/2013-01-01/part-1.json",
+            "spillway contracts new landing/weather/2013-01-31/weather-2013-01.jsonl",
             "spillway contracts new day.csv --stream sales --channel uplink --output schemas/streams/sales.yaml",
         ],
     )
     draft.add_argument("sample", help="a delivered file: JSON lines, CSV or Parquet")
     draft.add_argument("--stream", help="name of the stream (default: from the file)")
-    draft.add_argument("--channel", default="uplink", help="the channel it goes through (default: uplink)")
-    draft.add_argument("--output", help="write there instead of printing; never overwrites")
+    draft.add_argument("--channel", default="uplink", help="channel of the stream (default: uplink)")
+    draft.add_argument("--output", help="a new file for the draft (default: print it)")
     draft.set_defaults(run=create_contract)
     mining = add_command(
         actions,
         "mine",
-        "Draft a lever's entry from SQL that people ran: a query log, with how often each did, or dbt models.",
+        "Draft a lever's entry from the SQL that reads a stream: a query log with run counts, or dbt models.",
         [
             "spillway contracts mine queries.csv --stream flights",
             "spillway contracts mine dbt_project/ --stream flights",
@@ -70,10 +71,10 @@ def add_contracts(commands: Any) -> None:
     )
     mining.add_argument(
         "log",
-        help="SQL: a .sql file, a folder of them, a project of dbt; or CSV, JSON lines, Parquet, Delta with columns "
-        "query and runs",
+        help="a .sql file, a folder of .sql files or a dbt project; or a table (CSV, JSON lines, Parquet or Delta) "
+        "with the columns query and runs",
     )
-    mining.add_argument("--stream", required=True, help="the stream whose readers are looked for")
+    mining.add_argument("--stream", required=True, help="the stream that the queries read")
     mining.set_defaults(run=mine_queries)
 
 
@@ -98,7 +99,7 @@ def _check(asked: argparse.Namespace) -> int:
             rows,
         )
     else:
-        print_line(f"The contracts in {schemas} are in order.", "green")
+        print_line(f"The contracts in {schemas} are valid.", "green")
     return 1 if problems else 0
 
 
@@ -252,8 +253,8 @@ def add_parity(commands: Any) -> None:
     adds = add_command(
         actions,
         "add",
-        "Append to each line of a CSV or JSON file the parity of its bytes. The contract must state parity: secded "
-        "under source.",
+        "Append the parity of its bytes to each line of a CSV or JSON file. The contract of the stream must state "
+        "parity: secded under source.",
         [
             "spillway parity add readings.csv --output sent.csv",
             "spillway parity add readings.jsonl > sent.jsonl",

@@ -27,21 +27,20 @@ def add_plan(commands: Any) -> None:
     made = add_command(
         commands,
         "plan",
-        "Say what would be kept, rounded and shed, at which error; write nothing.",
+        "Show which columns would be kept, rounded and shed, with their errors. Writes no table.",
         [
             "spillway plan weather",
-            "spillway plan messages --capacity '8 kB/month'   # what if the channel were narrower?",
+            "spillway plan messages --capacity '8 kB/month'   # with a smaller capacity",
             "spillway plan stocks --batch 2 --json",
-            "spillway plan weather --compare            # next to gzip, xz and Parquet",
+            "spillway plan weather --compare            # with the sizes of gzip, xz and Parquet",
         ],
     )
     made.add_argument("name", help="a stream or a channel with a contract", metavar="STREAM|CHANNEL")
     made.add_argument(
-        "--capacity", help="of the channel, instead of what channels.yaml says: '30 kbps', '2 GB/day'"
+        "--capacity",
+        help="capacity of the channel, e.g. '30 kbps' or '2 GB/day' (default: from channels.yaml)",
     )
-    made.add_argument(
-        "--batch", default="latest", help="the number of a batch of the stream (default: latest)"
-    )
+    made.add_argument("--batch", default="latest", help="number of a batch of the stream (default: latest)")
     made.add_argument(
         "--compare",
         action="store_true",
@@ -83,7 +82,7 @@ def add_what_if(commands: Any) -> None:
     made = add_command(
         commands,
         "what-if",
-        "Replay what queries were offered by other rules, and compare coverage, error and cost; no table is written.",
+        "Replay past windows of a capacity group with other rules; compare coverage, error and cost. Writes no table.",
         [
             "spillway what-if operations --capacity 20000",
             "spillway what-if operations --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
@@ -91,17 +90,26 @@ def add_what_if(commands: Any) -> None:
             "spillway what-if operations --more",
         ],
     )
-    made.add_argument("room", help="a room that queries share", metavar="ROOM")
-    made.add_argument("--capacity", type=float, help="of the room a slice, in the unit of its contracts")
-    made.add_argument("--policy", help="fair, random, round_robin, priority or algorithm_1")
-    made.add_argument("--weight", action="append", default=[], help="QUERY=WEIGHT; may be repeated")
+    made.add_argument("room", help="capacity group: the `room` of one or more queries", metavar="ROOM")
+    made.add_argument(
+        "--capacity", type=float, help="capacity of the room per slice, in the unit of its contracts"
+    )
+    made.add_argument("--policy", help="policy: fair, random, round_robin, priority or algorithm_1")
+    made.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="QUERY=WEIGHT",
+        help="weight of a query; may be repeated",
+    )
     made.add_argument(
         "--more",
         action="store_true",
-        help="what more and more queries like these would make of the answers, and when they stop paying",
+        help="replay with 2 to 16 times as many queries; show coverage, error and cost per query, and the largest "
+        "number at which the saving in cost exceeds the loss in quality",
     )
-    made.add_argument("--from-date", help="first date of windows (default: the last there is)")
-    made.add_argument("--to-date", help="last date of windows")
+    made.add_argument("--from-date", help="first date of the windows (default: the last date with windows)")
+    made.add_argument("--to-date", help="last date of the windows")
     made.set_defaults(run=_run_what_if)
 
 
@@ -141,9 +149,7 @@ def _run_crowding(asked: argparse.Namespace, settings: Settings, dates: tuple[da
     from spillway.workloads.what_if import replay_crowded
 
     if asked.policy or asked.weight:
-        raise UsageError(
-            "`--more` must stand with no other rule than --capacity; leave --policy and --weight out"
-        )
+        raise UsageError("`--more` must be used without --policy and --weight; remove them")
     contracts = load_usable(settings.schemas)
     found = replay_crowded(
         Tables(settings), ProcessEngine(), contracts, asked.room, TIMES, asked.capacity, dates
@@ -165,7 +171,7 @@ def _run_crowding(asked: argparse.Namespace, settings: Settings, dates: tuple[da
     ]
     print_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
     print_line(room.sentence, "bold")
-    print_line(f"kept in {kept}: the next report draws it", "dim")
+    print_line(f"stored in {kept}; the next report shows it", "dim")
     return 0
 
 
@@ -184,7 +190,9 @@ def _say(found: WhatIf) -> None:
         "bold",
     )
     if found.left_out:
-        print_line(f"{found.left_out} more were left out: rows of them are not held any more", "yellow")
+        print_line(
+            f"{found.left_out} more windows are not included: some of their rows were deleted", "yellow"
+        )
     rows = []
     for name, now in found.as_is.items():
         then = found.as_would_be[name]
@@ -192,7 +200,7 @@ def _say(found: WhatIf) -> None:
     heads = ["query", "rules", "coverage %", "lowest %", "error %", "tuples", "seconds"]
     print_table("", heads, rows)
     print_line(
-        "Error: of an answered value against the answer to everything; one that is missing counts 100 %.",
+        "Error: of a value of the answer, relative to the answer from all rows; a missing value counts 100 %.",
         "dim",
     )
 
@@ -210,8 +218,8 @@ def add_join_advice(commands: Any) -> None:
     made = add_command(
         commands,
         "join-advice",
-        "Before a join is run: its size, skew and heavy values, what it costs, and what a budget would miss once the "
-        "join has learned where matches lie; in its first windows it misses more.",
+        "Estimate a join before it is run: number of pairs, skew, heavy hitters, cost, and the pairs that a budget "
+        "would miss. The first windows of a join miss more, because it has not yet learned where matches are.",
         [
             "spillway join-advice weather weather --on wind_dir --lasts 172800",
             "spillway join-advice network weather --on router --on-right origin --lasts 600",
@@ -219,25 +227,37 @@ def add_join_advice(commands: Any) -> None:
             "spillway join-advice weather flights --on origin --on-right dest --json",
         ],
     )
-    made.add_argument("left", help="a stream")
-    made.add_argument("right", help="another, or the same")
+    made.add_argument("left", help="the left stream")
+    made.add_argument("right", help="the right stream; may be the same")
     made.add_argument(
         "--on", nargs="+", required=True, metavar="ATTRIBUTE",
-        help="the attribute that is joined by; of several, each value is an item of a set",
+        help="the join key; with several attributes, each value is an item of the row's set",
     )  # fmt: skip
     made.add_argument(
-        "--on-right", nargs="+", metavar="ATTRIBUTE", help="the right stream's, where it has another name"
+        "--on-right",
+        nargs="+",
+        metavar="ATTRIBUTE",
+        help="the join key of the right stream (default: as --on)",
     )
     made.add_argument(
-        "--lasts", type=float, default=_A_YEAR, help="seconds that rows lie apart at most (default: a year)"
+        "--lasts",
+        type=float,
+        default=_A_YEAR,
+        help="maximum seconds between the rows of a pair (default: a year)",
     )
-    made.add_argument("--predicate", choices=_PREDICATES, default="equality", help="what makes a pair")
-    made.add_argument("--threshold", type=float, help="least overlap or inner product")
-    made.add_argument("--separator", help="what stands between the items of a set")
-    made.add_argument("--weight", help="what stands between an item and its weight")
-    made.add_argument("--basic", type=float, help="seconds of a basic window (default: a 25th of --lasts)")
-    made.add_argument("--no-index", action="store_true", help="as if there were no inverted index")
-    made.add_argument("--rows", type=int, help="last rows of each stream to look at (default: 100,000)")
+    made.add_argument(
+        "--predicate", choices=_PREDICATES, default="equality", help="join predicate (default: equality)"
+    )
+    made.add_argument("--threshold", type=float, help="minimum overlap or inner product")
+    made.add_argument("--separator", help="separator between the items of a set")
+    made.add_argument("--weight", help="separator between an item and its weight")
+    made.add_argument(
+        "--basic", type=float, help="length of a basic window in seconds (default: --lasts / 25)"
+    )
+    made.add_argument("--no-index", action="store_true", help="estimate the cost without an inverted index")
+    made.add_argument(
+        "--rows", type=int, help="number of the last rows of each stream to read (default: 100,000)"
+    )
     made.set_defaults(run=_run_join_advice)
 
 

@@ -41,30 +41,38 @@ def add_ask(commands: Any) -> None:
     made = add_command(
         commands,
         "ask",
-        "Ask a stored sketch: every answer with its interval, its method and what it covers.",
+        "Query a stored sketch. Every answer has a confidence interval, its method and the rows that it covers.",
         [
-            "spillway ask weather                       what may be asked",
+            "spillway ask weather                       # list the sketches and their queries",
             "spillway ask weather origin frequency JFK",
             "spillway ask weather origin frequency EWR --purpose sum",
             "spillway ask weather temp quantile 0.5 0.99 --from-date 2013-08-01",
             "spillway ask weather origin+temp+dewp+wind_dir+pressure near-duplicates --json",
-            *(f"  {name} {question.about}" for name, (_, question) in QUESTIONS.items()),
+            "queries:",
+            *(
+                f"  {name}{' ' if ':' in question.about else ': '}{question.about}"
+                for name, (_, question) in QUESTIONS.items()
+            ),
         ],
     )
     made.add_argument("stream", help="a stream whose contract has `sketches`")
     made.add_argument(
-        "sketch", nargs="?", help="what was sketched, attributes joined by +; without: what there is"
+        "sketch",
+        nargs="?",
+        help="name of the sketch: its attributes, joined by + (default: list all sketches)",
     )
-    made.add_argument("question", nargs="?", choices=QUESTIONS, help="what to ask, see below")
-    made.add_argument("values", nargs="*", help="what the question is about; dates and times as in the data")
+    made.add_argument("question", nargs="?", choices=QUESTIONS, help="the query, see below")
+    made.add_argument("values", nargs="*", help="arguments of the query; dates and times as in the data")
     made.add_argument("--from-date", type=parse_date, help="first batch date")
     made.add_argument("--to-date", type=parse_date, help="last batch date")
-    made.add_argument("--confidence", type=float, default=0.95, help="of the interval (default: 0.95)")
+    made.add_argument(
+        "--confidence", type=float, default=0.95, help="confidence level of the interval (default: 0.95)"
+    )
     made.add_argument(
         "--purpose",
         choices=("frequent", "any", "sum"),
-        help="what a frequency is used for; frequent: one key that is expected to be frequent (default); any: one "
-        "key that may be rare; sum: a sum over many keys",
+        help="use of a frequency, which selects the estimator; frequent: one key that is expected to be frequent "
+        "(default); any: one key that may be rare; sum: a sum over many keys",
     )
     made.set_defaults(run=_run)
 
@@ -158,11 +166,11 @@ def add_explain(commands: Any) -> None:
     made = add_command(
         commands,
         "explain",
-        "Explain what each lever does to an attribute, a join or a query, and why: rule, numbers, bound, remedy. For "
+        "Explain the treatment of an attribute, a join or a query by each lever: rule, figures, bound and remedy. For "
         "a stream: an overview of its attributes.",
         ["spillway explain weather temp", "spillway explain weather", "spillway explain slow_routers --json"],
     )
-    made.add_argument("stream", help="a stream with a contract, or a join or a query")
+    made.add_argument("stream", help="a stream, a join or a query")
     made.add_argument(
         "attribute", nargs="?", help="an attribute of the stream; default: a table of all attributes"
     )
@@ -186,16 +194,16 @@ def _run_explain(asked: argparse.Namespace) -> int:
         return 0
     what = f"{found.stream}.{found.attribute}"
     if found.exempt is not None:
-        print_line(f"{found.stream} is {found.exempt}: from its next batch on nothing of it is shed", "bold")
-        print_line("Before, and again after that:")
+        print_line(f"{found.stream} is {found.exempt}: nothing of it is shed from its next batch on", "bold")
+        print_line("Before and after the exemption:")
     for part in found.levers:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
-        print_line(f"{found.stream} has no levers: it is taken in and sent on as it is", "bold")
+        print_line(f"{found.stream} has no levers: its rows are sent unchanged", "bold")
     for note in found.notes:
         print_line(note, "yellow")
     if found.stages:
-        print_stages("\nWhat every stage did", found.stages)
+        print_stages("\nCounts of every stage", found.stages)
     if found.trade is not None:
         from spillway.report.trade_off import trade_off_lines
 
@@ -232,18 +240,18 @@ def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
         return 0
     print_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
     if found.refused is not None:
-        print_line(f"no run works it out any more: {found.refused}", "bold")
+        print_line(f"it is no longer computed: {found.refused}", "bold")
     for part in found.levers:
         _say_part(found.name, part, False)
     if found.stages:
-        print_stages("\nWhat every stage did", found.stages)
+        print_stages("\nCounts of every stage", found.stages)
     return 0
 
 
 def _say_part(what: str, part: VersionedExplanation, one_of_several: bool) -> None:
     by = f" by {part.lever}" if one_of_several else ""
     if part.told is None:
-        print_line(f"{part.lever} tells nothing of {what}: the stages say what it did", "bold")
+        print_line(f"{part.lever} has no explanation of {what}; see the counts of its stage", "bold")
         return
     print_line(f"{what} is {part.told.way}{by}", "bold")
     print_line(f"because {part.told.because}.")
@@ -256,27 +264,34 @@ def add_recover(commands: Any) -> None:
     made = add_command(
         commands,
         "recover",
-        "Give shed values back, each with its bound. Reads the few files it needs; starts no Spark.",
+        "Recover shed values, each with its error bound. Reads only the files that it needs, without Spark.",
         [
-            "spillway recover weather --attributes temp --key origin=JFK --seq 4711",
+            "spillway recover weather --attributes temp --seq 4711",
             "spillway recover weather --key origin=JFK --from-time 2013-02-01 --to-time 2013-02-02",
             "spillway recover stocks --from-seq 1 --to-seq 500 --output stocks.parquet",
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("--attributes", help="comma-separated (default: all)")
+    made.add_argument("--attributes", help="attributes, separated by commas (default: all)")
     made.add_argument(
-        "--key", action="append", default=[], metavar="NAME=VALUE", help="only this key; may repeat"
+        "--key",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only tuples with this key; may be repeated",
     )
-    made.add_argument("--seq", type=int, help="one tuple")
-    made.add_argument("--from-seq", type=int, help="first seq")
-    made.add_argument("--to-seq", type=int, help="last seq")
+    made.add_argument("--seq", type=int, help="seq of one tuple")
+    made.add_argument("--from-seq", type=int, help="first seq, inclusive")
+    made.add_argument("--to-seq", type=int, help="last seq, inclusive")
     made.add_argument(
-        "--from-time", help="ISO date or time; without an offset, on the clocks of the contract's timezone"
+        "--from-time",
+        help="first ISO date or time, inclusive; without an offset, in the timezone of the contract",
     )
-    made.add_argument("--to-time", help="ISO date or time, inclusive")
-    made.add_argument("--output", help="write .parquet, .csv or .json lines")
-    made.add_argument("--limit", type=int, default=50, help="rows printed (default: 50)")
+    made.add_argument("--to-time", help="last ISO date or time, inclusive")
+    made.add_argument(
+        "--output", help="write a file (.parquet, .csv or .json with one object per line) instead of printing"
+    )
+    made.add_argument("--limit", type=int, default=50, help="maximum number of printed rows (default: 50)")
     made.set_defaults(run=_run_recover)
 
 

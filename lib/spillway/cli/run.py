@@ -34,23 +34,24 @@ def add_run(commands: Any) -> None:
     made = add_command(
         commands,
         "run",
-        "Bring what has landed all the way through, without Airflow: take in, train, shed, sketch, work out joins and "
-        "queries, validate. Exits with 1 if a stream fails, a file is refused whole or a batch exceeds its channel.",
+        "Process the landed files without Airflow: take in, train, shed, sketch, compute joins and queries, validate. "
+        "The exit code is 1 if a stream fails, a file is refused or a batch exceeds its channel.",
         ["spillway run", "spillway run --stream weather", "spillway run --channel cellular --engine spark"],
     )
     made.add_argument(
         "--now",
         action="store_true",
-        help="also send the batches that wait for more to arrive (`batching:` of their contract)",
+        help="also send batches that wait to be sent together (`batching:` in the contract)",
     )
     which = made.add_mutually_exclusive_group()
-    which.add_argument("--stream", help="only this stream; others on its channel keep their part")
+    which.add_argument("--stream", help="only this stream; the other streams of its channel keep their share")
     which.add_argument("--channel", help="only the streams of this channel")
     made.add_argument(
         "--engine",
         choices=(AUTO, *ENGINES),
         default=AUTO,
-        help="process: in this process; spark: in Spark's tasks; auto: in Spark's tasks if much waits (default: auto)",
+        help="process: in this process; spark: in tasks of Spark; auto: in tasks of Spark if at least 40 million "
+        "values wait (default: auto)",
     )
     made.set_defaults(run=_run)
 
@@ -61,7 +62,7 @@ def add_engine(made: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default=ENGINES[0],
-        help="process: in this process; spark: in Spark's tasks",
+        help="process: in this process; spark: in tasks of Spark (default: process)",
     )
 
 
@@ -150,10 +151,10 @@ def add_resend(commands: Any) -> None:
     made = add_command(
         commands,
         "resend",
-        "Send the exact tuples of some batch dates across, while raw is held; counted against the capacity.",
+        "Send the exact tuples of a range of batch dates again. Needs their raw tuples; counts against the capacity.",
         [
-            "spillway resend weather --from 2013-02-01",
-            "spillway resend weather --from 2013-02-01 --to 2013-02-28",
+            "spillway resend weather --from 2013-02-28",
+            "spillway resend weather --from 2013-01-31 --to 2013-02-28",
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
@@ -181,9 +182,7 @@ def _run_resend(asked: argparse.Namespace) -> int:
         )
     else:
         what = (
-            f"batch {', '.join(map(str, numbers))} sent again, whole"
-            if numbers
-            else "nothing was left to send"
+            f"batch {', '.join(map(str, numbers))} sent again, whole" if numbers else "all rows had been sent"
         )
         progress.step(
             f"{asked.stream}: {what}; spillway run, or the nightly validation, compares it with raw"
@@ -195,17 +194,18 @@ def add_exempt(commands: Any) -> None:
     made = add_command(
         commands,
         "exempt",
-        "Shed nothing of a stream from its next batch on, until a moment; counted against the capacity all the same.",
+        "Suspend the shedding of a stream until a given time, from its next batch on. Its bytes still count against "
+        "the capacity.",
         [
-            "spillway exempt weather --until 2026-02-01 --reason 'the audit wants every digit'",
-            "spillway exempt weather --until now --reason 'the audit is over'   # ends it",
+            "spillway exempt weather --until 2030-01-01 --reason 'the audit wants every digit'",
+            "spillway exempt weather --until now --reason 'the audit is over'   # end the exemption",
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
     made.add_argument(
-        "--until", required=True, help="ISO date or time, UTC unless it says otherwise; now: at once"
+        "--until", required=True, help="ISO date or time, in UTC if it has no offset; now: end the exemption"
     )
-    made.add_argument("--reason", required=True, help="why: it stands in the ledger and in spillway status")
+    made.add_argument("--reason", required=True, help="reason, shown in the ledger and by spillway status")
     made.set_defaults(run=_run_exempt)
 
 
@@ -237,9 +237,9 @@ def _run_exempt(asked: argparse.Namespace) -> int:
     if asked.json:
         print_json(found)
     elif until == now:
-        print_line(f"{contract.stream} is exempt no more: its next batch is shed as its contract says")
+        print_line(f"{contract.stream} is no longer exempt: its next batch is shed by its contract")
     else:
-        print_line(f"{contract.stream} is {found.sentence}. Nothing is shed of it from its next batch on.")
+        print_line(f"{contract.stream} is {found.sentence}. Nothing of it is shed from its next batch on.")
     return 0
 
 
@@ -247,17 +247,17 @@ def add_replay(commands: Any) -> None:
     made = add_command(
         commands,
         "replay",
-        "Take refused files and rejected rows in again, and batches that were set aside; each tuple once.",
+        "Take in refused files and rejected rows again, and retry quarantined batches. Each tuple is taken in once.",
         [
             "spillway replay weather",
-            "spillway replay weather --file 2013-02-01/part-3.json",
-            "spillway replay weather --reason 'temp must be' --date 2013-02-01",
+            "spillway replay weather --file 2013-02-28/weather-2013-02.jsonl",
+            "spillway replay weather --reason 'origin must be' --date 2013-02-28",
         ],
     )
     made.add_argument("stream", help="a stream with a contract")
-    made.add_argument("--file", help="only of this landing file: its name, or how it ends")
-    made.add_argument("--reason", help="only what was refused for a reason that holds these words")
-    made.add_argument("--date", type=parse_date, help="only of this batch date")
+    made.add_argument("--file", help="only this landing file; the name, or the end of its path")
+    made.add_argument("--reason", help="only rejections whose reason contains this text")
+    made.add_argument("--date", type=parse_date, help="only this batch date")
     made.set_defaults(run=_run_replay)
 
 
@@ -285,7 +285,7 @@ def _run_replay(asked: argparse.Namespace) -> int:
     if asked.json:
         print_json(jsonable(found))
     elif not (done.files or done.records or done.batches or done.reopened):
-        print_line(f"{contract.stream}: nothing of what is asked for waits to be replayed")
+        print_line(f"{contract.stream}: nothing to replay matches these options")
     else:
         print_line(
             f"{contract.stream}: {done.files:,} files and {done.records:,} records replayed: {found['tuples']:,} "

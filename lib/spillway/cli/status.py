@@ -24,8 +24,8 @@ def add_status(commands: Any) -> None:
     made = add_command(
         commands,
         "status",
-        "Last runs, batches by status, the ledger's balance, and what is falling short; rates are of a stream's last "
-        "1,000 batches.",
+        "Show the last runs, the batches by status, the balance of the ledger, and shortfalls. Rates are of the last "
+        "1,000 batches of a stream.",
         [
             "spillway status",
             "spillway status --details",
@@ -38,12 +38,12 @@ def add_status(commands: Any) -> None:
         nargs="?",
         const="",
         metavar="FILE",
-        help="only write a file for Prometheus' node exporter (default: build/metrics/spillway.prom)",
+        help="only write the metrics file for the Prometheus node exporter (default: build/metrics/spillway.prom)",
     )
     made.add_argument(
         "--details",
         action="store_true",
-        help="also show every channel, and of every attribute its treatment, its error and its bytes",
+        help="also show every channel, and the treatment, error and bytes of every attribute",
     )
     made.set_defaults(run=_run)
 
@@ -131,7 +131,7 @@ def add_report(commands: Any) -> None:
         "Write the report: one HTML page with figures and plots of every stream.",
         ["spillway report", "spillway report --output /var/www/spillway.html"],
     )
-    made.add_argument("--output", help="where to write it (default: build/report.html)")
+    made.add_argument("--output", help="path of the report (default: build/report.html)")
     made.set_defaults(run=_run_report)
 
 

@@ -13,10 +13,10 @@ def add_keep(commands: Any) -> None:
     made = add_command(
         commands,
         "keep",
-        "Remove what is past its retention, put small files together, free what no table needs.",
-        ["spillway keep --dry-run   # what would be done", "spillway keep"],
+        "Delete rows past their retention, compact small files, and delete files that no table needs.",
+        ["spillway keep --dry-run   # show the actions", "spillway keep"],
     )
-    made.add_argument("--dry-run", action="store_true", help="say it, and do nothing")
+    made.add_argument("--dry-run", action="store_true", help="only show the actions")
     made.set_defaults(run=_keep)
 
 
@@ -24,10 +24,10 @@ def add_migrate(commands: Any) -> None:
     made = add_command(
         commands,
         "migrate",
-        "Bring tables that an earlier Spillway wrote to the formats of this one.",
-        ["spillway migrate --dry-run   # which tables, and what of them", "spillway migrate"],
+        "Convert tables of an earlier version of Spillway to the formats of this version.",
+        ["spillway migrate --dry-run   # show the changes of each table", "spillway migrate"],
     )
-    made.add_argument("--dry-run", action="store_true", help="say it, and do nothing")
+    made.add_argument("--dry-run", action="store_true", help="only show the actions")
     made.set_defaults(run=_migrate)
 
 
@@ -61,13 +61,16 @@ def add_doctor(commands: Any) -> None:
     made = add_command(
         commands,
         "doctor",
-        "Look at Java, jars, Spark, Airflow, packages and write access; say what is wrong and the remedy.",
-        ["spillway doctor", "spillway doctor --deep   # also starts Spark, and spark-submit (40 s)"],
+        "Check Java, jars, Spark, Airflow, packages and write access. Each problem has a remedy.",
+        [
+            "spillway doctor",
+            "spillway doctor --deep   # also start Spark, by Python and by spark-submit (40 s)",
+        ],
     )
     made.add_argument(
         "--deep",
         action="store_true",
-        help="start Spark for real, by Python and by spark-submit; each writes and reads a Delta table",
+        help="also start Spark, by Python and by spark-submit; each writes and reads a Delta table",
     )
     made.set_defaults(run=_run)
 

@@ -226,6 +226,19 @@ class Capacity:
     quota: Quota | None = None
 
 
+_DESCRIPTIONS = {
+    "bandwidth_khz": "bandwidth of the channel in kHz",
+    "signal_to_noise_db": "signal-to-noise ratio in dB",
+    "budget_per_day": "cost limit per day, in the currency of price_per_gb",
+    "price_per_gb": "price of sending a gigabyte",
+    "quota": "size of the quota, for example 2 GB",
+    "per": "period of the quota; hour: the quota is converted to a constant rate",
+    "carry_over_pct": "share of the unspent bytes of a period that carries over to the next period, in %",
+    "burst": "maximum rate, for example 5 Mbps",
+}
+"""Descriptions of the fields of a capacity, for the JSON Schema."""
+
+
 @dataclass(frozen=True)
 class CapacityShape:
     """The shape of a capacity in a contract."""
@@ -255,6 +268,9 @@ class CapacityShape:
         spending = {"carry_over_pct": {"type": "number", "minimum": 0, "maximum": 100}, "burst": burst}
         forms.append(_form({"quota": size, "per": {"const": "hour"}}, _QUOTA))
         forms.append(_form({"quota": size, "per": {"enum": list(MEAN_SECONDS)}, **spending}, _QUOTA))
+        for form in forms:
+            for name, field in form.get("properties", {}).items():
+                form["properties"][name] = {"description": _DESCRIPTIONS[name], **field}
         return {"anyOf": forms}
 
 

@@ -42,7 +42,7 @@ class Prices:
     sent_per_gb: float = rule(Number(least=0), "price of sending a gigabyte", 1.0)
     kept_per_gb: float = rule(
         Number(least=0),
-        "price of keeping a gigabyte of synopsis at the source for as long as it is kept",
+        "price of storing a gigabyte of synopsis at the source for its whole retention",
         0.0,
     )
 
@@ -78,32 +78,34 @@ class Channel:
 
     capacity: Capacity = rule(
         CapacityShape(),
-        "a rate: 120 kbps, 5 Mbps, 2 GB/hour, {bandwidth_khz, signal_to_noise_db} (Shannon); or a quota, spent over "
-        "its period: 2 GB/day, 60 GB/month, {quota: 2 GB, per: day, carry_over_pct: 20, burst: 5 Mbps}, "
-        "{budget_per_day, price_per_gb}",
+        "a rate: 120 kbps, 5 Mbps, 2 GB/hour, {bandwidth_khz, signal_to_noise_db} (Shannon); or a "
+        "quota for a period: 2 GB/day, 60 GB/month, {quota: 2 GB, per: day, carry_over_pct: 20, "
+        "burst: 5 Mbps}, {budget_per_day, price_per_gb}",
     )
     divide_by: str = rule(
         Choice(DIVIDE_BY),
-        "utility: all streams planned together, what is worth least gives way; proportional: one drop rate for all, "
-        "before each is planned (the text)",
+        "division of the capacity among streams. utility: one plan for all streams, which sheds the "
+        "data with the smallest utility first; proportional: the same drop rate for every stream, "
+        "before each stream is planned (Ahuja 2006)",
         "utility",
     )
     minimize: str = rule(
         Choice(MINIMIZE),
-        "error: fill the channel and lose as little as it allows; bytes: spend as little as the bounds allow, for a "
-        "channel paid by the byte",
+        "objective of the plan. error: use the whole capacity and minimize the loss; bytes: send the "
+        "fewest bytes that keep the error bounds, for a channel that is paid by volume",
         "error",
     )
-    prices: Prices = rule(Record(Prices), "minimize: bytes: what sending and keeping cost", Prices())
+    prices: Prices = rule(Record(Prices), "prices of sending and storing, for minimize: bytes", Prices())
     into: str | None = rule(
         OptionalValue(Text()),
-        "the channel that this one is multiplexed into: shed a second time to fit there",
+        "the channel that this one is multiplexed into; its streams are then shed a second time to "
+        "fit that channel",
         None,
     )
     alerts: tuple[AlertHook, ...] = rule(
-        Listing(Record(AlertHook)), "who is told of what goes wrong with any of its streams", ()
+        Listing(Record(AlertHook)), "hooks that receive alerts about any stream of the channel", ()
     )
-    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    description: str = rule(Text(blank=True), "description in one sentence", "")
     name: str = ""
 
     def rules(self) -> Iterator[Broken]:

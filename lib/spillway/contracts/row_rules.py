@@ -74,31 +74,36 @@ class RowRule:
 
     kind: str = rule(
         Choice(RULE_KINDS),
-        "range: at least, at most; one_of: among the values; pattern: the whole text is of the pattern; not_null; "
-        "unique_with: no two rows of a batch agree in all of the attributes",
+        "range: from `least` to `most`; one_of: one of `values`; pattern: the whole value matches "
+        "`pattern`; not_null; unique_with: no two rows of a batch have the same values in all of the "
+        "attributes",
     )
     attributes: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "of the stream's rules: those it is about, each for itself or together for unique_with; of an attribute's: "
-        "those it is unique with, none: alone",
+        "rule of the stream: the attributes that it applies to, each alone, or together for "
+        "unique_with; rule of an attribute: for unique_with, the attributes that complete the unique "
+        "key; empty: the attribute alone is unique",
         (),
     )
     least: Any = rule(
-        OptionalValue(PlainValue()), "range: the smallest; of times as text, in the stream's zone", None
+        OptionalValue(PlainValue()),
+        "range: smallest valid value; times as text, in the stream's time zone",
+        None,
     )
-    most: Any = rule(OptionalValue(PlainValue()), "range: the largest", None)
+    most: Any = rule(OptionalValue(PlainValue()), "range: largest valid value", None)
     values: tuple[Any, ...] | None = rule(
-        OptionalValue(Listing(PlainValue(flags=True), least=1, unique=True)), "one_of: the values", None
+        OptionalValue(Listing(PlainValue(flags=True), least=1, unique=True)), "one_of: the valid values", None
     )
     pattern: str | None = rule(
         OptionalValue(Text()),
-        "pattern: a regular expression as RE2 has them, which takes time in proportion to the text: nothing looks "
-        "ahead or back, and \\d, \\w are ASCII",
+        "pattern: a regular expression in RE2 syntax; the matching time is linear in the length of "
+        "the value; look-ahead and look-behind are not supported; \\d and \\w match ASCII only",
         None,
     )
     action: str = rule(
         Choice(("fail", "warn")),
-        "fail: the validation of the batch fails, and it is not retired; warn: it is reported only",
+        "fail: the validation of the batch fails, and its raw tuples are not retired; warn: the "
+        "violation is only reported",
         "fail",
     )
 

@@ -62,17 +62,23 @@ _NO_TABLES = "no table is read as a stream yet: land its rows as files, kind: fi
 class Options:
     """How to read CSV; JSON and Parquet need no options."""
 
-    header: bool = rule(Flag(), "CSV: the first line names the columns; false: contract order", True)
+    header: bool = rule(
+        Flag(),
+        "CSV: true: the first line has the column names; false: the columns are in the order of the contract",
+        True,
+    )
     delimiter: str = rule(
-        Text(pattern=r"^[^\"\r\n]\Z", means="one character", remedy='write ","'), "CSV: between fields", ","
+        Text(pattern=r"^[^\"\r\n]\Z", means="one character", remedy='write ","'),
+        "CSV: character between fields",
+        ",",
     )
     decimal: str = rule(
         Choice((".", ",")),
-        "CSV: between a number's whole and its fraction; the other of the two is in none",
+        "CSV: decimal separator; the other of the two characters must not occur in a number",
         ".",
     )
     null_values: tuple[str, ...] = rule(
-        Listing(Text(blank=True), unique=True), "CSV: fields that mean null, quoted or not", ("",)
+        Listing(Text(blank=True), unique=True), "CSV: texts that mean null, with or without quotes", ("",)
     )
 
 
@@ -82,41 +88,47 @@ class Source:
 
     kind: str = rule(
         Choice(("files",), instead=(("table", _NO_TABLES), *((one, _NO_TOPICS) for one in _TOPICS))),
-        "files: a landing folder",
+        "files: files in a landing folder",
         "files",
     )
     path: str | None = rule(
         OptionalValue(LANDING_PATH),
-        "landing folder, from SPILLWAY_LANDING or absolute, or a URI; default the stream's name",
+        "landing folder: relative to SPILLWAY_LANDING, absolute, or a URI; default: the stream's name",
         None,
     )
-    format: str = rule(Choice(("json", "csv", "parquet")), "json (one object a line), csv or parquet", "json")
-    options: Options = rule(Record(Options), "how to read them", Options())
+    format: str = rule(
+        Choice(("json", "csv", "parquet")), "json (one object per line), csv or parquet", "json"
+    )
+    options: Options = rule(Record(Options), "options for reading the files", Options())
     parity: str = rule(
         Choice(("none", "secded")),
-        "secded: every line of csv or json ends with the parity of its bytes, written by `spillway parity add FILE` "
-        "(extended Hamming code; Ahuja 2006, Appendix A); one flipped bit in a line is corrected; a line with more "
-        "is refused, and training discards a training set with such a line; none: lines have no parity",
+        "secded: each line of csv or json ends with the parity of its bytes, written by `spillway "
+        "parity add FILE` (extended Hamming code; Ahuja 2006, Appendix A). Intake corrects one "
+        "flipped bit in a line. It rejects a line with more flipped bits, and training discards a "
+        "training set with such a line. none: lines have no parity",
         "none",
     )
     settle_seconds: float = rule(
         Number(least=0),
-        "a file counts once it has not changed for so long; 0: files appear whole, renamed into place",
+        "a file is taken in after it has not changed for this number of seconds; 0: at once, for "
+        "files that are renamed into the landing folder",
         60.0,
     )
     changed: str = rule(
         Choice(("refuse", "new_batch")),
-        "a file that was taken in and holds other bytes now; the rows taken in stay. refuse: nothing of it is taken, "
-        "and it is named; new_batch: all of it is taken in as well",
+        "treatment of a file that changed after it was taken in; its rows stay in the lake. refuse: "
+        "the changed file is refused and reported; new_batch: all of it is taken in again, as a new "
+        "batch",
         "refuse",
     )
-    files_at_a_time: int = rule(Number(least=1, whole=True), "most files that one step takes in", 1000)
+    files_at_a_time: int = rule(Number(least=1, whole=True), "maximum number of files per intake step", 1000)
     mb_at_a_time: float = rule(
-        Number(above=0), "most megabytes that one step takes in; a larger file is a step of its own", 256.0
+        Number(above=0), "maximum megabytes per intake step; a larger file has a step of its own", 256.0
     )
     after_taken_in: str = rule(
         Choice(("keep", "archive", "remove")),
-        "what spillway_keep does with files whose batch is done: archive moves them to .archived of the folder",
+        "treatment of files whose batch is done, by `spillway keep`. keep: leave them; archive: move "
+        "them to the folder .archived in the landing folder; remove: delete them",
         "keep",
     )
 
@@ -147,14 +159,15 @@ class Rate:
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
-        "event_time: tuples divided by the time, by `order`, from the end of the batch before to the batch's own end "
-        "(silence before the batch counts for at most a day; a late batch covers the time that its own tuples span); "
-        "arrival: tuples divided by the time since the files before arrived; declared: tuples_per_second",
+        "event_time: number of tuples / time by `order` from the end of the previous batch to the end "
+        "of this batch (a gap before the batch counts at most a day; a late batch covers only the "
+        "time span of its own tuples); arrival: number of tuples / time since the previous files "
+        "arrived; declared: the value of tuples_per_second",
         "event_time",
         yaml="from",
     )
     tuples_per_second: float | None = rule(
-        OptionalValue(Number(above=0)), "the line rate, when declared", None
+        OptionalValue(Number(above=0)), "declared rate, with `from: declared`", None
     )
 
     def rules(self) -> Iterator[Broken]:
@@ -191,12 +204,12 @@ class Batching:
 
     until_bytes: int = rule(
         SizeShape(),
-        "send the waiting batches once they have at least this size in raw, for example 1 MB",
+        "send the waiting batches when they have this size in raw, for example 1 MB",
         1_000_000,
     )
     until_seconds: float = rule(
         Number(above=0, most=31_622_400),
-        "or send the waiting batches of a batch date once the oldest of them was taken in this many seconds ago",
+        "send the waiting batches of a batch date when the oldest was taken in this number of seconds ago",
         3600.0,
     )
 
@@ -207,7 +220,7 @@ class FrameLength:
 
     tuples: int | None = rule(
         OptionalValue(Number(least=1, most=1 << 31, whole=True)),
-        "most tuples in a frame; null: unbounded (the text)",
+        "maximum number of tuples in a frame; null: no limit, as in Ahuja 2006",
         65536,
     )
 
@@ -217,38 +230,51 @@ class BadRecords:
     """How records that break the contract are handled."""
 
     action: str = rule(
-        Choice(("reject", "fail")), "reject: keep them aside and go on; fail: stop the batch", "reject"
+        Choice(("reject", "fail")),
+        "reject: store the record in `rejected` and continue; fail: stop the batch",
+        "reject",
     )
-    max_share_pct: float = rule(PERCENT, "more than this share rejected stops the batch all the same", 10.0)
+    max_share_pct: float = rule(
+        PERCENT, "if a larger share of the records is rejected, the batch stops in any case", 10.0
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicates:
     """How files and rows that arrive twice are handled."""
 
-    files: str = rule(Choice(("skip", "take")), "a file with the bytes of one already taken in", "skip")
+    files: str = rule(
+        Choice(("skip", "take")),
+        "a file with the same bytes as a file that was taken in. skip: do not take it in; take: take "
+        "it in again",
+        "skip",
+    )
     rows: str = rule(
         Choice(("none", "exact", "filter")),
-        "rows that repeat; none: real rows may repeat; exact: look every row up; filter: in little memory, those that "
-        "a filter suspects",
+        "deduplication of rows. none: repeated rows are valid; exact: look up every row; filter: look "
+        "up only the rows that a Bloom filter reports as possible duplicates, with little memory",
         "none",
     )
     on: tuple[str, ...] | None = rule(
         OptionalValue(Listing(Text(), least=1, unique=True)),
-        "attributes that make two rows the same; null: all",
+        "attributes that identify a duplicate row; null: all attributes",
         None,
     )
     within: int | None = rule(
         OptionalValue(Number(least=1, most=50_000_000, whole=True)),
-        "how many rows back a row that is the same counts; null (exact only): as far as there are raw tuples; filter: "
-        "its memory is about 3 bytes a row",
+        "number of preceding rows that a row is compared with; null (exact only): all rows in raw; "
+        "filter: needs about 3 bytes of memory per row",
         None,
     )
     false_positive_pct: float = rule(
-        Number(above=0, most=50), "filter: share of new rows that are looked up for nothing", 1.0
+        Number(above=0, most=50),
+        "filter: share of new rows that are looked up although they are no duplicates",
+        1.0,
     )
     shards: int = rule(
-        Number(least=1, most=1024, whole=True), "filter: parts that tasks may work on at a time", 4
+        Number(least=1, most=1024, whole=True),
+        "filter: number of partitions that tasks can process in parallel",
+        4,
     )
 
     def rules(self) -> Iterator[Broken]:
@@ -273,8 +299,10 @@ class Duplicates:
 class RetainRaw:
     """How long the source side keeps the raw tuples."""
 
-    days: int = rule(Number(least=0, most=36_500, whole=True), "days after the batch date", 30)
-    retire: bool = rule(Flag(), "delete raw dates that are older, once their recovery was validated", False)
+    days: int = rule(Number(least=0, most=36_500, whole=True), "retention in days after the batch date", 30)
+    retire: bool = rule(
+        Flag(), "delete raw dates that are older than `days`, after their recovery was validated", False
+    )
 
 
 RETAINED = OptionalValue(Number(least=1, most=36_500, whole=True))
@@ -289,12 +317,16 @@ class Retain:
     """
 
     transmitted_days: int | None = rule(
-        RETAINED, "with all that gives them back, and never before their raw tuples", None
+        RETAINED,
+        "transmitted tuples and the data for their recovery; never deleted before their raw tuples",
+        None,
     )
-    rejected_days: int | None = rule(RETAINED, "tuples and files that could not be used", None)
-    certificates_days: int | None = rule(RETAINED, "never before their raw tuples", None)
-    ledger_days: int | None = rule(RETAINED, "what every stage did", None)
-    sketches_days: int | None = rule(RETAINED, "summaries", None)
+    rejected_days: int | None = rule(RETAINED, "rejected tuples and files", None)
+    certificates_days: int | None = rule(
+        RETAINED, "certificates; never deleted before their raw tuples", None
+    )
+    ledger_days: int | None = rule(RETAINED, "counts of every stage", None)
+    sketches_days: int | None = rule(RETAINED, "sketches", None)
 
     def days_of(self, table: str) -> int | None:
         """Return the days for a table; None if the stream's contract does not state any.
@@ -323,42 +355,48 @@ class Sketch:
     kind: str = rule(
         # `duplicates` requests the filter of repeated rows
         Choice(tuple(kind for kind in SKETCH_KINDS if kind != "alternating_bloom")),
-        "count_min: frequencies and join sizes; quantiles: of one ordered attribute; distinct: different keys; "
-        "pair_count: near-duplicates",
+        "count_min: frequencies and join sizes; quantiles: quantiles of one ordered attribute; "
+        "distinct: number of distinct keys; pair_count: number of near-duplicates",
     )
-    attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "what it summarises")
+    attributes: tuple[str, ...] = rule(Listing(Text(), least=1, unique=True), "the sketched attributes")
     memory_kib: int | None = rule(
-        OptionalValue(MEMORY_KIB), "memory it may use; null: 64, quantiles 8, distinct 4", None
+        OptionalValue(MEMORY_KIB), "memory limit in KiB; null: 64; quantiles: 8; distinct: 4", None
     )
     depth: int | None = rule(
-        OptionalValue(Number(least=1, most=64, whole=True)), "rows of the table; null: chosen", None
+        OptionalValue(Number(least=1, most=64, whole=True)),
+        "number of rows of the counter table; null: computed",
+        None,
     )
     heavy_pct: float | None = rule(
         OptionalValue(Number(above=0, most=100)),
-        "count_min: keys above this share of the rows are kept by value, for top-k; null: none",
+        "count_min: keys with more than this share of the rows (heavy hitters) are stored with their "
+        "value, for top-k queries; null: none",
         0.1,
     )
     estimator: str = rule(
         Choice(("by_purpose", "cm", "cmm_mean", "cmm_median", "cmm_order")),
-        "count_min: estimator of a frequency; by_purpose: chosen by the purpose of the question; cm, cmm_mean, "
-        "cmm_median: Deng 2007, 2.1.1, 4.2.2 and 4.2.4; cmm_order: Spillway's own",
+        "count_min: estimator of a frequency. by_purpose: chosen by the purpose of the query; cm, "
+        "cmm_mean, cmm_median: Deng 2007, 2.1.1, 4.2.2 and 4.2.4; cmm_order: an estimator of Spillway",
         "by_purpose",
     )
     at_least: int | None = rule(
         OptionalValue(Number(least=1, most=1000, whole=True)),
-        "pair_count: attributes that must agree; null: all but one",
+        "pair_count: number of attributes that must agree; null: all but one",
         None,
     )
     min_hashes: int | None = rule(
         OptionalValue(Number(least=2, most=64, whole=True)),
-        "pair_count of one text: how many min-hashes of its words stand for it (at_least of them agree); null: none",
+        "pair_count of one text attribute: number of min-hashes that represent its words; two rows "
+        "are near-duplicates if `at_least` min-hashes agree; null: none",
         None,
     )
-    rate: float = rule(Number(above=0, most=1), "pair_count: share of the combinations drawn", 1.0)
+    rate: float = rule(
+        Number(above=0, most=1), "pair_count: sampling rate of the attribute combinations", 1.0
+    )
     twins_pct: float | None = rule(
         OptionalValue(Number(least=0)),
-        "pair_count: pairs of near-duplicates a 100 rows, above which a batch fails its validation (by the low end of "
-        "the 95 % interval); null: any",
+        "pair_count: limit of near-duplicate pairs per 100 rows. Validation of a batch fails if the "
+        "low end of the 95 % interval is above it. null: no limit",
         10.0,
     )
     seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "seed of the hash functions", 1)
@@ -378,13 +416,13 @@ class AlertHook:
         Text(
             pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
         ),
-        "name of the address that is told (https: POST, JSON; smtp: a letter): environment variable "
-        "SPILLWAY_HOOK_NAME, or the password of the Airflow connection NAME",
+        "name of the alert hook (https: POST of JSON; smtp: e-mail). Its address is in the "
+        "environment variable SPILLWAY_HOOK_NAME, or in the password of the Airflow connection NAME",
     )
     on: tuple[str, ...] = rule(
         Listing(Choice(EVENTS), least=1, unique=True),
-        "violation: an expectation failed; shortfall: more was sent than there is room for; refusal: records or files "
-        "were refused; failure: a run ended red",
+        "events that send an alert. violation: an expectation failed; shortfall: a batch exceeded the "
+        "capacity; refusal: records or files were rejected; failure: a run failed",
         EVENTS,
     )
 

@@ -130,48 +130,51 @@ class Attribute:
                 for other in others.split()
             ),
         ),
-        "integer is 64 bit; timestamps are kept in UTC microseconds",
+        "data type; integer: 64 bits; timestamp: UTC, in microseconds",
     )
     role: str = rule(
         Choice(ROLES),
-        "key: who sent it; order: when (exactly one); measure: may be shed; protected: never shed",
+        "key: identifies the sender; order: time or sequence of the tuple (exactly one attribute); "
+        "measure: may be shed or rounded; protected: always sent exactly",
         "measure",
     )
     bits: int | None = rule(
-        OptionalValue(Number(least=1, most=1_000_000, whole=True)), "declared width; default by type", None
+        OptionalValue(Number(least=1, most=1_000_000, whole=True)),
+        "declared width in bits; null: by type",
+        None,
     )
     unit: str | None = rule(
         OptionalValue(Text()),
-        "unit of measure; for an integer order attribute: the unit of time that it counts (ns, us, ms, s, minute, "
-        "hour, day, yyyymmdd, yyyymm, year); rate: {from: event_time} needs it",
+        "unit of measure; for an integer order attribute: its unit of time (ns, us, ms, s, minute, "
+        "hour, day, yyyymmdd, yyyymm, year), required by rate: {from: event_time}",
         None,
     )
-    nullable: bool = rule(
-        Flag(), "may be null; keys and the order attribute never are, whatever this says", True
-    )
+    nullable: bool = rule(Flag(), "whether null is valid; keys and the order attribute are never null", True)
     error_pct: float | None = rule(
         OptionalValue(ERROR_PCT),
-        "largest error of a recovered value, relative to it; wins over the stream's; default: trained",
+        "largest relative error of a recovered value, in %; takes precedence over `error_pct` of the "
+        "lever; null: the trained bound",
         None,
     )
     error: float | None = rule(
         OptionalValue(Number(least=0)),
-        "largest error of a recovered value in its own unit (timestamps: microseconds, dates: days); with "
-        "error_pct both hold",
+        "largest absolute error of a recovered value, in the unit of the attribute (timestamps: "
+        "microseconds, dates: days); if error_pct is stated too, both bounds apply",
         None,
     )
     codes: bool = rule(
         Flag(),
-        "its numbers name things (a status, a customer): given back exactly unless it states a bound",
+        "true: the numbers are identifiers (a status, a customer); without a stated bound they are "
+        "recovered exactly",
         False,
     )
     priority: float = rule(
-        Number(above=0), "what its error weighs against that of other measures; 1.0 is neutral", 1.0
+        Number(above=0), "weight of its error relative to other measures; 1.0: neutral", 1.0
     )
-    description: str = rule(Text(blank=True), "what it means", "")
-    field: str | None = rule(OptionalValue(Text()), "its name in the source when that is not `name`", None)
+    description: str = rule(Text(blank=True), "description of the attribute", "")
+    field: str | None = rule(OptionalValue(Text()), "name of the field in the source; null: `name`", None)
     row_rules: tuple[RowRule, ...] = rule(
-        Listing(Record(RowRule)), "rules that its values keep, judged at validation", (), yaml="rules"
+        Listing(Record(RowRule)), "rules for its values, checked at validation", (), yaml="rules"
     )
 
     @property
@@ -225,75 +228,87 @@ def _is_text(value: object) -> bool:
 class StreamContract(Subject):
     """The contract of one stream: its source, its attributes, and the levers that its owner allows."""
 
-    stream: str = rule(SUBJECT_NAME, "name of the stream: its tables and folders")
-    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
-    source: Source = rule(Record(Source), "where its tuples come from")
-    attributes: tuple[Attribute, ...] = rule(
-        Listing(Record(Attribute), least=1), "its attributes, in contract order"
-    )
-    channel: str = rule(Text(), "the channel of channels.yaml it goes through")
+    stream: str = rule(SUBJECT_NAME, "name of the stream, its tables and its folders")
+    description: str = rule(Text(blank=True), "description in one sentence", "")
+    source: Source = rule(Record(Source), "source of the tuples")
+    attributes: tuple[Attribute, ...] = rule(Listing(Record(Attribute), least=1), "the attributes, in order")
+    channel: str = rule(Text(), "name of its channel in channels.yaml")
     timezone: str = rule(
         ZoneName(),
-        "the clocks that times without an offset are read on, in records and in questions; a time they show twice is "
-        "the earlier, one they never show is refused",
+        "time zone of times without an offset, in records and in queries; a local time that occurs "
+        "twice (end of daylight saving time) is the earlier one; a local time that does not exist is "
+        "rejected",
         UTC_NAME,
     )
-    rate: Rate = rule(Record(Rate), "how its rate is known", Rate())
+    rate: Rate = rule(Record(Rate), "source of the stream's rate", Rate())
     width: str = rule(
-        Choice(("compressed", "declared")), "compressed bytes as written, or declared bits", "compressed"
+        Choice(("compressed", "declared")),
+        "size of a tuple. compressed: compressed bytes as written; declared: `bits` of the attributes",
+        "compressed",
     )
-    mode: str = rule(Choice(("observe", "shed")), "observe: plan and account, drop nothing", "shed")
+    mode: str = rule(
+        Choice(("observe", "shed")),
+        "observe: plan and record, but send everything; shed: shed to the capacity",
+        "shed",
+    )
     batching: Batching | None = rule(
         OptionalValue(Record(Batching)),
-        "lets small batches wait and sends them together, because each batch sent alone costs 1 to 2 kB for its file "
-        "and log entry; the rows are in raw at once; `spillway run --now` and a backfill do not wait; null: no batch "
-        "waits",
+        "lets small batches wait until they can be sent together; a batch sent alone costs 1 to 2 kB "
+        "for its file and log entry. Waiting rows are in raw at once. `spillway run --now` and a "
+        "backfill do not wait. null: no batch waits",
         None,
     )
     on_overflow: str = rule(
         Choice(("fail", "queue")),
-        "what happens to a batch that does not fit although everything that may be shed is shed; fail: it is sent, the "
-        "shortfall is recorded, and the run ends red; queue: it waits at the source, and later batches wait behind it, "
-        "until it fits, if need be in a later period of the quota",
+        "treatment of a batch that exceeds the capacity after everything that may be shed is shed. "
+        "fail: send it, record the shortfall, and fail the run; queue: keep it and all later batches "
+        "at the source until it fits, if necessary in a later period of the quota",
         "fail",
     )
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     row_group_tuples: int | None = rule(
         OptionalValue(Number(least=1, whole=True)),
-        "rows that lie together in a file of what is sent: queries that shed whole row groups leave them unread; each "
-        "costs the channel about a hundred bytes a column; null: half a million",
+        "rows per row group in the transmitted files; queries can skip whole row groups, and each "
+        "costs the channel about 100 bytes per column; null: 500,000",
         None,
     )
-    bad_records: BadRecords = rule(Record(BadRecords), "records that break the contract", BadRecords())
+    bad_records: BadRecords = rule(
+        Record(BadRecords), "treatment of records that violate the contract", BadRecords()
+    )
     unknown_fields: str = rule(
         Choice(("note", "refuse")),
-        "a field or column that the contract does not know; note: count it and take what is known; refuse",
+        "treatment of a field or column that is not in the contract. note: count it and take in the "
+        "known fields; refuse: reject the record (json), or the file (csv, parquet)",
         "note",
     )
     non_finite: str = rule(
         Choice(("keep", "null", "reject")),
-        "NaN and infinities; keep: they are values; null: nothing was measured; reject: their record",
+        "treatment of NaN and infinities. keep: as values; null: as null; reject: reject the record",
         "keep",
     )
-    duplicates: Duplicates = rule(Record(Duplicates), "files and rows that arrive twice", Duplicates())
-    retain_raw: RetainRaw = rule(Record(RetainRaw), "how long raw tuples are kept", RetainRaw())
-    retain: Retain = rule(Record(Retain), "how long the other tables keep its rows", Retain())
+    duplicates: Duplicates = rule(
+        Record(Duplicates), "treatment of files and rows that arrive twice", Duplicates()
+    )
+    retain_raw: RetainRaw = rule(Record(RetainRaw), "retention of raw tuples", RetainRaw())
+    retain: Retain = rule(Record(Retain), "retention in the other tables", Retain())
     priority: float = rule(
         Number(above=0),
-        "what its error weighs against that of other streams of its channel; 1.0 is neutral",
+        "weight of its error relative to other streams of its channel; 1.0: neutral",
         1.0,
     )
     alerts: tuple[AlertHook, ...] = rule(
-        Listing(Record(AlertHook)), "who is told of what goes wrong with it, beside those of its channel", ()
+        Listing(Record(AlertHook)),
+        "hooks that receive alerts about the stream, in addition to the hooks of its channel",
+        (),
     )
-    sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "summaries to keep", ())
+    sketches: tuple[Sketch, ...] = rule(Listing(Record(Sketch)), "sketches (summaries) to store", ())
     row_rules: tuple[RowRule, ...] = rule(
-        Listing(Record(RowRule)), "rules that its rows keep, judged at validation", (), yaml="rules"
+        Listing(Record(RowRule)), "rules for its rows, checked at validation", (), yaml="rules"
     )
     levers: tuple[LeverEntry, ...] = rule(
         Levers(),
-        "the levers that work on it, in order; []: taken in and sent on as it is; default: [{lever: attributes}], "
-        "or [] where nothing is a measure and mode is observe",
+        "the levers, in order; []: the stream is taken in and sent unchanged; default: [{lever: "
+        "attributes}], or [] if no attribute is a measure and mode is observe",
         None,
     )
 

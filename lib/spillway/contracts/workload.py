@@ -46,23 +46,25 @@ MOST_OVERLAP = 1000
 class TimeSpan:
     """The windows of a workload: their length in seconds of event time, and the step between them."""
 
-    seconds: float = rule(Number(above=0, most=LONGEST_SECONDS), "how long a window is")
+    seconds: float = rule(
+        Number(above=0, most=LONGEST_SECONDS), "length of a window, in seconds of event time"
+    )
     rows_of: str = rule(
         Choice(("any", "all")),
-        "whether a window is there where any input has rows, or where all of them have",
+        "any: a window exists if any input has rows in it; all: only if all inputs have",
         "any",
     )
     waits_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "how far ahead in time the fastest input may be before a window is closed without the others (null: it waits); "
-        "what comes after that opens it again",
+        "maximum lead of the fastest input, in seconds of event time, before a window is closed "
+        "without the other inputs; later rows open it again; null: the window waits for all inputs",
         None,
     )
 
     slide_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "seconds from the start of a window to the start of the next; `seconds` must be a multiple of it; windows "
-        "overlap if it is smaller; null: a window starts where the last one ends",
+        "seconds from the start of a window to the start of the next; `seconds` must be a multiple of "
+        "it; windows overlap if it is smaller than `seconds`; null: `seconds`",
         None,
     )
 
@@ -93,21 +95,27 @@ class TimeSpan:
 class Workload(Subject):
     """A join or a query: the streams it reads, its windows, and its levers, which reduce its input."""
 
-    name: str = rule(SUBJECT_NAME, "its name: its tables and folders")
-    description: str = rule(Text(blank=True), "what it is, in a sentence", "")
+    name: str = rule(SUBJECT_NAME, "name of the join or query, its tables and its folders")
+    description: str = rule(Text(blank=True), "description in one sentence", "")
     inputs: tuple[str, ...] = rule(
-        Listing(Text(), least=1), "the streams it reads, in order; one twice is joined with itself"
+        Listing(Text(), least=1),
+        "the input streams, in order; a stream that is listed twice is joined with itself",
     )
-    window: TimeSpan = rule(Record(TimeSpan), "the unit it works in")
+    window: TimeSpan = rule(Record(TimeSpan), "the windows of event time")
     room: str | None = rule(
-        OptionalValue(Text()), "what it shares with others: a channel, a CPU, a cluster", None
+        OptionalValue(Text()),
+        "capacity group: the queries with the same `room` share its capacity, for example that of a "
+        "cluster; null: no other query shares it",
+        None,
     )
-    levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers that work on it, in order")
+    levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers, in order")
     alerts: tuple[AlertHook, ...] = rule(
-        Listing(Record(AlertHook)), "who is told of what goes wrong with it: of what its suites find", ()
+        Listing(Record(AlertHook)),
+        "hooks that receive alerts about the join or query, including failed expectations",
+        (),
     )
     retain_days: int | None = rule(
-        RETAINED, "how long its results stay, in days after their window; null: for ever", None
+        RETAINED, "retention of the results, in days after their window; null: without limit", None
     )
 
     @property

@@ -53,7 +53,7 @@ class StatedCycle:
 
     attributes: tuple[str, ...] | None = rule(
         OptionalValue(Listing(Text(), unique=True)),
-        "attributes that together identify the sender; []: one sender sends all; null: found",
+        "attributes that together identify the sender; []: there is one sender; null: training finds them",
         None,
     )
 
@@ -62,10 +62,11 @@ class StatedCycle:
 class WindowLength:
     """The unit of ranking: whole cycles with at least `tuples_at_least` tuples, or the tuples of `seconds`."""
 
-    tuples_at_least: int = rule(Number(least=1, whole=True), "least number of tuples in a window", 64)
+    tuples_at_least: int = rule(Number(least=1, whole=True), "minimum number of tuples in a window", 64)
     seconds: float | None = rule(
         OptionalValue(Number(above=0)),
-        "a time window: as many tuples as the rate brings in it, whole cycles",
+        "length of the window in seconds, converted to whole cycles by the rate of the stream; null: "
+        "tuples_at_least applies",
         None,
     )
 
@@ -75,40 +76,53 @@ class MovingAverage:
     """The moving average before ranking (Ahuja 2006, section 3.2.2)."""
 
     kind: str = rule(
-        Choice(AVERAGES), "exponential, simple (of sma_tuples), or none: values as they are", "ema"
+        Choice(AVERAGES),
+        "moving average. ema: exponential; sma: simple, over sma_tuples; none: the values themselves",
+        "ema",
     )
     multiplier: float = rule(Number(above=0, most=1), "ema: weight of the newest value", 0.18)
-    seed: str = rule(Choice(SEEDS), "start from the first value, zero, or the mean of the first few", "first")
-    sma_tuples: int = rule(Number(least=1, whole=True), "how many sma averages", 10)
+    seed: str = rule(
+        Choice(SEEDS),
+        "ema: initial value, which is the first value, zero, or the mean of the first sma_tuples values",
+        "first",
+    )
+    sma_tuples: int = rule(Number(least=1, whole=True), "sma: number of tuples to average", 10)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reevaluate:
     """How often the scheme is re-evaluated (Ahuja 2006, Algorithm 2)."""
 
-    interval_windows: int = rule(Number(least=1, whole=True), "windows until the first re-evaluation", 1)
-    factor: float = rule(Number(least=1), "the interval grows by it while the scheme stays the same", 2.0)
+    interval_windows: int = rule(
+        Number(least=1, whole=True), "number of windows until the first re-evaluation", 1
+    )
+    factor: float = rule(
+        Number(least=1), "growth factor of the interval while the scheme stays the same", 2.0
+    )
     cap_windows: int | None = rule(
         OptionalValue(Number(least=1, whole=True)),
-        "upper limit of the interval, in windows; null: no limit, as in the paper",
+        "maximum interval, in windows; null: no limit, as in Ahuja 2006",
         512,
     )
     hysteresis: float = rule(
-        Number(least=0), "relative gain a new scheme must bring to be adopted; 0: the text", 0.0
+        Number(least=0), "relative gain that a new scheme must have to be adopted; 0: as in Ahuja 2006", 0.0
     )
     memory_evaluations: int = rule(
         Number(least=1, whole=True),
-        "evaluations whose mean score ranks where it forecasts better than the last one; 1: the text",
+        "number of evaluations whose mean score ranks an attribute, if it forecasts better than the "
+        "last score; 1: as in Ahuja 2006",
         8,
     )
     reach: float | None = rule(
         OptionalValue(Number(above=0)),
-        "look again within this share of the time that schemes stayed so far; null: the text",
+        "maximum time until the next evaluation, as a share of the time that previous schemes lasted; "
+        "null: no limit, as in Ahuja 2006",
         0.2,
     )
     most_pct: float | None = rule(
         OptionalValue(Number(above=0, most=100)),
-        "share of the windows evaluated at most, where doubling takes less; null: the text",
+        "maximum share of windows that are evaluated; of n windows, the log2(n) + 1 evaluations that "
+        "doubling the interval needs are always allowed; null: no limit, as in Ahuja 2006",
         10.0,
     )
 
@@ -117,11 +131,11 @@ class Reevaluate:
 class Training:
     """What the trained facts are learned from."""
 
-    tuples: int = rule(Number(least=1, whole=True), "how many of the first tuples to train on", 10_000)
+    tuples: int = rule(Number(least=1, whole=True), "number of tuples, from the first, for training", 10_000)
     candidates: int = rule(
         Number(least=1, whole=True),
-        "with source.parity: number of training sets to try; a set with a line that parity cannot correct is "
-        "discarded, and training fails if all are",
+        "with source.parity: number of training sets to try; a set with a line that parity cannot "
+        "correct is discarded; training fails if all are discarded",
         8,
     )
 
@@ -170,63 +184,75 @@ class AttributeSettings:
         "default",
     )
     criticality: str | None = rule(
-        OptionalValue(Choice(CRITICALITIES)), "overrules the category found by name", None
+        OptionalValue(Choice(CRITICALITIES)),
+        "category of criticality, in place of the one that training finds from the names",
+        None,
     )
     error_pct: float | None = rule(
         OptionalValue(ERROR_PCT),
-        "largest relative error of any quantity that states no bound of its own, in the place of what training finds; "
-        "at most 20.33",
+        "largest relative error, in %, of attributes without a stated bound, in place of the trained "
+        "bound; at most 20.33",
         None,
     )
     bounds: str = rule(
         Choice(BOUNDS),
-        "trained: what states no bound has the one that training finds; stated: it is given back exactly",
+        "bound of attributes without a stated bound. trained: the trained bound; stated: they are "
+        "recovered exactly",
         "trained",
     )
-    cycle: StatedCycle = rule(Record(StatedCycle), "the cycle identifier by hand", StatedCycle())
+    cycle: StatedCycle = rule(
+        Record(StatedCycle), "cycle identifier, if stated in place of the trained one", StatedCycle()
+    )
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
     rank_by: str = rule(
         Choice(RANK_BY),
-        "score by which attributes are ranked for shedding; recoverability: bytes saved by shedding it, measured in "
-        "training, the same for every window; stddev: standard deviation (Ahuja 2006, 3.2.3.2); relative: standard "
-        "deviation / mean, without a unit. No score is best for every stream: see the evidence",
+        "score that ranks attributes for shedding. recoverability: bytes saved by shedding the "
+        "attribute, measured in training, the same for every window; stddev: standard deviation "
+        "(Ahuja 2006, 3.2.3.2); relative: standard deviation / mean, which has no unit. No score is "
+        "best for every stream: see the evidence",
         "recoverability",
     )
     plan: str = rule(
         Choice(PLANS),
-        "least_loss: what loses least of all that fits, as measured; prefix: the shortest prefix of the ranking is "
-        "shed (the text)",
+        "planning algorithm. least_loss: of all schemes that fit, the one with the smallest measured "
+        "loss; prefix: shed the shortest prefix of the ranking (Ahuja 2006)",
         "least_loss",
     )
     fit: str = rule(
-        Choice(FITS), "plan: prefix: its length, bits: by measured width; count: the text's formula", "bits"
+        Choice(FITS),
+        "plan: prefix: computation of its length. bits: from measured widths; count: the formula of "
+        "Ahuja 2006",
+        "bits",
     )
     synopsis: str = rule(
         Choice(CROSSINGS),
-        "send: what gives shed values back crosses with its batch and counts against the channel; hold: it stays at "
-        "the source until it is asked for (the text); auto: it crosses as far as there is room, what is worth least "
-        "stays",
+        "place of the corrections (synopsis) that recover shed values. send: they are sent with their "
+        "batch and count against the channel; hold: they stay at the source until they are requested "
+        "(Ahuja 2006); auto: they are sent if they fit, those with the largest utility first, and the "
+        "others stay at the source",
         "auto",
     )
     asked_back_pct: float = rule(
         PERCENT,
-        "share of what stays at the source that is expected to be asked for: it counts against the channel, and in "
-        "what minimize: bytes spends",
+        "expected share of the synopsis kept at the source that will be requested; it counts against "
+        "the channel, and as cost for minimize: bytes",
         1.0,
     )
     ways: tuple[str, ...] = rule(
         Listing(Choice(WAYS), least=1, unique=True),
-        "what may be done to a measure; [keep, shed]: the text",
+        "allowed treatments of a measure; [keep, shed]: as in Ahuja 2006",
         WAYS,
     )
     predictors: tuple[str, ...] = rule(
         Listing(Choice(PREDICTORS), least=1, unique=True),
-        "which predictors may be tried; [last]: the text",
+        "allowed predictors; [last]: as in Ahuja 2006",
         PREDICTORS,
     )
-    reevaluate: Reevaluate = rule(Record(Reevaluate), "how often the scheme is evaluated", Reevaluate())
-    training: Training = rule(Record(Training), "what is learned from", Training())
+    reevaluate: Reevaluate = rule(
+        Record(Reevaluate), "frequency of re-evaluation of the scheme", Reevaluate()
+    )
+    training: Training = rule(Record(Training), "the training data", Training())
 
     def rules(self) -> Iterator[Broken]:
         if "keep" not in self.ways:

@@ -51,19 +51,19 @@ THRESHOLDED_NAMES = ("overlap", "inner_product")
 class JoinSide:
     """One input: the attributes it is joined by, and how long its rows stay in the window."""
 
-    attribute: str | None = rule(OptionalValue(Text()), "the attribute that is joined by", None)
+    attribute: str | None = rule(OptionalValue(Text()), "the join key", None)
     attributes: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "or several, the other side's in the same order: each value is an item of the row's set, what is null is none "
-        "(overlap with threshold 3: alike in three of them)",
+        "join key of several attributes, in the same order on both sides; each value is an item of "
+        "the row's set, and a null adds no item (overlap with threshold 3: equal in three of them)",
         (),
     )
     lasts_seconds: float = rule(
         Number(above=0, most=1e10),
-        "how long a row stays in its window, to be found by later rows of the other (w)",
+        "time that a row stays in the window (w), in which later rows of the other side can match it",
         20.0,
     )
-    type: str | None = rule(OptionalValue(Text()), "the attribute that says what type a row is of", None)
+    type: str | None = rule(OptionalValue(Text()), "the attribute with the type of the row", None)
 
     @property
     def joined_by(self) -> tuple[str, ...]:
@@ -85,9 +85,9 @@ class JoinSide:
 class SetWords:
     """How a text encodes a set of items."""
 
-    separator: str = rule(Text(blank=True), "what stands between items", " ")
+    separator: str = rule(Text(blank=True), "separator between items", " ")
     weight: str | None = rule(
-        OptionalValue(Text()), "what stands between an item and its weight; null: all weigh 1", None
+        OptionalValue(Text()), "separator between an item and its weight; null: every weight is 1", None
     )
 
     def rules(self) -> Iterator[Broken]:
@@ -101,12 +101,13 @@ class Budget:
 
     comparisons_per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "comparisons (with an index: entries read and lists looked up) for each second that a window spans",
+        "number of comparisons per second of event time; with an index: entries read and lists looked up",
         None,
     )
     core_pct: float | None = rule(
         OptionalValue(Number(above=0, most=10_000)),
-        "share of one core, in measured time: 100 is as much as one core does while the data flows",
+        "share of one core, in measured time; 100: the work of one core in the time in which the data "
+        "arrives",
         None,
     )
 
@@ -129,30 +130,36 @@ class Adaptation:
 
     rate: str = rule(
         Choice(("counted", "followed")),
-        "counted: r from what is there to compare; followed: from what could be fetched (Algorithm 1)",
+        "computation of the throttle fraction r. counted: from the number of comparisons to make; "
+        "followed: from the rows fetched so far (Algorithm 1)",
         "counted",
     )
     correlation: bool = rule(
-        Flag(), "basic windows in the order of what they proved worth; or the newest first", True
+        Flag(), "order of basic windows. true: by their measured output; false: the newest first", True
     )
     direction: str = rule(
         Choice(("each", "whole", "none")),
-        "each: basic window by basic window and type by type (Algorithm 5); whole: one window before the other "
-        "(Algorithm 4); none: both alike",
+        "division of the budget. each: by basic window and by type (Algorithm 5); whole: one window "
+        "before the other (Algorithm 4); none: both windows equally",
         "each",
     )
     sample_pct: float = rule(
         Number(least=0.001, most=100),
-        "share of what may be spent on comparisons that chance picks (gamma): to tell what is missed at most so much "
-        "with an index, without one as much as looking would; to learn where matches lie more while little is known, "
-        "and a fifth of it once enough is",
+        "share of the budget for comparisons that are chosen at random (gamma). Exploration, which "
+        "learns where matches are, uses this share or more at first, and a fifth of it after enough "
+        "was learned. The estimate of missed pairs uses at most this share; without an index, at most "
+        "the share of exploration if that is larger",
         5.0,
     )
-    memory: float = rule(Number(least=0, below=1), "what is left of what was learned a window later", 0.9)
-    boost: float = rule(Number(above=1), "by how much r grows where all was fetched (delta_r)", 1.2)
+    memory: float = rule(
+        Number(least=0, below=1),
+        "weight of older observations: the factor by which learned values are multiplied after each window",
+        0.9,
+    )
+    boost: float = rule(Number(above=1), "growth factor of r after all rows were fetched (delta_r)", 1.2)
     buffer_seconds: float = rule(
         Number(above=0),
-        "how long a row waits to be fetched before it is passed over, where r is followed",
+        "rate: followed: time that a row waits to be fetched before it is skipped",
         1.0,
     )
 
@@ -161,8 +168,10 @@ class Adaptation:
 class RowType:
     """A type of row, and the utility of a pair with such a row."""
 
-    name: str = rule(Text(), "the type, as the attribute has it")
-    worth: float = rule(Number(least=0), "utility of a pair with it; of a pair's two rows the larger counts")
+    name: str = rule(Text(), "value of the type attribute")
+    worth: float = rule(
+        Number(least=0), "utility of a pair with such a row; the larger utility of the two rows counts"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,31 +205,33 @@ class JoinSettings:
     right: JoinSide = rule(Record(JoinSide), "the second input")
     predicate: str = rule(
         Choice(PREDICATE_NAMES),
-        "what makes a pair; subset: the left row's items are all in the right row's",
+        "join predicate; subset: all items of the left row are items of the right row",
         "equality",
     )
     threshold: float | None = rule(
-        OptionalValue(Number(above=0)), "least overlap (items) or least inner product", None
+        OptionalValue(Number(above=0)), "minimum overlap (number of items) or minimum inner product", None
     )
     sets: SetWords | None = rule(
-        OptionalValue(Record(SetWords)), "how a text is a set of items; null: it is one value", None
+        OptionalValue(Record(SetWords)),
+        "encoding of a set of items as text; null: the whole value is one item",
+        None,
     )
     basic_window_seconds: float = rule(
-        Number(least=1e-6), "how finely windows are told apart (b)", 1.0
+        Number(least=1e-6), "length of a basic window (b), the unit in which windows are processed", 1.0
     )  # times are whole microseconds
     budget: Budget | None = rule(
-        OptionalValue(Record(Budget)), "what may be spent; null: everything is compared", None
+        OptionalValue(Record(Budget)), "limit of the work; null: the full join", None
     )
-    adapt: Adaptation = rule(Record(Adaptation), "how it is spread", Adaptation())
-    types: tuple[RowType, ...] = rule(Listing(Record(RowType)), "types of rows, and what they are worth", ())
-    otherwise: float = rule(Number(least=0), "what a row of any other type, or of none, is worth", 1.0)
-    index: bool = rule(Flag(), "whether an inverted index finds the rows that share an item", True)
+    adapt: Adaptation = rule(Record(Adaptation), "use of the budget", Adaptation())
+    types: tuple[RowType, ...] = rule(Listing(Record(RowType)), "types of rows with their utilities", ())
+    otherwise: float = rule(Number(least=0), "utility of a row with another type, or without a type", 1.0)
+    index: bool = rule(Flag(), "use an inverted index to find the rows with a common item", True)
     most_rows: int = rule(
         Number(least=1, whole=True),
-        "rows of an input that are held at a time; a window with more is refused",
+        "maximum number of rows of an input in memory; a window with more rows fails",
         2_000_000,
     )
-    seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "of the sample", 7)
+    seed: int = rule(Number(least=0, most=(1 << 53) - 1, whole=True), "seed of the random sample", 7)
 
     @property
     def lasts_micros(self) -> tuple[int, int]:

@@ -52,12 +52,12 @@ STEP_NAME = Text(
 class SqlStep:
     """A named statement, which other statements read under its name."""
 
-    name: str = rule(STEP_NAME, "its name")
-    sql: str = rule(Text(), "a SELECT in Spark SQL over inputs and other steps")
+    name: str = rule(STEP_NAME, "name of the step")
+    sql: str = rule(Text(), "a SELECT statement in Spark SQL over inputs and other steps")
     result: bool = rule(
         Flag(),
-        "true: the rows of this step are a result of the query, although another step reads them; a step that no "
-        "other step reads is always a result",
+        "true: the rows of this step are a result of the query, even if another step reads them; a "
+        "step that no other step reads is always a result",
         False,
     )
 
@@ -68,22 +68,23 @@ class RoomCapacity:
 
     tuples: float | None = rule(
         OptionalValue(Number(above=0)),
-        "tuples that may be read: gives the same again, whatever the machine",
+        "number of tuples that can be read; reproducible on every machine",
         None,
     )
     seconds: float | None = rule(
         OptionalValue(Number(above=0)),
-        "seconds of work, by what a query's tuples were measured to cost",
+        "seconds of processing, by the measured cost of each query",
         None,
     )
     per_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "how long a slice is; by default the longest window of the room",
+        "length of a slice in seconds of event time; null: the longest window of the room",
         None,
     )
     smooth_slices: int = rule(
         Number(least=1, whole=True),
-        "slices that load is averaged over before it is called an overload; 1: never more than the capacity",
+        "number of slices over which the load is averaged to detect an overload; 1: no slice exceeds "
+        "the capacity",
         1,
     )
 
@@ -111,9 +112,13 @@ class Numbered:
     """An input whose source numbers its tuples, so that tuples lost in transit are known."""
 
     input: str = rule(Text(), "the stream")
-    attribute: str = rule(Text(), "the attribute with the source's own numbers, one more a tuple")
+    attribute: str = rule(
+        Text(), "the attribute with the sequence number of the source, which increases by one per tuple"
+    )
     by: str | None = rule(
-        OptionalValue(Text()), "the attribute that tells sources apart, each with its own numbers", None
+        OptionalValue(Text()),
+        "the attribute that identifies the source; each source has its own sequence; null: one sequence",
+        None,
     )
 
 
@@ -121,8 +126,8 @@ class Numbered:
 class SourceWeight:
     """The weight of one source."""
 
-    source: str = rule(Text(), "the source: a value of `by`")
-    weight: float = rule(Number(above=0), "its weight, instead of `weight` of the rule")
+    source: str = rule(Text(), "the source (a value of `by`)")
+    weight: float = rule(Number(above=0), "weight of the source, in place of `weight` of the rule")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,29 +136,28 @@ class SourceRule:
 
     input: str | None = rule(
         OptionalValue(Text()),
-        "the stream that the rule is for; null: every input without a rule of its own",
+        "the stream that the rule applies to; null: every input without a rule of its own",
         None,
     )
     by: str | None = rule(
         OptionalValue(Text()),
-        "the attribute whose values are the sources, e.g. router (this column is read in full); null: the input is "
-        "one source",
+        "the attribute that identifies the source, e.g. router (this column is read in full); null: "
+        "the input is one source",
         None,
     )
     weight: float = rule(Number(above=0), "weight of each of its sources", 1.0)
-    weights: tuple[SourceWeight, ...] = rule(
-        Listing(Record(SourceWeight)), "sources with a weight of their own", ()
-    )
+    weights: tuple[SourceWeight, ...] = rule(Listing(Record(SourceWeight)), "weights of single sources", ())
     per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "expected tuples of each source per second of event time; if a source sends fewer, or none, the coverage is "
-        "lower; null: unknown, and only sources in `expected` lower the coverage if they are silent",
+        "expected tuples of each source per second of event time; if a source sends fewer, or none, "
+        "the coverage decreases; null: unknown, and only silent sources in `expected` decrease the "
+        "coverage",
         None,
     )
     expected: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "sources (values of `by`) that must be present; a source without a tuple is not covered at all; empty: if "
-        "per_second is stated, the sources of the previous window",
+        "sources (values of `by`) that must be present; a source without a tuple has coverage 0; "
+        "empty: if per_second is stated, the sources of the previous window",
         (),
     )
 
@@ -184,53 +188,66 @@ class QualitySettings:
         "the same method",
         "default",
     )
-    sql: str | None = rule(OptionalValue(Text()), "the query, where it is one statement", None)
+    sql: str | None = rule(OptionalValue(Text()), "the query, if it is one statement", None)
     steps: tuple[SqlStep, ...] = rule(
         Listing(Record(SqlStep)),
-        "the query as several steps; a step that no other step reads is a result; all results share one coverage",
+        "the query as several steps; a step that no other step reads is a result; all results have "
+        "the same coverage",
         (),
     )
     capacity: RoomCapacity | None = rule(
         OptionalValue(Record(RoomCapacity)),
-        "what the room can do; the same wherever queries of a room say it; null: everything",
+        "capacity of the room; all queries of the room that state it must state the same; null: no limit",
         None,
     )
     policy: str = rule(
         Choice(POLICIES),
-        "which portions are processed if the capacity is too small; the same for all queries of a room; algorithm_1: "
-        "the paper's rule, whose last portion may exceed the capacity",
+        "policy that chooses the processed portions if the capacity is too small; the same for all "
+        "queries of a room; algorithm_1: the paper's rule, whose last portion may exceed the capacity",
         "fair",
     )
     cost_model: str = rule(
         Choice(COST_MODELS),
-        "how costs are predicted for a capacity in seconds; the same for all queries of a room; affine: a fixed cost "
-        "and a cost per tuple of each query, by a robust fit; mean: the paper's, mean of seconds / tuples over the "
-        "last slices, one for all queries",
+        "prediction of the cost for a capacity in seconds; the same for all queries of a room. "
+        "affine: a fixed cost and a cost per tuple for each query, by a robust fit; mean: the "
+        "paper's, mean of seconds / tuples over the last slices, one for all queries",
         "affine",
     )
-    weight: float = rule(Number(above=0), "entitlement to a share: twice the weight, twice the coverage", 1.0)
-    team: str | None = rule(
-        OptionalValue(Text()), "whose query it is: a team shares one entitlement among its queries", None
+    weight: float = rule(
+        Number(above=0),
+        "entitlement to a share of the capacity: twice the weight gives twice the coverage",
+        1.0,
     )
-    team_weight: float = rule(Number(above=0), "the team's entitlement, the same in all its queries", 1.0)
-    priority: int = rule(Number(whole=True), "strict order: those of a lower one get what is left", 0)
+    team: str | None = rule(
+        OptionalValue(Text()), "owner of the query: the queries of a team share one entitlement", None
+    )
+    team_weight: float = rule(Number(above=0), "entitlement of the team, the same in all its queries", 1.0)
+    priority: int = rule(
+        Number(whole=True), "strict priority: a query with a lower priority gets the remaining capacity", 0
+    )
     floor: float = rule(
         Number(least=0, most=1),
-        "coverage it is brought to before others go above theirs; below it somebody is told",
+        "minimum coverage; the query reaches it before other queries exceed theirs; a lower coverage "
+        "fails an expectation",
         0.0,
     )
-    must_keep: tuple[str, ...] = rule(Listing(Text(), unique=True), "inputs of which nothing is shed", ())
+    must_keep: tuple[str, ...] = rule(
+        Listing(Text(), unique=True), "inputs that are always processed whole", ()
+    )
     starve_slices: int = rule(
         Number(least=0, whole=True),
-        "every how many slices the query gets at least one portion, whatever its priority and its estimated cost; 0: "
-        "no guarantee",
+        "n: the query gets at least one portion every n slices, at any priority and any estimated "
+        "cost; 0: no guarantee",
         8,
     )
-    remember_slices: int = rule(Number(least=1, whole=True), "slices over which queries are kept level", 4)
+    remember_slices: int = rule(
+        Number(least=1, whole=True), "number of slices over which the coverage of queries is balanced", 4
+    )
     portion_tuples: int | None = rule(
         OptionalValue(Number(least=1, whole=True)),
-        "tuples that are kept or shed together; null: whole files, or their row groups (`row_group_tuples` of the "
-        "stream), so that a shed one is never read; fewer than these hold: what is shed of one is read with the rest",
+        "tuples per portion, which is kept or shed as a whole; null: whole files, or their row groups "
+        "(`row_group_tuples` of the stream), so that a shed portion is never read. If a portion is "
+        "smaller than a row group, the row group is read and the shed tuples are discarded",
         None,
     )
     numbered: tuple[Numbered, ...] = rule(
@@ -241,15 +258,20 @@ class QualitySettings:
         "the sources of its inputs, e.g. {by: router}; an input without a rule is one source",
         (),
     )
-    most_rows: int = rule(Number(least=1, whole=True), "rows that a window may answer in", 100_000)
+    most_rows: int = rule(Number(least=1, whole=True), "maximum number of rows of a window's answer", 100_000)
     most_seconds: float = rule(
-        Number(above=0), "seconds that a window may take to answer; longer is given up, and told", 3600.0
+        Number(above=0),
+        "time limit for the answer of a window, in seconds; after it the window fails and is reported",
+        3600.0,
     )
-    bounds: bool = rule(Flag(), "whether COUNT, SUM and AVG get an interval where one is honest", True)
+    bounds: bool = rule(
+        Flag(), "compute confidence intervals of COUNT, SUM and AVG, if their assumptions hold", True
+    )
     assume_alike: bool = rule(
         Flag(),
-        "whether portions left out are taken to be like those read: narrower intervals, also of values of which no "
-        "rule of the stream says a range, that hold 95 % only where that is so",
+        "assume that the portions that were not read have the same distribution as those read. "
+        "Intervals are narrower, and exist also for values without a stated range. They have 95 % "
+        "confidence only if the assumption holds",
         False,
     )
 

@@ -49,14 +49,16 @@ TAKES = ("first", "rest", "cheaper")
 class SifterSample:
     """The sample from which regions are built, and the marked sample that is always sent."""
 
-    rows: int = rule(Number(least=1, most=100_000, whole=True), "how many rows regions are built from", 4000)
+    rows: int = rule(
+        Number(least=1, most=100_000, whole=True), "number of sampled rows from which regions are built", 4000
+    )
     tuples: int = rule(
-        Number(least=1, whole=True), "of how many of the stream's tuples they are drawn", 100_000
+        Number(least=1, whole=True), "number of the stream's tuples from which the sample is drawn", 100_000
     )
     marked_pct: float = rule(
         PERCENT,
-        "share of all rows that is always sent, and marked (`in_sample`), whatever the filter decides; the paper "
-        "builds filters from these rows, Spillway builds them from `raw`",
+        "share of all rows that is always sent and marked (`in_sample`), regardless of the filter; "
+        "the paper builds filters from these rows, Spillway builds them from `raw`",
         0.0,
     )
 
@@ -66,10 +68,15 @@ class Rebuild:
     """The limits of drift at which the filter in use is replaced."""
 
     throttle: float = rule(
-        FRACTION, "the filter stays while there is room for no more than so much more of the rows", 0.05
+        FRACTION,
+        "the filter stays in use while the capacity admits at most this additional share of the rows",
+        0.05,
     )
     drift: float = rule(
-        FRACTION, "share of the rows that lies in other regions than when it was built, noise aside", 0.1
+        FRACTION,
+        "the filter is replaced if more than this share of the rows has moved to other regions since "
+        "it was built, after subtraction of noise",
+        0.1,
     )
 
 
@@ -97,47 +104,52 @@ class SifterSettings(StatedQueries):
     )
 
     regions: int = rule(
-        Number(least=1, most=10_000, whole=True), "into how many regions rows are told apart", 100
+        Number(least=1, most=10_000, whole=True),
+        "number of regions into which the data space is partitioned",
+        100,
     )
     partition: str = rule(
         Choice(PARTITIONS),
-        "how the space is cut into regions; demand: rows of a region are wanted by the same queries; auto: tries all "
-        "schemes and takes the best on validation rows; it takes longer and gained nothing on real streams",
+        "partitioning scheme. demand: the rows of a region are read by the same queries; auto: builds "
+        "all schemes and uses the one that is best on validation rows; it takes longer and gained "
+        "nothing on real streams",
         "demand",
     )
     fairness: float = rule(
         FRACTION,
-        "largest difference between the dropped shares of two regions that queries ask for; 1: no limit; 0.5: the "
-        "paper's default",
+        "fairness threshold: largest difference between the dropped shares of two regions that "
+        "queries read; 1: no limit; 0.5: the paper's default",
         1.0,
     )
     consolidation: str = rule(
         Choice(CONSOLIDATIONS),
-        "assumed distribution of a query's rows within a region; sampled: as in the sample, if it has rows of the "
-        "query; uniform: evenly (eq. 5 of the paper)",
+        "assumed distribution of a query's rows within a region. sampled: as in the sample, if the "
+        "sample has rows of the query; uniform: uniform distribution (eq. 5 of the paper)",
         "sampled",
     )
     unasked: str = rule(
         Choice(UNASKED),
-        "rows that no query asks for; first: they go before any other; by_region: as the region that they lie in does, "
-        "where queries are examples of what is asked",
+        "rows that no query reads. first: they are dropped before all other rows; by_region: they are "
+        "dropped at the rate of their region, for queries that are only examples",
         "first",
     )
     rows_per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "how many rows the server takes in; null: as many as the channel carries",
+        "number of rows per second that the server can process; null: the capacity of the channel is "
+        "the only limit",
         None,
     )
     takes: str = rule(
         Choice(TAKES),
-        "where other levers stand behind it; first: rows go before columns; rest: only what the others cannot fit; "
-        "cheaper: rows or columns, whichever loses less for the same bytes",
+        "if other levers follow. first: drop rows before columns; rest: drop rows only for the excess "
+        "that the other levers leave; cheaper: rows or columns, by the smaller loss for the same "
+        "bytes",
         "first",
     )
-    sample: SifterSample = rule(Record(SifterSample), "what is sampled", SifterSample())
-    rebuild: Rebuild = rule(Record(Rebuild), "when another filter is built", Rebuild())
+    sample: SifterSample = rule(Record(SifterSample), "size of the samples", SifterSample())
+    rebuild: Rebuild = rule(Record(Rebuild), "conditions for a new filter", Rebuild())
     keep_aside: bool = rule(
-        Flag(), "shed rows stay at the source, and can be asked for; else they are gone", False
+        Flag(), "true: dropped rows are kept at the source, available on request; false: they are lost", False
     )
 
     def rules(self) -> Iterator[Broken]:

@@ -13,13 +13,15 @@ FRACTION = Number(least=0, most=1)
 class ReadingQuery:
     """A query that reads the stream: the condition of the rows that it wants, and its weight."""
 
-    where: str = rule(Text(), "which rows it wants: a Spark SQL condition over dimensions")
-    name: str | None = rule(OptionalValue(Text()), "what it is called; null: its condition", None)
+    where: str = rule(Text(), "condition of the rows that the query reads, in Spark SQL over dimensions")
+    name: str | None = rule(OptionalValue(Text()), "name of the query; null: its condition", None)
     weight: float = rule(
-        Number(least=0), "what it is worth against the others; they are divided by their sum", 1.0
+        Number(least=0), "weight of the query relative to the others; weights are divided by their sum", 1.0
     )
-    alpha: float = rule(FRACTION, "how much of its quality hangs on how complete its result is", 1.0)
-    at_least: float = rule(FRACTION, "share of its result that it must have at least", 0.0)
+    alpha: float = rule(
+        FRACTION, "share of the query's quality that depends on the completeness of its result", 1.0
+    )
+    at_least: float = rule(FRACTION, "minimum share of its result rows that must be kept", 0.0)
 
     @property
     def title(self) -> str:
@@ -33,11 +35,13 @@ class StatedDimension:
     attribute: str = rule(Text(), "an attribute of the stream")
     values: tuple[str, ...] | None = rule(
         OptionalValue(Listing(Text(blank=True), least=1, unique=True)),
-        "of a text: its values from least to most, the order of <, <=, >=, > and between; null: it has none",
+        "for a string: its values in ascending order, for <, <=, >=, > and between; null: no order",
         None,
     )
     between: tuple[float, ...] | None = rule(
-        OptionalValue(Listing(Number(), least=2)), "its domain, [least, most]; null: where its rows lie", None
+        OptionalValue(Listing(Number(), least=2)),
+        "domain [least, most]; null: the range of the observed values",
+        None,
     )
 
 
@@ -46,13 +50,13 @@ class StatedQueries:
     """The queries that read the stream, the rows that are never shed, and the dimensions of the conditions."""
 
     queries: tuple[ReadingQuery, ...] = rule(
-        Listing(Record(ReadingQuery), least=1), "what is asked of the stream"
+        Listing(Record(ReadingQuery), least=1), "the queries that read the stream"
     )
     keep: tuple[str, ...] = rule(
         Listing(Text(), unique=True), "conditions of rows that are never shed, e.g. severity >= 'ERROR'", ()
     )
     dimensions: tuple[StatedDimension, ...] | None = rule(
         OptionalValue(Listing(Record(StatedDimension), least=1)),
-        "the attributes that conditions may be about; null: any of the stream's",
+        "attributes that conditions may use; null: all attributes of the stream",
         None,
     )

@@ -56,7 +56,7 @@ class DistinctKind(SketchKind):
     seeded = False
     default_kib = 4
     answers: ClassVar[Mapping[str, str]] = {"distinct": ANSWER}
-    questions = (SketchQuery("distinct", "different keys", asks("distinct", "different keys")),)
+    questions = (SketchQuery("distinct", "number of distinct keys", asks("distinct", "different keys")),)
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
         from spillway.sketches.hll import Hll

@@ -226,7 +226,7 @@ class FrequencyKind(SketchKind):
     questions = (
         SketchQuery(
             "frequency",
-            "VALUE ...: rows with these values, one an attribute (null for null)",
+            "VALUE ...: number of rows with these values, one value per attribute (null for null)",
             _frequency,
             typed="key",
             has_purpose=True,
@@ -234,17 +234,17 @@ class FrequencyKind(SketchKind):
         SketchQuery("top", "[COUNT]: the most frequent keys", _top, takes=(0, 1)),
         SketchQuery(
             "skew",
-            "equally frequent keys that would be as skewed",
+            "number of equally frequent keys with the same skew",
             asks("skew", "equally frequent keys that would be as skewed"),
         ),
         SketchQuery(
             "self-join",
-            "pairs of rows with equal keys",
+            "number of pairs of rows with equal keys",
             asks("self_join_size", "pairs of rows with equal keys"),
         ),
         SketchQuery(
             "join",
-            "STREAM SKETCH: pairs of rows of both with equal keys",
+            "STREAM SKETCH: number of pairs of rows of both streams with equal keys",
             asks_both("join_size", "pairs of rows of both with equal keys"),
             of_two=True,
         ),

@@ -85,13 +85,13 @@ class NearDuplicateKind(SketchKind):
     questions = (
         SketchQuery(
             "near-duplicates",
-            "[ATTRIBUTES]: pairs of rows that agree in so many attributes",
+            "[ATTRIBUTES]: number of pairs of rows that agree in this number of attributes",
             _pairs,
             takes=(0, 1),
         ),
         SketchQuery(
             "similarity-join",
-            "STREAM SKETCH [ATTRIBUTES]: pairs of rows of both that agree in so many; ask before you run such a join",
+            "STREAM SKETCH [ATTRIBUTES]: the same for pairs of rows of both streams, to plan such a join",
             _join,
             of_two=True,
             takes=(0, 1),

@@ -97,9 +97,14 @@ class QuantileKind(SketchKind):
     answers: ClassVar[Mapping[str, str]] = {"quantile": ANSWER, "between": ANSWER}
     questions = (
         SketchQuery(
-            "quantile", "[SHARE ...]: the value below which that share lies", _quantile, takes=(0, None)
+            "quantile",
+            "[SHARE ...]: the value below which this share of the rows lies",
+            _quantile,
+            takes=(0, None),
         ),
-        SketchQuery("between", "LOW HIGH: values from LOW to HIGH", _between, takes=(2, 2), typed="ordered"),
+        SketchQuery(
+            "between", "LOW HIGH: number of values from LOW to HIGH", _between, takes=(2, 2), typed="ordered"
+        ),
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:

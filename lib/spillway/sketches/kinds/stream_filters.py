@@ -71,7 +71,9 @@ class FilterKind(SketchKind):
     merges = False
     answers: ClassVar[Mapping[str, str]] = {"seen": ANSWER}
     questions = (
-        SketchQuery("seen", "VALUE ...: whether a row with these values came lately", _seen, typed="key"),
+        SketchQuery(
+            "seen", "VALUE ...: whether a row with these values arrived recently", _seen, typed="key"
+        ),
     )
 
     def forms(self) -> tuple[type[StoredSketch], ...]:
