@@ -8,8 +8,8 @@ a validation each recovered value is within its bound of the delivered value.
 
 from __future__ import annotations
 
-import json
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -92,13 +92,14 @@ class KilledBefore:
     """Kill a run before its step of this number."""
 
     def __init__(self, number: int) -> None:
-        self._left = number
+        self._left, self._turn = number, threading.Lock()
 
     def step(self, what: str) -> None:
-        if self._left == 0:
-            event(f"killed before: {what}")
-            raise Killed(what)
-        self._left -= 1
+        """Called before each step, in whichever thread of the run; no thread of it lives longer than another."""
+        with self._turn:
+            if self._left == 0:
+                raise Killed(what)
+            self._left -= 1
 
 
 def begin_lakes(folder: Path) -> dict[str, Lake]:
@@ -252,8 +253,8 @@ class LakeMachine(RuleBasedStateMachine):
         self.world.tables = Stepped(self.world.settings, KilledBefore(step))
         try:
             work()
-        except Killed:
-            pass
+        except Killed as at:
+            event(f"killed before: {at}")
         finally:
             self.world.tables = tables
         if leaves_work:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.pipeline.lake_machine import LakeMachine, begin_lakes
+
+from spillway.intake import raw
+from spillway.store import maintenance
+from spillway.store.file_writer import WrittenFile
+from spillway.store.files import DataFile
+from spillway.store.tables import Table
 
 STEPS = 12
 
@@ -41,3 +47,48 @@ def test_each_row_is_in_one_place_in_a_few_histories() -> None:
 @pytest.mark.long
 def test_each_row_is_in_one_place_in_any_history() -> None:
     explore(200)
+
+
+def compaction_swaps_a_row(patch: pytest.MonkeyPatch) -> None:
+    """The last row of the merged files is lost, and the one before it is there twice; the number is right."""
+    reading = maintenance._read_in_order
+
+    def swapped(table: Table, files: list[DataFile]) -> tuple[Iterator[pa.Table], bool]:
+        parts, as_they_come = reading(table, files)
+        rows = pa.concat_tables(list(parts))
+        last = rows.num_rows - 1
+        return iter([rows.take([*range(last), last - 1])]), as_they_come
+
+    patch.setattr(maintenance, "_read_in_order", swapped)
+
+
+def retry_adds_rows_again(patch: pytest.MonkeyPatch) -> None:
+    """A batch of raw that is written a second time does not replace its rows of the first time."""
+    publish = Table.publish
+
+    def appended(table: Table, written: Iterable[WrittenFile], **where: Any) -> list[DataFile]:
+        if table.contract.table != "raw":
+            return publish(table, written, **where)
+        table._commit(list(written), None)
+        return []
+
+    patch.setattr(Table, "publish", appended)
+
+
+def repeats_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(raw, "remove_repeats", lambda *_: {})
+
+
+def replayed_rows_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(raw, "mark_as_replayed", lambda *_: 0)
+
+
+@pytest.mark.parametrize(
+    "plant", [compaction_swaps_a_row, retry_adds_rows_again, repeats_stay, replayed_rows_are_not_noted]
+)
+def test_a_planted_fault_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        explore(100, derandomize=True, phases=[Phase.generate])
