@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -59,9 +60,7 @@ def contract(levers: Sequence[Mapping[str, Any]], temp_may_be_null: bool) -> dic
 
 LEVERS: dict[str, list[dict[str, Any]]] = {
     "none": [],
-    "attributes": [
-        {"lever": "attributes", "training": {"tuples": TRAINING_ROWS}, "ways": ["keep", "shed"]}
-    ],
+    "attributes": [{"lever": "attributes", "training": {"tuples": TRAINING_ROWS}, "ways": ["keep", "shed"]}],
 }
 
 Line = tuple[str, dict[str, Any]]
@@ -89,7 +88,7 @@ class Killed(BaseException):
 
 
 class KilledBefore:
-    """Kill a run before its step of this number."""
+    """Kill a run before its commit of this number; between two commits it changes nothing that others see."""
 
     def __init__(self, number: int) -> None:
         self._left, self._turn = number, threading.Lock()
@@ -97,9 +96,11 @@ class KilledBefore:
     def step(self, what: str) -> None:
         """Called before each step, in whichever thread of the run; no thread of it lives longer than another."""
         with self._turn:
-            if self._left == 0:
+            commits = what.startswith("commit")
+            if self._left <= 0 and (commits or self._left < 0):
+                self._left = -1
                 raise Killed(what)
-            self._left -= 1
+            self._left -= commits
 
 
 def begin_lakes(folder: Path) -> dict[str, Lake]:
@@ -193,17 +194,17 @@ class LakeMachine(RuleBasedStateMachine):
         assert self._stored() == before
         assert {table.path: table.version for table in self._tables()} == versions
 
-    @rule(step=st.integers(0, 60))
-    def kill_run(self, step: int) -> None:
-        self._kill(step, self.world.shed)
+    @rule(commit=st.integers(0, 15))
+    def kill_run(self, commit: int) -> None:
+        self._kill(commit, self.world.shed)
 
-    @rule(step=st.integers(0, 40))
-    def kill_validation(self, step: int) -> None:
-        self._kill(step, self.world.validate)
+    @rule(commit=st.integers(0, 6))
+    def kill_validation(self, commit: int) -> None:
+        self._kill(commit, self.world.validate)
 
-    @rule(step=st.integers(0, 40))
-    def kill_replay(self, step: int) -> None:
-        self._kill(step, self._replay)
+    @rule(commit=st.integers(0, 8))
+    def kill_replay(self, commit: int) -> None:
+        self._kill(commit, self._replay)
 
     @rule(days=st.sampled_from([0, 101]))
     def keep(self, days: int) -> None:
@@ -211,10 +212,10 @@ class LakeMachine(RuleBasedStateMachine):
         self._keep(days)
         assert self._stored() == before
 
-    @rule(step=st.integers(0, 20))
-    def kill_keep(self, step: int) -> None:
+    @rule(commit=st.integers(0, 8))
+    def kill_keep(self, commit: int) -> None:
         before = self._stored()
-        self._kill(step, partial(self._keep, 0), leaves_work=False)
+        self._kill(commit, partial(self._keep, 0), leaves_work=False)
         assert self._stored() == before
 
     @rule()
@@ -227,8 +228,8 @@ class LakeMachine(RuleBasedStateMachine):
             assert set(waiting) <= {NONSENSE}, "the corrected contract accepts all other lines"
 
     @precondition(lambda self: self.quiet)
-    @rule(step=st.integers(0, 12))
-    def migrate(self, step: int) -> None:
+    @rule(commit=st.integers(0, 4))
+    def migrate(self, commit: int) -> None:
         """Make the lake one of an earlier version; kill its migration, and migrate it to the end."""
         before = self._stored()
         for table in self._tables():
@@ -238,19 +239,16 @@ class LakeMachine(RuleBasedStateMachine):
         rows = rejected.rows(stream=STREAM).to_pylist()
         if rows:
             rejected.replace([{**row, "replayed_by": None} for row in rows], stream=STREAM)
-        killer = KilledBefore(step)
-        with patch.object(migration, "Tables", lambda settings: Stepped(settings, killer)):
-            try:
-                migration.migrate(self.world.settings)
-            except Killed:
-                pass
+        killer = KilledBefore(commit)
+        with patch.object(migration, "Tables", lambda settings: Stepped(settings, killer)), suppress(Killed):
+            migration.migrate(self.world.settings)
         migration.migrate(self.world.settings)
         assert migration.migrate(self.world.settings) == []
         assert self._stored() == before
 
-    def _kill(self, step: int, work: Callable[[], object], leaves_work: bool = True) -> None:
+    def _kill(self, commit: int, work: Callable[[], object], leaves_work: bool = True) -> None:
         tables = self.world.tables
-        self.world.tables = Stepped(self.world.settings, KilledBefore(step))
+        self.world.tables = Stepped(self.world.settings, KilledBefore(commit))
         try:
             work()
         except Killed as at:
@@ -327,9 +325,7 @@ class LakeMachine(RuleBasedStateMachine):
         """Assert that raw, rejected and deduplicated rows are the delivered lines, each once."""
         raw, rejected, repeated = self._raw_lines(), self._rejected_lines(), self._deduplicated_lines()
         batches = self.world.batches(STREAM)
-        skipped = Counter(
-            file.name for batch in batches for file in batch.files if file.status == DUPLICATE
-        )
+        skipped = Counter(file.name for batch in batches for file in batch.files if file.status == DUPLICATE)
         stayed: Counter[tuple[str, str]] = Counter()
         gone: set[tuple[str, str]] = set()
         for name, lines in self.delivered.items():
