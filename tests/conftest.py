@@ -80,6 +80,7 @@ LAKES = (
 """Modules that make lakes: a test file that imports one of them brings streams from end to end."""
 OVER_A_SECOND = (
     "tests/contracts/test_method.py::test_paper_takes_its_fraction_from_what_could_be_fetched",
+    "tests/levers/attributes/training/test_cascade.py::test_no_model_weighs_more_than_last_value_or_breaks_its_bound",
     "tests/records/test_any_size.py::test_csv_is_the_same_in_blocks_in_pieces_and_record_by_record",
     "tests/records/test_equivalence.py::test_json_lines_are_judged_one_by_one",
     "tests/records/test_line_parity.py::test_any_lines_come_back_from_any_single_flip_in_them",

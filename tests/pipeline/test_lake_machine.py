@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from tests.pipeline.lake_machine import LakeMachine, begin_lakes
 
 from spillway.intake import raw
 from spillway.store import maintenance
-from spillway.store.file_writer import WrittenFile
 from spillway.store.files import DataFile
 from spillway.store.tables import Table
 
@@ -62,30 +61,11 @@ def compaction_swaps_a_row(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(maintenance, "_read_in_order", swapped)
 
 
-def retry_adds_rows_again(patch: pytest.MonkeyPatch) -> None:
-    """A batch of raw that is written a second time does not replace its rows of the first time."""
-    publish = Table.publish
-
-    def appended(table: Table, written: Iterable[WrittenFile], **where: Any) -> list[DataFile]:
-        if table.contract.table != "raw":
-            return publish(table, written, **where)
-        table._commit(list(written), None)
-        return []
-
-    patch.setattr(Table, "publish", appended)
-
-
 def repeats_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(raw, "remove_repeats", lambda *_: {})
 
 
-def replayed_rows_are_not_noted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(raw, "mark_as_replayed", lambda *_: 0)
-
-
-@pytest.mark.parametrize(
-    "plant", [compaction_swaps_a_row, retry_adds_rows_again, repeats_stay, replayed_rows_are_not_noted]
-)
+@pytest.mark.parametrize("plant", [compaction_swaps_a_row, repeats_stay])
 def test_a_planted_fault_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
