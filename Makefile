@@ -48,7 +48,7 @@ test: check ## Everything CI runs: check, then the whole test suite
 	@$(with_java) python -m pytest -n 3 --max-worker-restart 0
 
 .PHONY: test-unit
-test-unit: $(READY) ## The tests that need neither Spark nor Airflow nor a lake: less than two minutes
+test-unit: $(READY) ## The short tests: neither Spark nor Airflow nor a lake with trained streams
 	@python -m pytest -m unit -n 2 --max-worker-restart 0
 
 .PHONY: test-long
