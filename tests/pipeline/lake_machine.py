@@ -1,9 +1,9 @@
 """A Hypothesis state machine over the store and the pipeline in this process. Not a test.
 
 Rules deliver files, run the pipeline, kill it before a commit, run it again, compact, replay and migrate. The model
-is a dict: file name -> the kind and the row of each line. After each rule no table refers to an absent file, and each raw
-row is a delivered row. If no work is left, each delivered line is in exactly one place, and the ledger balances. After
-a validation each recovered value is within its bound of the delivered value.
+is a dict: file name -> the kind and the row of each line. After each rule no table refers to an absent file, and raw
+has no row twice. If no work is left, each delivered line is in exactly one place, and the ledger balances. After a
+validation each recovered value is within its bound of the delivered value.
 """
 
 from __future__ import annotations
