@@ -47,6 +47,10 @@ check: $(READY) ## Style, format, types and layers
 test: check ## Everything CI runs: check, then the whole test suite
 	@$(with_java) python -m pytest -n 3 --max-worker-restart 0
 
+.PHONY: test-unit
+test-unit: $(READY) ## The short tests: neither Spark nor Airflow nor a lake with trained streams
+	@python -m pytest -m unit -n 2 --max-worker-restart 0
+
 .PHONY: test-long
 test-long: $(READY) ## The tests that take minutes: run them before a release or before an issue is closed
 	@$(with_java) python -m pytest -m long

@@ -55,8 +55,73 @@ def file_of(nodeid: str) -> str:
     return nodeid.partition("::")[0]
 
 
+STARTS_SPARK = ("tests/jobs/test_on_spark.py",)
+STARTS_AIRFLOW = ("tests/dags/",)
+MAKES_LAKES = (
+    "tests/pipeline/",
+    "tests/jobs/",
+    "tests/demo/",
+    "tests/evidence/",
+    "tests/frozen/",
+    "tests/report/",
+    "tests/test_any_hour.py",
+    "tests/test_cli.py",
+    "tests/test_cli_examples.py",
+    "tests/test_frozen_lake.py",
+    "tests/test_running.py",
+)
+"""Files and folders whose tests bring streams from end to end."""
+LAKES = (
+    "tests.pipeline",
+    "tests.levers.joins.lake",
+    "tests.levers.quality.worlds",
+    "evidence.attributes.lake",
+)
+"""Modules that make lakes: a test file that imports one of them brings streams from end to end."""
+OVER_A_SECOND = (
+    "tests/contracts/test_method.py::test_paper_takes_its_fraction_from_what_could_be_fetched",
+    "tests/levers/attributes/training/test_cascade.py::test_no_model_weighs_more_than_last_value_or_breaks_its_bound",
+    "tests/records/test_any_size.py::test_csv_is_the_same_in_blocks_in_pieces_and_record_by_record",
+    "tests/records/test_equivalence.py::test_json_lines_are_judged_one_by_one",
+    "tests/records/test_line_parity.py::test_any_lines_come_back_from_any_single_flip_in_them",
+    "tests/records/test_line_parity.py::test_no_flipped_bit_of_a_delivered_file_is_accepted_wrong",
+    "tests/test_architecture.py",
+    "tests/test_docs.py",
+    "tests/test_installed.py",
+    "tests/test_kernel_cache.py",
+    "tests/test_make.py",
+    "tests/test_readme.py",
+)
+"""Other tests, and files of tests, that take longer than about a second or start processes."""
+
+
+@cache
+def makes_lakes(file: Path) -> bool:
+    """Return whether a test file imports a module that makes lakes."""
+    names = {
+        one.module or "" for one in ast.walk(ast.parse(file.read_bytes())) if isinstance(one, ast.ImportFrom)
+    }
+    return any(f"{name}.".startswith(f"{lake}.") for name in names for lake in LAKES)
+
+
+def kind_of(item: pytest.Item) -> str:
+    """Return the marker of a test: what it needs, by its fixtures, its file and its duration."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if fixtures & {"prepare", "dags"} or item.nodeid.startswith(STARTS_AIRFLOW):
+        return "airflow"
+    if "spark" in fixtures or item.nodeid.startswith(STARTS_SPARK):
+        return "spark"
+    long = item.get_closest_marker("long") is not None
+    if long or item.nodeid.startswith((*MAKES_LAKES, *OVER_A_SECOND)):
+        return "pipeline"
+    return "pipeline" if item.nodeid.startswith("tests/") and makes_lakes(item.path) else "unit"
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marker
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In the processes of `make test` what takes longest comes first."""
+    """Mark each test by kind. In the processes of `make test` what takes longest comes first."""
+    for item in items:
+        item.add_marker(kind_of(item))
     if hasattr(config, "workerinput"):
         places = {shared: place for place, shared in enumerate(LONGEST)}
         items.sort(key=lambda item: places.get(shared_with(file_of(item.nodeid)), len(places)))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.show.report.small_lake import TUPLES, empty_home, environment_of, rows_of, small_lake
-from tests.show.report.small_lake import write as write_table
+from tests.report.page.small_lake import TUPLES, empty_home, environment_of, rows_of, small_lake
+from tests.report.page.small_lake import write as write_table
 from tests.small_lake import deliver, small_settings
 
 from spillway.cli import COMMANDS, main, parser
@@ -351,7 +351,7 @@ def test_explain_names_a_lever_that_tells_nothing_and_each_of_several(
     path = tmp_path / "schemas" / "streams" / "fields.yaml"
     path.write_text(path.read_text() + "levers: [{lever: mute}, {lever: attributes}]\n")
 
-    with extra_levers(mute="tests.show.mute"):
+    with extra_levers(mute="tests.report.mute"):
         _, text = told(capsys, "explain", "fields", "temp")
 
     assert "mute has no explanation of fields.temp; see the counts of its stage" in text

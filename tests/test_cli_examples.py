@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.streams import METERS, SITES, World, json_lines, sites
-from tests.show.test_overview import TRADE
+from tests.report.test_overview import TRADE
 
 from spillway.cli import main, parser
 from spillway.contracts import load_contracts

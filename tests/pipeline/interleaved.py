@@ -10,7 +10,7 @@ import copy
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tests.pipeline.streams import World
 
@@ -45,6 +45,13 @@ class Lake:
         delta_log._tables.update(copy.deepcopy(self._tables))
         blobs._held.clear()
         blobs._held.update(self._held)
+
+
+class Stepper(Protocol):
+    """A run as its tables see it."""
+
+    def step(self, what: str) -> None:
+        """Called before each step of the run; it may wait, or raise."""
 
 
 class Run:
@@ -91,7 +98,7 @@ class Run:
                 raise TimeoutError(what)
 
     def _run(self) -> None:
-        world, tables = self._world, _Stepped(self._world.settings, self)
+        world, tables = self._world, Stepped(self._world.settings, self)
         try:
             run_channel(tables, world.engine, world.contracts, "narrow", "run", self.said.append)
         except SpillwayError as problem:
@@ -102,30 +109,30 @@ class Run:
                 self._change.notify_all()
 
 
-class _Stepped(Tables):
+class Stepped(Tables):
     """Tables of which every first look at one, and every commit, is a step of a run."""
 
-    def __init__(self, settings: Settings, run: Run) -> None:
+    def __init__(self, settings: Settings, run: Stepper) -> None:
         super().__init__(settings)
         self._run = run
 
-    def now(self) -> _Stepped:
-        return _Stepped(self.settings, self._run)
+    def now(self) -> Stepped:
+        return Stepped(self.settings, self._run)
 
     def at(self, table: str, stream: str | None = None) -> Table:
         if (table, stream) in self._open:
             return super().at(table, stream)
         self._run.step(f"open {table}")
         found = super().at(table, stream)
-        log: Any = _SteppedLog(found._log, table, self._run)
+        log: Any = SteppedLog(found._log, table, self._run)
         found._log = found._opened.log = log
         return found
 
 
-class _SteppedLog:
+class SteppedLog:
     """A table's log of which every commit is a step of a run."""
 
-    def __init__(self, log: Any, table: str, run: Run) -> None:
+    def __init__(self, log: Any, table: str, run: Stepper) -> None:
         self._log, self._table, self._run = log, table, run
 
     def __getattr__(self, name: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.show.report.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
+from tests.report.page.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
 
 from spillway.contracts import StreamContract, load_contracts
 from spillway.levers.attributes.explain import draw_charts, explain_attribute

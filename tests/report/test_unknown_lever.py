@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.show.report.small_lake import DAYS, NOW, empty_home, ledger_of, write
+from tests.report.page.small_lake import DAYS, NOW, empty_home, ledger_of, write
 from tests.small_lake import batch_row
 
 from spillway import registry
@@ -25,7 +25,7 @@ ROWS = 100
 
 @pytest.fixture(autouse=True)
 def nobody_knows_it() -> Iterator[None]:
-    with registry.extra_levers(mute="tests.show.mute"):
+    with registry.extra_levers(mute="tests.report.mute"):
         yield
 
 

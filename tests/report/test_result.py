@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.levers.sifters.logs import logged
 from tests.pipeline.streams import SITES, World, json_lines, sites
-from tests.show.test_overview import FIGURES, TEMP, WEATHER
+from tests.report.test_overview import FIGURES, TEMP, WEATHER
 
 from demo.run import where_to_look
 from spillway.batch import TAKEN_IN

@@ -16,7 +16,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from tests.show.test_alerts import go_wrong, lake, told
+from tests.report.test_alerts import go_wrong, lake, told
 
 from spillway.errors import InvalidValue
 from spillway.report.alerts import DeliveryError, check_address, send

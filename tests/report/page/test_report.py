@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.show.report.small_lake import DAYS, NOW, empty_home, rows_of, small_lake, write
+from tests.report.page.small_lake import DAYS, NOW, empty_home, rows_of, small_lake, write
 
 from spillway.batch import RETIRED
 from spillway.errors import InvalidValue

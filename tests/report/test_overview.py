@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.streams import World
-from tests.show.report.small_lake import small_lake
+from tests.report.page.small_lake import small_lake
 
 from spillway.contracts import load_contracts
 from spillway.levers.knapsack import Alternative
