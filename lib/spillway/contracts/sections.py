@@ -370,7 +370,7 @@ class AlertHook:
         Text(
             pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
         ),
-        "name of the address that is told (https: POST, JSON; smtp: a letter): environment variable "
+        "name of the web address that receives a POST request with JSON: environment variable "
         "SPILLWAY_HOOK_NAME, or the password of the Airflow connection NAME",
     )
     on: tuple[str, ...] = rule(
