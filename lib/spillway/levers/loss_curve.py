@@ -1,4 +1,4 @@
-"""The loss curve of a channel (loss in % as a function of capacity), proportional shares, and the tipping point.
+"""The loss curve of a channel (loss in % as a function of capacity), and proportional shares.
 
 **Loss curve.** It shows which capacity to choose, and what more capacity would improve. At each capacity the plan's
 solver (`levers.knapsack`) chooses among all alternatives of all streams of the channel:
@@ -35,17 +35,6 @@ Guarantee: exact rationals (`levers.exact`). A share is stored as a double and r
 
 >>> proportional_shares([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
 (1, 2, 2, 2)
-
-**Tipping point.** It is where adding more queries stops paying (Fiscato 2012, 6.4).
-
-The cost of a query is 1 / n. From a base of n_0 queries to n queries
-
-    delta cost = 1 - n_0 / n        (6.3)        delta quality = 1 - quality_n / quality_0      (6.4)
-
-and more queries pay as long as delta cost > delta quality (6.5, printed the other way round: erratum D1).
-
->>> tipping_point({180: 0.9, 300: 0.6, 600: 0.3, 1200: 0.1})
-600
 """
 
 from __future__ import annotations
@@ -268,22 +257,3 @@ def best_next_change(offers: Mapping[str, Offer], point: LossPoint) -> NextChang
                 step = NextChange(one.stream, now, other, fall / values)
                 found.append((fall / step.kbps, step))
     return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
-    """Return, by number of queries, how much cheaper and how much worse a query is than with the fewest queries."""
-    base = min(quality)
-    return {
-        n: (1.0 - base / n, 1.0 - quality[n] / quality[base] if quality[base] else 0.0)
-        for n in sorted(quality)
-    }
-
-
-def tipping_point(quality: Mapping[int, float]) -> int:
-    """Return the largest number of queries up to which every increase pays (delta cost > delta quality)."""
-    found = min(quality)
-    for n, (cheaper, worse) in trade_off(quality).items():
-        if n != found and cheaper < worse - 1e-12:
-            break
-        found = n
-    return found

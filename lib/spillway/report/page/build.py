@@ -14,8 +14,6 @@ from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import Picture
-from spillway.report.crowding import FOLDER as WHAT_IF
-from spillway.report.crowding import crowding_pictures
 from spillway.report.page.sections import (
     StreamFacts,
     WorkloadFacts,
@@ -65,7 +63,7 @@ def _content_digest(tables: Tables) -> str:
     for name, contract in sorted(tables.contracts.items()):
         if contract.scope == "shared" and name != "alerts":
             found.update("\n".join([name, *tables.at(name).paths, ""]).encode())
-    for folder in (Path(settings.schemas), Path(settings.build, LOSSLESS), Path(settings.build, WHAT_IF)):
+    for folder in (Path(settings.schemas), Path(settings.build, LOSSLESS)):
         for path in sorted(one for one in folder.rglob("*") if one.is_file()):
             found.update(f"{path}\n".encode())
             found.update(path.read_bytes())
@@ -88,7 +86,6 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := load_trade_off(tables, contracts, name))]
     pictures = [picture for one in trades if one.curve for picture in trade_off_pictures(one)]
-    pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
     text = page(facts, workloads, validations, utc_now(), pictures, digest)
     path.write_text(text, encoding="utf-8")
