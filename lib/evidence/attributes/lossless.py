@@ -48,7 +48,7 @@ from spillway.levers.attributes.option import WAYS
 from spillway.levers.attributes.packing.whole_numbers import decimals_of
 from spillway.levers.attributes.policy import own_settings, with_fewest_bytes
 from spillway.levers.protocol import OVERHEAD
-from spillway.lossless import in_coarsest_unit, lossless_sizes, parquet_bytes, row_orders
+from spillway.lossless import csv_bytes, in_coarsest_unit, lossless_sizes, parquet_bytes, row_orders
 from spillway.settings import Settings
 from spillway.store.files import column_bytes
 
@@ -110,7 +110,7 @@ class ComparedStream:
         """Return the bytes by contestant, with the number of rows and the size as plain CSV."""
         return {
             "rows": self.rows.num_rows,
-            "csv": len(csv_of(self.rows)),
+            "csv": len(csv_bytes(self.rows)),
             **self.sizes,
             "exact": self.exact.total_bytes,
             "bound": self.bound.total_bytes,
