@@ -10,8 +10,11 @@ kernels give, as text at the precision that is printed, so that equal means equa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from evidence.golden.categories import categories
 from evidence.golden.cells import ARITHMETIC, RECOMPUTED, Cell, numbers, read_csv, read_json
 from evidence.golden.hamming import hamming
 from spillway.contracts.capacity import shannon_kbps
+from spillway.errors import InvalidValue
 from spillway.levers import loss_curve
 from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
@@ -35,6 +39,7 @@ from spillway.levers.attributes.ranking.smoothing import (
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold import curve as thresholds
+from spillway.levers.exact import exact_fraction
 
 Group = Callable[[Path], Iterable[Cell]]
 
@@ -186,10 +191,45 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
         yield Cell("algorithm 2", name, expected, got, "A16", RECOMPUTED)
 
 
+@dataclass(frozen=True)
+class ProportionalShares:
+    """The proportional share (Ahuja 2006): one drop rate for all; by stream the kbps and the attributes to give up."""
+
+    drop_rate: Fraction
+    kbps_to_shed: tuple[Fraction, ...]
+    attributes_to_shed: tuple[int, ...]
+
+
+def proportional_shares(
+    rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
+) -> ProportionalShares:
+    """Return the shares where every stream gives up the same share of its rate (equations 3.8 and 3.9).
+
+    >>> proportional_shares([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
+    (1, 2, 2, 2)
+    """
+    if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
+        raise InvalidValue(
+            "attributes",
+            f"count the attributes of each of {len(rates_kbps)} streams",
+            list(attributes),
+            "give one count of 0 or more a stream",
+        )
+    share = loss_curve.drop_rate(rates_kbps, capacity_kbps)
+    return ProportionalShares(
+        drop_rate=share,
+        kbps_to_shed=tuple(share * exact_fraction(rate) for rate in rates_kbps),
+        attributes_to_shed=tuple(
+            math.ceil(share * count) if rate else 0
+            for rate, count in zip(rates_kbps, attributes, strict=True)
+        ),
+    )
+
+
 def inter_stream(directory: Path) -> Iterable[Cell]:
     """Example 6: four streams on one channel (A27)."""
     example = read_json(directory, "000_examples.json")["example_6"]
-    got = loss_curve.proportional_shares(example["R_n"], example["N"], example["C"])
+    got = proportional_shares(example["R_n"], example["N"], example["C"])
     rate_dropped = f"{float(got.drop_rate):.9f}"
     yield Cell("example 6", "drop rate", f"{example['drop_rate']:.9f}", rate_dropped, against=RECOMPUTED)
     for i, rate in enumerate(example["R_n"]):

@@ -53,11 +53,6 @@ class Dimension:
         """Return the key of all words that are not known."""
         return len(self.words)
 
-    @property
-    def known_spans(self) -> Spans:
-        """Return the spans of the values that comparisons can order."""
-        return ((0, len(self.words)),) if self.is_text else ((NULL + 1, END),)
-
     def with_words(self, words: Sequence[str]) -> Dimension:
         """Return the dimension with more known words, sorted; values that the contract lists do not change."""
         if self.ordered or not self.is_text:
