@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, ROUND_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from spillway.levers.attributes.ranking.rank import population_std, rank
 from spillway.levers.attributes.ranking.smoothing import (
     Smoothing,
     exponential_moving_average,
-    rounded_up,
     simple_moving_average,
 )
 from spillway.levers.attributes.synopsis.entries import shed
@@ -42,6 +41,18 @@ from spillway.levers.attributes.threshold import curve as thresholds
 from spillway.levers.exact import exact_fraction
 
 Group = Callable[[Path], Iterable[Cell]]
+
+
+def rounded_up(value: float, decimals: int) -> Decimal:
+    """Return `value` as Tables 3.3 and 3.6 print it: rounded away from zero to `decimals` places (erratum A11).
+
+    The value is first rounded to twelve significant digits. Otherwise the last bit of a float64 would turn 63.7 into
+    63.71.
+
+    >>> rounded_up(61.593, 2), rounded_up(-0.0341, 2), rounded_up(63.7, 2)
+    (Decimal('61.60'), Decimal('-0.04'), Decimal('63.70'))
+    """
+    return Decimal(f"{value:.12g}").quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_UP)
 
 
 def recompute(directory: Path) -> list[Cell]:

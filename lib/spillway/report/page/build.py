@@ -27,7 +27,7 @@ from spillway.report.page.sections import (
 )
 from spillway.report.plan import FOLDER as LOSSLESS
 from spillway.report.summary import last_outcomes, last_validation
-from spillway.report.text import format_bytes, format_noun_count, format_pct
+from spillway.report.text import format_bytes, format_count, format_pct
 from spillway.report.trade_off import load_trade_off, trade_off_pictures
 from spillway.settings import refuse_uri
 from spillway.store.tables import Tables
@@ -94,7 +94,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
 def _lost_words(rows: int) -> str:
     """Return the lost rows in words, for the headline."""
-    return f"; {format_noun_count(rows, 'row')} dropped for good" if rows else ""
+    return f"; {format_count(rows, 'row')} dropped for good" if rows else ""
 
 
 def page(
@@ -115,9 +115,9 @@ def page(
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
-        *([f"{format_noun_count(violations, 'value')} outside the threshold"] if violations else []),
+        *([f"{format_count(violations, 'value')} outside the threshold"] if violations else []),
         *([f"the ledger is off by {off:,}"] if off else []),
-        *([f"{format_noun_count(failed, 'expectation')} failed"] if failed else []),
+        *([f"{format_count(failed, 'expectation')} failed"] if failed else []),
     ]
     absent = [fact.figures for fact in shed if fact.figures.absent_pct]
     unknown = [fact for fact in shed if fact.certificates and fact.figures.absent_pct is None]
@@ -145,7 +145,7 @@ def page(
     style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
-        f'<p class="lead">{format_noun_count(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
+        f'<p class="lead">{format_count(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
         f"{format_bytes(saved)} saved net of synopses{_lost_words(sum(f.figures.rows_lost for f in facts))}.</p>",
         f'<span class="verdict{look}">{escape(verdict)}</span>',
         f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',
