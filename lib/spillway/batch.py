@@ -33,6 +33,11 @@ TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
     "taken", "replayed", "duplicate", "empty", "refused", "missed",
 )  # fmt: skip
 """The statuses of a landing file."""
+UNPLANNED: Mapping[str, Any] = {
+    "status": TAKEN_IN, "levers": (), "models": {}, "capacity_kbps": None, "trunk_kbps": None, "frame_origin": None,
+    "frame_tuples": None,
+}  # fmt: skip
+"""The values of these fields in a batch without a plan."""
 HELD = (TAKEN_IN, UNTRAINED, PLANNED, DONE, SET_ASIDE)
 """With each of these statuses the rows of a batch, if it has any, are in `raw` (see `is_in_raw`)."""
 

@@ -30,7 +30,7 @@ RUN_DAG = Path(__file__).with_name("run_dag.py")
 PATIENCE_SECONDS = 60.0
 SECRET = "hunter2-of-the-hook"
 SECRETS = {
-    "SPILLWAY_HOOK_ONCALL": f"smtp://user:{SECRET}@mail.example:587?from=a@b.example&to=c@b.example",
+    "SPILLWAY_HOOK_ONCALL": f"https://chat.example/services/{SECRET}",
     "SPILLWAY_NOT_LISTED": SECRET,
 }
 """Variables that must never leave Airflow's own processes."""

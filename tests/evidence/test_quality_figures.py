@@ -7,11 +7,11 @@ import pytest
 
 from evidence.book import Book
 from evidence.quality.federated import deployed, optimum, rows_of_table
+from evidence.quality.federation import Deployment, Testbed, simulate
 from evidence.quality.laws import law_figures
 from evidence.quality.load_streams import DATA_SETS, HEAVY, RANGES, values_of
 from evidence.quality.planning import crowded_group, plan_figures, shares_of
 from evidence.quality.replays import interval_figures, kendall_distance
-from spillway.levers.quality.federation import Deployment, Testbed, simulate
 from spillway.levers.quality.settings import POLICIES
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product

@@ -15,7 +15,7 @@ from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.intake.ingest import ingest
-from spillway.intake.landing import Landing, classify_files
+from spillway.intake.landing import Landing, find_landing_files
 from spillway.intake.replay import ReplayResult, Selection, replay
 from spillway.ledger import total_imbalance
 from spillway.settings import Settings
@@ -115,7 +115,7 @@ class LandingWorld:
         )
 
     def look(self) -> Landing:
-        return classify_files(self.contract, self.settings, self.batches(), self.now)
+        return find_landing_files(self.contract, self.tables, self.now)
 
     def batches(self) -> list[Batch]:
         return load_batches(self.tables, "delays")

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
+from evidence.golden.attributes import proportional_shares
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.threshold.category import criticality_weight
-from spillway.levers.loss_curve import drop_rate, proportional_capacities, proportional_shares
+from spillway.levers.loss_curve import drop_rate, proportional_capacities
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -15,7 +15,7 @@ from spillway.contracts.sections import Rate
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.intake.ingest import ingest
-from spillway.intake.landing import Landing, classify_files
+from spillway.intake.landing import Landing, find_landing_files
 from spillway.pipeline.pending import channels_of_dates, is_pending, pending_channels
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -53,7 +53,7 @@ def test_a_file_that_a_batch_knows_is_no_work(settings: Settings) -> None:
 
 def looked(settings: Settings, stream: str) -> Landing:
     contract = load_contracts(settings.schemas).streams[stream]
-    return classify_files(contract, settings, load_batches(Tables(settings), stream))
+    return find_landing_files(contract, Tables(settings))
 
 
 def test_a_known_name_of_another_size_is_work_until_it_was_read_and_then_refused_is_none(

@@ -191,7 +191,11 @@ def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server:
         ),
         (
             "file:///etc/very-secret",
-            "`hook` must have an address that begins with http://, https://, smtp:// or smtps://, got 'oncall'",
+            "`hook` must have an address that begins with http:// or https://, got 'oncall'; set SPILLWAY_HOOK_ONCALL",
+        ),
+        (
+            "smtp://user:secret@mail.example:587/?from=a@b.example&to=c@b.example",
+            "got 'oncall'; send mail with a notifier of Airflow (SmtpNotifier), or set SPILLWAY_HOOK_ONCALL",
         ),
         ("http://127.0.0.1:1/very-secret", "it cannot be reached (Connection refused)"),
         ("http://[::1/very-secret", "`hook` must have an address that begins with"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evidence.sketches.frequency import estimator_by_skew
 from spillway.errors import InvalidValue
 from spillway.sketches.count_min import (
     CountMin,
     CountMinParameters,
     effective_keys,
-    estimator_by_skew,
     parameters_for_memory,
 )
 from spillway.sketches.intervals import check_confidence, median_row_tail

@@ -14,13 +14,14 @@ attribute counts 100, weighted by its place in the window's own ranking (`levers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
-from spillway.levers.attributes.loss import place_weights, regret
+from spillway.levers.attributes.loss import loss, place_weights
+from spillway.levers.attributes.option import Option
 from spillway.levers.attributes.policy import OptionsByName
 from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
 from spillway.levers.attributes.settings import Reevaluate
@@ -133,6 +134,27 @@ def count_treatments(looks: Iterable[WindowRanking]) -> int:
     return len(
         {frozenset((name, done.partition("/")[0]) for name, done in look.fresh.items()) for look in looks}
     )
+
+
+def regret(
+    in_force: Mapping[str, str],
+    fresh: Mapping[str, str],
+    options: Mapping[str, Sequence[Option]],
+    weights: Mapping[str, float] | None = None,
+    sent: Collection[str] = (),
+) -> float:
+    """Return the percentage points that the scheme in force loses more than the `fresh` one; at least 0.
+
+    `fresh` is the scheme that the window's own ranking gives. A scheme that loses less by chance earns no credit.
+
+    >>> options = {
+    ...     "temp": [Option("temp", "keep", 4), Option("temp", "shed", 0, 1, mean_error_pct=0.5)],
+    ...     "wind": [Option("wind", "keep", 4), Option("wind", "round", 2, 0, mean_error_pct=2.0)],
+    ... }
+    >>> regret({"temp": "shed"}, {"wind": "round"}, options, place_weights(["wind", "temp"]))
+    49.5
+    """
+    return max(0.0, loss(in_force, options, weights, sent) - loss(fresh, options, weights, sent))
 
 
 def score_windows(looks: Iterable[WindowRanking], options: OptionsByName) -> WindowScore:

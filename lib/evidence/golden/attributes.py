@@ -10,8 +10,11 @@ kernels give, as text at the precision that is printed, so that equal means equa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, ROUND_UP, Decimal
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from evidence.golden.categories import categories
 from evidence.golden.cells import ARITHMETIC, RECOMPUTED, Cell, numbers, read_csv, read_json
 from evidence.golden.hamming import hamming
 from spillway.contracts.capacity import shannon_kbps
+from spillway.errors import InvalidValue
 from spillway.levers import loss_curve
 from spillway.levers.attributes.capacity import fit as capacity
 from spillway.levers.attributes.columns import Column, Frame
@@ -29,14 +33,26 @@ from spillway.levers.attributes.ranking.rank import population_std, rank
 from spillway.levers.attributes.ranking.smoothing import (
     Smoothing,
     exponential_moving_average,
-    rounded_up,
     simple_moving_average,
 )
 from spillway.levers.attributes.synopsis.entries import shed
 from spillway.levers.attributes.synopsis.model import AttributeModel
 from spillway.levers.attributes.threshold import curve as thresholds
+from spillway.levers.exact import exact_fraction
 
 Group = Callable[[Path], Iterable[Cell]]
+
+
+def rounded_up(value: float, decimals: int) -> Decimal:
+    """Return `value` as Tables 3.3 and 3.6 print it: rounded away from zero to `decimals` places (erratum A11).
+
+    The value is first rounded to twelve significant digits. Otherwise the last bit of a float64 would turn 63.7 into
+    63.71.
+
+    >>> rounded_up(61.593, 2), rounded_up(-0.0341, 2), rounded_up(63.7, 2)
+    (Decimal('61.60'), Decimal('-0.04'), Decimal('63.70'))
+    """
+    return Decimal(f"{value:.12g}").quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_UP)
 
 
 def recompute(directory: Path) -> list[Cell]:
@@ -186,10 +202,45 @@ def algorithm_2(directory: Path) -> Iterable[Cell]:
         yield Cell("algorithm 2", name, expected, got, "A16", RECOMPUTED)
 
 
+@dataclass(frozen=True)
+class ProportionalShares:
+    """The proportional share (Ahuja 2006): one drop rate for all; by stream the kbps and the attributes to give up."""
+
+    drop_rate: Fraction
+    kbps_to_shed: tuple[Fraction, ...]
+    attributes_to_shed: tuple[int, ...]
+
+
+def proportional_shares(
+    rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
+) -> ProportionalShares:
+    """Return the shares where every stream gives up the same share of its rate (equations 3.8 and 3.9).
+
+    >>> proportional_shares([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
+    (1, 2, 2, 2)
+    """
+    if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
+        raise InvalidValue(
+            "attributes",
+            f"count the attributes of each of {len(rates_kbps)} streams",
+            list(attributes),
+            "give one count of 0 or more a stream",
+        )
+    share = loss_curve.drop_rate(rates_kbps, capacity_kbps)
+    return ProportionalShares(
+        drop_rate=share,
+        kbps_to_shed=tuple(share * exact_fraction(rate) for rate in rates_kbps),
+        attributes_to_shed=tuple(
+            math.ceil(share * count) if rate else 0
+            for rate, count in zip(rates_kbps, attributes, strict=True)
+        ),
+    )
+
+
 def inter_stream(directory: Path) -> Iterable[Cell]:
     """Example 6: four streams on one channel (A27)."""
     example = read_json(directory, "000_examples.json")["example_6"]
-    got = loss_curve.proportional_shares(example["R_n"], example["N"], example["C"])
+    got = proportional_shares(example["R_n"], example["N"], example["C"])
     rate_dropped = f"{float(got.drop_rate):.9f}"
     yield Cell("example 6", "drop rate", f"{example['drop_rate']:.9f}", rate_dropped, against=RECOMPUTED)
     for i, rate in enumerate(example["R_n"]):

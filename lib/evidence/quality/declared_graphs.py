@@ -74,6 +74,18 @@ def _read_function(rows: pa.Table) -> Callable[[], pa.Table]:
     return lambda: rows
 
 
+def random_rows(chance: np.random.Generator, name: str, window: int, count: int) -> list[dict[str, Any]]:
+    """Return the `count` rows of a stream in a window; the third stream lost some between its first and last row."""
+    keep = np.ones(count, np.bool_)
+    if name == "third" and count > 2:
+        keep[1:-1] = chance.random(count - 2) > 0.2
+    return [
+        {"node": f"n{chance.integers(4)}", "at": BEGIN + timedelta(seconds=WINDOW_SECONDS * (window + at / count)),
+         "number": 1000 * window + at, "k": int(chance.integers(5)), "v": float(chance.integers(100))}
+        for at in np.flatnonzero(keep).tolist()
+    ]  # fmt: skip
+
+
 def landed_three(seed: int) -> StreamLake:
     """Return a lake with the three streams, sent whole; the last row of each closes the windows before it."""
     chance = np.random.default_rng(seed)
@@ -84,16 +96,8 @@ def landed_three(seed: int) -> StreamLake:
         rows: list[dict[str, Any]] = []
         for window in range(WINDOWS + 1):
             count = int(chance.integers(2, MOST_TUPLES)) if window < WINDOWS else 1
-            keep = np.ones(count, np.bool_)
-            if name == "third" and count > 2:
-                keep[1:-1] = chance.random(count - 2) > 0.2
             produced[name, window] = count
-            for at in np.flatnonzero(keep).tolist():
-                moment = BEGIN + timedelta(seconds=WINDOW_SECONDS * (window + at / count))
-                rows.append(
-                    {"node": f"n{chance.integers(4)}", "at": moment, "number": 1000 * window + at,
-                     "k": int(chance.integers(5)), "v": float(chance.integers(100))}
-                )  # fmt: skip
+            rows += random_rows(chance, name, window, count)
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}

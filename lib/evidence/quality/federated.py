@@ -32,9 +32,8 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from evidence.book import Book
-from spillway.levers.loss_curve import tipping_point, trade_off
+from evidence.quality.federation import Deployment, Testbed, simulate, tipping_point, trade_off
 from spillway.levers.quality.admission import CoverageSpread, coverage_spread
-from spillway.levers.quality.federation import Deployment, Testbed, simulate
 from spillway.report.page import svg
 from spillway.settings import Settings
 

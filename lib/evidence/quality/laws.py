@@ -19,12 +19,26 @@ from evidence.quality.load_streams import (
 from evidence.quality.replays import answers_by_contract
 from evidence.quality.row_group_reads import record_row_groups
 from evidence.quality.sic import largest_sic_error
-from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, batches_below_optimum
+from spillway.levers.quality.admission import Batches, Entitlements, admit_fairly, max_min_level
 from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
 from spillway.levers.quality.intervals import Clusters, WindowSample, have_even_sizes
 from spillway.levers.quality.random_order import is_chosen_by_chance
 from spillway.store.files import row_groups
 from spillway.store.maintenance import compact
+
+
+def batches_below_optimum(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
+    """Return by how many batches the worst-off query misses the optimum; at most 1 for `admit_fairly`.
+
+    The unit is the largest batch of any query, in sic / weight.
+    """
+    best = max_min_level(batches, to, room)
+    have = to.reached + np.bincount(
+        batches.query[admitted], weights=batches.sic[admitted], minlength=len(to.weight)
+    )
+    largest = float((batches.sic / to.weight[batches.query]).max(initial=0.0))
+    short = float(((best.sic - have) / to.weight).max(initial=0.0))
+    return max(0.0, short) / largest if largest else 0.0
 
 
 def random_graph(chance: np.random.Generator) -> tuple[list[SourceNode], list[OperatorNode]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
@@ -31,6 +30,7 @@ from evidence.quality.declared_graphs import (
     asked_graph,
     declared_graph,
     declared_stream,
+    random_rows,
 )
 from spillway.contracts import read_channel, read_stream
 from spillway.engine import ProcessEngine
@@ -57,15 +57,7 @@ def sifted_three(seed: int) -> StreamLake:
         for window in range(WINDOWS + 1):
             count = int(chance.integers(*ROWS)) if window < WINDOWS else CLOSING
             produced[name, window] = count
-            keep = np.ones(count, np.bool_)
-            if name == "third":
-                keep[1:-1] = chance.random(count - 2) > 0.2
-            for at in np.flatnonzero(keep).tolist():
-                moment = BEGIN + timedelta(seconds=WINDOW_SECONDS * (window + at / count))
-                rows.append(
-                    {"node": f"n{chance.integers(4)}", "at": moment, "number": 1000 * window + at,
-                     "k": int(chance.integers(5)), "v": float(chance.integers(100))}
-                )  # fmt: skip
+            rows += random_rows(chance, name, window, count)
         sink = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(rows), sink)
         files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}

@@ -11,7 +11,6 @@ from spillway.sketches.count_min import (
     CountMin,
     CountMinParameters,
     effective_keys,
-    estimator_by_skew,
     parameters_for_memory,
 )
 from spillway.sketches.fast_agms import FastAgms, FastAgmsParameters
@@ -24,6 +23,13 @@ SKEWS = (0.0, 0.4, 0.8, 1.0, 1.2, 1.6, 2.0)
 METHODS = ("cm", "cmm_mean", "cmm_median", "cmm_order", "any", "by_skew", "fast_agms", "mi")
 DOMAIN = 1_000_000
 URL_SKEW = 0.85
+
+
+def estimator_by_skew(sketch: CountMin) -> str:
+    """Return `cm` for skewed streams and for conservative tables, which support no other, else `cmm_median`."""
+    if sketch.parameters.conservative or sketch.total <= 0:
+        return "cm"
+    return "cmm_median" if effective_keys(sketch) >= sketch.parameters.width else "cm"
 
 
 def point_errors(

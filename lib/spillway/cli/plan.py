@@ -18,8 +18,6 @@ from spillway.errors import ContractError, Problem, UsageError, format_count
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from spillway.workloads.what_if import QueryOutcome, WhatIf
 
 
@@ -74,10 +72,6 @@ def _run(asked: argparse.Namespace) -> int:
     return 0
 
 
-TIMES = (1, 2, 3, 4, 6, 8, 12, 16)
-"""The factors by which `what-if --more` multiplies the number of queries."""
-
-
 def add_what_if(commands: Any) -> None:
     made = add_command(
         commands,
@@ -87,7 +81,6 @@ def add_what_if(commands: Any) -> None:
             "spillway what-if operations --capacity 20000",
             "spillway what-if operations --policy priority --from-date 2024-03-04 --to-date 2024-03-05",
             "spillway what-if operations --weight slow_routers=2",
-            "spillway what-if operations --more",
         ],
     )
     made.add_argument("room", help="capacity group: the `room` of one or more queries", metavar="ROOM")
@@ -101,12 +94,6 @@ def add_what_if(commands: Any) -> None:
         default=[],
         metavar="QUERY=WEIGHT",
         help="weight of a query; may be repeated",
-    )
-    made.add_argument(
-        "--more",
-        action="store_true",
-        help="replay with 2 to 16 times as many queries; show coverage, error and cost per query, and the largest "
-        "number at which the saving in cost exceeds the loss in quality",
     )
     made.add_argument("--from-date", help="first date of the windows (default: the last date with windows)")
     made.add_argument("--to-date", help="last date of the windows")
@@ -124,8 +111,6 @@ def _run_what_if(asked: argparse.Namespace) -> int:
     one, other = first or last, last or first
     dates = (one, other) if one is not None and other is not None else None
     settings = Settings.from_environment()
-    if asked.more:
-        return _run_crowding(asked, settings, dates)
     changes = RuleChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
     contracts = load_usable(settings.schemas)
     found = what_if(Tables(settings), ProcessEngine(), contracts, asked.room, changes, dates)
@@ -133,45 +118,6 @@ def _run_what_if(asked: argparse.Namespace) -> int:
         print_json(found)
     else:
         _say(found)
-    return 0
-
-
-def _run_crowding(asked: argparse.Namespace, settings: Settings, dates: tuple[date, date] | None) -> int:
-    """Compare the cost of a query with the quality of its answers as the capacity group fills up.
-
-    See Fiscato (2012), Equations 6.3 to 6.5.
-    """
-    from spillway.clock import utc_now
-    from spillway.contracts import load_usable
-    from spillway.engine import ProcessEngine
-    from spillway.report.crowding import crowded_group, store_crowded
-    from spillway.store.tables import Tables
-    from spillway.workloads.what_if import replay_crowded
-
-    if asked.policy or asked.weight:
-        raise UsageError("`--more` must be used without --policy and --weight; remove them")
-    contracts = load_usable(settings.schemas)
-    found = replay_crowded(
-        Tables(settings), ProcessEngine(), contracts, asked.room, TIMES, asked.capacity, dates
-    )
-    room = crowded_group(asked.room, found, utc_now().date())
-    kept = store_crowded(settings.build, room)
-    if asked.json:
-        print_json(room)
-        return 0
-    shown = [
-        (
-            str(step.queries),
-            *(
-                format_value(value)
-                for value in (step.cheaper_pct, step.worse_pct, 100 * step.coverage, step.error_pct)
-            ),
-        )
-        for step in room.steps
-    ]
-    print_table("", ["queries", "cheaper each %", "answers worse %", "coverage %", "error %"], shown)
-    print_line(room.sentence, "bold")
-    print_line(f"stored in {kept}; the next report shows it", "dim")
     return 0
 
 

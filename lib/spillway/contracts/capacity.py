@@ -245,7 +245,7 @@ class CapacityShape:
 
     def read(self, value: object, path: str, report: Report) -> Any:
         try:
-            kbps, quota = _parsed(value)
+            kbps, quota = parse_capacity(value)
         except InvalidValue as refused:
             problem = refused.problem
             at = path if problem.field == "capacity" else join_path(path, problem.field)
@@ -302,19 +302,6 @@ class SizeShape:
         return {"anyOf": [{"type": "string", "pattern": _SIZE_PATTERN}, {"type": "integer", "minimum": 1}]}
 
 
-def parse_capacity(expression: object) -> float:
-    """Return the capacity in kbps that a contract states; for a quota, its mean rate.
-
-    b is a bit and B a byte; k, M, G, T are powers of 1000 and Ki, Mi, Gi, Ti of 1024.
-
-    >>> parse_capacity("120 kbps"), parse_capacity("5 Mbps"), round(parse_capacity("2 GB/day"), 3)
-    (120.0, 5000.0, 185.185)
-    >>> parse_capacity({"budget_per_day": 1.8, "price_per_gb": 0.9}) == parse_capacity("2 GB/day")
-    True
-    """
-    return _parsed(expression)[0]
-
-
 def shannon_kbps(bandwidth_khz: float, signal_to_noise_db: float) -> float:
     """Return the capacity of a noisy channel by Shannon-Hartley: C = BW log2(1 + S/N) (Ahuja 2006, equation 3.3).
 
@@ -327,7 +314,16 @@ def shannon_kbps(bandwidth_khz: float, signal_to_noise_db: float) -> float:
     return bandwidth_khz * math.log2(1.0 + 10.0 ** (signal_to_noise_db / 10.0))
 
 
-def _parsed(expression: object) -> tuple[float, Quota | None]:
+def parse_capacity(expression: object) -> tuple[float, Quota | None]:
+    """Return the capacity in kbps that a contract states, and its quota; for a quota, kbps is its mean rate.
+
+    b is a bit and B a byte; k, M, G, T are powers of 1000 and Ki, Mi, Gi, Ti of 1024.
+
+    >>> parse_capacity("120 kbps"), parse_capacity("5 Mbps"), round(parse_capacity("2 GB/day")[0], 3)
+    ((120.0, None), (5000.0, None), 185.185)
+    >>> parse_capacity({"budget_per_day": 1.8, "price_per_gb": 0.9}) == parse_capacity("2 GB/day")
+    True
+    """
     if expression is None or expression == "":
         raise InvalidValue("capacity", "be stated", expression, REMEDY)
     try:
@@ -393,7 +389,7 @@ def _from_quota(figures: Mapping[Any, Any]) -> tuple[float, Quota | None]:
 
 def _burst(expression: object, mean_kbps: float) -> float:
     try:
-        kbps, quota = _parsed(expression)
+        kbps, quota = parse_capacity(expression)
     except InvalidValue:
         kbps, quota = 0.0, None
     if quota is not None or not isinstance(expression, str) or not kbps:

@@ -416,8 +416,8 @@ class AlertHook:
         Text(
             pattern=r"^[a-z][a-z0-9_]{0,62}\Z", means="a name of small letters, digits and _", remedy=_REMEDY
         ),
-        "name of the alert hook (https: POST of JSON; smtp: e-mail). Its address is in the "
-        "environment variable SPILLWAY_HOOK_NAME, or in the password of the Airflow connection NAME",
+        "name of the alert hook, which receives a POST request with JSON. Its https address is in the environment "
+        "variable SPILLWAY_HOOK_NAME, or in the password of the Airflow connection NAME",
     )
     on: tuple[str, ...] = rule(
         Listing(Choice(EVENTS), least=1, unique=True),

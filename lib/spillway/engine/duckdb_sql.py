@@ -538,10 +538,7 @@ _WRITTEN = {
     "pattern": _pattern_is_plain,
 }
 """Parameters that must be literals: numbers and patterns."""
-_TYPES = {
-    "BOOLEAN": "boolean", "INT": "int", "BIGINT": "bigint", "DOUBLE": "double", "STRING": "string", "DATE": "date",
-    "TIMESTAMP": "timestamp",
-}  # fmt: skip
+_TYPES = {kind.upper(): kind for kind in DUCKDB_TYPES if kind != "decimal"}
 FORMS: Mapping[type[exp.Expr], str] = {
     exp.Column: "_column", exp.Literal: "_literal", exp.Neg: "_negative", exp.Null: "_constant",
     exp.Boolean: "_constant", exp.Cast: "_cast_form", exp.TryCast: "_cast_form", exp.Case: "_case",

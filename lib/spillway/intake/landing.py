@@ -1,7 +1,7 @@
 """Find the delivered files of a stream in the landing zone, tell which of them are new, and give their batch date.
 
-All callers (intake, the check for work, the status report) use `classify_files`. A file is *delivered* if all of these
-hold:
+All callers (intake, the check for work, the status report) use `find_landing_files`. A file is *delivered* if all of
+these hold:
 
 - It is below the stream's landing folder.
 - It is not hidden. A name is hidden if it begins with `.` or `_`, or ends with `._COPYING_`. A name like `_day=1` is a
@@ -29,11 +29,11 @@ To copy a file into the landing zone, write it under a hidden name and rename it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, LandingFile
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import InvalidValue
@@ -123,24 +123,15 @@ def _list_files(contract: StreamContract, settings: Settings) -> list[tuple[Deli
     return sorted(found, key=lambda pair: pair[0].name)
 
 
-def classify_files(
-    contract: StreamContract, settings: Settings, batches: Iterable[Batch], now: datetime | None = None
-) -> Landing:
-    """Classify the files in the stream's landing folder by what its batches know of them.
+def find_landing_files(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
+    """Classify the files in the landing folder by what the stored batches know of them.
 
-    `now` is the time by which files have settled or not; None is the current time.
+    Of the batches, only the entries of the files in the folder are read. `now` is the time by which files have settled
+    or not; None is the current time.
     """
-    entries = (file for batch in batches for file in batch.files)
-    return _classified(contract, _list_files(contract, settings), _by_name(entries), now)
-
-
-def _classified(
-    contract: StreamContract,
-    listed: Iterable[tuple[DeliveredFile, bool]],
-    known: Mapping[str, Sequence[LandingFile]],
-    now: datetime | None,
-) -> Landing:
-    """Classify files by their recorded entries, which are given by name, oldest first."""
+    listed = _list_files(contract, tables.settings)
+    there = {one.name for one, _ in listed}
+    known = _by_name(recorded_files(tables, contract.stream, there) if there else [])
     seconds = contract.source.settle_seconds
     settled = (now or utc_now()) - timedelta(seconds=seconds)
     fresh: list[DeliveredFile] = []
@@ -160,17 +151,6 @@ def _classified(
         else:
             fresh.append(one)
     return Landing(tuple(fresh), tuple(doubtful), tuple(settling), tuple(refused))
-
-
-def find_landing_files(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
-    """Classify the files in the landing folder by what the stored batches know of them.
-
-    Of the batches, only the entries of the files in the folder are read.
-    """
-    listed = _list_files(contract, tables.settings)
-    there = {one.name for one, _ in listed}
-    known = recorded_files(tables, contract.stream, there) if there else []
-    return _classified(contract, listed, _by_name(known), now)
 
 
 def _by_name(entries: Iterable[LandingFile]) -> dict[str, list[LandingFile]]:

@@ -9,7 +9,7 @@ the start that the batch was pinned to (`frame_origin`) and never span two dates
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 from spillway.batch import Batch
@@ -55,13 +55,6 @@ def frame_slices(batch: Batch, from_seq: int = 0, to_seq: int = 2**62) -> list[F
         FrameSlice(batch.batch, batch.batch_date, frame, first, last)
         for frame, first, last in frame_edges(low, high, origin, batch.frame_tuples)
     ]
-
-
-def slices_in_range(batches: Iterable[Batch], from_seq: int, to_seq: int) -> Iterator[FrameSlice]:
-    """Yield every slice of a frame that overlaps a range, in `seq` order."""
-    for batch in sorted(batches, key=lambda one: one.first_seq):
-        if batch.last_seq >= from_seq and batch.first_seq <= to_seq:
-            yield from frame_slices(batch, from_seq, to_seq)
 
 
 def split_batch(batch: Batch, most: int = MOST_ROWS) -> list[tuple[FrameSlice, ...]]:

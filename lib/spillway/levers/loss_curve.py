@@ -1,4 +1,4 @@
-"""The loss curve of a channel (loss in % as a function of capacity), proportional shares, and the tipping point.
+"""The loss curve of a channel (loss in % as a function of capacity), and proportional shares.
 
 **Loss curve.** It shows which capacity to choose, and what more capacity would improve. At each capacity the plan's
 solver (`levers.knapsack`) chooses among all alternatives of all streams of the channel:
@@ -33,19 +33,8 @@ alternatives of all streams at once (`levers.knapsack`), without these shares.
 Guarantee: exact rationals (`levers.exact`). A share is stored as a double and read back as the same rational, so
 `plan: prefix, fit: count` sheds as many attributes as equation 3.9 says.
 
->>> proportional_shares([64.4, 80.6, 76.6, 72.2], [6, 8, 10, 9], 256.6).attributes_to_shed
-(1, 2, 2, 2)
-
-**Tipping point.** It is where adding more queries stops paying (Fiscato 2012, 6.4).
-
-The cost of a query is 1 / n. From a base of n_0 queries to n queries
-
-    delta cost = 1 - n_0 / n        (6.3)        delta quality = 1 - quality_n / quality_0      (6.4)
-
-and more queries pay as long as delta cost > delta quality (6.5, printed the other way round: erratum D1).
-
->>> tipping_point({180: 0.9, 300: 0.6, 600: 0.3, 1200: 0.1})
-600
+>>> [round(kbps, 1) for kbps in proportional_capacities([64.4, 80.6, 76.6, 72.2], 256.6)]
+[56.2, 70.4, 66.9, 63.1]
 """
 
 from __future__ import annotations
@@ -61,15 +50,6 @@ from spillway.levers.knapsack import Alternative, least_cost, least_cost_divided
 from spillway.levers.protocol import Offer
 
 
-@dataclass(frozen=True)
-class ProportionalShares:
-    """The proportional share (Ahuja 2006): one drop rate for all; by stream the kbps and the attributes to give up."""
-
-    drop_rate: Fraction
-    kbps_to_shed: tuple[Fraction, ...]
-    attributes_to_shed: tuple[int, ...]
-
-
 def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
     """Return (R - C) / R, or 0 if everything fits.
 
@@ -80,28 +60,6 @@ def drop_rate(rates_kbps: Sequence[float], capacity_kbps: float) -> Fraction:
     total = sum((exact_fraction(rate) for rate in rates_kbps), Fraction(0))
     capacity = exact_fraction(capacity_kbps)
     return Fraction(0) if total <= capacity else (total - capacity) / total
-
-
-def proportional_shares(
-    rates_kbps: Sequence[float], attributes: Sequence[int], capacity_kbps: float
-) -> ProportionalShares:
-    """Return the shares where every stream gives up the same share of its rate (equations 3.8 and 3.9)."""
-    if len(rates_kbps) != len(attributes) or any(count < 0 for count in attributes):
-        raise InvalidValue(
-            "attributes",
-            f"count the attributes of each of {len(rates_kbps)} streams",
-            list(attributes),
-            "give one count of 0 or more a stream",
-        )
-    share = drop_rate(rates_kbps, capacity_kbps)
-    return ProportionalShares(
-        drop_rate=share,
-        kbps_to_shed=tuple(share * exact_fraction(rate) for rate in rates_kbps),
-        attributes_to_shed=tuple(
-            math.ceil(share * count) if rate else 0
-            for rate, count in zip(rates_kbps, attributes, strict=True)
-        ),
-    )
 
 
 def proportional_capacities(rates_kbps: Sequence[float], capacity_kbps: float) -> tuple[float, ...]:
@@ -268,22 +226,3 @@ def best_next_change(offers: Mapping[str, Offer], point: LossPoint) -> NextChang
                 step = NextChange(one.stream, now, other, fall / values)
                 found.append((fall / step.kbps, step))
     return max(found, key=lambda pair: pair[0])[1] if found else None
-
-
-def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
-    """Return, by number of queries, how much cheaper and how much worse a query is than with the fewest queries."""
-    base = min(quality)
-    return {
-        n: (1.0 - base / n, 1.0 - quality[n] / quality[base] if quality[base] else 0.0)
-        for n in sorted(quality)
-    }
-
-
-def tipping_point(quality: Mapping[int, float]) -> int:
-    """Return the largest number of queries up to which every increase pays (delta cost > delta quality)."""
-    found = min(quality)
-    for n, (cheaper, worse) in trade_off(quality).items():
-        if n != found and cheaper < worse - 1e-12:
-            break
-        found = n
-    return found

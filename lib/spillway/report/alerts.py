@@ -2,9 +2,8 @@
 
 Alerts are derived from two sources: the tables (failed expectations, shortfalls, rejected records), and the
 error messages of a run that failed. The table `alerts` stores what was sent to each address, so that a rerun
-sends nothing twice. Each address gets one message per run. A web address gets an HTTP POST of JSON with a
-`text` for people (the format of chat services) and the list `alerts`. A mail address gets one mail with the
-same text.
+sends nothing twice. Each address gets one message per run: an HTTP POST of JSON with a `text` for people (the
+format of chat services) and the list `alerts`.
 
 Guarantees:
 
@@ -12,14 +11,8 @@ Guarantees:
   runs. Alerts that could not be sent are in the log and in `alerts`.
 - An address is never logged or stored, because it may contain a secret. Error messages do not contain it either.
 
-An address is the URL of a web service that accepts JSON, or of a mail server:
-
-    https://chat.example/services/...           POST, JSON
-    smtp://user:word@mail.example:587/?from=spillway@example.org&to=oncall@example.org&to=me@example.org
-    smtps://mail.example/?from=...&to=...       the same, encrypted from the first byte on
-
-With `smtp` the connection is encrypted if the server offers it (STARTTLS). It must be encrypted before a user
-name and a password are sent.
+An address is the URL of a web service that accepts JSON (`https://chat.example/services/...`). Mail is sent by
+Airflow: its notifiers send it when a task or a DAG run fails.
 """
 
 from __future__ import annotations
@@ -27,18 +20,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import smtplib
-import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from email.message import EmailMessage
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from spillway.contracts import Contracts
 from spillway.errors import InvalidValue, SpillwayError
@@ -51,7 +41,7 @@ from spillway.store.tables import Between, Tables
 from spillway.streams.drafts import shortfall_remedy
 
 TIMEOUT_SECONDS = 10.0
-WEB, MAIL = ("http", "https"), ("smtp", "smtps")
+_MAIL_REMEDY = "send mail with a notifier of Airflow (SmtpNotifier)"
 
 
 class DeliveryError(SpillwayError):
@@ -70,32 +60,18 @@ def check_address(hook: str, found: str | None) -> str:
         raise InvalidValue("hook", "have an address", hook, remedy)
     try:
         parts = urlsplit(found)
-        usable = parts.scheme in (*WEB, *MAIL) and bool(parts.hostname) and parts.port != 0
-        asked = parse_qs(parts.query)
-        addressed = parts.scheme in WEB or (len(asked.get("from", ())) == 1 and bool(asked.get("to")))
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = addressed = False
+        usable = False
     if not usable:
-        raise InvalidValue(
-            "hook", "have an address that begins with http://, https://, smtp:// or smtps://", hook, remedy
-        )
-    if not addressed:
-        raise InvalidValue(
-            "hook", "say who writes and who reads: smtp://HOST:PORT/?from=A@B&to=C@D", hook, remedy
-        )
+        mail = found.startswith(("smtp://", "smtps://"))
+        remedy = f"{_MAIL_REMEDY}, or {remedy}" if mail else remedy
+        raise InvalidValue("hook", "have an address that begins with http:// or https://", hook, remedy)
     return found
 
 
 def send(address: str, body: dict[str, Any]) -> None:
-    """Send one HTTP request or one mail."""
-    parts = urlsplit(address)
-    if parts.scheme in MAIL:
-        _mail(parts, str(body["text"]))
-    else:
-        _post_json(address, body)
-
-
-def _post_json(address: str, body: dict[str, Any]) -> None:
+    """Send one HTTP request."""
     request = urllib.request.Request(
         address,
         data=json.dumps(body).encode(),
@@ -111,47 +87,6 @@ def _post_json(address: str, body: dict[str, Any]) -> None:
     except TimeoutError:
         raise DeliveryError(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
     except (OSError, HTTPException, ValueError) as problem:
-        raise DeliveryError(f"it cannot be reached ({_why(problem)})") from None
-
-
-def _mail(parts: SplitResult, text: str) -> None:
-    asked, encrypted = parse_qs(parts.query), parts.scheme == "smtps"
-    letter = EmailMessage()
-    try:
-        letter["Subject"], letter["From"], letter["To"] = (
-            text.partition("\n")[0], asked["from"][0], ", ".join(asked["to"]),
-        )  # fmt: skip
-    except ValueError:
-        raise DeliveryError("its from or to is no address of mail", again=False) from None
-    letter.set_content(text)
-    context, host = ssl.create_default_context(), str(parts.hostname)
-    try:
-        with (
-            smtplib.SMTP_SSL(host, parts.port or 465, timeout=TIMEOUT_SECONDS, context=context)
-            if encrypted
-            else smtplib.SMTP(host, parts.port or 25, timeout=TIMEOUT_SECONDS)
-        ) as server:
-            server.ehlo()
-            if not encrypted and server.has_extn("starttls"):
-                server.starttls(context=context)
-                server.ehlo()
-                encrypted = True
-            if parts.username is not None:
-                if not encrypted:
-                    raise DeliveryError(
-                        "it takes no encryption, and a password must not cross without", again=False
-                    )
-                server.login(unquote(parts.username), unquote(parts.password or ""))
-            server.send_message(letter)
-    except smtplib.SMTPResponseException as problem:
-        # SMTP codes: 4xx is temporary, 5xx is permanent
-        raise DeliveryError(f"it answered {problem.smtp_code}", again=problem.smtp_code < 500) from None
-    except smtplib.SMTPRecipientsRefused as problem:
-        codes = sorted({code for code, _ in problem.recipients.values()})
-        raise DeliveryError(f"it answered {', '.join(map(str, codes))}", again=codes[0] < 500) from None
-    except TimeoutError:
-        raise DeliveryError(f"it did not answer within {TIMEOUT_SECONDS:g} s") from None
-    except (OSError, smtplib.SMTPException, ValueError) as problem:
         raise DeliveryError(f"it cannot be reached ({_why(problem)})") from None
 
 

@@ -19,10 +19,10 @@ from html import escape
 from itertools import zip_longest
 from textwrap import wrap
 
-from spillway.errors import format_bytes, format_number
+from spillway.errors import format_bytes, format_count, format_number
 from spillway.ledger import TOTAL, Row
 
-__all__ = ["cells", "format_bytes", "format_loss", "format_noun_count", "format_pct", "format_rate", "table"]
+__all__ = ["cells", "format_bytes", "format_count", "format_loss", "format_pct", "format_rate", "table"]
 
 
 def format_rate(kbps: float) -> str:
@@ -47,15 +47,6 @@ def format_pct(pct: float) -> str:
     ('99.987 %', '99.5 %', '33.3 %', '100 %', '0.00000067 %')
     """
     return f"{format_number(pct, 5 if 99 < pct < 100 else 3)} %"
-
-
-def format_noun_count(count: int, one: str) -> str:
-    """Return a count with its noun in the singular or plural.
-
-    >>> format_noun_count(1, "stream"), format_noun_count(2, "stream")
-    ('1 stream', '2 streams')
-    """
-    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def cells(*values: object, bad: bool = False) -> str:

@@ -49,10 +49,10 @@ Differences from Deng 2007:
 Shape of the table (`parameters_for_memory`): d = ceil(ln(1 / (1 - confidence))) rows, each with as many counters as
 fit. Then the answers of CM exceed the true frequency by at most (e/w) N with this confidence.
 
-Skew (`estimator_by_skew`): N^2/F2 is the number of equally frequent keys with the same self-join size ("effective
+Skew (`effective_keys`): N^2/F2 is the number of equally frequent keys with the same self-join size ("effective
 keys"). If there are at least as many effective keys as counters, all counters have similar noise, and mean correction
 is much better than CM. If there are few, most counters have no heavy key, and CM is nearly exact. Deng 2007 proposes to
-choose between the two by this number, without a rule; `estimator_by_skew` is such a rule. But F2 does not show how many
+choose between the two by this number, without a rule. But F2 does not show how many
 counters no heavy key touches. So `CountMin.point` uses the noise of the counters (`intervals.Noise`) instead. The
 evidence shows the loss of both choices against the better estimator.
 
@@ -438,10 +438,3 @@ def effective_keys(sketch: CountMin) -> float:
     """Return N^2/F2, the number of equally frequent keys with this self-join size; a small number means high skew."""
     second_moment = sketch.self_join_size("cmm").estimate
     return float(sketch.total) ** 2 / second_moment if second_moment > 0 else 0.0
-
-
-def estimator_by_skew(sketch: CountMin) -> str:
-    """Return `cm` for skewed streams and for conservative tables, which support no other, else `cmm_median`."""
-    if sketch.parameters.conservative or sketch.total <= 0:
-        return "cm"
-    return "cmm_median" if effective_keys(sketch) >= sketch.parameters.width else "cm"

@@ -30,6 +30,7 @@ import yaml
 
 from spillway import registry
 from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
+from spillway.contracts.stream import ARROW_TYPES as ATTRIBUTE_TYPES
 from spillway.errors import InvalidExternalValue, InvalidValue, SpillwayError
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -46,14 +47,10 @@ SPARK_TYPES = {
 """The type of a column, by the contract type of its attribute."""
 
 ARROW_TYPES: Mapping[str, pa.DataType] = {
-    "string": pa.string(),
-    "boolean": pa.bool_(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
+    **{spark: ATTRIBUTE_TYPES[kind] for kind, spark in SPARK_TYPES.items()},
     "binary": pa.binary(),
 }
+"""The type of a column, by its Spark type."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, HELD, TAKEN_IN, UNTRAINED, Batch
+from spillway.batch import DONE, HELD, TAKEN_IN, UNPLANNED, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, read_channel
 from spillway.engine.protocol import Engine
@@ -218,13 +218,7 @@ def _copy_batch(
     memory.at("ledger").append([row for row in ledger if row["ordinal"] == 0])
     fresh = batch.with_changes(
         utc_now(),
-        status=TAKEN_IN,
-        levers=(),
-        models={},
-        capacity_kbps=None,
-        trunk_kbps=None,
-        frame_origin=None,
-        frame_tuples=None,
+        **UNPLANNED,
         revision=0,
     )
     save_batches(memory, [fresh])

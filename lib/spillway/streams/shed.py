@@ -51,7 +51,7 @@ from spillway.batch import (
     RECORDED,
     RETIRED,
     SET_ASIDE,
-    TAKEN_IN,
+    UNPLANNED,
     UNTRAINED,
     Batch,
 )
@@ -136,13 +136,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
             status=PLANNED,
             frame_origin=Between(high=batch.last_seq),
         )
-        loose = [
-            one.with_changes(
-                now, status=TAKEN_IN, levers=(), models={}, capacity_kbps=None, trunk_kbps=None,
-                frame_origin=None, frame_tuples=None, sent_with=None,
-            )
-            for one in later
-        ]  # fmt: skip
+        loose = [one.with_changes(now, **UNPLANNED, sent_with=None) for one in later]
     return save_batches(tables, [after, *loose])[0]
 
 
@@ -606,13 +600,7 @@ def _unpin(tables: Tables, batches: Sequence[Batch], **changes: Any) -> list[Bat
         [
             batch.with_changes(
                 utc_now(),
-                status=TAKEN_IN,
-                levers=(),
-                models={},
-                capacity_kbps=None,
-                trunk_kbps=None,
-                frame_origin=None,
-                frame_tuples=None,
+                **UNPLANNED,
                 sent_whole=None,
                 sent_with=None,
                 **changes,

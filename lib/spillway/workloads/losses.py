@@ -331,13 +331,6 @@ class WindowOffers:
     losses: Mapping[int, Mapping[str, InputLoss]]
 
 
-def window_portions(
-    tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
-) -> dict[int, tuple[Portion, ...]]:
-    """Return the portions by window, of at most `most` tuples each, in the order of streams, batches and `seq`."""
-    return dict(window_offers(tables, contracts, contract, windows, most).portions)
-
-
 def window_offers(
     tables: Tables, contracts: Contracts, contract: Workload, windows: Sequence[Window], most: int | None
 ) -> WindowOffers:

@@ -90,40 +90,6 @@ def what_if(
     return WhatIf(room, min(days), max(days), len(days), offered, outcomes[0], outcomes[1], left_out)
 
 
-def replay_crowded(
-    tables: Tables,
-    engine: Engine,
-    contracts: Contracts,
-    room: str,
-    times: Sequence[int],
-    capacity: float | None = None,
-    dates: tuple[date, date] | None = None,
-) -> dict[int, dict[str, QueryOutcome]]:
-    """Return the outcomes if `times` as many similar queries shared the group, each with its fraction of the capacity.
-
-    The load and the relative weights of the queries stay as they are. So does the stored coverage of earlier windows.
-    """
-    replay, members, _ = _group_replay(tables, engine, contracts, room, dates)
-    whole = capacity if capacity is not None else next(filter(None, map(_capacity, members.values())), None)
-    if whole is None:
-        raise UsageError(
-            f"`capacity` must be known to be shared by more, got none of {room}; write --capacity"
-        )
-    truth = replay.answers({name: _changed(one, None) for name, one in members.items()})
-    found = {}
-    for many in times:
-        fewer = RuleChanges(capacity=whole / many)
-        rows = replay.answers(_all_changed(members, fewer))
-        found[many] = {name: _outcome(rows[name], truth[name]) for name in members if replay.windows[name]}
-    return found
-
-
-def _capacity(contract: Workload) -> float | None:
-    (entry,) = to_plain(contract)["levers"]
-    said = entry["capacity"] or {}
-    return said.get("tuples") or said.get("seconds")
-
-
 def _group_replay(
     tables: Tables, engine: Engine, contracts: Contracts, room: str, dates: tuple[date, date] | None
 ) -> tuple[GroupReplay, dict[str, Workload], int]:

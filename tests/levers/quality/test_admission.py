@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence.quality.laws import batches_below_optimum
 from spillway.errors import InvalidValue
 from spillway.levers.quality.admission import (
     Batches,
@@ -16,7 +17,6 @@ from spillway.levers.quality.admission import (
     OtherQueries,
     admit_by_policy,
     admit_fairly,
-    batches_below_optimum,
     max_min_level,
     own_capacity,
     starting_coverage,

@@ -41,7 +41,7 @@ from spillway.report.status import status
 from spillway.store import files as store_files
 from spillway.store.files import row_groups
 from spillway.store.maintenance import compact
-from spillway.workloads.losses import window_portions
+from spillway.workloads.losses import window_offers
 from spillway.workloads.run import MOST_TOO_LONG
 from spillway.workloads.windows import StoredWindows
 
@@ -736,7 +736,7 @@ def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     assert arrived == sum(row["arrived"] for row in world.rows("coverage"))
     contract = world.contracts.queries["means"]
     windows = list(StoredWindows(world.tables.now(), contract).with_status("done").values())
-    found = window_portions(world.tables.now(), world.contracts, contract, windows, 12)
+    found = window_offers(world.tables.now(), world.contracts, contract, windows, 12).portions
     assert sum(one.tuples for some in found.values() for one in some) == sum(
         row["arrived"] for row in world.rows("coverage")
     )

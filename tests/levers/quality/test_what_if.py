@@ -20,7 +20,7 @@ from spillway.levers.quality.lever import LEVER
 from spillway.report.alerts import recorded_alerts, send_alerts
 from spillway.report.explain import explain_workload
 from spillway.report.page import build_report
-from spillway.workloads.what_if import RuleChanges, answer_error, replay_crowded, what_if
+from spillway.workloads.what_if import RuleChanges, answer_error, what_if
 
 SMALL = {"capacity": {"tuples": 300}}
 
@@ -41,39 +41,6 @@ def test_other_rules_are_compared_and_nothing_is_written(tmp_path: Path) -> None
     assert before == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "lake").rglob("*") if path.is_file()
     }
-
-
-@pytest.mark.long
-def test_more_queries_like_these_pay_until_answers_get_worse_by_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    count = query("warm", COUNT, bounds=False, portion_tuples=12, starve_slices=0, capacity={"tuples": 480})
-    world = begun(tmp_path, count)
-    run(world)
-    found = replay_crowded(world.tables, world.engine, world.contracts, "desk", (1, 2, 4, 8))
-    covered = [found[times]["warm"].coverage for times in (1, 2, 4, 8)]
-    assert covered == pytest.approx([1.0, 1.0, 0.5, 0.25], abs=0.02), "room for twice its load is left"
-    errors = [found[times]["warm"].error_pct for times in (1, 2, 4, 8)]
-    assert errors[:2] == [0.0, 0.0]
-    assert errors[2] < errors[3]
-    for name in ("lake", "landing", "build", "schemas"):
-        monkeypatch.setenv(f"SPILLWAY_{name.upper()}", str(tmp_path / name))
-    assert main(["what-if", "desk", "--more", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    steps = {step["queries"]: step for step in told["steps"]}
-    assert steps[2]["cheaper_pct"] == 50
-    assert steps[2]["worse_pct"] == 0
-    assert told["tipping_point_queries"] >= 2
-    for n, step in steps.items():
-        assert (n <= told["tipping_point_queries"]) <= (step["cheaper_pct"] >= step["worse_pct"] - 1e-6)
-    assert main(["what-if", "desk", "--more"]) == 0
-    assert "get cheaper by more than they get worse up to" in capsys.readouterr().out
-    assert main(["what-if", "desk", "--more", "--policy", "random"]) == 2
-    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "Room desk: cost against quality as more queries share it" in page
-    assert f"pays up to {told['tipping_point_queries']}" in page
-    card = page[page.index("Room desk: cost against quality") :].partition("</section>")[0]
-    assert card.count("<circle") == 2 * len(steps), "both lines, a dot a step"
 
 
 def test_a_capacity_is_in_the_unit_of_the_room_whoever_names_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The loss of a scheme in percentage points, used by the plan, the regret and the evidence.
+"""The loss of a scheme in percentage points, used by the plan and the evidence.
 
 The loss l(a) of an attribute is the mean relative error, in per cent, of the values that the destination has without a
 request:
@@ -12,9 +12,7 @@ The loss of a stream with n measures is
 
     loss = (1 / n) sum w(a) l(a),
 
-with w(a) = 1, or weights such as the place in a ranking (`place_weights`). Regret is the extra loss of the scheme in
-force over the scheme that the window's own ranking gives. It is never below 0: a scheme that loses less than the rule
-by chance earns no credit.
+with w(a) = 1, or weights such as the place in a ranking (`place_weights`).
 
 >>> from spillway.levers.attributes.option import Option
 >>> options = {
@@ -23,8 +21,6 @@ by chance earns no credit.
 ... }
 >>> loss({"temp": "shed", "wind": "round"}, options), loss({"temp": "shed"}, options, sent={"temp"})
 (51.0, 0.25)
->>> regret({"temp": "shed"}, {"wind": "round"}, options, place_weights(["wind", "temp"]))
-49.5
 """
 
 from __future__ import annotations
@@ -73,17 +69,6 @@ def loss(
         crosses = kind.endswith("+") or name in sent
         total += (1.0 if weights is None else weights[name]) * option_loss(option, crosses)
     return total / len(options) if options else 0.0
-
-
-def regret(
-    in_force: Mapping[str, str],
-    fresh: Mapping[str, str],
-    options: Mapping[str, Sequence[Option]],
-    weights: Mapping[str, float] | None = None,
-    sent: Collection[str] = (),
-) -> float:
-    """Return the percentage points that the scheme in force loses more than the `fresh` one; at least 0."""
-    return max(0.0, loss(in_force, options, weights, sent) - loss(fresh, options, weights, sent))
 
 
 def place_weights(ranking: Sequence[str]) -> dict[str, float]:

@@ -126,7 +126,6 @@ PREDICATES = {
     "inner_product": INNER_PRODUCT,
 }
 """Predicates by their name in contracts."""
-THRESHOLDED = ("overlap", "inner_product")
 
 
 @inner

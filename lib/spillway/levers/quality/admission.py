@@ -555,20 +555,6 @@ def _bisect_level(
     return low
 
 
-def batches_below_optimum(batches: Batches, to: Entitlements, room: float, admitted: np.ndarray) -> float:
-    """Return by how many batches the worst-off query misses the optimum; at most 1 for `admit_fairly`.
-
-    The unit is the largest batch of any query, in sic / weight.
-    """
-    best = max_min_level(batches, to, room)
-    have = to.reached + np.bincount(
-        batches.query[admitted], weights=batches.sic[admitted], minlength=len(to.weight)
-    )
-    largest = float((batches.sic / to.weight[batches.query]).max(initial=0.0))
-    short = float(((best.sic - have) / to.weight).max(initial=0.0))
-    return max(0.0, short) / largest if largest else 0.0
-
-
 def starting_coverage(
     reached: Mapping[str, Sequence[float]],
     queries: Sequence[str],

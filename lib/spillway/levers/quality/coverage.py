@@ -105,15 +105,6 @@ class WindowTally:
         """Return whether a source's produced tuples are known only as those that arrived, were refused or dropped."""
         return any(one.relative for one in self.sources)
 
-    def tuple_sic(self, source: str) -> float:
-        """Return the sic of one tuple of a source.
-
-        >>> WindowTally((SourceTally("a", 2, 2), SourceTally("b", 4, 4))).tuple_sic("b")
-        0.125
-        """
-        (found,) = (one for one in self.sources if one.source == source)
-        return found.weight / (found.produced * self._weights) if found.produced else 0.0
-
 
 RESTART = 64
 """The numbers of one source are out of order by at most this; a larger fall is a restart."""

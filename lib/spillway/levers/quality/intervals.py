@@ -172,7 +172,6 @@ def max_hidden_batches(read: int, batches: int) -> int:
     return max(found, int(read < batches))
 
 
-CONFIDENCE = 0.95
 FEWEST = 5
 """The smallest number of batches from which the spread is estimated."""
 MOST_OVER_MEAN = 1.5

@@ -19,8 +19,8 @@ A single large batch is no overload. The offered load is smoothed, and an overlo
 smoothed load falls to `calm` times its capacity (hysteresis).
 
 >>> cost = TupleCost(last=3).after(0.3, 5000)
->>> cost.max_tuples(0.25), cost.excess_tuples(10_000, 0.25)
-(4166, 5834)
+>>> cost.max_tuples(0.25)
+4166
 >>> for seconds, tuples in [(0.25, 5000), (0.26, 3900), (0.4, 5000)]:
 ...     cost = cost.after(seconds, tuples)
 ...     print(cost.max_tuples(0.25))
@@ -164,10 +164,6 @@ class TupleCost:
             return 2**62
         # a rounding error of the quotient must not remove a tuple that fits exactly
         return math.floor(interval_seconds / self.seconds_per_tuple * (1 + 1e-12))
-
-    def excess_tuples(self, buffer: int, interval_seconds: float) -> int:
-        """Return N_discard of a buffer (eq. 5.1)."""
-        return max(0, buffer - self.max_tuples(interval_seconds))
 
 
 @dataclass(frozen=True)

@@ -353,13 +353,6 @@ def _added(
     return count
 
 
-def with_frequencies(worth: RegionWorth, frequencies: np.ndarray) -> RegionWorth:
-    """Return the worth of the same regions for other frequencies."""
-    return _region_worth(
-        len(frequencies), frequencies, worth.query_boxes, worth.query, worth.region, worth.covered
-    )
-
-
 def _region_worth(
     count: int,
     frequencies: np.ndarray,

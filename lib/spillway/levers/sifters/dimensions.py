@@ -54,11 +54,6 @@ class Dimension:
         """Return the key that all texts outside `words` share."""
         return len(self.words)
 
-    @property
-    def known_spans(self) -> Spans:
-        """Return the spans of all values except nulls and texts outside `words`."""
-        return ((0, len(self.words)),) if self.is_text else ((NULL + 1, END),)
-
     def with_words(self, words: Sequence[str]) -> Dimension:
         """Return the dimension with more `words`, sorted; if the contract lists the values, return it unchanged."""
         if self.ordered or not self.is_text:

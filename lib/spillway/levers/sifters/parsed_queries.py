@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 CONTRACTS_KEPT = 64
 """The number of contracts whose parsed queries a process caches."""
-DIMENSION_TYPES = ("string", "boolean", "integer", "double", "timestamp", "date")
 
 
 @dataclass(frozen=True)

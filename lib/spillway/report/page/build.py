@@ -14,8 +14,6 @@ from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.ledger import Row, total_imbalance
 from spillway.levers.protocol import Picture
-from spillway.report.crowding import FOLDER as WHAT_IF
-from spillway.report.crowding import crowding_pictures
 from spillway.report.page.sections import (
     StreamFacts,
     WorkloadFacts,
@@ -29,7 +27,7 @@ from spillway.report.page.sections import (
 )
 from spillway.report.plan import FOLDER as LOSSLESS
 from spillway.report.summary import last_outcomes, last_validation
-from spillway.report.text import format_bytes, format_noun_count, format_pct
+from spillway.report.text import format_bytes, format_count, format_pct
 from spillway.report.trade_off import load_trade_off, trade_off_pictures
 from spillway.settings import refuse_uri
 from spillway.store.tables import Tables
@@ -65,7 +63,7 @@ def _content_digest(tables: Tables) -> str:
     for name, contract in sorted(tables.contracts.items()):
         if contract.scope == "shared" and name != "alerts":
             found.update("\n".join([name, *tables.at(name).paths, ""]).encode())
-    for folder in (Path(settings.schemas), Path(settings.build, LOSSLESS), Path(settings.build, WHAT_IF)):
+    for folder in (Path(settings.schemas), Path(settings.build, LOSSLESS)):
         for path in sorted(one for one in folder.rglob("*") if one.is_file()):
             found.update(f"{path}\n".encode())
             found.update(path.read_bytes())
@@ -88,7 +86,6 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     trades = [one for name in contracts.channels if (one := load_trade_off(tables, contracts, name))]
     pictures = [picture for one in trades if one.curve for picture in trade_off_pictures(one)]
-    pictures += crowding_pictures(tables.settings.build)
     workloads = workload_facts(tables, {**contracts.joins, **contracts.queries})
     text = page(facts, workloads, validations, utc_now(), pictures, digest)
     path.write_text(text, encoding="utf-8")
@@ -97,7 +94,7 @@ def build_report(tables: Tables, out: str | Path | None = None) -> Path:
 
 def _lost_words(rows: int) -> str:
     """Return the lost rows in words, for the headline."""
-    return f"; {format_noun_count(rows, 'row')} dropped for good" if rows else ""
+    return f"; {format_count(rows, 'row')} dropped for good" if rows else ""
 
 
 def page(
@@ -118,9 +115,9 @@ def page(
     failed = sum(not row["success"] for row in last_validation(validations))
     saved = sum(fact.figures.wire_bytes_saved - fact.figures.synopsis_bytes for fact in shed)
     wrong = [
-        *([f"{format_noun_count(violations, 'value')} outside the threshold"] if violations else []),
+        *([f"{format_count(violations, 'value')} outside the threshold"] if violations else []),
         *([f"the ledger is off by {off:,}"] if off else []),
-        *([f"{format_noun_count(failed, 'expectation')} failed"] if failed else []),
+        *([f"{format_count(failed, 'expectation')} failed"] if failed else []),
     ]
     absent = [fact.figures for fact in shed if fact.figures.absent_pct]
     unknown = [fact for fact in shed if fact.certificates and fact.figures.absent_pct is None]
@@ -148,7 +145,7 @@ def page(
     style = files("spillway.report.page").joinpath("style.css").read_text(encoding="utf-8")
     body = [
         "<h1>Spillway</h1>",
-        f'<p class="lead">{format_noun_count(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
+        f'<p class="lead">{format_count(len(facts), "stream")}, {sum(f.figures.tuples for f in facts):,} tuples, '
         f"{format_bytes(saved)} saved net of synopses{_lost_words(sum(f.figures.rows_lost for f in facts))}.</p>",
         f'<span class="verdict{look}">{escape(verdict)}</span>',
         f'<nav>{channels}{names}<a href="#validations">validations</a></nav>',

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence.golden import attributes as golden_attributes
+from evidence.golden.attributes import rounded_up
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.ranking.smoothing import (
     Smoothing,
     exponential_moving_average,
-    rounded_up,
     simple_moving_average,
 )
 

@@ -25,7 +25,6 @@ average. With seed `sma`, a window with fewer than N values has one output, the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -105,18 +104,6 @@ def exponential_moving_average(
             sma_tuples or 1,
         )
     )
-
-
-def rounded_up(value: float, decimals: int) -> Decimal:
-    """Return `value` as Tables 3.3 and 3.6 print it: rounded away from zero to `decimals` places (erratum A11).
-
-    The value is first rounded to twelve significant digits. Otherwise the last bit of a float64 would turn 63.7 into
-    63.71.
-
-    >>> rounded_up(61.593, 2), rounded_up(-0.0341, 2), rounded_up(63.7, 2)
-    (Decimal('61.60'), Decimal('-0.04'), Decimal('63.70'))
-    """
-    return Decimal(f"{value:.12g}").quantize(Decimal(1).scaleb(-decimals), rounding=ROUND_UP)
 
 
 @njit(cache=True)

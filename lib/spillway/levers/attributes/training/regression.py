@@ -142,17 +142,27 @@ def _regression(terms: list[Term], chosen: list[int], weights: np.ndarray, persi
     return Predictor("regression", tuple(parts), persistence)
 
 
-def _fit_terms(
-    target: np.ndarray, features: np.ndarray, size: np.ndarray, most: int
-) -> list[tuple[np.ndarray, list[int]]]:
-    """Return fits of 1, 2, ... terms as (weights, chosen features); stop if no residual is left."""
+def _complete_rows(
+    target: np.ndarray, features: np.ndarray, size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return a sample of the rows that have a value in each feature that is mostly present; None if they are few."""
     step = max(1, len(target) // _ROWS)
     target, features, size = target[::step], features[::step], size[::step]
     whole = np.isfinite(features).mean(0) > 0.9
     kept = np.isfinite(features[:, whole]).all(1)
     if kept.sum() < 16:
+        return None
+    return target[kept], np.where(whole, features[kept], 0.0), size[kept]
+
+
+def _fit_terms(
+    target: np.ndarray, features: np.ndarray, size: np.ndarray, most: int
+) -> list[tuple[np.ndarray, list[int]]]:
+    """Return fits of 1, 2, ... terms as (weights, chosen features); stop if no residual is left."""
+    sample = _complete_rows(target, features, size)
+    if sample is None:
         return []
-    target, features, size = target[kept], np.where(whole, features[kept], 0.0), size[kept]
+    target, features, size = sample
     floor = max(float(np.median(size)) * 1e-3, 1e-300)
     importance = 1.0 / np.maximum(size, floor)
     with np.errstate(over="ignore"):
@@ -195,13 +205,10 @@ def _best_pair(
     With unit vectors x_i and y, b = x'y and r = x_i'x_j, a pair explains (b_i^2 + b_j^2 - 2 r b_i b_j) / (1 - r^2) of
     y. One matrix product tries all pairs. It finds differences whose terms explain little alone.
     """
-    step = max(1, len(target) // _ROWS)
-    target, features, size = target[::step], features[::step], size[::step]
-    whole = np.isfinite(features).mean(0) > 0.9
-    kept = np.isfinite(features[:, whole]).all(1)
-    if kept.sum() < 16:
+    sample = _complete_rows(target, features, size)
+    if sample is None:
         return []
-    target, features, size = target[kept], np.where(whole, features[kept], 0.0), size[kept]
+    target, features, size = sample
     importance = (
         np.ones(len(size)) if even else 1.0 / np.maximum(size, max(float(np.median(size)), 1e-300) * 1e-3)
     )

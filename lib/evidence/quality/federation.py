@@ -19,10 +19,22 @@ intervals later.
 >>> found = simulate(two, Testbed(room=50.0, seconds=15.0), "fair", seed=1)
 >>> found.sic.round(1).tolist(), found.most_worked_on <= 50.0
 ([0.7, 0.7], True)
+
+**Tipping point.** It is where adding more queries stops paying (Fiscato 2012, 6.4).
+
+The cost of a query is 1 / n. From a base of n_0 queries to n queries
+
+    delta cost = 1 - n_0 / n        (6.3)        delta quality = 1 - quality_n / quality_0      (6.4)
+
+and more queries pay as long as delta cost > delta quality (6.5, printed the other way round: erratum D1).
+
+>>> tipping_point({180: 0.9, 300: 0.6, 600: 0.3, 1200: 0.1})
+600
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -149,3 +161,22 @@ def _by_node(node: np.ndarray, nodes: int) -> list[np.ndarray]:
 def _entitlements(reached: np.ndarray, waited: np.ndarray) -> Entitlements:
     zeros = np.zeros(len(reached))
     return Entitlements(np.ones(len(reached)), reached, zeros.astype(np.int64), zeros, waited)
+
+
+def trade_off(quality: Mapping[int, float]) -> dict[int, tuple[float, float]]:
+    """Return, by number of queries, how much cheaper and how much worse a query is than with the fewest queries."""
+    base = min(quality)
+    return {
+        n: (1.0 - base / n, 1.0 - quality[n] / quality[base] if quality[base] else 0.0)
+        for n in sorted(quality)
+    }
+
+
+def tipping_point(quality: Mapping[int, float]) -> int:
+    """Return the largest number of queries up to which every increase pays (delta cost > delta quality)."""
+    found = min(quality)
+    for n, (cheaper, worse) in trade_off(quality).items():
+        if n != found and cheaper < worse - 1e-12:
+            break
+        found = n
+    return found
