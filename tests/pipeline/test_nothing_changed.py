@@ -92,7 +92,7 @@ def test_a_certificate_is_of_the_file_that_was_written_and_not_of_the_rows_in_me
     assert "shed" in ways.values()
     for batch, way in ways.items():
         if way == "keep":  # no certificate counts what was sent exact: its checksum must differ
-            assert f"batch {batch} recovers 1 columns that were kept with other values" in str(raised.value)
+            assert f"batch {batch} recovers 1 kept columns with values" in str(raised.value)
         else:
             assert found[batch, "temp"]["violations"] > 0
     assert not any(row["violations"] for (_, name), row in found.items() if name != "temp")

@@ -106,7 +106,7 @@ def test_questions_about_many_streams_grow_linearly(tmp_path: Path, monkeypatch:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths that are opened, through the door of the store."""
     found: list[str] = []
-    reading = files_module.reading  # type: ignore[attr-defined]
+    reading = files_module.open_for_reading  # type: ignore[attr-defined]
 
     @contextmanager
     def noting(path: str) -> Iterator[Any]:

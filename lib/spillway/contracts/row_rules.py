@@ -6,7 +6,7 @@ a batch is validated, on the rows as they were delivered. A null satisfies every
 not a null: it is within no range and is none of the values of `one_of`. `unique_with` ignores rows with a null in any
 of its attributes.
 
->>> RowRule(kind="range", least=-80, most=140).said
+>>> RowRule(kind="range", least=-80, most=140).sentence
 'be at least -80 and at most 140'
 >>> RowRule(kind="unique_with", attributes=("site", "at")).name
 'site_at_unique_with'

@@ -56,7 +56,7 @@ def here(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 def said(world: World, settings: dict[str, Any], **options: Any) -> dict[str, Answer]:
     asked = JoinRequest("east", "west", settings)
     found = advise(world.tables.now(), world.contracts, asked, **options)
-    return dict(found.said)
+    return dict(found.findings)
 
 
 def test_the_size_and_the_comparisons_are_those_of_the_join(world: World) -> None:
@@ -128,7 +128,7 @@ def test_sketches_answer_for_all_rows_where_there_are_any(world: World) -> None:
     # a window that holds everything: counting sees the whole join, and so does the sketch
     assert found["pairs"].estimate == size
     asked = JoinRequest("east", "east", settings)
-    with_itself = dict(advise(world.tables.now(), world.contracts, asked).said)
+    with_itself = dict(advise(world.tables.now(), world.contracts, asked).findings)
     own = sum(counts[0][kind] * (counts[0][kind] - 1) for kind in ("high", "low"))
     whole = with_itself["pairs of the whole join, without windows"]
     assert whole.low <= own <= whole.high < own + len(EAST), "no row is its own partner"
@@ -154,7 +154,7 @@ def test_of_rows_alike_in_several_attributes_a_pair_count_is_asked_for_all_rows(
         assert answer.estimate == pytest.approx(alike(EAST, WEST, least), rel=0.1)
         assert "nulls agree here, and are no items of a join" in str(answer.note)
         asked = JoinRequest("east", "east", {**settings, "threshold": least})
-        own = dict(advise(world.tables.now(), world.contracts, asked).said)[whole]
+        own = dict(advise(world.tables.now(), world.contracts, asked).findings)[whole]
         meets = alike(EAST, EAST, least) - len(EAST)
         assert own.low <= meets <= own.high, "either row of a pair is the left one, and none its own partner"
         assert own.estimate == pytest.approx(meets, rel=0.1)
@@ -253,7 +253,7 @@ def test_a_stream_with_itself_has_no_pair_of_a_row_and_itself(world: World) -> N
     # `at` is another in every row: none has a partner, whatever the budget
     side = {"attribute": "at", "lasts_seconds": 1e6}
     asked = JoinRequest("east", "east", {"left": side, "right": side, "basic_window_seconds": 1000})
-    found = dict(advise(world.tables.now(), world.contracts, asked).said)
+    found = dict(advise(world.tables.now(), world.contracts, asked).findings)
     assert found["pairs"].estimate == 0
     assert not [about for about in found if "% of" in about or "equally frequent" in about]
 

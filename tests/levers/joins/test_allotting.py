@@ -11,7 +11,6 @@ from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import equality, join_settings, overlap, run_join
 from evidence.joins.workload import PaperStreams, constant_rate
-from spillway.engine import ProcessEngine
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import decision as deciding
 from spillway.levers.joins.budget import Allocation, allocate_budget
@@ -121,7 +120,7 @@ def weights(join: JoinSettings, left: Operand, right: Operand, memory: Memory) -
     turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 12.0)
     counts: dict[str, int] = {}
     decision, total = turn.decision, 0.0
-    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}):  # type: ignore[arg-type]
         for table in decision.results(None, part, counts):  # type: ignore[arg-type]
             total += float(np.sum(table["weight"].to_numpy()))
     return total, turn.result_columns(counts)["steps"]
@@ -134,7 +133,7 @@ def test_where_rows_fall_out_a_sample_tells_what_they_would_have_found_though_r_
     turn = JoinWindow(pairs, Memory(), *(SideRows(rows, 0, ROWS) for rows in SIDES), SECONDS)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     said = turn.result_columns(counts)
     assert said["r"] == 1
@@ -183,7 +182,7 @@ def turn_of(join: JoinSettings, memory: Memory = Memory()) -> tuple[JoinWindow, 
     turn = JoinWindow(join, memory, SideRows(left, 0, left.rows), SideRows(right, 0, right.rows), 40.0)
     counts: dict[str, int] = {}
     decision = turn.decision
-    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     return turn, turn.result_columns(counts)
 
@@ -320,7 +319,7 @@ def test_what_is_drawn_and_selected_is_one_comparison_of_sic() -> None:
         join, Memory(left=known, right=known), SideRows(left, 50, 150), SideRows(right, 50, 150), 100.0
     )
     counts: dict[str, int] = {}
-    for part in turn.decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in turn.decision.task_inputs(None, {}):  # type: ignore[arg-type]
         list(turn.decision.results(None, part, counts))  # type: ignore[arg-type]
     row = turn.result_columns(counts)
     made = sum(int(one.comparisons_by_row.sum()) + one.drawn.many for one in turn.allocation.directions)

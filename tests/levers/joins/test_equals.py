@@ -11,7 +11,6 @@ from tests.levers.joins.streams import SECOND, Row, full_join, operand
 
 from evidence.joins.driver import equality, join_settings, run_join, without_budget
 from evidence.joins.honesty import unsteady_stream
-from spillway.engine import ProcessEngine
 from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.estimates import equal_pairs
 from spillway.levers.joins.exploration import Memory
@@ -63,7 +62,7 @@ def test_of_a_stream_joined_with_itself_no_row_misses_itself(index: bool) -> Non
         turn = JoinWindow(equality(5, index, budget=budget), Memory(), side, side, 30.0, with_itself=True)
         counts: dict[str, int] = {}
         decision = turn.decision
-        for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+        for part in decision.task_inputs(None, {}):  # type: ignore[arg-type]
             list(decision.results(None, part, counts))  # type: ignore[arg-type]
         said.append(turn.result_columns(counts))
     assert said[0]["missed"] == 0

@@ -12,7 +12,6 @@ from tests.levers.joins.streams import Row, full_join, operand
 
 from evidence.joins.driver import overlap
 from spillway.contracts import read_workload
-from spillway.engine import ProcessEngine
 from spillway.errors import InvalidValue
 from spillway.levers.joins import directions
 from spillway.levers.joins.directions import SideRows, build_direction
@@ -38,7 +37,7 @@ def pairs_of(left: list[Row], right: list[Row], settings: JoinSettings) -> set[t
     window, decision = None, turn.decision
     tables = [
         table
-        for part in decision.task_inputs(window, {}, ProcessEngine())  # type: ignore[arg-type]
+        for part in decision.task_inputs(window, {})  # type: ignore[arg-type]
         for table in decision.results(window, part, counts)  # type: ignore[arg-type]
     ]
     turn.result_columns(counts)
@@ -104,7 +103,7 @@ def test_of_single_values_steps_are_counted_without_an_index_and_whole_rows_are_
     whole = JoinWindow(settings, Memory(), left, right, 5.0)
     counts: dict[str, int] = {}
     decision = whole.decision
-    for part in decision.task_inputs(None, {}, ProcessEngine()):  # type: ignore[arg-type]
+    for part in decision.task_inputs(None, {}):  # type: ignore[arg-type]
         list(decision.results(None, part, counts))  # type: ignore[arg-type]
     assert counts["steps.1"] == pytest.approx(one.whole_steps)
     tight = replace(

@@ -10,7 +10,6 @@ import pytest
 from tests.levers.joins.streams import Row, operand
 
 from evidence.joins.driver import join_settings
-from spillway.engine import ProcessEngine
 from spillway.levers.joins import budget as allotting
 from spillway.levers.joins import decision as deciding
 from spillway.levers.joins.budget import DRAWN_ENTRY, MOST_LOOKED, Allocation, allocate_budget
@@ -340,7 +339,7 @@ def test_who_looks_travels_with_the_rows_that_do(monkeypatch: pytest.MonkeyPatch
     said = []
     for cores in (1, 3):
         counts: dict[str, int] = {}
-        parts = decision.task_inputs(None, {}, ProcessEngine(cores))  # type: ignore[arg-type]
+        parts = decision.task_inputs(None, {})  # type: ignore[arg-type]
         assert len(parts) >= cores
         for part in parts:
             list(decision.results(None, part, counts))  # type: ignore[arg-type]

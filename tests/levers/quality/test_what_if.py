@@ -125,7 +125,7 @@ def test_a_query_below_its_floor_fails_its_expectation_and_somebody_is_told(
     world = begun(tmp_path, query("means", MEAN, floor=0.9, alerts=hook, capacity={"tuples": 120}))
     run(world)
     world.deliver("sites/2020-02-01/more.json", b"")
-    with pytest.raises(SpillwayError, match=r"means, window [\d,]+ rests on 50 % .* its floor is 90 %"):
+    with pytest.raises(SpillwayError, match=r"means, window [\d,]+ .*50 %.* floor of 90 %"):
         world.validate()
     failed = [row for row in world.rows("validations") if not row["success"]]
     assert {(row["table"], row["expectation"], row["stream"]) for row in failed} == {
