@@ -1,6 +1,6 @@
 """Run DAGs one after the other in this process, by Airflow's `dag.test()`; no scheduler is needed.
 
-Started by `run`, which reads what is printed here line by line.
+Started by `run`, which reads the printed lines.
 """
 
 from __future__ import annotations

@@ -185,9 +185,9 @@ def loss_curve(
 
 
 def curve_capacities(offers: Mapping[str, Offer], used_kbps: float, points: int = 12) -> list[float]:
-    """Return capacities for a curve: from what is always sent to the whole offered rate, and the one in use.
+    """Return capacities for a curve: from the rate that is always sent to the offered rate, and the one in use.
 
-    A capacity in use that is below what is always sent is left out, because no choice fits it.
+    A capacity in use below the rate that is always sent is left out, because no choice fits it.
 
     >>> offers = {"s": Offer(30.0, None, ((Alternative(20.0, (0.0, 0.0, 0.0)), Alternative(5.0, (1.0, 1.0, 0.0))),))}
     >>> curve_capacities(offers, 17.0, 3)
