@@ -11,14 +11,16 @@ import pandas as pd
 import pytest
 from tests.pipeline.streams import FIRST_DAY, SITES, World, json_lines, sites
 
+from spillway.batch import RETIRED
 from spillway.engine import ProcessEngine
 from spillway.pipeline.resend import resend
-from spillway.store.batches import load_batches
+from spillway.store.batches import load_batches, save_batches
 from spillway.store.maintenance import compact
 from spillway.store.tables import Tables
 from spillway.streams.destination import BatchMetadata, destination_tables
 from spillway.streams.query import StreamQuery
 from spillway.streams.recover import look_up
+from spillway.streams.retention import maintain_lake
 
 NAMES = ("temp", "level", "pulses", "sky")
 
@@ -110,6 +112,29 @@ def test_a_batch_that_is_shed_again_is_told_again_with_the_facts_that_it_was_the
     assert values(there, world) == before
 
 
+def test_facts_stay_at_the_destination_while_a_later_batch_needs_them(tmp_path: Path) -> None:
+    world = sent_one_by_one(tmp_path, [NARROW, NARROW, NARROW], days=3)
+    assert [batch.models for batch in world.batches("sites")] == [{"attributes": 1}] * 3
+    early = datetime(2020, 1, 1, tzinfo=UTC)
+    first, second, third = (replace(batch, created_at=early) for batch in world.batches("sites"))
+    save_batches(world.tables.now(), [replace(first, status=RETIRED), second, third])
+    before = every_value(at_the_destination(world), world)
+    world.at("raw", "sites").delete(batch=[1])
+    world.at("recovered", "sites").delete(batch=[1])
+    world.contract_becomes({**SITES, "levers": LEVERS, "retain": {"transmitted_days": 1}}, capacity=NARROW)
+    maintain_lake(world.tables.now(), world.contracts, now=datetime(2020, 1, 3, 12, tzinfo=UTC))
+    there = at_the_destination(world)
+    assert set(there.at("transmitted", "sites").rows(["batch"])["batch"].to_pylist()) == {2, 3}
+    found = every_value(there, world)
+    later = [at for at, seq in enumerate(before["seq"]) if seq in set(found["seq"])]
+    assert found == {name: [values[at] for at in later] for name, values in before.items()}
+    world.deliver("sites/2020-01-04/4.json", json_lines(sites(6180, 2100)))
+    world.shed()
+    found = every_value(at_the_destination(world), world)
+    assert found["seq"] == [*range(1980, 8280)]
+    assert found == every_value(world.tables.now(), world)
+
+
 def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
     sent: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,18 +173,18 @@ def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Pa
     assert destination_tables(world.settings).settings == world.settings
 
 
-def sent_one_by_one(folder: Path, capacities: list[str], frame: int = 100) -> World:
-    """Batches of one date, each sent through a channel of its own capacity to a destination elsewhere."""
-    levers = [
-        {"lever": "attributes", "training": {"tuples": 240}, "synopsis": "send", "ways": ["keep", "shed"]}
-    ]
-    contract = {**SITES, "frame": {"tuples": frame}, "levers": levers}
+LEVERS = [{"lever": "attributes", "training": {"tuples": 240}, "synopsis": "send", "ways": ["keep", "shed"]}]
+
+
+def sent_one_by_one(folder: Path, capacities: list[str], frame: int = 100, days: int = 1) -> World:
+    """Batches of one date or of several in turn, each sent at its own capacity to a destination elsewhere."""
+    contract = {**SITES, "frame": {"tuples": frame}, "levers": LEVERS}
     world = World.begin(ProcessEngine(), folder, contract, SPILLWAY_DESTINATION=str(folder / "there"))
     first = 0
     for number, capacity in enumerate(capacities):
         world.contract_becomes(contract, capacity=capacity)
         rows = 2100 if number else 1980
-        world.deliver(f"sites/2020-01-01/{number}.json", json_lines(sites(first, rows)))
+        world.deliver(f"sites/2020-01-{number % days + 1:02}/{number}.json", json_lines(sites(first, rows)))
         first += rows
         world.shed()
         if not number:

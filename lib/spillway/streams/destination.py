@@ -6,7 +6,8 @@ A batch that is sent without loss needs no metadata: its rows in `transmitted` a
 The table `told` holds the metadata of the other batches, one row per batch. The payload of a row has these parts:
 
 - the row of `batches` as it will be when the batch is done;
-- the facts that the batch was shed with, without their evidence, and once per version;
+- the facts that the batch was shed with, without their evidence, and once per version. Retention keeps a row while a
+  later batch needs its facts;
 - the rows of the levers' record tables that recovery reads;
 - the same rows of earlier batches that share a frame with this batch and have no metadata of their own (`EARLIER`).
 
@@ -262,6 +263,27 @@ def _known_versions(tables: Tables, batches: Sequence[Batch], told: Collection[i
     others = [number for number in told if number not in mine and number < min(mine)]
     pinned = tables.at("batches").rows(["models"], stream=batches[0].stream, batch=others)["models"]
     return {pair for models in pinned.to_pylist() for pair in models}
+
+
+def batches_with_needed_facts(tables: Tables, stream: str, expired: Collection[int]) -> set[int]:
+    """Return which expired batches have metadata with facts that a batch which is not expired was shed with.
+
+    Facts are sent once per version (`_known_versions`). The metadata of the batch that brought them stays at the
+    destination while any other batch there needs them.
+    """
+    rows = tables.at(TOLD).rows(stream=stream).to_pylist()
+    kept = [row["batch"] for row in rows if row["batch"] not in expired]
+    pinned = (
+        tables.at("batches").rows(["models"], stream=stream, batch=kept)["models"].to_pylist() if kept else []
+    )
+    used = {pair for models in pinned for pair in models or ()}
+    found = set()
+    for row in rows if used else ():
+        if row["batch"] in expired:
+            facts = _read(row).get("models", ())
+            if any((one["lever"], one["version"]) in used for one in facts):
+                found.add(row["batch"])
+    return found
 
 
 def _to_json(value: Any) -> Any:

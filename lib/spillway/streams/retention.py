@@ -17,8 +17,8 @@ Retention: rows that are older than the retention of their table are deleted, un
 - It counts from the date of the data, or from the time when the batch was taken in or the window computed if that is
   later. So a backlog is not deleted at once.
 - A row of a batch stays as long as the tables that its table's contract names (`kept_for`) have rows of that batch.
-  What recovery needs stays with the transmitted rows, and transmitted rows stay with the raw rows that validate them. A
-  row of `batches` is deleted last.
+  What recovery needs stays with the transmitted rows, also facts that an expired batch brought to the destination.
+  Transmitted rows stay with the raw rows that validate them. A row of `batches` is deleted last.
 - Rows of `raw` are not deleted here: `pipeline.validate` retires them (`retain_raw`) once their recovery is validated.
 - A row of `batches` also stays while one of the batch's files is in the landing folder, because the file would
   otherwise be taken in again.
@@ -46,6 +46,7 @@ from spillway.store.files import DataFile, as_date
 from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
+from spillway.streams.destination import TOLD, batches_with_needed_facts
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
 TRANSMITTED = "transmitted"
@@ -111,6 +112,8 @@ class Retention:
             needed |= self._last_or_delivered(stream, held)
         if contract.table == TRANSMITTED:
             needed |= self._waited_for(stream.stream)
+        if contract.table == TOLD:
+            needed |= batches_with_needed_facts(self.tables, stream.stream, held - needed)
         gone = sorted(held - needed)
         if gone:
             where = {**mine, "batch": gone}
