@@ -24,7 +24,7 @@ def test_a_shed_and_a_validation_read_each_file_once(world: World, tmp_path: Pat
     with counted_reads(world.settings) as shed:
         (done,) = shed_channel(world.tables, world.engine, world.contracts, "narrow")
     (file,) = world.at("raw", "sites").files(batch=done.batch)
-    # a synopsis needs rows of two stages at the same time
+    # the threads of a plan read it at the same time
     assert shed.paths[file.path] <= 2
     assert max(shed.paths[path] for path in shed.paths if path != file.path) == 1
     assert shed.decoded == 1
@@ -32,8 +32,7 @@ def test_a_shed_and_a_validation_read_each_file_once(world: World, tmp_path: Pat
         world.validate()
     assert validated.paths[file.path] == 1
     shared = [name for name, one in world.tables.contracts.items() if one.scope == "shared"]
-    # recovery and the expectations open the synopsis, each for columns of its own
-    assert max(count for path, count in validated.paths.items() if validated.table_of(path) in shared) <= 2
+    assert max(count for path, count in validated.paths.items() if validated.table_of(path) in shared) == 1
     assert validated.decoded == 1
     assert world.batches("sites")[-1].is_validated
 

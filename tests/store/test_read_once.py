@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,16 @@ def test_two_readers_of_a_file_do_not_disturb_each_other(tmp_path: Path, opened:
         for at in range(0, 100, 10):
             for reader in (one, other):
                 assert reader(["v"], at, at + 9)["v"].to_pylist() == list(range(at, at + 10))
+    assert len(opened) == 1
+
+
+def test_readers_of_two_threads_have_a_file_each(tmp_path: Path, opened: list[str]) -> None:
+    file = stored(tmp_path)
+    with keep_files_open(), ThreadPoolExecutor(1) as other:
+        mine, theirs = RowReader([file]), RowReader([file])
+        for at in range(0, 100, 10):
+            for found in (mine(["v"], at, at + 9), other.submit(theirs, ["v"], at, at + 9).result()):
+                assert found["v"].to_pylist() == list(range(at, at + 10))
     assert len(opened) == 2
 
 

@@ -73,54 +73,71 @@ MOST_KEPT_OPEN = 64
 """The number of files that stay open at most in a block of `keep_files_open`."""
 
 
-_OpenFile = tuple[str, pq.ParquetFile, ExitStack]
-"""A path, the open file, and what closes it."""
+@dataclass(eq=False)
+class _OpenFile:
+    """An open file, and how many readers of one thread use it: a file may be read at several places in turn."""
+
+    path: str
+    parquet: pq.ParquetFile
+    closes: ExitStack
+    thread: int
+    readers: int = 0
 
 
 class _OpenFiles:
-    """Open files: those that a reader has in use, and at most `most` others; the oldest of these are closed first."""
+    """Open files: those that readers have in use, and at most `most` others; the oldest of these are closed first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         # a reader that is garbage puts its file back at any moment, also while this thread holds the lock
         self._lock = threading.RLock()
         self._idle: list[_OpenFile] = []
-        self._used: dict[int, _OpenFile] = {}
-        """By identity. A file must not be garbage together with its reader, or it is closed before it is put back."""
+        self._used: list[_OpenFile] = []
+        """A file must not be garbage together with its reader, or it is closed before it is put back."""
 
     def take(self, path: str) -> _OpenFile:
-        """Return an open file, which is the caller's until it is put back."""
+        """Return an open file; the caller puts it back."""
+        thread = threading.get_ident()
         with self._lock:
-            found = next((one for one in self._idle if one[0] == path), None)
-            if found is not None:
+            mine = (one for one in self._used if one.thread == thread)
+            found = next((one for one in (*mine, *self._idle) if one.path == path), None)
+            if found is None:
+                with ExitStack() as stack:
+                    parquet = pq.ParquetFile(stack.enter_context(open_for_reading(path)))
+                    found = _OpenFile(path, parquet, stack.pop_all(), thread)
+            elif not found.readers:
                 self._idle.remove(found)
-        if found is None:
-            with ExitStack() as stack:
-                parquet = pq.ParquetFile(stack.enter_context(open_for_reading(path)))
-                found = path, parquet, stack.pop_all()
-        self._used[id(found)] = found
+            if not found.readers:
+                found.thread = thread
+                self._used.append(found)
+            found.readers += 1
         return found
 
     def put_back(self, file: _OpenFile) -> None:
         with self._lock:
-            del self._used[id(file)]
+            file.readers -= 1
+            if file.readers or file not in self._used:  # another reader of it may have failed
+                return
+            self._used.remove(file)
             self._idle.append(file)
             over = [self._idle.pop(0) for _ in range(len(self._idle) - self._most)]
-        for _, _, closes in over:
-            closes.close()
+        for one in over:
+            one.closes.close()
 
     def drop(self, file: _OpenFile, problem: BaseException) -> None:
         """Close a file whose reader failed; raise the fault of the store, if that is the cause."""
-        del self._used[id(file)]
-        file[2].__exit__(type(problem), problem, problem.__traceback__)
+        with self._lock:
+            if file in self._used:  # unless another reader of it has failed before
+                self._used.remove(file)
+        file.closes.__exit__(type(problem), problem, problem.__traceback__)
 
     def close(self) -> None:
         """Close the files; those in use are closed when they are put back."""
         with self._lock:
             self._most = 0
             idle, self._idle = self._idle, []
-        for _, _, closes in idle:
-            closes.close()
+        for one in idle:
+            one.closes.close()
 
 
 _kept: list[_OpenFiles] = []
@@ -149,7 +166,7 @@ def _open_table_file(path: str) -> Iterator[pq.ParquetFile]:
     try:
         file = files.take(path)
         try:
-            yield file[1]
+            yield file.parquet
         except GeneratorExit:  # the reader needs no more rows
             files.put_back(file)
             raise
