@@ -150,6 +150,7 @@ def test_rare_events_survive(home: Path, stream: str, event: str) -> None:
     assert happened[0] == happened[1]
 
 
+@pytest.mark.long
 def test_every_python_block_runs(home: Path) -> None:
     session = "from spillway.engine.spark import spark_session\nspark = spark_session('readme')"
     printed = [block for block in blocks("python") if "turbines" not in block]
@@ -179,6 +180,7 @@ def test_every_command_of_the_documentation_runs(
     assert printed.out.strip()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
 def test_stream_of_ones_own_works_as_the_page_shows(page: str, tmp_path: Path) -> None:
     """The blocks of the page are one script; only what installs is left out."""

@@ -162,6 +162,7 @@ def test_a_recover_form_that_means_nothing_fails_by_name_before_any_spark(
     assert fake_spark() == []
 
 
+@pytest.mark.long
 def test_the_recover_form_leaves_what_its_page_says_in_the_table_in_one_of_its_own_and_in_a_file(
     tmp_path: Path, run_dag: Run
 ) -> None:

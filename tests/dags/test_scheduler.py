@@ -288,6 +288,7 @@ def assert_a_task_that_is_killed_is_told(server: Server, heard: ThreadingHTTPSer
     assert alert["sentence"].startswith("`is_killed.dies` must say why it ends, got nothing: it was killed")
 
 
+@pytest.mark.long
 def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(
     small: Settings, server: Server, heard: ThreadingHTTPServer
 ) -> None:

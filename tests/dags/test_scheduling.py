@@ -169,6 +169,7 @@ def test_a_form_that_means_nothing_is_refused_by_name(
         recover_arguments(two_channels, form)
 
 
+@pytest.mark.long
 def test_the_assets_of_a_run_are_the_tables_that_were_written_since_it_began(tmp_path: Path) -> None:
     world = brought_through(ProcessEngine(), tmp_path)
     of = {f"spillway/{table}/sites" for table in ("raw", "recovered", "transmitted")}

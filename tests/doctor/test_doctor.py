@@ -174,6 +174,7 @@ def test_a_check_reads_as_one_line_with_the_remedy_only_when_needed() -> None:
     assert str(Check("Java", False, "none", "install it")) == "FAIL Java: none; install it"
 
 
+@pytest.mark.long
 def test_a_bare_spark_submit_writes_and_reads_as_the_jobs_say_and_leaves_no_stack() -> None:
     found = doctor.check_submitted(os.environ)
     assert found.ok, found

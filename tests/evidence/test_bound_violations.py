@@ -35,6 +35,7 @@ def lab() -> Iterator[Lab]:
     made.lake.forget()
 
 
+@pytest.mark.long
 def test_rooms_come_back_with_their_zeros_and_all_that_is_no_quantity(lab: Lab) -> None:
     assert bound_violations(lab.lake, "rooms", "rooms") == {f"{ZERO_SWAPS}.rooms": 0, f"{INEXACT}.rooms": 0}
     certificates = lab.run(dict.fromkeys(lab.measures, "shed")).certificates

@@ -31,6 +31,7 @@ POLLED = Source(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     "source",

@@ -29,6 +29,7 @@ def test_every_stream_has_whole_tuples_and_tempting_properties(family: str) -> N
         assert len(kinds) == len({key for key, _ in kinds}), "a type follows from its key"
 
 
+@pytest.mark.long
 def test_on_every_family_with_and_without_keys_nothing_wrong_is_taken_or_proposed() -> None:
     every = list(run_trials(range(50, 53)))
     assert {one.family for one in every} == set(FAMILIES)

@@ -42,6 +42,7 @@ def one() -> ComparedStream:
     return compare("a_net", made.contract, made.files)
 
 
+@pytest.mark.long
 def test_nothing_is_lost_and_a_bound_takes_fewer_bytes(one: ComparedStream) -> None:
     assert one.differing_values == 0
     assert one.exact.payload_bytes, "something is sent as a synopsis"

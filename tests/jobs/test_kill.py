@@ -133,6 +133,7 @@ def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
         assert_the_same(broken.everything("sites"), expected)
 
 
+@pytest.mark.long
 def test_a_spark_job_that_is_killed_within_a_task_is_finished_row_for_row(
     taken_in: World, expected: Rows
 ) -> None:

@@ -134,6 +134,7 @@ def test_one_row_of_those_kept_aside_can_be_asked_for(world: World) -> None:
     assert found.synopsis_bytes_read > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "order",
     [one if at % 2 == 0 else pytest.param(one, marks=pytest.mark.long) for at, one in enumerate(ORDERS)],

@@ -38,6 +38,8 @@ from spillway.levers.joins.matching import (
     taken_whole,
 )
 
+pytestmark = pytest.mark.long
+
 SHARES = st.sampled_from([0.0, 0.5, 1.0, -0.7, 1.9])
 COMMON = st.sampled_from([0.0, 0.0, 0.8])
 TERMS = st.sampled_from([(Term(1.0, ("x",)),), (Term(2.0, ("x",), ("x@1",)), Term(-1.0))])

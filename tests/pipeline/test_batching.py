@@ -224,6 +224,7 @@ def test_group_holds_one_batch_date_and_each_date_has_its_own_wait(world: World)
     is_whole(world)
 
 
+@pytest.mark.long
 def test_batches_of_two_dates_are_sent_in_two_files(world: World) -> None:
     deliver(world, 2, 3)
     deliver(world, 4, 5, day="2020-01-03")
@@ -288,6 +289,7 @@ def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, whi
         assert [row for row in world.rows(*table) if row.get("batch") != which] == rows, table
 
 
+@pytest.mark.long
 def test_a_backfill_of_the_date_leaves_the_same_tables(tmp_path: Path) -> None:
     world = narrow(tmp_path)
     before, day = world.everything("sites"), held(world, 2).batch_date
@@ -336,6 +338,7 @@ def poisoned(batch: int | None) -> dict[str, Any]:
     return {**TOGETHER, "levers": levers}
 
 
+@pytest.mark.long
 def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> None:
     with registry.extra_levers(failing="tests.levers.failing"):
         world = begun(tmp_path, poisoned(None))
@@ -486,6 +489,7 @@ def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path
     is_whole(world)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tuples", [7, pytest.param(None, marks=pytest.mark.long)])
 def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples: int | None) -> None:
     world = begun(tmp_path, {**TOGETHER, "frame": {"tuples": tuples}}, "1 kbps")

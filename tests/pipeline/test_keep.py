@@ -103,6 +103,7 @@ def without(found: dict[str, Any], columns: dict[str, tuple[str, ...]]) -> dict[
     }
 
 
+@pytest.mark.long
 def test_a_lake_that_was_kept_goes_on_as_one_that_was_not(lake: World, tmp_path: Path) -> None:
     plain, tidy = lake.copy(tmp_path / "plain"), lake.copy(tmp_path / "tidy")
     kept(tidy)

@@ -16,6 +16,8 @@ from spillway.store import maintenance
 from spillway.store.files import DataFile
 from spillway.store.tables import Table
 
+pytestmark = pytest.mark.long
+
 STEPS = 12
 
 
@@ -43,7 +45,6 @@ def test_each_row_is_in_one_place_in_a_few_histories() -> None:
     explore(10, derandomize=True)
 
 
-@pytest.mark.long
 def test_each_row_is_in_one_place_in_any_history() -> None:
     explore(200)
 

@@ -49,6 +49,7 @@ def sent_line(world: World, batch: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_of_an_exempt_stream_nothing_is_shed_from_the_next_batch_on_until_it_ends(world: World) -> None:
     before = world.rows("transmitted", "sites")
     exempt(world.tables.now(), "sites", LATER, "the audit wants every digit", utc_now())

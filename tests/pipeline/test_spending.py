@@ -359,6 +359,7 @@ arrivals = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=40)
 @given(quotas, st.lists(arrivals, max_size=3), st.booleans(), st.booleans())
 def test_whatever_arrives_in_whatever_runs_no_period_sends_more_than_it_has(

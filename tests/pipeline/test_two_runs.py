@@ -97,6 +97,7 @@ def stands_still(
         assert told(world, *tables) == wanted, f"where it stood still after write {k}"
 
 
+@pytest.mark.long
 def test_an_older_run_of_a_query_puts_nothing_over_a_newer_one(
     query_lake: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,7 @@ def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
     assert all(row["sic"] == 1.0 and row["arrived"] == 4 * ROWS for row in world.rows("coverage"))
 
 
+@pytest.mark.long
 def test_no_look_grows_with_what_was_looked_at(tmp_path: Path, opened: list[str]) -> None:
     world = World.begin(ProcessEngine(), tmp_path, PLAIN, capacity="9000 kbps")
     put_queries(world, query("means", MEAN, window={"seconds": 600}, portion_tuples=60))
@@ -255,6 +256,7 @@ def test_a_lake_of_before_windows_were_kept_open_goes_on(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.long
 def test_windows_that_look_back_read_no_more_than_they_look_back_at(tmp_path: Path) -> None:
     world = join_begun(tmp_path, ProcessEngine())
     for number in range(1, 6):

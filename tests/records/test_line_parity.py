@@ -99,6 +99,7 @@ def test_two_flips_in_a_line_are_never_corrected() -> None:
     assert {one.payload for one in check_lines([flipped(line, *pair) for pair in pairs])} == {None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format_", ["csv", pytest.param("json", marks=pytest.mark.long)])
 def test_no_flipped_bit_of_a_delivered_file_is_accepted_wrong(format_: str) -> None:
     """Every bit of a delivered file, line feeds included: what is read was sent, and what is missing is refused."""

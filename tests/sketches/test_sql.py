@@ -312,6 +312,7 @@ SELECT to_json(named_struct(
 """
 
 
+@pytest.mark.long
 def test_a_plain_shell_of_sql_answers_without_python(tmp_path: Path) -> None:
     chance = np.random.default_rng(1)
     tables = Tables(Settings.from_environment({"SPILLWAY_HOME": str(HOME), "SPILLWAY_LAKE": str(tmp_path)}))

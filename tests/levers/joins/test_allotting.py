@@ -85,6 +85,7 @@ def test_every_row_travels_once_with_its_own_bound_and_those_of_what_it_can_reac
     assert seqs == {True: [*range(ROWS)], False: [*range(ROWS)]}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", [False, True])
 @pytest.mark.parametrize("predicate", ["equality", "overlap"])
 def test_sums_of_weights_stand_for_the_full_join_whatever_is_compared(predicate: str, index: bool) -> None:

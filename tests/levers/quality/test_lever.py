@@ -195,6 +195,7 @@ def test_what_must_be_kept_and_was_not_is_said(tmp_path: Path) -> None:
     assert all("also of sites, which must be kept" in row["reason"] for row in lines)
 
 
+@pytest.mark.long
 def test_where_portions_differ_much_an_answer_is_scaled_up_and_only_what_is_sure_is_said(
     tmp_path: Path,
 ) -> None:
@@ -315,6 +316,7 @@ def test_lost_tuples_are_known_where_the_source_numbers_them(tmp_path: Path) -> 
     assert (second["lost"], second["sic"]) == (0, 1.0)
 
 
+@pytest.mark.long
 def test_tuples_lost_over_the_edge_of_windows_are_known_in_this_run_and_later(tmp_path: Path) -> None:
     """A source that falls silent over an edge, or for a whole window, takes its tuples with it."""
     numbered = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("poll", "integer", "protected")]}
@@ -399,6 +401,7 @@ def test_spark_and_this_process_answer_alike(tmp_path: Path, engine: Any) -> Non
     assert here.rows("coverage") == there.rows("coverage")
 
 
+@pytest.mark.long
 def test_two_jobs_that_share_a_room_come_to_one_level(tmp_path: Path) -> None:
     """Each works out its own queries alone; what the other was given and is likely to want is left to it."""
     names = ("a", "b", "c")
@@ -493,6 +496,7 @@ def test_a_query_that_fails_leaves_its_room_to_the_others(tmp_path: Path) -> Non
     assert sum(later.values()) == 240, "nor is any left to one that answered before, and does not any more"
 
 
+@pytest.mark.long
 def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_told_when_it_is_mended(
     tmp_path: Path,
 ) -> None:
@@ -544,6 +548,7 @@ def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: P
         )
 
 
+@pytest.mark.long
 def test_rows_that_come_late_make_no_answer_poorer(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN, capacity={"tuples": 240}))
     run(world)
@@ -743,6 +748,7 @@ def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     assert all(isinstance(one, Portion) and one.tuples <= 18 for some in found.values() for one in some)
 
 
+@pytest.mark.long
 def test_inputs_of_different_size_are_kept_level_and_so_a_join_answers(tmp_path: Path) -> None:
     """By what they carry for their cost, all of the smaller input would go first, and a join would find no pair."""
     join = "SELECT count(*) AS n FROM sites s JOIN others o ON s.at = o.at AND s.site = o.site"

@@ -156,6 +156,7 @@ def test_a_batch_sifted_before_times_were_counted_is_known_by_its_row_weights(
     assert answer[1]["n__low"] <= 300 <= answer[1]["n__high"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("marked_pct", [1.0, pytest.param(0.0, marks=pytest.mark.long)])
 def test_intervals_of_sifted_streams_hold_at_their_rate(
     forgetting: list[SiftedLake], marked_pct: float

@@ -15,6 +15,7 @@ from spillway.workloads import run
 from spillway.workloads.run import run_workloads
 
 
+@pytest.mark.long
 def test_one_cold_start_does_not_silence_a_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Review 5.1: a first answer of 8 s, a capacity of 0.3 s, and 23 of 23 windows got nothing.
 
