@@ -63,6 +63,10 @@ same: $(READY) ## Make a small lake with this code, and compare its rows and tex
 frozen-lake: $(READY) ## Write that reference; commit it with what changed in the stored rows
 	@python -m tests.frozen reference
 
+.PHONY: house
+house: $(READY) ## Count modules, lines and parameters by package; leaves build/house.json (REV=... also counts a revision)
+	@python -m tests.house $(REV)
+
 DOCS := $(VENV)/docs
 
 $(DOCS)/.ready: infra/docs-requirements.txt $(READY)
