@@ -65,8 +65,8 @@ def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, 
 
 @pytest.mark.parametrize(
     ("sample", "settings"),
-    [(rows_like(8, 900), {}), (made(900, 250.0), {"partition": "auto"})],
-    ids=["rows that differ", "rows that are all alike, by auto"],
+    [(rows_like(8, 900), {}), (made(900, 250.0), {"partition": "query_data"})],
+    ids=["rows that differ", "rows that are all alike, by another scheme"],
 )
 @pytest.mark.parametrize("unasked", ["first", "by_region"])
 def test_queries_where_no_row_of_the_sample_lies_have_theirs_when_they_come(
@@ -111,7 +111,7 @@ DIMENSIONS: list[dict[str, Any]] = SIFTERS["dimensions"]
         {"dimensions": [DIMENSIONS[0], {"attribute": "latency", "between": [0, 900]}, DIMENSIONS[2]]},
         {"dimensions": [{"attribute": "severity", "values": LEVELS[::-1]}, *DIMENSIONS[1:]]},
         {"regions": 31},
-        {"partition": "auto"},
+        {"partition": "query_data"},
         {"fairness": 0.5},
         {"sample": {"rows": 800, "marked_pct": 3.0}},
         {"unasked": "by_region"},
