@@ -16,6 +16,8 @@ from evidence.book import Book
 from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.synopsis.rounding import parquet_bytes
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
+
 
 def walk(rows=3000, keys=3, seed=5):
     rng = np.random.default_rng(seed)
