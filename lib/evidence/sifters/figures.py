@@ -14,7 +14,6 @@ from evidence.book import Book, Shown
 from evidence.sifters.contest import RIVALS, SHIPPED, SIFTERS, Contest, build_and_configure, contest
 from evidence.sifters.linear_program import compare
 from evidence.sifters.on_spark import differing_rows
-from evidence.sifters.promises import promise_violations
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timing import best_seconds
@@ -50,7 +49,6 @@ def sifter_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, f
     _sensitivity(book, few)
     _times(book)
     found |= _exact(book, max(200, INSTANCES * min(seeds, 20) // 20))
-    found |= promise_violations(book, seeds)
     found |= queried_streams(book)
     found |= differing_rows(book)
     return found
