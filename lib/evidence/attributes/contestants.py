@@ -19,8 +19,9 @@ from typing import Any
 
 from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
-from spillway.levers.attributes.loss import loss, place_weights
-from spillway.levers.attributes.option import Option
+from spillway.errors import InvalidValue
+from spillway.levers.attributes.loss import option_loss, place_weights
+from spillway.levers.attributes.option import Option, of_way, options_of
 from spillway.levers.attributes.policy import OptionsByName
 from spillway.levers.attributes.ranking.reevaluation import ranking_of
 from spillway.levers.attributes.settings import Reevaluate
@@ -119,6 +120,41 @@ def count_treatments(looks: Iterable[WindowRanking]) -> int:
     return len(
         {frozenset((name, done.partition("/")[0]) for name, done in look.fresh.items()) for look in looks}
     )
+
+
+def loss(
+    ways: Mapping[str, str],
+    options: Mapping[str, Sequence[Option]],
+    weights: Mapping[str, float] | None = None,
+    sent: Collection[str] = (),
+) -> float:
+    """Return the loss of a scheme in percentage points.
+
+    `ways` has the treatment of every attribute that is not kept, and `options` the trained options of every measure. A
+    treatment is `round` or `shed`, or has the planner's form with precision (`shed+/2`, + if the synopsis is sent).
+    Without a precision it is the coarsest. `sent` names further attributes whose synopses are sent.
+
+    >>> options = {
+    ...     "temp": [Option("temp", "keep", 4), Option("temp", "shed", 0, 1, mean_error_pct=0.5)],
+    ...     "wind": [Option("wind", "keep", 4), Option("wind", "round", 2, 0, mean_error_pct=2.0)],
+    ... }
+    >>> loss({"temp": "shed", "wind": "round"}, options), loss({"temp": "shed"}, options, sent={"temp"})
+    (51.0, 0.25)
+    """
+    total = 0.0
+    for name, done in ways.items():
+        kind, _, precision = done.partition("/")
+        way = kind.removesuffix("+")
+        if way == "keep":
+            continue
+        offered = options_of(options.get(name, ()), way)
+        option = next((one for one in offered if precision and one.precision == int(precision)), None)
+        option = option or of_way(offered, way)
+        if option is None:
+            raise InvalidValue(f"options.{name}", f"offer to {way} the attribute", None, "train it again")
+        crosses = kind.endswith("+") or name in sent
+        total += (1.0 if weights is None else weights[name]) * option_loss(option, crosses)
+    return total / len(options) if options else 0.0
 
 
 def regret(
