@@ -12,7 +12,6 @@ from evidence.attributes.cycles import cycle_columns
 from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.generated import Generated, Source, generate_stream, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
-from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.thresholds import shares_by_accuracy
@@ -88,7 +87,6 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     )  # fmt: skip
     book.table("Rules of re-evaluation on the generated streams", COLUMNS, standings)
     figures |= at_capacities(book, labs, "generated.")
-    figures |= key_frames(book, labs, "generated.")
     figures |= shares_by_accuracy(book, labs, directory, "generated.")
     for lab in labs.values():
         lab.lake.forget()
