@@ -85,7 +85,6 @@ OVER_A_SECOND = (
     "tests/records/test_equivalence.py::test_json_lines_are_judged_one_by_one",
     "tests/records/test_line_parity.py::test_any_lines_come_back_from_any_single_flip_in_them",
     "tests/records/test_line_parity.py::test_no_flipped_bit_of_a_delivered_file_is_accepted_wrong",
-    "tests/test_architecture.py",
     "tests/test_docs.py",
     "tests/test_installed.py",
     "tests/test_kernel_cache.py",

@@ -184,8 +184,7 @@ def test_every_command_of_the_documentation_runs(
     assert printed.out.strip()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("page", ["README.md", "docs/quickstart.md"])
+@pytest.mark.parametrize("page", ["docs/quickstart.md", pytest.param("README.md", marks=pytest.mark.long)])
 def test_stream_of_ones_own_works_as_the_page_shows(page: str, tmp_path: Path) -> None:
     """The blocks of the page are one script; only what installs is left out."""
     text = (ROOT / page).read_text(encoding="utf-8")

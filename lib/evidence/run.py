@@ -13,9 +13,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evidence.adaptive.figures import adaptive_figures
 from evidence.attributes.figures import attribute_figures
-from evidence.attributes.same_bytes import bytes_before_and_after
 from evidence.book import Book
 from evidence.joins.figures import join_figures
 from evidence.papers import papers
@@ -45,9 +43,7 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
 
 
 MODULES: Mapping[str, Evidence] = {
-    "adaptive": adaptive_figures,
     "attributes": attribute_figures,
-    "bytes": bytes_before_and_after,
     "joins": join_figures,
     "quality": quality_figures,
     "queries": query_figures,

@@ -97,7 +97,7 @@ def test_paper_sheds_the_counted_prefix_of_the_ranking_by_deviation_and_holds_it
 def test_paper_smooths_by_the_moving_average_and_reevaluates_as_algorithm_2_is_printed() -> None:
     policy = planned()
     assert policy.smoothing == Smoothing("ema", 0.18, "first")
-    assert policy.reevaluation == Reevaluation.of_thesis()
+    assert policy.reevaluation == Reevaluation()
 
 
 def test_paper_ranks_windows_of_one_cycle() -> None:
@@ -113,7 +113,7 @@ def test_paper_keeps_or_sheds_and_recovers_from_the_last_stored_value() -> None:
 def test_stated_settings_of_attributes_override_the_preset() -> None:
     policy = planned(rank_by="relative", reevaluate={"factor": 1.5}, smoothing={"kind": "none"}, fit="bits")
     assert (policy.rank_by, policy.smoothing.kind) == ("relative", "none")
-    assert policy.reevaluation == Reevaluation.of_thesis(factor=1.5)
+    assert policy.reevaluation == Reevaluation(factor=1.5)
     assert own_settings(stream({"method": "paper", "fit": "bits"})).fit == "bits"
     with pytest.raises(ContractError, match=r"`levers\[0\].fit` must be absent if the plan is not prefix"):
         stream({"method": "paper", "plan": "least_loss"})

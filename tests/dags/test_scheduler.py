@@ -225,7 +225,7 @@ def server(
             found("PATCH", f"/api/v2/dags/{dag_id}", {"is_paused": False})
         yield found
         # what `make ui` runs, interrupted as people do it, takes all of Airflow with it before it ends itself
-        (ui,) = psutil.Process(guard.pid).children()
+        ui = psutil.Process(guard.pid)
         family = ui.children(recursive=True)
         assert len(family) > 5, "the scheduler, the server, their workers"
         ui.send_signal(signal.SIGINT)

@@ -7,6 +7,10 @@ import pytest
 from evidence.attributes.cliff import CASES, SHORTFALLS_PCT, CliffTrial, Loss, small_trial
 from evidence.attributes.generated import Source
 
+each_case = pytest.mark.parametrize(
+    "case", [pytest.param(one, marks=[pytest.mark.long] if place else []) for place, one in enumerate(CASES)]
+)
+"""The default settings, and the others in `make test-long`."""
 ROUTERS = Source(
     "miq.net", "internet", ("Router", "Response Time", "Packet Loss", "Minimum Delay", "Average Delay"), 50
 )
@@ -31,8 +35,7 @@ POLLED = Source(
 )
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("case", CASES)
+@each_case
 @pytest.mark.parametrize(
     "source",
     [ROUTERS, *(pytest.param(one, marks=pytest.mark.long) for one in (WEATHER, QUOTES))],
@@ -48,7 +51,7 @@ def test_loss_is_at_most_twice_the_shortfall_and_one_frame(source: Source, case:
     trial.lake.forget()
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_case
 def test_batch_of_6_kb_loses_no_whole_attribute_for_a_small_shortfall(case: str) -> None:
     trial = small_trial(POLLED, CASES[case], f"test-polled-{case}")
     losses = trial.losses((0.1, 1.0, 3.0))

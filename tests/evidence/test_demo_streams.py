@@ -22,6 +22,7 @@ from spillway.contracts.levers import LeverEntry
 from spillway.registry import settings_of
 from spillway.settings import Settings
 
+pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 NAMES = ("Router", "Current Index", "Response Time", "Packet Loss", "Minimum Delay")
 LEVERS = {
     "rows_only": ("sifters",),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from evidence.attributes.at_capacity import CAPACITIES_PCT, Trial, at_capacities_of
 from evidence.attributes.equal_bytes import best_ranking_error, ranking_error
 from evidence.attributes.generated import Source, generate_stream
-from evidence.attributes.key_frames import key_frame_price
 from evidence.attributes.lab import Lab
 from evidence.attributes.ledger_bytes import counted_over_file_bytes
 from evidence.attributes.nine_streams import train_and_shed
@@ -152,13 +151,3 @@ def test_what_the_ledger_counts_is_what_lies_on_a_disk() -> None:
         {name: made.contract}, {name: made.files}, {"generated": channel}
     ).values()
     assert 0.99 <= ratio <= 1.01
-
-
-def test_frames_take_what_the_product_wrote_and_one_endless_frame_no_more(lab: Lab) -> None:
-    price = key_frame_price(lab)
-    written = lab.run_everywhere(dict.fromkeys(lab.measures, "shed"))
-    assert price.packed_bytes == sum(written.synopsis_bytes.values())
-    assert price.stored == sum(one.stored_values for one in written.certificates.values())
-    assert (price.frames, price.keys, price.attributes) == (2, 24, len(lab.measures))
-    assert price.stored_endless < price.stored <= price.stored_endless + 3 * price.most_stored
-    assert price.packed_bytes_endless < price.packed_bytes

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evidence.book import Book
-from evidence.joins import gains, honesty, in_the_lake, utilities
+from evidence.joins import gains, honesty, utilities
 from evidence.joins.driver import (
     ADAPTS,
     JoinRun,
@@ -77,11 +77,6 @@ def test_dropping_rows_makes_as_many_comparisons_and_the_clairvoyant_finds_most(
 
 def test_nothing_is_false_and_nothing_differs() -> None:
     assert honesty.compare_with_oracle(QUIET, 1) == {"joins.false_pairs": 0, "joins.full_join_differs": 0}
-
-
-def test_parts_and_deaths_change_nothing_and_the_comparison_would_see_it() -> None:
-    assert in_the_lake.same_tables(QUIET, 1) == {"joins.partitions_differ": 0, "joins.kills_differ": 0}
-    assert in_the_lake._differ(["a", "b"], ["a", "c"]) == 2
 
 
 def test_the_settings_are_the_papers() -> None:

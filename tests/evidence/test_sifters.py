@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evidence.book import Book
 from evidence.sifters.contest import RIVALS, SIFTERS, contest, rival_drop_probabilities, scale_to_mean
-from evidence.sifters.promises import promise_violations
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 
 SMALL = WorkloadSettings(query_count=200, sample=400)
@@ -53,10 +51,3 @@ def test_sample_test_rows_and_queries_lie_in_hot_spots_and_apart() -> None:
     assert ((one.test >= 0) & (one.test < 1)).all()
     assert not set(map(tuple, one.sample.T)) & set(map(tuple, one.test.T))
     assert len(one.asked.boxes) == 200
-
-
-def test_promises_hold() -> None:
-    found = promise_violations(Book(lambda _: None), 1)
-    assert found["sifters.threshold_off_rows_largest"] < 1 + 1e-9
-    assert found["sifters.rows_differ_when_made_again"] == 0
-    assert found["sifters.sample_bias_sigma"] < 3.0

@@ -120,13 +120,16 @@ def taken_in(landed: World, tmp_path: Path) -> World:
     return world
 
 
+@pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
-    landed: World, taken_in: World, expected: Rows, tmp_path: Path
+    landed: World, taken_in: World, expected: Rows, tmp_path: Path, every: int
 ) -> None:
+    """Every second death by default, and all of them in `make test-long`."""
     fresh_file = landed.copy(tmp_path / "landed")
+    taking_in, shedding = TAKING_IN[::every], SHEDDING[::every]
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(lives, fresh_file, TAKING_IN), pool.submit(lives, taken_in, SHEDDING)]
-        assert [tuple(one.result()) for one in both] == [TAKING_IN, SHEDDING]
+        both = [pool.submit(lives, fresh_file, taking_in), pool.submit(lives, taken_in, shedding)]
+        assert [tuple(one.result()) for one in both] == [taking_in, shedding]
     for broken in (fresh_file, taken_in):
         broken.shed()
         assert broken.batches("sites")[-1].status == DONE

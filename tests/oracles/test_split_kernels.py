@@ -125,7 +125,7 @@ def both_walk(decode: bool, rows: Rows, target: TargetColumn, corrections: Corre
     return lost, ours, entries
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(walks(), st.data())
 def test_walk_encodes_and_decodes_as_the_unsplit_kernel(case: tuple, data: st.DataObject) -> None:
     rows, target, *rest = case
@@ -183,7 +183,7 @@ def both_code(decode: bool, key: np.ndarray, entries: EntryArrays, bits: int, co
     return count, ours, our_coder
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(entry_arrays(), st.data())
 def test_code_entries_codes_as_the_unsplit_kernel(case: tuple, data: st.DataObject) -> None:
     key, entries, bits = case
@@ -215,7 +215,7 @@ side = st.lists(
 thresholds = st.sampled_from([0.0, 0.5, 1.0, 2.5, math.inf, -math.inf, math.nan])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(side, side, lasts, predicates, thresholds, st.booleans(), st.booleans(), st.integers(0, 2**40))
 def test_probe_finds_the_pairs_of_the_unsplit_kernel(
     mine: list[Row],

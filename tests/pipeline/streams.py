@@ -11,8 +11,9 @@ import io
 import json
 import math
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from spillway import clock
 from spillway.batch import Batch
 from spillway.contracts import Contracts, load_contracts
 from spillway.engine import Engine
@@ -284,6 +286,19 @@ def day(number: int) -> date:
     return FIRST_DAY + timedelta(days=number)
 
 
+_MADE: dict[str, World] = {}
+_FOLDERS = tempfile.TemporaryDirectory(prefix="spillway-lakes-")
+"""The lakes that this process has made, and where they lie."""
+
+
+def made_once(folder: Path, make: Callable[[Path], World], *key: Any) -> World:
+    """Return a copy in `folder` of the lake that `make` makes; it makes one for each key and clock."""
+    of = repr((make.__module__, make.__qualname__, key, clock._clock))
+    if of not in _MADE:
+        _MADE[of] = make(Path(_FOLDERS.name, str(len(_MADE))))
+    return replace(_MADE[of].copy(folder), noted=_MADE[of].noted)
+
+
 def brought_through(
     engine: Engine,
     folder: Path,
@@ -291,10 +306,24 @@ def brought_through(
     capacity: str = "12 kbps",
     sites: Callable[[int, int], list[dict[str, Any]]] = sites,
 ) -> World:
-    """Return a lake for tests that only read: taken in, trained, shed in two runs, recovered and validated.
+    """Return a lake in `folder`: taken in, trained, shed in two runs, recovered and validated.
 
-    A test that changes it works on a `copy`. `sites` makes the tuples of the streams `sites` and `watched`.
+    `sites` makes the tuples of the streams `sites` and `watched`.
     """
+
+    def make(there: Path) -> World:
+        return _bring_through(engine, there, streams, capacity, sites)
+
+    return made_once(folder, make, type(engine), streams, capacity, sites)
+
+
+def _bring_through(
+    engine: Engine,
+    folder: Path,
+    streams: Sequence[Mapping[str, Any]],
+    capacity: str,
+    sites: Callable[[int, int], list[dict[str, Any]]],
+) -> World:
     world = World.begin(engine, folder, *streams, capacity=capacity)
     world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     world.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 350)))

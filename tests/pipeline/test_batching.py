@@ -224,20 +224,13 @@ def test_group_holds_one_batch_date_and_each_date_has_its_own_wait(world: World)
     is_whole(world)
 
 
-@pytest.mark.long
-def test_batches_of_two_dates_are_sent_in_two_files(world: World) -> None:
-    deliver(world, 2, 3)
-    deliver(world, 4, 5, day="2020-01-03")
-    world.shed(at_once=True)
-    assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4, 5]]
-    is_whole(world)
-
-
-def narrow(tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def shed_together(sent_first: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A lake whose second day is shed: three batches in one file, on a channel of 5/6 of their bytes."""
-    wide = begun(tmp_path / "wide")
+    folder = tmp_path_factory.mktemp("together")
+    wide = sent_first.copy(folder / "wide")
     deliver(wide, 2, 3, 4)
-    world = wide.copy(tmp_path / "narrow")
+    world = wide.copy(folder / "narrow")
     wide.contract_becomes(TOGETHER, capacity="10 Mbps")
     wide.shed(at_once=True)
     kbps = kept_bytes(wide, 2, 3, 4) * 8 / 1000 / (3 * ROWS / 100)
@@ -246,8 +239,13 @@ def narrow(tmp_path: Path) -> World:
     return world
 
 
-def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(tmp_path: Path) -> None:
-    world = narrow(tmp_path)
+@pytest.fixture
+def narrow(shed_together: World, tmp_path: Path) -> World:
+    return shed_together.copy(tmp_path)
+
+
+def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(narrow: World) -> None:
+    world = narrow
     shed = {way["way"] for row in world.rows("schemes") if row["batch"] > 1 for way in row["attributes"]}
     assert "shed" in shed
     seconds = 3 * ROWS / 100
@@ -258,10 +256,8 @@ def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(tmp_path: Path) 
 @pytest.mark.parametrize(
     "which", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
 )
-def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
-    tmp_path: Path, which: int
-) -> None:
-    world = narrow(tmp_path)
+def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(narrow: World, which: int) -> None:
+    world = narrow
     before, version = world.everything("sites"), world.at("transmitted", "sites").version
     save_batches(world.tables.now(), [held(world, which).with_changes(utc_now(), status=PLANNED)])
     assert [one.batch for one in world.shed()] == [2, 3, 4]
@@ -273,8 +269,8 @@ def test_batch_sent_again_takes_its_group_along_and_leaves_the_same_tables(
 @pytest.mark.parametrize(
     "which", [2, pytest.param(3, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)]
 )
-def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, which: int) -> None:
-    world = narrow(tmp_path)
+def test_batch_sent_again_alone_keeps_the_rows_of_the_others(narrow: World, which: int) -> None:
+    world = narrow
     tables = [("transmitted", "sites"), ("synopsis",), ("sent_synopsis",), ("schemes",), ("ledger",)]
     others = {table: [row for row in world.rows(*table) if row.get("batch") != which] for table in tables}
     version = world.at("transmitted", "sites").version
@@ -289,17 +285,16 @@ def test_batch_sent_again_alone_keeps_the_rows_of_the_others(tmp_path: Path, whi
         assert [row for row in world.rows(*table) if row.get("batch") != which] == rows, table
 
 
-@pytest.mark.long
-def test_a_backfill_of_the_date_leaves_the_same_tables(tmp_path: Path) -> None:
-    world = narrow(tmp_path)
+def test_a_backfill_of_the_date_leaves_the_same_tables(narrow: World) -> None:
+    world = narrow
     before, day = world.everything("sites"), held(world, 2).batch_date
     world.shed(dates=(day, day))
     assert world.everything("sites") == before
     assert batches_by_file(world, "transmitted", "sites") == [[2, 3, 4]]
 
 
-def test_a_date_that_is_sent_again_whole_is_exact(tmp_path: Path) -> None:
-    world = narrow(tmp_path)
+def test_a_date_that_is_sent_again_whole_is_exact(narrow: World) -> None:
+    world = narrow
     day = held(world, 2).batch_date
     sent = resend(world.tables, world.engine, world.contracts, "sites", (day, day))
     assert [batch.batch for batch in sent] == [2, 3, 4]

@@ -71,8 +71,8 @@ def one_wins(lake: Lake, first: Run, second: Run) -> None:
     assert {batch.status for batch in lake.world.batches("sites")} == {DONE}
 
 
-every_nth = pytest.mark.parametrize("nth", [7, pytest.param(1, marks=pytest.mark.long)])
-"""Of the pairs of places, every seventh by default and all in `make test-long`."""
+every_nth = pytest.mark.parametrize("nth", [8, pytest.param(1, marks=pytest.mark.long)])
+"""Of the pairs of places, every eighth by default and all in `make test-long`."""
 
 
 @every_nth
@@ -87,7 +87,6 @@ def test_wherever_two_runs_stand_still_one_of_them_wins(bare: Lake, nth: int) ->
         assert bare.world.everything("sites") == wanted, (here, there)
 
 
-@pytest.mark.long
 @every_nth
 def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_one(
     shedding: Lake, nth: int
@@ -106,7 +105,6 @@ def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_on
         assert shedding.world.everything("sites") == wanted, (here, there)
 
 
-@pytest.mark.long
 @every_nth
 def test_a_run_that_another_outran_at_a_step_of_a_backlog_leaves_it_all_of_it(
     tmp_path: Path, nth: int
@@ -143,7 +141,6 @@ def test_a_file_that_is_touched_while_its_batch_is_shed_takes_the_batch_from_nob
         one_wins(shedding, first, second)
 
 
-@pytest.mark.long
 @every_nth
 def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its_batch_says(
     bare: Lake, nth: int

@@ -72,10 +72,16 @@ def landed(capacity: str, levers: bool = True, ways: Sequence[str] = ("keep", "r
     return lake
 
 
-@pytest.fixture(params=[("1 Gbps", True), ("1 Gbps", False), ("1.6 kbps", True), ("0.6 kbps", True)], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[("1 Gbps", True), ("1 Gbps", False), ("1.6 kbps", True), ("0.6 kbps", True)],
+    ids=str,
+)
 def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
+    """A lake whose batch is sent, recovered and certified; to be read."""
     capacity, levers = request.param
     made = landed(capacity, levers)
+    made.shed()
     yield made
     made.forget()
 
@@ -86,7 +92,6 @@ def sent_order(lake: Lake) -> tuple[str, ...]:
 
 
 def test_rows_come_back_in_the_order_in_which_they_arrived(lake: Lake) -> None:
-    lake.shed()
     table = lake.tables.at("recovered", "visits")
     recovered, raw = table.rows(["seq", "site", "at", "first"]), lake.rows("raw", "visits")
     assert recovered["seq"].to_pylist() == list(range(ROWS))
@@ -122,7 +127,6 @@ def test_a_batch_that_is_sent_again_has_the_same_bytes(lake: Lake) -> None:
         (file,) = lake.tables.at("transmitted", "visits").files()
         return read_bytes(file.path)
 
-    lake.send()
     first = content()
     other = landed(
         f"{lake.contracts.channels['up'].capacity_kbps} kbps", bool(lake.contracts.streams["visits"].levers)

@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
+from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, made_once, meters, sites
 
 from spillway.cli import main
 from spillway.engine import ProcessEngine
@@ -33,14 +33,19 @@ ONE = Comparison(
 )
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    found = World.begin(ProcessEngine(), tmp_path, SITES, METERS, capacity="30 kbps")
+def shed_once(folder: Path) -> World:
+    found = World.begin(ProcessEngine(), folder, SITES, METERS, capacity="30 kbps")
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 400)))
     found.deliver("meters/2020-01-01/a.csv", csv_lines(meters(0, 400)))
     found.shed()
     found.train("sites", "meters")
     found.shed()
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    found = made_once(tmp_path, shed_once)
     for name in ("home", "lake", "destination", "landing", "schemas", "build"):
         monkeypatch.setenv(f"SPILLWAY_{name.upper()}", getattr(found.settings, name))
     return found

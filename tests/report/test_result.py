@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.levers.sifters.logs import logged
-from tests.pipeline.streams import SITES, World, json_lines, sites
+from tests.pipeline.streams import SITES, World, json_lines, made_once, sites
 from tests.report.test_overview import FIGURES, TEMP, WEATHER
 
 from demo.run import where_to_look
@@ -51,15 +51,19 @@ def screen(*streams: StreamOverview, failed: int = 0) -> str:
     return " ".join(" ".join(result_lines(found)).split())
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> World:
+def shed_once(folder: Path) -> World:
     """A stream that was shed and is not validated yet."""
-    found = World.begin(ProcessEngine(), tmp_path, SITES, capacity="3 kbps")
+    found = World.begin(ProcessEngine(), folder, SITES, capacity="3 kbps")
     found.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
     found.shed()
     found.train("sites")
     found.shed()
     return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return made_once(tmp_path, shed_once)
 
 
 def result(world: World) -> RunResult:

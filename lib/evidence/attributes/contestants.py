@@ -6,9 +6,8 @@ of everything that is always sent, plus half of the measures' bytes. A window is
 equals the scheme of its own ranking. Regret is the additional loss of the scheme in force, in points: an absent
 attribute counts 100, weighted by its place in the window's own ranking (`levers.attributes.loss`).
 
-- ours: the defaults;
-- Algorithm 2 as printed;
-- fixed: even intervals, as many evaluations as ours, adopting what each shows; fixed_ours: the same with our memory;
+- algorithm_2: as printed;
+- fixed: even intervals, as many evaluations, adopting what each shows;
 - never: what training ranked, for ever; always: every window evaluated, in force on the next.
 """
 
@@ -20,16 +19,15 @@ from typing import Any
 
 from evidence.attributes.even_intervals import even_windows
 from evidence.attributes.lab import Lab
-from spillway.levers.attributes.loss import loss, place_weights
-from spillway.levers.attributes.option import Option
+from spillway.errors import InvalidValue
+from spillway.levers.attributes.loss import option_loss, place_weights
+from spillway.levers.attributes.option import Option, of_way, options_of
 from spillway.levers.attributes.policy import OptionsByName
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation, ranking_of
+from spillway.levers.attributes.ranking.reevaluation import ranking_of
 from spillway.levers.attributes.settings import Reevaluate
 from spillway.levers.attributes.window_planner import WindowRanking
 
 MEASURES_PCT = 50.0
-NO_CAP = 2**31
-"""A number of windows that no stream reaches."""
 
 
 @dataclass(frozen=True)
@@ -68,42 +66,30 @@ class RuleResult:
         return self.treatments_asked > 1
 
 
-def thesis_settings(memory: bool = False) -> dict[str, Any]:
-    """Return the thesis's settings: its ranking, its two treatments, its re-evaluation (`memory`: with ours)."""
-    text = Reevaluation.of_thesis()
-    printed = Reevaluate(
-        interval_windows=text.interval_windows,
-        factor=text.factor,
-        cap_windows=NO_CAP,
-        hysteresis=text.hysteresis,
-        memory_evaluations=text.memory_evaluations,
-        reach=text.reach,
-        most_pct=text.most_pct,
-    )
+def thesis_settings() -> dict[str, Any]:
+    """Return the thesis's settings: its ranking, its two treatments, its re-evaluation."""
     return {
         "plan": "prefix",
         "rank_by": "stddev",
         "ways": ("keep", "shed"),
         "synopsis": "hold",
         "fit": "bits",
-        "reevaluate": Reevaluate() if memory else printed,
+        "reevaluate": Reevaluate(cap_windows=None),
     }
 
 
 def contestants_of(lab: Lab, measures_pct: float = MEASURES_PCT) -> list[RuleResult]:
     """Return the result of every rule on the windows of this stream."""
     room = {"measures_pct": measures_pct}
-    printed, own = thesis_settings() | room, thesis_settings(memory=True) | room
-    ours = lab.watched_plan(**own).looks
-    windows = [look.window for look in ours]
+    printed = thesis_settings() | room
+    algorithm_2 = lab.watched_plan(**printed).looks
+    windows = [look.window for look in algorithm_2]
     even = frozenset(
-        windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in ours)))
+        windows[at] for at in even_windows(len(windows), max(1, sum(look.evaluated for look in algorithm_2)))
     )
     looks = {
-        "ours": ours,
-        "algorithm_2": lab.watched_plan(**printed).looks,
+        "algorithm_2": algorithm_2,
         "fixed": lab.watched_plan(**printed, evaluate_at=even).looks,
-        "fixed_ours": lab.watched_plan(**own, evaluate_at=even).looks,
         "never": lab.watched_plan(**printed, evaluate_at=frozenset()).looks,
         "always": lab.watched_plan(**printed, evaluate_at=frozenset(windows)).looks,
     }
@@ -134,6 +120,41 @@ def count_treatments(looks: Iterable[WindowRanking]) -> int:
     return len(
         {frozenset((name, done.partition("/")[0]) for name, done in look.fresh.items()) for look in looks}
     )
+
+
+def loss(
+    ways: Mapping[str, str],
+    options: Mapping[str, Sequence[Option]],
+    weights: Mapping[str, float] | None = None,
+    sent: Collection[str] = (),
+) -> float:
+    """Return the loss of a scheme in percentage points.
+
+    `ways` has the treatment of every attribute that is not kept, and `options` the trained options of every measure. A
+    treatment is `round` or `shed`, or has the planner's form with precision (`shed+/2`, + if the synopsis is sent).
+    Without a precision it is the coarsest. `sent` names further attributes whose synopses are sent.
+
+    >>> options = {
+    ...     "temp": [Option("temp", "keep", 4), Option("temp", "shed", 0, 1, mean_error_pct=0.5)],
+    ...     "wind": [Option("wind", "keep", 4), Option("wind", "round", 2, 0, mean_error_pct=2.0)],
+    ... }
+    >>> loss({"temp": "shed", "wind": "round"}, options), loss({"temp": "shed"}, options, sent={"temp"})
+    (51.0, 0.25)
+    """
+    total = 0.0
+    for name, done in ways.items():
+        kind, _, precision = done.partition("/")
+        way = kind.removesuffix("+")
+        if way == "keep":
+            continue
+        offered = options_of(options.get(name, ()), way)
+        option = next((one for one in offered if precision and one.precision == int(precision)), None)
+        option = option or of_way(offered, way)
+        if option is None:
+            raise InvalidValue(f"options.{name}", f"offer to {way} the attribute", None, "train it again")
+        crosses = kind.endswith("+") or name in sent
+        total += (1.0 if weights is None else weights[name]) * option_loss(option, crosses)
+    return total / len(options) if options else 0.0
 
 
 def regret(

@@ -21,7 +21,6 @@ from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.generated import sources
 from evidence.attributes.golden import golden
 from evidence.attributes.hits import hits
-from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab, training_and_later
 from evidence.attributes.lake import Lake
 from evidence.attributes.ledger_bytes import counted_over_file_bytes
@@ -79,7 +78,6 @@ def attribute_figures(book: Book, settings: Settings, seeds: int = 20) -> dict[s
     found |= figures_by_part(book, labs, directory)
     found |= at_capacities(book, labs)
     found |= cliffs(book, sources(directory)[::3])  # one of each domain
-    found |= key_frames(book, labs)
     found |= compressors(book, labs, directory)
     found |= lossless(book, settings, directory)
     found |= row_orders(book, labs, directory)

@@ -1,4 +1,4 @@
-"""Compute hits, regret and evaluations (Ahuja 2006, Table 4.4) of ours, Algorithm 2, even intervals, never, always.
+"""Compute hits, regret and evaluations (Ahuja 2006, Table 4.4) of Algorithm 2, even intervals, never, always.
 
 All rules have the same yardstick (`contestants`), also under the product's plan, which decides by rounding, capacity
 and measured bytes. If all windows of a stream require the same treatment, the ranking cannot change the plan, and every
@@ -17,10 +17,8 @@ from evidence.book import Book
 from evidence.golden.cells import read_csv
 
 SAID = {
-    "ours": "ours",
     "algorithm_2": "Algorithm 2 as printed",
-    "fixed": "even intervals, as many as ours",
-    "fixed_ours": "the same with our memory",
+    "fixed": "even intervals, as many",
     "never": "never: what training ranked",
     "always": "every window",
 }
@@ -111,7 +109,7 @@ def figures_of(stream: str, found: list[RuleResult]) -> dict[str, float]:
     if not found[0].is_conclusive:
         return figures
     for one in found:
-        rule = "" if one.rule == "ours" else f"{one.rule}."
+        rule = "" if one.rule == "algorithm_2" else f"{one.rule}."
         figures |= {
             f"attributes.hits_own_ranking_pct.{rule}{stream}": one.all.hits_pct,
             f"attributes.regret_points.{rule}{stream}": one.all.regret_points,
@@ -124,9 +122,6 @@ def figures_of(stream: str, found: list[RuleResult]) -> dict[str, float]:
                 f"attributes.training.regret_points.{rule}{stream}": one.training.regret_points,
                 f"attributes.later.regret_points.{rule}{stream}": one.later.regret_points,
             }
-    ours, text = found[0].all, found[1].all
-    figures[f"attributes.hits_over_algorithm_2.{stream}"] = ours.hits / text.hits if text.hits else 1.0
-    figures[f"attributes.evaluations_over_algorithm_2.{stream}"] = ours.evaluations / max(1, text.evaluations)
     return figures
 
 

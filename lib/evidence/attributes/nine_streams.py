@@ -12,7 +12,6 @@ from evidence.attributes.cycles import cycle_columns
 from evidence.attributes.every_treatment import bound_violations_every_treatment
 from evidence.attributes.generated import Generated, Source, generate_stream, sources
 from evidence.attributes.hits import COLUMNS, figures_of, plan_figures, row_of
-from evidence.attributes.key_frames import key_frames
 from evidence.attributes.lab import Lab
 from evidence.attributes.lake import Lake
 from evidence.attributes.thresholds import shares_by_accuracy
@@ -50,7 +49,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         found = _cycle_found(lab, source.cycle, seeds)
         plan, rules = lab.plan, contestants_of(lab)
         standings += [row_of(source.name, one) for one in rules]
-        ours, text = rules[0].all, rules[1].all
+        by_algorithm = rules[0].all
         shed = list(plan.shed)
         share, accuracy, violations = _certified_figures(plan.shed)
         printed = next(n for (name, d, c), n in counts.items() if source.name in name and (d, c) == (120, 72))
@@ -61,8 +60,8 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
         rows.append(
             (source.name, source.cycle, lab.cycle.length, found[0], found[1], int(printed),
              count_to_shed(RATE_KBPS, CAPACITY_KBPS, len(source.attributes)), by_prefix, len(shed),
-             ours.hits_pct, ours.evaluated_pct, text.hits_pct, text.evaluated_pct, _threshold(lab), share, accuracy,
-             last[1], last[2], violations, sum(plan.synopsis_bytes.values()) / last[0] if last[0] else None)
+             by_algorithm.hits_pct, by_algorithm.evaluated_pct, _threshold(lab), share, accuracy, last[1],
+             last[2], violations, sum(plan.synopsis_bytes.values()) / last[0] if last[0] else None)
         )  # fmt: skip
         slug = f"generated.{lab.stream}"
         figures |= {
@@ -78,7 +77,7 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     book.table(
         "The nine generated streams",
         ("source", "cycle", "found", "CID found %", "members too %", "n' printed", "n' by count", "n' by bits",
-         "shed by the plan", "hits %", "evaluated %", "Algorithm 2: hits %", "evaluated %", "E, mean %", "stored %",
+         "shed by the plan", "Algorithm 2: hits %", "evaluated %", "E, mean %", "stored %",
          "accuracy %", "last: stored %", "last: accuracy %", "violations", "bytes / last"),
         rows,
         [
@@ -88,7 +87,6 @@ def nine(book: Book, directory: Path, seeds: int) -> dict[str, float]:
     )  # fmt: skip
     book.table("Rules of re-evaluation on the generated streams", COLUMNS, standings)
     figures |= at_capacities(book, labs, "generated.")
-    figures |= key_frames(book, labs, "generated.")
     figures |= shares_by_accuracy(book, labs, directory, "generated.")
     for lab in labs.values():
         lab.lake.forget()

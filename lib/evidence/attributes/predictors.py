@@ -1,9 +1,7 @@
-"""Compare our predictors with other approximations at the same bound, in packed bytes.
+"""Compare our predictors with the last stored value at the same bound, in packed bytes.
 
-Every measure is stored on all frames of the stream, at its trained threshold, by: the last stored value (the thesis),
-the fewest constants (PMC-midrange, which looks ahead), connected lines (swing filter, swinging door), every value
-rounded, and our predictors. Euclidean recovery (3.2.4.1) stores nothing and has no bound; it gets the whole adjacent
-window and the exact other attributes, which no scheme here sends.
+Every measure is stored on all frames of the stream, at its trained threshold. Euclidean recovery (3.2.4.1) stores
+nothing and has no bound; it gets the whole adjacent window and the exact other attributes, which no scheme here sends.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from evidence.attributes.baselines import BASELINES, baseline
 from evidence.attributes.lab import Lab
 from evidence.attributes.neighbours import recover_adjacent
 from evidence.book import Book
@@ -22,24 +19,6 @@ from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.ranking.windows import window_tuples
 from spillway.levers.attributes.synopsis.bounds import relative_errors_pct
 from spillway.levers.attributes.training.search import describe
-
-PIECEWISE = tuple(name for name in BASELINES if name != "last")
-
-
-def rivals(lab: Lab, attribute: str, error_pct: float) -> dict[str, tuple[int, float, int]]:
-    """Return packed bytes, mean error and violations of every piecewise baseline over all frames."""
-    found = {}
-    numeric = lab.models[attribute].kind != "text"
-    for name in PIECEWISE if numeric else ():
-        every = [baseline(name, frame, attribute, error_pct) for frame in lab.frames]
-        rows = sum(len(frame) for frame in lab.frames)
-        mean = sum(
-            one.errors.mean_error_pct * len(f) for one, f in zip(every, lab.frames, strict=True)
-        ) / max(1, rows)
-        found[name] = (
-            sum(one.packed_bytes for one in every), mean, sum(one.errors.violations for one in every)
-        )  # fmt: skip
-    return found
 
 
 @dataclass(frozen=True)
@@ -95,7 +74,6 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
         for attribute in shed:
             error_pct = lab.error_pct[attribute]
             last_bytes, ours = paper.synopsis_bytes[attribute], plan.synopsis_bytes[attribute]
-            others = rivals(lab, attribute, error_pct)
             euclid = nearest_results(lab, attribute)
             for part, fared in zip(("training", "later"), euclid, strict=True):
                 if fared is not None:
@@ -107,18 +85,15 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
             model = lab.models[attribute]
             sizes.append(
                 (name, attribute, error_pct, describe(model.predictors[0])[:48], column, rounded,
-                 ours, last_bytes, *(others[n][0] if n in others else None for n in PIECEWISE), ours / last_bytes)
+                 ours, last_bytes, ours / last_bytes)
             )  # fmt: skip
             errors.append(
                 (name, attribute, error_pct, plan.shed[attribute].mean_error_pct, paper.shed[attribute].mean_error_pct,
-                 *(others[n][1] if n in others else None for n in PIECEWISE),
                  *(value for fared in euclid for value in _both(fared)))
             )  # fmt: skip
             ratios.setdefault(name, {})[attribute] = ours / last_bytes
             figures[f"attributes.stored_bytes_over_last_value.{name}.{attribute}"] = ours / last_bytes
             figures[f"attributes.synopsis_over_column_bytes.{name}.{attribute}"] = ours / column
-            for rival, (size, _, _) in others.items():
-                figures[f"attributes.stored_bytes_over_{rival}.{name}.{attribute}"] = ours / size
     every = [ratio for found in ratios.values() for ratio in found.values()]
     if every:
         figures["attributes.stored_bytes_over_last_value_mean"] = sum(every) / len(every)
@@ -128,16 +103,13 @@ def predictors(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:
     book.table(
         "Packed bytes at the trained threshold, every measure shed",
         ("stream", "attribute", "E %", "ours predicts by", "column", "column rounded", "ours", "last value",
-         *(n.replace("_", " ") for n in PIECEWISE), "ours / last"),
+         "ours / last"),
         sizes,
-        [
-            "`rounded` is every value rounded and packed; `column rounded` the same on the wire. All packed by our "
-            "packer."
-        ],
+        ["`column rounded`: every value rounded, on the wire."],
     )  # fmt: skip
     book.table(
         "Mean relative error in % at the same bound",
-        ("stream", "attribute", "E %", "ours", "last value", *(n.replace("_", " ") for n in PIECEWISE),
+        ("stream", "attribute", "E %", "ours", "last value",
          "Euclidean, training: median", "values beyond E %", "later: median", "values beyond E %"),
         errors,
     )  # fmt: skip

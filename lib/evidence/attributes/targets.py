@@ -214,8 +214,7 @@ PER_STREAM = (
         idle="attributes.everything_kept_over_best_single_way.{}",
     ),
 )
-"""Hits, regret and the number of evaluations have no target: never re-evaluating reached all of them on every stream
-(`evidence.adaptive` compares the rules by loss)."""
+"""Hits, regret and evaluations have no target: never re-evaluating reached all of them on every stream."""
 
 
 def targets(book: Book, figures: Mapping[str, float], streams: Sequence[str]) -> dict[str, float]:

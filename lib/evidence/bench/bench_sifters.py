@@ -75,14 +75,14 @@ def sifter_kernels(rounds: int = 5) -> Mapping[str, float]:
     for regions, queries in SIZES:
         one = generate(WorkloadSettings(regions=regions, query_count=queries), 1, 1000)
 
-        schemes = ("data_depth", "query_data", "demand", "auto")
+        schemes = ("data_depth", "query_data", "demand")
         seconds = best_seconds(
             {name: partial(build_and_configure, one, name) for name in schemes}, rounds, time.process_time
         )
         for name in schemes:
             found[f"sifters.kernel_build_{name}_ms.l{regions}_q{queries}"] = 1e3 * seconds[name]
-    # what a contract has that names no scheme, the dearest of all
-    found["sifters.kernel_build_ms"] = found["sifters.kernel_build_auto_ms.l100_q1000"]
+    # what a contract has that names no scheme
+    found["sifters.kernel_build_ms"] = found["sifters.kernel_build_demand_ms.l100_q1000"]
     return {**found, **_beside_solver(rounds), **look_ups(rounds)}
 
 
@@ -150,7 +150,7 @@ def _shed_once(queries: int) -> dict[str, float]:
             "y": chance.random(LOOKED_UP) * 100,
         }
     )
-    regions, _ = learn_regions(contract, contract.lever_settings("sifters"), rows.slice(0, 100_000), 0.5)
+    regions = learn_regions(contract, contract.lever_settings("sifters"), rows.slice(0, 100_000), 0.5)
     begin = time.process_time()
     regions.base.regions_of(rows)
     return {"first": read + shed, "again": again, "rows": time.process_time() - begin}

@@ -188,7 +188,7 @@ def _stored(values: Sequence[float], keys: Sequence[int], error_pct: float) -> t
 def algorithm_2(directory: Path) -> Iterable[Cell]:
     """The trace of Algorithm 2: its evaluations, and the interval after each (A16)."""
     trace = read_json(directory, "000_algorithm2_trace.json")["trace"]
-    controller = scheme.Reevaluation.of_thesis()
+    controller = scheme.Reevaluation()
     lowest = {"a": 1.0, "b": 2.0}
     state = controller.evaluate(scheme.ReevaluationState(), 0, lowest, lambda ranking: {ranking[0]: "shed"})
     for step in trace:

@@ -8,7 +8,7 @@ windows and fewer rows.
 from __future__ import annotations
 
 from evidence.book import Book
-from evidence.joins import gains, honesty, in_the_lake, shapes, utilities
+from evidence.joins import gains, honesty, shapes, utilities
 from spillway.settings import Settings
 
 ALL_SEEDS = 20
@@ -22,7 +22,6 @@ def join_figures(book: Book, settings: Settings, seeds: int) -> dict[str, float]
     scale = min(1.0, seeds / ALL_SEEDS)
     found: dict[str, float] = {}
     found |= honesty.compare_with_oracle(book, max(1, round(5 * scale)))
-    found |= in_the_lake.same_tables(book, max(2, round(10 * scale)))
     found |= honesty.coverage(book, max(40, round(2_000 * scale)))
     found |= honesty.unsteady_coverage(book, max(5, round(20 * scale)))
     found |= gains.gains(book, max(1, round(gains.SEEDS * scale)))

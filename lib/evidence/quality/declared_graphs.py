@@ -1,34 +1,25 @@
-"""Check that declared queries conserve coverage: random graphs of SQL, run by the product's own steps.
+"""Random queries in SQL over three streams, in capacity groups that are too small, for `evidence.quality.sic`.
 
-Three streams are filtered, grouped, joined, united and made distinct at random, in capacity groups that are too small.
-The third stream numbers its tuples and has lost some; some steps are read twice. The contribution of every source is
-counted by observing the reads of the engine, not by the product's own figures. Propagated through the steps
-(`operator_graph`, eq. 3.3, with the rows of each step), it must equal the sum over the rows of the answer. If an answer
-has no rows, `coverage` must state it.
+Three streams are filtered, grouped, joined, united and made distinct at random. The third stream numbers its tuples and
+has lost some; some steps are read twice. The contribution of every source is counted by observing the reads of the
+engine, not by the product's own figures.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from evidence.attributes.lake import Lake
-from spillway.contracts import read_channel, read_stream, read_workload
+from spillway.contracts import read_workload
 from spillway.contracts.workload import Workload
 from spillway.engine import ProcessEngine
 from spillway.engine.statements import SqlView, Steps
-from spillway.levers.quality.coverage import OperatorNode, SourceNode, propagate
-from spillway.levers.quality.sql_text import names_in
-from spillway.pipeline.run import run_channel
-from spillway.workloads.what_if import GroupReplay
-from spillway.workloads.windows import pinned_windows
 
 THREE = ("first", "second", "third")
 MOST_TUPLES, WINDOWS, WINDOW_SECONDS, PORTION = 60, 3, 60.0, 7
@@ -45,10 +36,9 @@ class StreamLake:
 
 @dataclass(frozen=True)
 class WatchingEngine(ProcessEngine):
-    """The process engine, which also records the rows that were read of every view, and the result of each step."""
+    """The process engine, which also records the rows that were read of every view."""
 
     read: dict[str, int] = field(default_factory=dict)
-    steps: dict[str, int] = field(default_factory=dict)
 
     def ask(
         self,
@@ -61,17 +51,7 @@ class WatchingEngine(ProcessEngine):
         held = {name: [cut() for cut in view.cuts] for name, view in views.items()}
         if set(views) <= set(THREE):  # else it asks for the sources' numbers
             self.read.update({name: sum(one.num_rows for one in rows) for name, rows in held.items()})
-            plain = {
-                name: SqlView(views[name].schema, [_read_function(one) for one in held[name]])
-                for name in views
-            }
-            for at, (name, _) in enumerate(steps):
-                self.steps[name] = super().ask(plain, steps[: at + 1], 10**7).num_rows
         return super().ask(views, steps, most_rows, most_seconds, label)
-
-
-def _read_function(rows: pa.Table) -> Callable[[], pa.Table]:
-    return lambda: rows
 
 
 def random_rows(chance: np.random.Generator, name: str, window: int, count: int) -> list[dict[str, Any]]:
@@ -84,26 +64,6 @@ def random_rows(chance: np.random.Generator, name: str, window: int, count: int)
          "number": 1000 * window + at, "k": int(chance.integers(5)), "v": float(chance.integers(100))}
         for at in np.flatnonzero(keep).tolist()
     ]  # fmt: skip
-
-
-def landed_three(seed: int) -> StreamLake:
-    """Return a lake with the three streams, sent whole; the last row of each closes the windows before it."""
-    chance = np.random.default_rng(seed)
-    produced: dict[tuple[str, int], int] = {}
-    streams, files = {}, {}
-    for name in THREE:
-        streams[name] = read_stream(declared_stream(name))
-        rows: list[dict[str, Any]] = []
-        for window in range(WINDOWS + 1):
-            count = int(chance.integers(2, MOST_TUPLES)) if window < WINDOWS else 1
-            produced[name, window] = count
-            rows += random_rows(chance, name, window, count)
-        sink = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows), sink)
-        files[name] = {f"{BEGIN.date()}/a.parquet": sink.getvalue()}
-    lake = Lake.land(f"graphs-{seed}", streams, files, {"wide": read_channel("wide", {"capacity": "1 Gbps"})})
-    run_channel(lake.tables, ProcessEngine(), lake.contracts, "wide", "graphs")
-    return StreamLake(lake, produced)
 
 
 def declared_stream(name: str) -> dict[str, Any]:
@@ -176,50 +136,3 @@ def asked_graph(
     }
     window = {"seconds": WINDOW_SECONDS}
     return read_workload({"name": "graph", "inputs": list(inputs), "window": window, "levers": [lever]})
-
-
-def conservation_errors(made: StreamLake, chance: np.random.Generator) -> list[float]:
-    """Return by window how much the coverage of rows, or of steps, differs from what the sources contributed."""
-    inputs, steps = declared_graph(chance)
-    query = asked_graph(chance, inputs, steps)
-    contracts = replace(made.lake.contracts, queries={"graph": query})
-    windows = pinned_windows(made.lake.tables, contracts, query)[:WINDOWS]
-    errors = []
-    for window in windows:
-        watching = WatchingEngine()
-        replay = GroupReplay(made.lake.tables, watching, contracts, "graph", {"graph": [window]})
-        ((rows, told),) = replay.answers({"graph": query})["graph"].values()
-        at = round((window.from_time - BEGIN).total_seconds() / WINDOW_SECONDS)
-        put_in = [
-            SourceNode(name, name, n := made.produced[name, at], n - watching.read.get(name, 0))
-            for name in inputs
-        ]
-        left = sum(1 - one.lost / one.tuples for one in put_in) / len(put_in)
-        carried = told["sic"] if rows is None or not rows.num_rows else sum(rows["sic"].to_pylist())
-        errors += [abs(carried - left), abs(told["sic"] - left)]
-        if rows is not None and rows.num_rows:
-            shares = rows["sic"].to_pylist()
-            errors.append(max(shares) - min(shares))
-        if watching.steps:
-            errors.append(
-                abs(float(propagate(put_in, _operators(inputs, steps, watching.steps)).at_results) - left)
-            )
-    return errors
-
-
-def _operators(
-    inputs: Sequence[str], steps: Sequence[Mapping[str, str]], rows: Mapping[str, int]
-) -> list[OperatorNode]:
-    """Return the steps as operators; a result that several read is split among them, one edge for each."""
-    names = [*inputs, *(step["name"] for step in steps)]
-    readers = {name: [s["name"] for s in steps if name in names_in(s["sql"])] for name in names}
-    found = []
-    for name in inputs:
-        found.append(OperatorNode(f"out of {name}", (name,), {f"{name}>{one}": 1 for one in readers[name]}))
-    for step in steps:
-        name = step["name"]
-        read = tuple(f"{one}>{name}" for one in names if name in readers[one])
-        ends = [f"{name}>{one}" for one in readers[name]] or [f"{name}>answer"]
-        # rows are handed to every reader whole, so that each gets an equal part of what they carry
-        found.append(OperatorNode(name, read, dict.fromkeys(ends, rows[name])))
-    return found

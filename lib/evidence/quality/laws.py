@@ -8,7 +8,6 @@ import numpy as np
 
 from evidence.attributes.lake import Lake
 from evidence.book import Book
-from evidence.quality.declared_graphs import conservation_errors, landed_three
 from evidence.quality.load_streams import (
     FILES_A_WINDOW,
     TUPLES_A_FILE,
@@ -169,19 +168,12 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
         short.append(batches_below_optimum(batches, to, room, admit_fairly(batches, to, room)))
     uneven, rough = interval_laws(10 * trials)
     shed_bytes = {where: shed_bytes_read(where) for where in SHED_FROM}
-    made = [landed_three(seed) for seed in range(3)]
-    declared: list[float] = []
-    for trial in range(min(trials, MOST_DECLARED)):
-        declared += conservation_errors(made[trial % len(made)], chance)
-    for one in made:
-        one.lake.forget()
     sic_error, sic_compared = largest_sic_error(min(trials, MOST_DECLARED))
     book.table(
         "Laws",
         ("law", "largest", "of"),
         [
             ("sic lost or made by random graphs of operators", conserved, trials),
-            ("sic lost or made by random queries in SQL", max(declared), len(declared)),
             ("error of sic, random queries over sifted inputs against fractions", sic_error, sic_compared),
             ("batches from the max-min optimum", max(short), trials),
             *(
@@ -193,10 +185,7 @@ def law_figures(book: Book, trials: int) -> dict[str, float]:
     return {
         "quality.interval_coverage_pct.uneven_portions": uneven,
         "quality.intervals_of_rough_portions": rough,
-        "quality.conservation_error_largest": max(conserved, *declared),
-        "quality.conservation_error_largest.graphs": conserved,
-        "quality.conservation_error_largest.declared_sql": max(declared),
-        "quality.conservation_checks.declared_sql": len(declared),
+        "quality.conservation_error_largest": conserved,
         "quality.sic_error_largest": sic_error,
         "quality.sic_comparisons": sic_compared,
         "quality.batches_from_max_min_largest": max(short),

@@ -7,7 +7,7 @@ drops too many keeps some at random. Quality is measured on the test rows, which
     C_q = rows of q that stay / rows of q        V* = sum over queries w_q (1 - alpha_q (1 - C_q))
 
 A query without a test row loses nothing (C_q = 1), as in the paper, which notes that this raises all curves; `asked`
-leaves such queries out. Schemes and the choice among them (`auto`) are tested by regions alone, as in the paper
+leaves such queries out. Schemes are tested by regions alone, as in the paper
 (`unasked: by_region`). `shipped` is the default of contracts: rows that no query requests are dropped first, in any
 region, and regions are for the others; `index` is its rival on equal terms. Rivals:
 
@@ -38,7 +38,6 @@ from spillway.levers.sifters.choose import (
     USUAL,
     build_regions,
     region_frequencies,
-    scale_to_mean,
 )
 from spillway.levers.sifters.configure import configure_filter, optimal_thresholds
 from spillway.levers.sifters.consolidate import QueryBoxes, consolidate_queries, hits_of, sums_within
@@ -47,7 +46,7 @@ from spillway.levers.sifters.learn import HALF
 from spillway.levers.sifters.partitioners import data_equi_depth
 from spillway.levers.sifters.regions import RegionTree
 
-SIFTERS = (*PARTITIONERS, "auto")
+SIFTERS = PARTITIONERS
 SHIPPED = "shipped"
 RIVALS = (
     "random", "uniform", "per_key", "attribute", "attribute_held", "index", "densities", "fair", "optimum",
@@ -63,7 +62,6 @@ class Contest:
     """V* over all queries."""
     asked: Mapping[str, float]
     """V* over queries that have rows."""
-    chosen: str
     empty: float
     """The weight of queries that have none."""
 
@@ -73,7 +71,6 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     settings, asked = one.settings, one.asked
     rng = np.random.default_rng(seed)
     lost: dict[str, np.ndarray] = {}
-    chosen = ""
     for name in names:
         if name == SHIPPED:
             lost[name] = product_thresholds(one)
@@ -81,7 +78,6 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
             found = build_regions(
                 one.space, one.sample, asked, settings.regions, name, settings.throttle, settings.fairness
             )
-            chosen = found.scheme if name == "auto" else chosen
             lost[name] = drop_probabilities(
                 found.tree, one.sample, one.test, asked, settings.throttle, settings.fairness
             )
@@ -98,9 +94,22 @@ def contest(one: GeneratedQueries, names: Sequence[str] = (*SIFTERS, *RIVALS), s
     return Contest(
         dict(zip(names, whole.tolist(), strict=True)),
         dict(zip(names, among.tolist(), strict=True)),
-        chosen,
         float(asked.weights[~has].sum()),
     )
+
+
+def scale_to_mean(lost: np.ndarray, drop: float) -> np.ndarray:
+    """Scale the probabilities of dropping each row so that their mean is `drop`.
+
+    The missing share is dropped, or the excess is kept, at random.
+
+    >>> scale_to_mean(np.array([1.0, 0.0]), 0.75).tolist(), scale_to_mean(np.array([1.0, 1.0]), 0.5).tolist()
+    ([1.0, 0.5], [0.5, 0.5])
+    """
+    mean = float(lost.mean())
+    if mean < drop:
+        return np.asarray(lost + (1.0 - lost) * (drop - mean) / (1.0 - mean))
+    return lost * (drop / mean) if mean > 0 else lost
 
 
 def build_and_configure(one: GeneratedQueries, scheme: str) -> object:

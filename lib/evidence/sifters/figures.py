@@ -14,7 +14,6 @@ from evidence.book import Book, Shown
 from evidence.sifters.contest import RIVALS, SHIPPED, SIFTERS, Contest, build_and_configure, contest
 from evidence.sifters.linear_program import compare
 from evidence.sifters.on_spark import differing_rows
-from evidence.sifters.promises import promise_violations
 from evidence.sifters.queried_streams import queried_streams
 from evidence.sifters.workload import COMBINATIONS, WorkloadSettings, generate
 from evidence.timing import best_seconds
@@ -50,7 +49,6 @@ def sifter_figures(book: Book, settings: Settings, seeds: int) -> Mapping[str, f
     _sensitivity(book, few)
     _times(book)
     found |= _exact(book, max(200, INSTANCES * min(seeds, 20) // 20))
-    found |= promise_violations(book, seeds)
     found |= queried_streams(book)
     found |= differing_rows(book)
     return found
@@ -84,10 +82,8 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         names = (*SIFTERS, SHIPPED, *RIVALS)
         contests = _mean(of, seeds, names)
         mean = {name: float(np.mean([one.quality[name] for one in contests])) for name in names}
-        best = max(mean[name] for name in SIFTERS if name != "auto")
         found[f"sifters.qos_gain_pct.{place}"] = _gain(contests, USUAL)
         found[f"sifters.qos_gain_asked_pct.{place}"] = _gain(contests, USUAL, "asked")
-        found[f"sifters.qos_choice_over_best_scheme.{place}"] = mean["auto"] / best
         free = _mean(replace(of, fairness=1.0), seeds, (USUAL, "random"))
         found[f"sifters.qos_gain_unfair_pct.{place}"] = _gain(free, USUAL)
         for name in RIVALS:
@@ -107,7 +103,6 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
                 f"{data} / {queries}", found[f"sifters.qos_gain_pct.{place}"],
                 found[f"sifters.qos_gain_asked_pct.{place}"], found[f"sifters.qos_gain_unfair_pct.{place}"],
                 TEXT[data, queries], _gain(contests, "densities"), _gain(contests, "fair"),
-                found[f"sifters.qos_choice_over_best_scheme.{place}"],
                 100.0 * float(np.mean([one.empty for one in contests])),
             )
         )  # fmt: skip
@@ -118,7 +113,7 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         [
             "Rivals drop the same share of the same test rows; the attribute's has no fairness to keep to, "
             "attribute_held has.",
-            "Schemes and auto drop by region alone, as the text; gains are those of the default, demand.",
+            "Schemes drop by region alone, as the text; gains are those of the default, demand.",
             "Shipped tells rows that no query asks for by the "
             "queries themselves and drops these first, as its rival index does: here what is asked for fits.",
         ],
@@ -127,7 +122,7 @@ def _defaults(book: Book, seeds: int) -> dict[str, float]:
         "Gain over dropping at random, in %",
         (
             "data / queries", "gain", "of queries with rows", "Delta = 1", "the text", "knowing the densities",
-            "at most, any filter", "auto over best scheme",
+            "at most, any filter",
             "% of queries without rows",
         ),
         gains,
@@ -239,9 +234,9 @@ def _sensitivity(book: Book, seeds: int) -> None:
 
 def _times(book: Book, seed: int = FIRST_SEED) -> None:
     """Time building and look-ups along l, in processor time of one thread."""
-    schemes = ("uniform_grid", "data_depth", "query_depth", "query_data", "demand", "auto")
+    schemes = ("uniform_grid", "data_depth", "query_depth", "query_data", "demand")
     building: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes}
-    looking: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes[:-1]}
+    looking: dict[str, list[tuple[float, float]]] = {name: [] for name in schemes}
     for count in (16, 36, 64, 100):
         one = generate(WorkloadSettings(regions=count, sample=1000 * count // 16), seed, ROWS_LOOKED_UP)
         ways = {name: partial(build_and_configure, one, name) for name in schemes}

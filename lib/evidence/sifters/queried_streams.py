@@ -160,7 +160,7 @@ def learn_and_sift(
     one: QueriedStream, settings: SifterSettings, train: pa.Table, test: pa.Table, throttle: float
 ) -> tuple[LearnedRegions, np.ndarray]:
     """Learn regions on the first half; return them, and which rows of the second half stay."""
-    regions, _ = learn_regions(one.contract, settings, train, throttle)
+    regions = learn_regions(one.contract, settings, train, throttle)
     worth = regions.worth(count_rows_by_region(regions, test))
     outcome = configure_filter(worth, throttle, 0.0, settings.fairness, regions.base.share)
     return regions, sift(regions.base.with_thresholds(outcome.thresholds), test, train.num_rows)

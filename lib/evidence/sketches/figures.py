@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from evidence.book import Say
 from evidence.sketches import coverage, frequency, membership, pairs, repeats
-from evidence.sketches.likelihood import likelihoods
 from evidence.torture import payloads
 
 FUZZED = 100_000
@@ -26,7 +25,6 @@ def sketch_figures(say: Say = print, scale: float = 1.0) -> dict[str, float]:
     found |= repeats.confirm_repeats(say, max(int(400_000 * scale), 40_000))
     found |= frequency.multiplicity(say)
     found |= frequency.sums(say, max(int(30 * scale), 5))
-    found |= likelihoods(say)
     found |= frequency.over_datasketches(say)
     found |= frequency.self_joins(say)
     found |= frequency.skews(say)

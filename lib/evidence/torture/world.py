@@ -12,7 +12,6 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,27 +115,6 @@ def awkward_lines(first: int, count: int) -> list[str]:
         }
         found.append(json.dumps(row, ensure_ascii=False))
     return found
-
-
-def landed_records(world: TortureWorld) -> Mapping[str, int]:
-    """Return the number of records by stream, by reading the files alone; equal files count once."""
-    found: dict[str, int] = {}
-    for stream in (*_FILES, AWKWARD):
-        seen: set[bytes] = set()
-        for path in sorted((world.folder / "landing" / stream).rglob("*")):
-            if path.is_file() and not any(part.startswith(".") for part in path.parts):
-                content = path.read_bytes()
-                if content not in seen:
-                    seen.add(content)
-                    found[stream] = found.get(stream, 0) + _records(path.name, content)
-    return found
-
-
-def _records(name: str, content: bytes) -> int:
-    if name.endswith(".parquet"):
-        return int(pq.ParquetFile(io.BytesIO(content)).metadata.num_rows)
-    lines = len([line for line in content.split(b"\n") if line.strip()])
-    return lines - 1 if name.endswith(".csv") and lines else lines
 
 
 def _slice(name: str, content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,7 +28,6 @@ from spillway.levers.attributes.policy import (
     smoothing_of,
     tuples_in_window,
 )
-from spillway.levers.attributes.ranking.reevaluation import Reevaluation
 from spillway.levers.attributes.ranking.smoothing import Smoothing
 from spillway.levers.attributes.settings import AttributeSettings, Reevaluate, WindowLength
 from spillway.levers.attributes.synopsis.model import AttributeModel
@@ -447,13 +446,7 @@ def test_how_often_a_stream_is_evaluated_is_what_the_contract_says() -> None:
     stated = {
         "interval_windows": 2,
         "cap_windows": 8,
-        "memory_evaluations": 3,
-        "reach": None,
-        "most_pct": 40.0,
     }
     asked = Reevaluate(**stated)
     found = own_settings(contract(reevaluate=stated)).reevaluate
     assert found == asked
-    assert Reevaluation(**{item.name: getattr(Reevaluate(), item.name) for item in fields(Reevaluate)}) == (
-        Reevaluation()
-    )

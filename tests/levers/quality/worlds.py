@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.pipeline.streams import SITES, World, json_lines, sites
+from tests.pipeline.streams import SITES, World, json_lines, made_once, sites
 
 from spillway.contracts import load_contracts
 from spillway.engine import Engine, ProcessEngine
@@ -54,13 +54,20 @@ def begun(
 ) -> World:
     """Each file of the stream is a batch of its own; the last one closes the windows before it."""
     streams = [stream, OTHERS] if both else [stream]
-    world = World.begin(engine or ProcessEngine(), folder, *streams, capacity="9000 kbps")
+
+    def make(there: Path) -> World:
+        world = World.begin(engine or ProcessEngine(), there, *streams, capacity="9000 kbps")
+        for root in (world.settings.landing, world.settings.lake):  # also where nothing is delivered
+            Path(root).mkdir(exist_ok=True)
+        for number in range(files + 1):
+            for one in streams:
+                rows = json_lines(sites(number * ROWS, ROWS))
+                world.deliver(f"{one['stream']}/2020-01-{number + 1:02d}/a.json", rows)
+        world.shed()
+        return world
+
+    world = make(folder) if engine else made_once(folder, make, streams, files)
     put_queries(world, *queries)
-    for number in range(files + 1):
-        for one in streams:
-            rows = json_lines(sites(number * ROWS, ROWS))
-            world.deliver(f"{one['stream']}/2020-01-{number + 1:02d}/a.json", rows)
-    world.shed()
     return world
 
 

@@ -98,7 +98,7 @@ def contract_of(**lever: Any) -> StreamContract:
 
 
 def learned(contract: StreamContract, rows: pa.Table, throttle: float = 0.5) -> LearnedRegions:
-    return learn_regions(contract, contract.lever_settings("sifters"), rows, throttle)[0]
+    return learn_regions(contract, contract.lever_settings("sifters"), rows, throttle)
 
 
 def rows_like(seed: int, count: int) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spillway.levers.sifters.choose import build_regions, demand_of, partition_space, region_frequencies
+from spillway.levers.sifters.choose import demand_of, partition_space, region_frequencies
 from spillway.levers.sifters.configure import optimal_thresholds
 from spillway.levers.sifters.consolidate import QueryBoxes, consolidate_queries
 from spillway.levers.sifters.demand import _prune_tree, demand_points
@@ -89,12 +89,3 @@ def test_points_carry_all_of_the_rows_and_of_the_worth() -> None:
     assert demand_of(single, points).worths.sum() == pytest.approx(single.values.sum())
     none = demand_points(points, np.zeros(300), boxes[:0], np.zeros(0))
     assert none.places.shape == (3, 300)
-
-
-def test_the_usual_scheme_is_left_only_for_what_is_better_by_more_than_chance() -> None:
-    """Queries scattered as rows are: no scheme is better, and whichever is so by chance is not taken."""
-    rng, space = np.random.default_rng(9), np.array([[0.0, 1.0]] * 2)
-    low = rng.random((300, 2)) * 0.99
-    asked = QueryBoxes(np.stack([low, low + 0.01], axis=2), np.arange(300), np.ones(300))
-    chosen = [build_regions(space, rng.random((2, 600)), asked, 16, fairness=0.5).scheme for _ in range(5)]
-    assert chosen.count("demand") >= 4

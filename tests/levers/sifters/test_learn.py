@@ -63,17 +63,12 @@ def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, 
         assert abs(kept.sum() - outcome.kept_share * rows.num_rows) <= 1 + 1e-6
 
 
-@pytest.mark.parametrize(
-    ("sample", "settings"),
-    [(rows_like(8, 900), {}), (made(900, 250.0), {"partition": "auto"})],
-    ids=["rows that differ", "rows that are all alike, by auto"],
-)
 @pytest.mark.parametrize("unasked", ["first", "by_region"])
 def test_queries_where_no_row_of_the_sample_lies_have_theirs_when_they_come(
-    unasked: str, sample: pa.Table, settings: dict[str, Any]
+    unasked: str,
 ) -> None:
     queries = [*SIFTERS["queries"], {"where": "latency > 1e12", "weight": 9.0}, {"where": "latency < -1e12"}]
-    found = learned(contract_of(queries=queries, unasked=unasked, **settings), sample)
+    found = learned(contract_of(queries=queries, unasked=unasked), rows_like(8, 900))
     outcome = configure_filter(found.worth(), 0.5, 0.0, 1.0, found.base.share)
     of = found.base.with_thresholds(outcome.thresholds)
     lost = [outcome.thresholds[of.regions_of(made(1, latency, "INFO"))[0]] for latency in (2e12, -2e12)]
@@ -111,7 +106,7 @@ DIMENSIONS: list[dict[str, Any]] = SIFTERS["dimensions"]
         {"dimensions": [DIMENSIONS[0], {"attribute": "latency", "between": [0, 900]}, DIMENSIONS[2]]},
         {"dimensions": [{"attribute": "severity", "values": LEVELS[::-1]}, *DIMENSIONS[1:]]},
         {"regions": 31},
-        {"partition": "auto"},
+        {"partition": "query_data"},
         {"fairness": 0.5},
         {"sample": {"rows": 800, "marked_pct": 3.0}},
         {"unasked": "by_region"},

@@ -335,7 +335,7 @@ def test_training_says_what_it_chose_and_learns_nothing_new_of_the_same_rows(
 ) -> None:
     again = world.copy(tmp_path)
     (fact,) = [row for row in again.rows("models") if row["lever"] == "sifters"]
-    assert '"scores"' in fact["evidence"]
+    assert '"sample_rows"' in fact["evidence"]
     again.train("logs")
     again.train("logs")
     assert "learned nothing new" in again.said[-1]

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from spillway.errors import InvalidValue
 from spillway.levers.sifters.choose import (
     PARTITIONERS,
-    SharedResults,
-    _at_ranks,
     build_regions,
-    demand_of,
-    partition_and_place,
     partition_space,
     region_frequencies,
 )
@@ -26,7 +22,7 @@ from spillway.levers.sifters.consolidate import (
     hits_of,
     sums_within,
 )
-from spillway.levers.sifters.partitioners import flexible_partition, sort_orders
+from spillway.levers.sifters.partitioners import flexible_partition
 from spillway.levers.sifters.regions import RegionTree
 
 
@@ -47,11 +43,6 @@ def test_every_place_lies_in_one_region_whose_bounds_hold_it(scheme: str, dimens
     some = asked(rng, 60, dimensions)
     tree = partition_space(scheme, space, points, some, 30)
     assert tree.count <= 30
-    # where a scheme says that points of demand lie is where they are looked up
-    known = SharedResults(some.hits(points), sort_orders(points), demand_of(some, points))
-    again, lands = partition_and_place(scheme, space, points, some, 30, 0.5, 1.0, known)
-    assert np.array_equal(again.cuts, tree.cuts)
-    assert np.array_equal(lands, tree.regions_of(known.demand.places))
     # where no row is hit, nothing tells rows apart
     assert tree.count >= 2 or (scheme == "query_data" and dimensions == 6)
     volume = np.prod(tree.bounds[:, :, 1] - tree.bounds[:, :, 0], axis=1)
@@ -147,7 +138,7 @@ def test_qdpart_is_equation_11_cut_by_cut() -> None:
     assert tree.regions_of(points).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("scheme", [*PARTITIONERS, "auto"])
+@pytest.mark.parametrize("scheme", PARTITIONERS)
 def test_a_sample_of_one_row_or_of_one_place_makes_one_part_where_nothing_can_be_cut(scheme: str) -> None:
     rng, space = np.random.default_rng(2), np.array([[0.0, 1.0]] * 2)
     some = asked(rng, 5, 2)
@@ -165,44 +156,14 @@ def test_a_constant_dimension_is_not_cut() -> None:
     assert tree.count == 16
 
 
-def test_the_best_scheme_on_rows_held_back_is_built() -> None:
-    rng = np.random.default_rng(8)
-    points = rng.random((2, 1000)) ** 3
-    found = build_regions(np.array([[0.0, 1.0]] * 2), points, asked(rng, 200, 2), 25, "auto")
-    assert set(found.scores) == set(PARTITIONERS)
-    assert found.scores[found.scheme] == max(found.scores.values())
-    again = build_regions(
-        np.array([[0.0, 1.0]] * 2), points, asked(np.random.default_rng(9), 200, 2), 25, found.scheme
-    )
-    assert again.scores == {}
-
-
-def test_a_scheme_too_coarse_for_what_a_query_must_have_is_no_candidate_and_keeps_no_other_from_being_one() -> (
-    None
-):
-    """A uniform grid of few regions caps nearly all rows where one query must have its few."""
-    rng = np.random.default_rng(4)
-    points = np.sort(rng.lognormal(0.0, 1.5, (1, 2000)))
-    points /= points.max()
-    rare = np.quantile(points, 0.97)
-    boxes_ = np.array([[[rare, 1.0]], [[0.0, rare]]])
-    must = QueryBoxes(boxes_, np.arange(2), np.ones(2), at_least=np.array([0.8, 0.0]))
-    space = np.array([[0.0, 1.0]])
-    found = build_regions(space, points, must, 8, "auto", throttle=0.3)
-    assert found.scores[found.scheme] > 0
-    assert min(found.scores.values()) < 0
-    nothing = QueryBoxes(np.array([[[0.0, 1.0]]]), np.zeros(1, int), np.ones(1), at_least=np.ones(1))
-    assert max(build_regions(space, points, nothing, 8, "auto", throttle=0.3).scores.values()) < 0
-
-
 @pytest.mark.parametrize(
     ("points", "regions", "scheme", "said"),
     [
-        (np.empty((2, 0)), 16, "auto", "`sample` must have rows, got 0"),
-        (np.empty((0, 9)), 16, "auto", "`dimensions` must be 1 to 6, got 0"),
-        (np.zeros((7, 9)), 16, "auto", "`dimensions` must be 1 to 6, got 7"),
-        (np.zeros((2, 9)), 0, "auto", "`regions` must be 1 to 10000, got 0"),
-        (np.zeros((2, 9)), 16, "quad", "`scheme` must be auto or one of uniform_grid"),
+        (np.empty((2, 0)), 16, "demand", "`sample` must have rows, got 0"),
+        (np.empty((0, 9)), 16, "demand", "`dimensions` must be 1 to 6, got 0"),
+        (np.zeros((7, 9)), 16, "demand", "`dimensions` must be 1 to 6, got 7"),
+        (np.zeros((2, 9)), 0, "demand", "`regions` must be 1 to 10000, got 0"),
+        (np.zeros((2, 9)), 16, "quad", "`scheme` must be one of uniform_grid"),
     ],
 )
 def test_what_no_regions_can_be_built_from_is_refused(
@@ -245,15 +206,6 @@ def test_a_side_holds_its_lower_end_and_not_its_upper_but_at_the_end_of_the_line
     assert list(zip(*(one.tolist() for one in found[:2]), strict=True)) == [
         (query, row) for query in range(4) for row in range(4) if held[query][row]
     ]
-
-
-def test_places_at_even_ranks_are_those_of_an_interpolation_that_searches() -> None:
-    rng = np.random.default_rng(5)
-    for rows in (1, 2, 3, 333, 1000):
-        ranks, line = np.arange(1, rows + 1) / (rows + 1), np.sort(rng.random(rows))
-        beside = [np.nextafter(ranks, 2.0), np.nextafter(ranks, -1.0)]
-        wanted = np.concatenate([rng.uniform(-0.3, 1.3, 2000), ranks, *beside, [0.0, 1.0]])
-        assert np.array_equal(_at_ranks(wanted, ranks, line), np.interp(wanted, ranks, line))
 
 
 def test_what_the_sample_says_of_queries_is_added_up_by_query_and_region() -> None:

@@ -19,7 +19,6 @@ import numpy as np
 
 from evidence.attributes.codecs.absolute import SHARE, bounds_in_unit, smallest_within
 from evidence.attributes.codecs.compressors import COMPRESSORS, Compressed, smallest
-from evidence.attributes.codecs.key_groups import over_ours
 from evidence.attributes.codecs.ours import (
     Synopsis,
     Trained,
@@ -127,13 +126,11 @@ def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
          f"same mean error, or the bound itself at {ERROR_PCT:g} %. Streams of {LEAST_VALUES:,} values and more."],
     )  # fmt: skip
     book.table(
-        "Bounds in an attribute's own unit, predictors by key, and models",
-        ("stream", *(f"own unit: over {name}" for name in COMPRESSORS), "outside", "by key, trained / ours",
-         "by key, hindsight / ours", "models / synopsis"),
+        "Bounds in an attribute's own unit, and models",
+        ("stream", *(f"own unit: over {name}" for name in COMPRESSORS), "outside", "models / synopsis"),
         besides,
-        [f"Own unit: {100 * SHARE:g} % of what lies between the 5th and the 95th percentile. By key: each key has the "
-         "one predictor that serves it best, on the training tuples or, in hindsight, on these; which has which is not "
-         "counted. Models travel once a training; the tables above leave them out."],
+        [f"Own unit: {100 * SHARE:g} % of what lies between the 5th and the 95th percentile. Models "
+         "travel once a training; the tables above leave them out."],
     )  # fmt: skip
     book.table(
         "The same by measure",
@@ -145,7 +142,7 @@ def compare_samples(book: Book, every: Iterable[Sample]) -> dict[str, float]:
 
 
 def extra_figures(sample: Sample, trained: Trained) -> dict[str, float]:
-    """Measure bounds in an attribute's own unit, predictors chosen by key, and the bytes of models, on later tuples."""
+    """Measure bounds in an attribute's own unit, and the bytes of models, on later tuples."""
     parts, name = sample.parts, sample.name
     errors = bounds_in_unit(parts["training"], trained.error_pct)
     ours = synopses_in_unit(train_in_unit(sample, parts["training"], errors), parts["later"])
@@ -158,8 +155,6 @@ def extra_figures(sample: Sample, trained: Trained) -> dict[str, float]:
     found[f"attributes.violations_beside_compressors.{name}.{ABSOLUTE}.later"] = float(
         sum(one.violations for one in ours.values())
     )
-    for when, ratio in over_ours(trained, parts["training"], parts["later"]).items():
-        found[f"attributes.by_key_over_ours.{name}.{when}"] = ratio
     synopsis = sum(one.packed_bytes for one in synopses_within(trained, parts["later"], ERROR_PCT).values())
     return found | {f"attributes.models_over_synopsis.{name}": model_bytes(trained) / max(1, synopsis)}
 

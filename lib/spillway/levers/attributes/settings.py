@@ -104,27 +104,12 @@ class Reevaluate:
         "maximum interval, in windows; null: no limit, as in Ahuja 2006",
         512,
     )
-    hysteresis: float = rule(
-        Number(least=0), "relative gain that a new scheme must have to be adopted; 0: as in Ahuja 2006", 0.0
-    )
-    memory_evaluations: int = rule(
-        Number(least=1, whole=True),
-        "number of evaluations whose mean score ranks an attribute, if it forecasts better than the "
-        "last score; 1: as in Ahuja 2006",
-        8,
-    )
-    reach: float | None = rule(
-        OptionalValue(Number(above=0)),
-        "maximum time until the next evaluation, as a share of the time that previous schemes lasted; "
-        "null: no limit, as in Ahuja 2006",
-        0.2,
-    )
-    most_pct: float | None = rule(
-        OptionalValue(Number(above=0, most=100)),
-        "maximum share of windows that are evaluated; of n windows, the log2(n) + 1 evaluations that "
-        "doubling the interval needs are always allowed; null: no limit, as in Ahuja 2006",
-        10.0,
-    )
+
+    @staticmethod
+    def former_field(name: str) -> tuple[str, str] | None:
+        if name not in ("hysteresis", "memory_evaluations", "reach", "most_pct"):
+            return None
+        return "be absent: on real streams it gained nothing over Algorithm 2", "remove it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +152,6 @@ class AttributeSettings:
                 "interval_windows": 1,
                 "factor": 2.0,
                 "cap_windows": None,
-                "hysteresis": 0.0,
-                "memory_evaluations": 1,
-                "reach": None,
-                "most_pct": None,
             },
         }
     }

@@ -26,7 +26,6 @@ from spillway.levers.attributes.columns import Column
 from spillway.levers.attributes.cycle.identifier import Cycle
 from spillway.levers.attributes.ranking.rank import needs_data, rank
 from spillway.levers.attributes.ranking.reevaluation import (
-    LATEST,
     Chooser,
     Reevaluation,
     ReevaluationState,
@@ -322,7 +321,7 @@ def _chooser(policy: Policy) -> Chooser:
 
 
 def _run(policy: Policy, from_seq: int, decision: SchemeDecision, state: ReevaluationState) -> Run:
-    scores = {**state.trained, **(state.latest if state.follows == LATEST else state.scores)}
+    scores = {**state.trained, **state.scores}
     ranking = tuple(
         (name, float(scores.get(name, 0.0)), float(policy.widths_bits[name])) for name in state.ranking
     )

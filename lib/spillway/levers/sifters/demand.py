@@ -23,7 +23,7 @@ region. The steps are:
 >>> asked = np.zeros(400); asked[::2] = 1 / 200
 >>> places = np.where(np.arange(400) % 2, 0.3, 0.1) + np.arange(400) * 1e-5
 >>> points = DemandPoints(places[None], np.full(400, 1 / 400), asked, np.zeros(400, np.int8))
->>> tree, _ = demand_tree(np.array([[0.0, 1.0]]), points, 2, drop=0.5, fairness=1.0, few=0.003)
+>>> tree = demand_tree(np.array([[0.0, 1.0]]), points, 2, drop=0.5, fairness=1.0, few=0.003)
 >>> tree.count, bool(0.104 < tree.cuts[0] < 0.3)
 (2, True)
 """
@@ -57,8 +57,6 @@ class DemandPoints:
     worths: np.ndarray
     kinds: np.ndarray
     """The kind of each point: a row (0), or the lower (1) or the upper corner (2) of a query's box."""
-    orders: np.ndarray | None = None
-    """The sort order of the points by dimension, if already known."""
 
 
 def demand_points(
@@ -79,8 +77,8 @@ def demand_points(
 
 def demand_tree(
     space: np.ndarray, points: DemandPoints, regions: int, drop: float, fairness: float, few: float
-) -> tuple[RegionTree, np.ndarray]:
-    """Return the regions for dropping the share `drop` of the rows, and the region of each point.
+) -> RegionTree:
+    """Return the regions for dropping the share `drop` of the rows.
 
     `few` is `FEW_ROWS` as a share of the sample.
     """
@@ -92,14 +90,13 @@ def demand_tree(
         wanted,
         "demand",
         points.worths,
-        points.orders,
         points.frequencies,
         points.kinds,
         few,
     )
     tree = RegionTree.from_splits(space, splits)
     if tree.count <= regions:
-        return tree, lands
+        return tree
     f, a = (np.bincount(lands, of, minlength=tree.count) for of in (points.frequencies, points.worths))
     found, of_found = tree, np.arange(tree.count)
     for _ in range(ROUNDS):
@@ -107,7 +104,7 @@ def demand_tree(
         price, low = _prices(few_f, few_a, drop, fairness)
         kept, of_found = _prune_tree(tree, f, a, regions, price, low, fairness)
         found = RegionTree.from_splits(space, kept)
-    return found, of_found[lands]
+    return found
 
 
 def _prices(f: np.ndarray, a: np.ndarray, drop: float, fairness: float) -> tuple[float, float]:

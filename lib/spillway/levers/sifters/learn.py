@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,8 +88,8 @@ def stream_seed(stream: str) -> int:
 
 def learn_regions(
     contract: StreamContract, settings: SifterSettings, rows: pa.Table, throttle: float
-) -> tuple[LearnedRegions, Mapping[str, float]]:
-    """Return the regions learned from some rows, and the score of each partitioning scheme."""
+) -> LearnedRegions:
+    """Return the regions learned from some rows."""
     wanted, seed = ParsedQueries.of(settings, contract), stream_seed(contract.stream)
     if wanted.keep:
         keys = [one.keys_of(rows[one.name]) for one in wanted.keep_dimensions]
@@ -117,16 +116,13 @@ def learn_regions(
         settings.partition,
         of_asked if of_asked < 1.0 else HALF,
         settings.fairness,
-        most,
-        seed % 2**32,
     )
     frequencies = found.frequencies
     if told:
         frequencies = np.append(frequencies * (1.0 - unasked), unasked)
     base = _base(settings, wanted, layout, found.tree, seed)
     digest = filter_digest(settings, wanted)
-    regions = LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
-    return regions, found.scores
+    return LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
 
 
 def identifies_unrequested_rows(settings: SifterSettings, wanted: ParsedQueries) -> bool:
@@ -226,9 +222,8 @@ def train(lesson: TrainingInput) -> list[Fact] | None:
             return None
         return []
     throttle = estimate_throttle(settings, lesson)
-    regions, scores = learn_regions(lesson.contract, settings, rows, throttle)
+    regions = learn_regions(lesson.contract, settings, rows, throttle)
     evidence = {
-        "scores": dict(scores),
         "sample_rows": regions.sample_rows,
         "of_rows": rows.num_rows,
         "throttle": throttle,

@@ -211,24 +211,9 @@ def flexible_partition(
     regions: int,
     metric: str,
     hits: np.ndarray | None = None,
-    orders: np.ndarray | None = None,
 ) -> RegionTree:
-    """Return a partition of at most `regions` regions; `points` by dimension and row, `hits` by row.
-
-    `orders`: for each dimension the rows in sorted order, if already known.
-    """
-    return RegionTree.from_splits(space, grow_splits(space, points, regions, metric, hits, orders)[0])
-
-
-def sort_orders(points: np.ndarray) -> np.ndarray:
-    """Return for each dimension the stable sort order of the points."""
-    return np.argsort(points, axis=1, kind="stable").astype(np.int64)
-
-
-def select_orders(orders: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return the orders of the `kept` points, renumbered from 0."""
-    number = np.cumsum(kept) - 1
-    return np.stack([number[line[kept[line]]] for line in orders])
+    """Return a partition of at most `regions` regions; `points` by dimension and row, `hits` by row."""
+    return RegionTree.from_splits(space, grow_splits(space, points, regions, metric, hits)[0])
 
 
 def grow_splits(
@@ -237,7 +222,6 @@ def grow_splits(
     regions: int,
     metric: str,
     hits: np.ndarray | None = None,
-    orders: np.ndarray | None = None,
     frequencies: np.ndarray | None = None,
     kinds: np.ndarray | None = None,
     few: float = 0.0,
@@ -257,7 +241,7 @@ def grow_splits(
     count = _grow(
         np.ascontiguousarray(space, float),
         points,
-        sort_orders(points) if orders is None else orders.copy(),
+        np.argsort(points, axis=1, kind="stable").astype(np.int64),
         nothing if hits is None else np.asarray(hits, float),
         nothing if frequencies is None else frequencies,
         nothing.astype(np.int8) if kinds is None else kinds,

@@ -387,7 +387,7 @@ class SifterPlan(Plan):
         )
 
     def _learn_regions(self, rows: pa.Table, share: float) -> LearnedRegions:
-        return learn_regions(self.contract, self.settings, rows, share)[0]
+        return learn_regions(self.contract, self.settings, rows, share)
 
     def _sample_rows(self, batch: Batch, regions: LearnedRegions | None) -> pa.Table:
         """Return a sample of the batch's rows: slices spread evenly over the batch."""

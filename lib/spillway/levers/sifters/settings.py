@@ -37,7 +37,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 LOSES_ROWS = True
 """Shed rows are lost unless the contract states `keep_aside`."""
 PARTITIONS = (
-    "auto", "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
+    "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
     "demand",
 )  # fmt: skip
 CONSOLIDATIONS = ("sampled", "uniform")
@@ -110,9 +110,8 @@ class SifterSettings(StatedQueries):
     )
     partition: str = rule(
         Choice(PARTITIONS),
-        "partitioning scheme. demand: the rows of a region are read by the same queries; auto: builds "
-        "all schemes and uses the one that is best on validation rows; it takes longer and gained "
-        "nothing on real streams",
+        "partitioning scheme. demand: the rows of a region are read by the same queries; the others are "
+        "those of Gedik, Wu and Yu 2008",
         "demand",
     )
     fairness: float = rule(

@@ -1,1 +1,0 @@
-"""Compare adaptive mechanisms with never adapting and with a simple rule, on every real stream."""
