@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, logged, logs
 from tests.pipeline.streams import World, attribute, json_lines
+from tests.report.page.pages import whole_report
 from tests.whole_reads import whole_reads
 
 from spillway.contracts import read_stream
@@ -312,7 +313,7 @@ def test_it_is_explained_and_drawn(world: World) -> None:
     assert part.told.way == "shed, whole rows at a time"
     assert part.told.numbers["queries about it"] == 2
     assert any(line.startswith("warnings: ") for line in part.told.numbers["what queries get"])
-    page = build_report(world.tables.now(), world.folder / "report.html").read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now(), world.folder / "report.html"))
     assert page.count('<rect class="region"') >= 20
     assert "slow at web-1" in page
 
