@@ -130,7 +130,8 @@ def test_a_stream_needs_an_attribute_to_be_explained(world: World) -> None:
 def test_the_report_shows_pairs_with_their_band_and_where_matches_lie(world: World, tmp_path: Path) -> None:
     page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
     for title in (
-        "Pairs found, and with those that were missed",
+        "alike: ",
+        "pairs found</h3>",
         "Where matches lie",
         "How much of either window",
     ):

@@ -94,4 +94,4 @@ def test_screen_status_and_report_warn_before_a_row_is_dropped(tmp_path: Path) -
     (short,) = [one for one in status(world.tables.now()).shortages if one.kind == "doubtful"]
     assert "query errors (severity = 'error') matches none of the last" in short.sentence
     page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
-    assert "query errors (severity = &#x27;error&#x27;) matches none of the last" in page
+    assert "query errors (severity = &#39;error&#39;) matches none of the last" in page

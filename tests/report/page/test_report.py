@@ -32,6 +32,7 @@ from spillway.report.page.build import channel_page, index_page
 from spillway.report.page.facts import ChannelFacts, gather
 from spillway.report.page.sections import (
     Card,
+    channel_finding,
     channel_sections,
     headline,
     outcome_cards,
@@ -255,7 +256,8 @@ def test_the_finding_is_that_of_the_last_screen(uplink: ChannelFacts, lake: Sett
     assert headline([sound]).text.startswith(
         f"All {checked:,} rounded or recovered values are inside their bound"
     )
-    assert headline([sound]).text.endswith(f"{used_pct(uplink):.0f} % of the capacity used")
+    assert channel_finding(sound).text == f"{headline([sound]).text}; 27 % of the capacity used"
+    assert used_pct(uplink) == pytest.approx(26.67, abs=0.01)
 
 
 def test_the_headline_names_everything_that_is_wrong(tmp_path: Path) -> None:

@@ -339,12 +339,14 @@ def _treatment_spans(runs: Sequence[Run], attribute: str) -> list[tuple[float, f
 def _samples(
     contract: StreamContract, shed: Sequence[_RunOfBatch], certificates: Sequence[Row], tables: Views
 ) -> Iterator[Picture]:
-    """Yield charts of the attributes changed most: the last recovered tuples of the busiest key that raw still has."""
-    totals: dict[str, int] = {}
+    """Yield charts of the attributes with the largest errors: the last tuples of the busiest key that raw still has."""
+    totals: dict[str, tuple[float, int]] = {}
     for row in certificates:
         changed = int(row["shed_values"]) + int(row["rounded_values"])
-        totals[row["attribute"]] = totals.get(row["attribute"], 0) + changed
-    most = [name for name, values in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if values]
+        error, values = totals.get(row["attribute"], (0.0, 0))
+        totals[row["attribute"]] = error + changed * (row["mean_error_pct"] or 0.0), values + changed
+    order = sorted(totals.items(), key=lambda pair: (-pair[1][0], -pair[1][1], pair[0]))
+    most = [name for name, (_, values) in order if values]
     certified = {row["batch"] for row in certificates}
     recovered = [one for one in shed if one.row["batch"] in certified]
     for name in most[:PLOTTED_ATTRIBUTES]:

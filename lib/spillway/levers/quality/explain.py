@@ -17,6 +17,7 @@ from spillway.errors import format_number
 from spillway.levers.protocol import LeverExplanation, Picture, Views
 from spillway.levers.quality.admission import coverage_spread
 from spillway.levers.quality.overload import COVERAGE, Measurements, fit_costs
+from spillway.levers.quality.scaled_answer import NO_INTERVAL
 from spillway.levers.quality.settings import QualitySettings
 
 DRAWN_WINDOWS = 200
@@ -216,15 +217,26 @@ def _answer(contract: Workload, rows: CoverageRows, tables: Views) -> Iterator[P
     numeric = {name: all(isinstance(row[name], int | float) for row in found) for name in names}
     share = 100.0 * last["sic"]
     more = f" The first {ANSWER_ROWS} of {len(found):,} rows." if len(found) > ANSWER_ROWS else ""
-    interval = any(_interval(row, name) for row in found[:ANSWER_ROWS] for name in names)
+    shown = [[_format_estimate(row, name) for name in names] for row in found[:ANSWER_ROWS]]
+    brackets = any(cell.endswith(")") for row in shown for cell in row)
+    without = {
+        f" {name} has no interval: {why}."
+        for row in found[:ANSWER_ROWS]
+        for name in names
+        if (why := row.get(f"{name}{NO_INTERVAL}"))
+    }
+    start = last["from_time"]
     yield Picture(
-        f"{contract.subject}: the answer of {last['from_time']:%Y-%m-%d %H:%M} represents {share:.3g} % of its input",
+        f"{contract.subject}: the answer of {start:{'%Y-%m-%d %H:%M' if start.hour or start.minute else '%Y-%m-%d'}} "
+        f"represents {share:.3g} % of its input",
         "table",
         {
             "heads": [f"#{name}" if numeric[name] else name for name in names],
-            "rows": [[_format_estimate(row, name) for name in names] for row in found[:ANSWER_ROWS]],
+            "rows": shown,
         },
-        f"{contract.description}{more}".strip() + " In brackets: the 95 % interval." * interval,
+        f"{contract.description}{more}".strip()
+        + " In brackets: the 95 % interval." * brackets
+        + "".join(sorted(without)[:2]),
         section="answers",
     )
 

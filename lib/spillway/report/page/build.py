@@ -20,6 +20,7 @@ from spillway.clock import utc_now
 from spillway.contracts import load_usable
 from spillway.report.page.facts import DETAILED, ChannelFacts, LakeFacts, gather
 from spillway.report.page.sections import (
+    channel_finding,
     channel_folds,
     channel_sections,
     headline,
@@ -159,7 +160,7 @@ def channel_page(channel: ChannelFacts, index: str, data_docs: str, now: datetim
         data_docs=data_docs,
         index=f"../{index}",
         channel=channel,
-        finding=headline([channel]),
+        finding=channel_finding(channel),
         lead=f"{channel.description} {_lead([channel])}".strip(),
         sections=channel_sections(channel),
         waiting=_some(channel.waiting),

@@ -30,7 +30,7 @@ from spillway.report.overview import (
 from spillway.report.plan import stored_comparison
 from spillway.report.recent import RecentBatches, last_windows, read_recent
 from spillway.report.status import QuotaStatus, quotas_of
-from spillway.report.summary import group_rows, last_outcomes, last_stages, last_validation
+from spillway.report.summary import group_rows, last_outcomes, last_stages, last_validation, total_rows
 from spillway.report.text import format_count
 from spillway.store.tables import Tables
 from spillway.streams.dry_run import Comparison
@@ -47,14 +47,16 @@ TREND_BATCHES = 90
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """A batch that was sent: the share of its capacity that it used, and its mean loss."""
+    """A batch that was sent: the share of its capacity that it used, and its losses."""
 
     batch: int
     end: datetime | None
     """The end of its event time; None: not known."""
     used_pct: float
     loss_pct: float | None
-    """None: the batch is not validated yet."""
+    """The mean loss of a value; None: the batch is not validated yet."""
+    dropped_pct: float
+    """The share of the rows that was dropped for good."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class ChannelFacts:
     overview: ChannelOverview | None = None
     """None: nothing was sent yet."""
     quota: QuotaStatus | None = None
+    """The period of the newest batch, if the capacity is a quota."""
+    in_period: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The bytes that the batches of this period offered and sent, by stream."""
     streams: tuple[StreamOverview, ...] = ()
     details: tuple[StreamDetails, ...] = ()
     waiting: tuple[str, ...] = ()
@@ -167,6 +172,7 @@ def _channel(
         stated.capacity,
         channel_overview(tables, contracts, name, seen, points=12),
         quota,
+        {} if quota is None else {one: _bytes_in_period(tables, one, quota) for one in sorted(sent)},
         tuple(seen),
         tuple(details),
         tuple(_waiting_sentence(one, taken.get(one, 0)) for one in sorted(streams.keys() - sent)),
@@ -186,6 +192,16 @@ def _waiting_sentence(stream: str, rows: int) -> str:
     if not rows:
         return f"{stream}: no data yet. Put files into its landing folder and run spillway run."
     return f"{stream}: {format_count(rows, 'row')} taken in, not sent yet. They wait for training or for the next run."
+
+
+def _bytes_in_period(tables: Tables, stream: str, quota: QuotaStatus) -> tuple[int, int]:
+    """Return the bytes that the stream's batches of the period of a quota offered and sent."""
+    recent = read_recent(tables, stream)
+    spent = {
+        one.batch for one in recent.batches if quota.first <= (one.spends_on or one.batch_date) <= quota.last
+    }
+    rows = [row for batch, row in last_stages(recent.ledger).items() if batch in spent]
+    return sum(row["bytes_offered"] for row in rows), sum(row["bytes_kept"] for row in rows)
 
 
 def _details(tables: Tables, contract: StreamContract, seen: StreamOverview) -> StreamDetails:
@@ -224,7 +240,9 @@ def _trend(tables: Tables, contract: StreamContract, recent: RecentBatches) -> I
             measures = [one for one in figures if one.role == "measure"]
             values = sum(one.values for one in measures)
             loss = math.fsum(one.values * one.loss_pct for one in measures) / values if values else 0.0
-        yield TrendPoint(batch.batch, batch.event_end, 100 * kbps / batch.allowed_kbps, loss)
+        lost = sum(row["lost"] for row in total_rows(ledger[batch.batch]) if row["unit"] == "rows")
+        dropped = 100 * lost / batch.rows if batch.rows else 0.0
+        yield TrendPoint(batch.batch, batch.event_end, 100 * kbps / batch.allowed_kbps, loss, dropped)
 
 
 def group_workloads(tables: Tables, contracts: Contracts) -> dict[str, list[WorkloadFacts]]:

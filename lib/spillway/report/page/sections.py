@@ -39,7 +39,7 @@ from spillway.report.overview import (
 from spillway.report.page import svg
 from spillway.report.page.facts import ChannelFacts, LakeFacts, StreamDetails, WorkloadFacts
 from spillway.report.plan import comparison_picture
-from spillway.report.result import format_stream_loss
+from spillway.report.result import format_query_share
 from spillway.report.summary import certificate_of
 from spillway.report.text import (
     format_bytes,
@@ -60,6 +60,8 @@ SHOWN_ANSWERS = 4
 TREND_STREAMS = 6
 BAR_STREAMS = 7
 SHOWN_OUTCOMES = 60
+MOST_OFFERED = 3
+"""If the capacity is this many times what the streams offer, its curve shows nothing."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Card:
     table: Table | None = None
     note: str = ""
     wide: bool = False
+    beside: bool = False
+    """The note is beside the chart, and not below it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,6 @@ class Section:
     name: str
     title: str
     cards: tuple[Card, ...] = ()
-    note: str = ""
     absent: str = ""
 
 
@@ -129,8 +132,9 @@ def _is_empty(card: Card) -> bool:
 
 
 def _cards(pictures: Iterable[Picture]) -> tuple[Card, ...]:
-    """Return the pictures as cards, without the empty ones."""
-    return tuple(card for card in map(picture_card, pictures) if not _is_empty(card))
+    """Return the pictures as cards, without the empty ones; a single chart has its note beside it."""
+    found = [card for card in map(picture_card, pictures) if not _is_empty(card)]
+    return (replace(found[0], beside=bool(found[0].chart)),) if len(found) == 1 else tuple(found)
 
 
 def _lines(data: Mapping[str, Any], wide: bool) -> Card:
@@ -214,6 +218,15 @@ _RENDERERS: Mapping[str, Callable[[Mapping[str, Any], bool], Card]] = {
 }
 
 
+def channel_finding(channel: ChannelFacts) -> Headline:
+    """Return the finding of a channel's page, with the share of the capacity that was used."""
+    found = headline([channel])
+    if channel.overview is None or found.look == "bad":
+        return found
+    of = "capacity" if channel.quota is None else "quota"
+    return replace(found, text=f"{found.text}; {format_used(channel)} of the {of} used")
+
+
 def headline(channels: Sequence[ChannelFacts], broken: int = 0, failed: int | None = None) -> Headline:
     """Return the finding over these channels. It claims nothing that was not checked.
 
@@ -231,31 +244,27 @@ def headline(channels: Sequence[ChannelFacts], broken: int = 0, failed: int | No
         *([format_count(failed, "expectation") + " failed"] if failed else []),
         *([format_count(broken, "contract") + " cannot be read"] if broken else []),
     ]
-    used = ""
-    if len(channels) == 1 and channels[0].overview is not None:
-        used = f"; {used_pct(channels[0]):.0f} % of the capacity used"
     if wrong:
         said = "; ".join(wrong)
         return Headline(f"{said[0].upper()}{said[1:]}", "bad")
     if not seen:
         return Headline("Nothing has been sent yet", "part")
     sent, unchecked = sum(one.batches for one in seen), sum(one.batches_unchecked for one in seen)
-    if unchecked == sent:
-        return Headline(f"{format_count(sent, 'batch', 'batches')} sent, not validated yet{used}", "part")
     checked = sum(one.values_checked for one in seen)
-    said = (
-        f"All {checked:,} rounded or recovered values are inside their bound"
-        if checked
-        else "All values that were sent arrived exact"
-    )
-    more, look = _reservations(channels, seen, unchecked)
-    return Headline(said + more + used, look)
+    if unchecked == sent:
+        said, unchecked, look = f"{format_count(sent, 'batch', 'batches')} sent, not validated yet", 0, "part"
+    elif checked:
+        said, look = f"All {checked:,} rounded or recovered values are inside their bound", ""
+    else:
+        said, look = "All values that were sent arrived exact", ""
+    parts = _reservations(channels, seen, unchecked)
+    return Headline("; ".join([said, *parts]), "part" if parts else look)
 
 
 def _reservations(
     channels: Sequence[ChannelFacts], seen: Sequence[StreamOverview], unchecked: int
-) -> tuple[str, str]:
-    """Return what restricts a good finding, and its look."""
+) -> list[str]:
+    """Return what restricts a good finding."""
     lost = sum(one.figures.rows_lost for one in seen)
     held = sum(one.figures.held_values for one in seen)
     parts = [
@@ -266,30 +275,46 @@ def _reservations(
     uncertain = [stream for channel in channels for stream in channel.uncertain]
     if uncertain:
         parts.append("run `spillway migrate` to see what is present at the destination")
-    return "".join(f"; {part}" for part in parts), "part" if parts else ""
+    return parts
 
 
 def used_pct(channel: ChannelFacts) -> float:
-    """Return the share of the capacity that was used, in %; of a quota's mean rate, if the capacity is a quota."""
+    """Return the share of the capacity that was used, in %; of the quota of the newest period."""
+    if channel.quota is not None:
+        return 100.0 * channel.quota.spent_bytes / channel.quota.quota_bytes
     one = channel.overview
-    if one is None or not channel.capacity.kbps:
-        return 0.0
-    return 100.0 * one.sent_kbps / channel.capacity.kbps
+    return 100.0 * one.sent_kbps / channel.capacity.kbps if one is not None and channel.capacity.kbps else 0.0
 
 
-def format_amount(channel: ChannelFacts, kbps: float) -> str:
-    """Return a rate in the unit of the channel's capacity: bytes per period for a quota.
+def format_used(channel: ChannelFacts) -> str:
+    """Return the share of the capacity that was used; a small one is not shown as 0."""
+    pct = used_pct(channel)
+    return "< 1 %" if 0 < pct < 0.5 else f"{pct:.0f} %"
 
-    >>> from spillway.contracts.capacity import Capacity, Quota
-    >>> plan = Capacity(Quota(12_000, "month").kbps, "12 kB/month", Quota(12_000, "month"))
-    >>> facts = ChannelFacts("sms", "", plan)
-    >>> format_amount(facts, plan.kbps / 2), format_amount(ChannelFacts("x", "", Capacity(2.4, "2.4 kbps")), 1.2)
-    ('6 kB/month', '1.2 kbps')
+
+def amounts(channel: ChannelFacts) -> list[tuple[str, float, float]]:
+    """Return (stream, offered, sent), the largest first: bytes of the newest period of a quota, else kbps."""
+    if channel.quota is not None:
+        found = [(name, float(offered), float(sent)) for name, (offered, sent) in channel.in_period.items()]
+    else:
+        found = [
+            (one.figures.stream, one.figures.rate_in_kbps, one.figures.rate_out_kbps)
+            for one in channel.streams
+        ]
+    return sorted(found, key=lambda one: (-one[1], one[0]))
+
+
+def format_amount(channel: ChannelFacts, amount: float) -> str:
+    """Return bytes for a channel with a quota; else a rate, and a rate below 1 bps as bytes per day.
+
+    >>> from spillway.contracts.capacity import Capacity
+    >>> modem = ChannelFacts("modem", "", Capacity(2.4, "2.4 kbps"))
+    >>> format_amount(modem, 1.2), format_amount(modem, 0.000016)
+    ('1.2 kbps', '173 B/day')
     """
-    quota = channel.capacity.quota
-    if quota is None:
-        return format_rate(kbps)
-    return f"{format_bytes(kbps / quota.kbps * quota.size_bytes)}/{quota.per}"
+    if channel.quota is not None:
+        return format_bytes(amount)
+    return format_rate(amount) if not 0 < amount < 0.001 else f"{format_bytes(amount * 125 * 86_400)}/day"
 
 
 def channel_sections(channel: ChannelFacts) -> list[Section]:
@@ -300,7 +325,7 @@ def channel_sections(channel: ChannelFacts) -> list[Section]:
     pictures = [picture for stream in channel.details for picture in stream.pictures]
     pictures += [picture for workload in channel.workloads for picture in workload.pictures]
     return [
-        _bytes_section(channel, one),
+        _bytes_section(channel),
         _trade_section(channel, one),
         _loss_section(channel, [picture for picture in pictures if picture.section == "losses"]),
         _values_section(channel, pictures),
@@ -309,34 +334,38 @@ def channel_sections(channel: ChannelFacts) -> list[Section]:
     ]
 
 
-def _bytes_section(channel: ChannelFacts, one: ChannelOverview) -> Section:
-    capacity = channel.capacity.kbps
-    order = sorted(channel.streams, key=lambda stream: -stream.figures.rate_in_kbps)
-    rows: list[tuple[str, list[tuple[float, str, str]]]] = [("all rows, exact", []), ("sent", [])]
+def _bytes_section(channel: ChannelFacts) -> Section:
+    order = amounts(channel)
     shown = order if len(order) <= BAR_STREAMS + 1 else order[:BAR_STREAMS]
-    others = order[len(shown) :]
-    for place, stream in enumerate(shown):
-        f = stream.figures
-        for row, kbps in zip(rows, (f.rate_in_kbps, f.rate_out_kbps), strict=True):
-            row[1].append((kbps, f"c{place}", f.stream))
-    if others:
-        for row, name in zip(rows, ("rate_in_kbps", "rate_out_kbps"), strict=True):
-            kbps = math.fsum(getattr(stream.figures, name) for stream in others)
-            row[1].append((kbps, f"c{BAR_STREAMS}", format_count(len(others), "more stream")))
+    if others := order[len(shown) :]:
+        name = format_count(len(others), "more stream")
+        shown = [*shown, (name, math.fsum(one[1] for one in others), math.fsum(one[2] for one in others))]
+    rows = [
+        (words, [(one[at], f"c{place}", one[0]) for place, one in enumerate(shown)])
+        for at, words in ((1, "all rows, exact"), (2, "sent"))
+    ]
+    offered, sent = (math.fsum(one[at] for one in order) for at in (1, 2))
+    note = "All rows, exact: every row as Parquet, with the best encoding of each column."
+    if channel.quota is None:
+        limit, of, when = channel.capacity.kbps, "capacity", ""
+    else:
+        limit, of = channel.quota.quota_bytes, "quota"
+        when = f" from {channel.quota.first} to {channel.quota.last}"
+        pace = channel.quota.sentence.partition("; ")[2]
+        note += (
+            f" {pace[0].upper()}{pace[1:]}." if channel.quota.spent_bytes < channel.quota.quota_bytes else ""
+        )
     chart = svg.bars(
         rows,
-        show=lambda kbps: format_amount(channel, kbps),
+        show=lambda amount: format_amount(channel, amount),
         width=svg.WIDTH,
-        limit=(capacity, f"capacity {channel.capacity.stated}"),
+        limit=(limit, f"{of} {channel.capacity.stated}"),
     )
-    note = "All rows, exact: every row as Parquet, with the best encoding of each column."
-    if channel.quota is not None:
-        note += f" {channel.quota.sentence.partition(': ')[2].capitalize()}."
     title = (
-        f"{format_amount(channel, one.sent_kbps)} sent: {used_pct(channel):.0f} % of the capacity, "
-        f"{_share(one.sent_kbps, one.offered_kbps)} of what all rows take"
+        f"{format_amount(channel, sent)} sent{when}: {format_used(channel)} of the {of}, "
+        f"{_share(sent, offered)} of what all rows take"
     )
-    return Section("bytes", title, (Card("What crosses", chart, note=note),))
+    return Section("bytes", title, (Card("What crosses", chart, note=note, beside=True),))
 
 
 def _share(part: float, whole: float) -> str:
@@ -352,11 +381,25 @@ def _trade_section(channel: ChannelFacts, one: ChannelOverview) -> Section:
         )
     if not trade.curve:
         return Section("trade", title, absent=f"{trade.buys}.")
+    offered = trade.offered_kbps
+    if trade.capacity_kbps > MOST_OFFERED * offered and not trade.loss_pct:
+        fits = f"{_rate_words(channel, offered)} of {channel.capacity.stated}"
+        return Section(
+            "trade", title, absent=f"all rows take {fits}, so that everything fits without a loss."
+        )
     if not any(point.loss_pct for point in trade.curve):
         return Section("trade", title, absent="no capacity that was tried would lose anything.")
     cards = _cards(trade_off_pictures(trade, *_capacity_unit(channel, trade.curve[-1].capacity_kbps)))
     said = f"{trade.buys[0].upper()}{trade.buys[1:]}"
     return Section("trade", said, cards)
+
+
+def _rate_words(channel: ChannelFacts, kbps: float) -> str:
+    """Return a rate in the unit of the channel's capacity."""
+    quota = channel.capacity.quota
+    if quota is None:
+        return format_amount(channel, kbps)
+    return f"{format_bytes(kbps / quota.kbps * quota.size_bytes)}/{quota.per}"
 
 
 def _capacity_unit(channel: ChannelFacts, kbps: float) -> tuple[str, float]:
@@ -365,8 +408,9 @@ def _capacity_unit(channel: ChannelFacts, kbps: float) -> tuple[str, float]:
     >>> from spillway.contracts.capacity import Capacity, Quota
     >>> _capacity_unit(ChannelFacts("x", "", Capacity(2.4, "2.4 kbps")), 2.4)
     ('kbps', 1.0)
-    >>> unit, each = _capacity_unit(ChannelFacts("x", "", Capacity(1.0, "", Quota(12_000, "month"))), 1.0)
-    >>> unit, round(each * Quota(12_000, "month").kbps)
+    >>> plan = Quota(12_000, "month")
+    >>> unit, each = _capacity_unit(ChannelFacts("x", "", Capacity(plan.kbps, "", plan)), plan.kbps)
+    >>> unit, round(each * plan.kbps)
     ('kB per month', 12)
     """
     quota = channel.capacity.quota
@@ -387,7 +431,7 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
     dropped = [stream for stream in channel.streams if stream.figures.rows_lost]
     said = []
     if dropped:
-        said.append("; ".join(f"{one.figures.stream}: {format_stream_loss(one)}" for one in dropped))
+        said.append("; ".join(map(_dropped_sentence, dropped)))
     if changed:
         loss = channel.overview.loss_pct if channel.overview is not None else 0.0
         many = format_count(changed, "column is", "columns are")
@@ -399,16 +443,37 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
         )
     title = ". ".join(said) or "Nothing is lost: every value arrives exact"
     table = _loss_table(measures[:SHOWN_COLUMNS], several)
-    cards = [Card("What was lost, column by column", table=table, wide=True)] if measures and changed else []
+    cards = (
+        [Card("What was lost, column by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
+    )
     return Section(
         "losses",
         title,
         (*_cards(pictures[:SHOWN_ANSWERS]), *cards),
-        absent="" if changed or pictures else "no row was dropped and no column was rounded or shed.",
+        absent=""
+        if changed or dropped or pictures
+        else "no row was dropped and no column was rounded or shed.",
     )
 
 
-_LOSS_HEADS = ("column", "what was done", "#bound", "#mean error", "#worst error", "#exact", "#sent")
+def _dropped_sentence(one: StreamOverview) -> str:
+    rows = f"{format_count(one.figures.rows_lost, 'row')} dropped for good"
+    return f"{one.figures.stream}: {rows}" + (f", {format_query_share(one)}" if one.rows_asked else "")
+
+
+_LOSS_HEADS = (
+    "column",
+    "what was done",
+    "#bound",
+    "#mean error",
+    "#worst error",
+    "#bytes, exact",
+    "#bytes sent",
+)
+_LOSS_NOTE = (
+    "As synopsis: instead of the column, a small synopsis was sent, from which the destination recovered it. Held "
+    "back: the column is at the source, and the destination can request it."
+)
 
 
 def _loss_table(measures: Sequence[tuple[StreamOverview, AttributeFigures]], several: bool) -> Table:
@@ -470,6 +535,8 @@ def _trend_section(channel: ChannelFacts) -> Section:
     if not streams:
         return Section("trend", title, absent="there is no second batch yet.")
     is_time = all(point.end is not None for one in streams for point in one.trend)
+    losses = any(point.loss_pct for one in streams for point in one.trend)
+    dropped = any(point.dropped_pct for one in streams for point in one.trend)
 
     def chart(y: str, of: Callable[[Any], float | None], mark: float | None = None) -> str:
         lines = [
@@ -491,10 +558,12 @@ def _trend_section(channel: ChannelFacts) -> Section:
         "Share of the capacity used, by batch",
         chart("% of the stream's share", lambda point: point.used_pct, 100.0),
     )
-    losses = [point.loss_pct for one in streams for point in one.trend if point.loss_pct is not None]
     cards = [used]
-    if any(losses):
+    if losses:
         cards.append(Card("Loss, by batch", chart("mean loss of a value, %", lambda point: point.loss_pct)))
+    if dropped:
+        rows = chart("% of the rows", lambda point: point.dropped_pct)
+        cards.append(Card("Rows dropped for good, by batch", rows))
     over = sum(point.used_pct > 100.5 for one in streams for point in one.trend)
     batches = sum(len(one.trend) for one in streams)
     said = (
@@ -502,8 +571,9 @@ def _trend_section(channel: ChannelFacts) -> Section:
         if over
         else f"Each of {batches:,} batches fits into its share of the capacity"
     )
-    note = "" if any(losses) else "No batch lost anything."
-    return Section("trend", said, tuple(cards), note)
+    if len(cards) == 1:
+        cards = [replace(used, note="No batch lost anything.", beside=True)]
+    return Section("trend", said, tuple(cards))
 
 
 def _place(point: Any, is_time: bool) -> float:
@@ -631,6 +701,7 @@ class ChannelLine:
     capacity: str
     streams: str
     used_pct: float
+    used: str
     sent: str
     exact: str
     lost: str
@@ -640,18 +711,18 @@ class ChannelLine:
 def index_lines(lake: LakeFacts) -> Iterator[ChannelLine]:
     """Yield a line for each channel."""
     for channel in lake.channels:
-        one = channel.overview
-        finding = headline([channel])
+        one, found = channel.overview, amounts(channel)
         yield ChannelLine(
             channel.channel,
             channel.description,
             channel.capacity.stated,
             _stream_names(channel),
             used_pct(channel),
-            "-" if one is None else format_amount(channel, one.sent_kbps),
-            "-" if one is None else format_amount(channel, one.offered_kbps),
+            format_used(channel),
+            format_amount(channel, math.fsum(row[2] for row in found)) if found else "-",
+            format_amount(channel, math.fsum(row[1] for row in found)) if found else "-",
             "-" if one is None else _channel_loss(channel, one),
-            replace(finding, text=finding.text.partition("; ")[0] if finding.look != "bad" else finding.text),
+            headline([channel]),
         )
 
 
@@ -667,7 +738,7 @@ def _channel_loss(channel: ChannelFacts, one: ChannelOverview) -> str:
     rows = sum(stream.figures.rows_lost for stream in channel.streams)
     parts = [format_count(rows, "row")] if rows else []
     if one.loss_pct and not rows:
-        parts.append(f"{format_loss(one.loss_pct)} of a value")
+        parts.append(f"{format_loss(one.loss_pct)} on average")
     return "; ".join(parts) or "nothing"
 
 

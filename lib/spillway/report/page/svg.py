@@ -155,13 +155,16 @@ def time_ticks(low: float, high: float, about: int = 5) -> list[tuple[float, str
     at = math.ceil(low / step) * step
     found = []
     while at <= high:
-        found.append((float(at), _moment(at, step)))
+        found.append((float(at), _moment(at, step, high - low)))
         at += step
     return found
 
 
-def _moment(seconds: float, step: int) -> str:
+def _moment(seconds: float, step: int, span: float) -> str:
+    """Return the words of a tick: the date at midnight if several days are shown, else the time."""
     moment = _EPOCH + timedelta(seconds=seconds)
+    if step < _DAY < span and not seconds % _DAY:
+        return f"{moment.day} {moment:%b}"
     if step < 60:
         return f"{moment:%H:%M:%S}"
     if step < _DAY:
@@ -250,7 +253,7 @@ def plots(shown: Sequence[Plot], x_label: str, width: int = WIDTH, is_time: bool
     marks = (
         time_ticks(x.low, x.high) if is_time else [(at, number(at)) for at in ticks(x.low, x.high, 6, whole)]
     )
-    texts += [_tick(x(at), bottom + 18, words, x) for at, words in marks]
+    texts += [_tick(x(at), bottom + 21, words, x) for at, words in marks]
     said = f"{x_label}, {time_span(x.low, x.high)}".removeprefix(", ") if is_time else x_label
     texts.append(((x.end, height - 6), said, "end", "label"))
     legend = {line.style: line.name for plot in shown for line in plot.lines if line.name}
@@ -269,7 +272,9 @@ def _panel(plot: Plot, x: Scale, top: int, bottom: int) -> tuple[_Panel, list[Te
     low, high = min(ys, default=0.0), max(ys, default=1.0)
     pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
     y = Scale(0.0 if plot.from_zero else low - pad, high + pad, bottom, top)
-    marks = ticks(y.low, y.high, 5 if bottom - top > 120 else 4)
+    marks = ticks(y.low, y.high, 5 if bottom - top > 120 else 3)
+    if len(marks) < 3:
+        marks = ticks(y.low, y.high, 5)
     texts: list[Text] = [((x.start - 8, y(at) + 4), number(at), "end", "tick") for at in marks]
     texts.append(((0, top - 13), plot.y_label, "start", "label"))
     band = ""
@@ -366,7 +371,7 @@ def bars(
     longest = max((sum(value for value, _, _ in row) for _, row in rows), default=0)
     if longest <= 0:
         return ""
-    step, left, right = (38, 190, 130) if width == WIDE else (38, 136, 120)
+    step, left, right = (38, 190, 130) if width == WIDE else (38, 150, 120)
     top = _BARS_TOP + (22 if limit is not None else 0)
     height = top + step * len(rows) + 6
     x = Scale(0, max(longest, limit[0] if limit is not None else 0), left, width - right)
@@ -379,7 +384,10 @@ def bars(
             wide = max(round(x(at + value) - x(at), 2), 0)
             rects.append(_Rect(style, x(at), above + 2, wide, step - 9, f"{words}: {show(value)}"))
             at += value
-        texts.append(((x(at) + 6, above + 21), show(at), "start", "tick"))
+        end = x(at) + 6
+        if limit is not None and -12 < x(limit[0]) - end < 90:  # the line must not cross the words
+            end = x(limit[0]) + 6
+        texts.append(((end, above + 21), show(at), "start", "tick"))
     limits = []
     if limit is not None:
         at, anchor = x(limit[0]), "end" if x(limit[0]) > width / 2 else "start"
