@@ -72,7 +72,7 @@ def test_comparison_of_a_plan_is_stored_for_the_report(
     assert line.split()[4] == f"{sent[0]:,}"
     page = whole_report(build_report(world.tables.now()))
     assert "sites, batch 1 of 2020-01-01, 400 rows, next to lossless files" in page
-    assert f"<td>CSV, xz -9</td><td>{xz:,}</td>" in page
+    assert f'<td>CSV, xz -9</td><td class="n">{xz:,}</td>' in page
 
 
 def test_json_has_every_size_in_bytes(world: World, capsys: pytest.CaptureFixture[str]) -> None:

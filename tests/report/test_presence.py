@@ -135,7 +135,7 @@ def test_certificates_of_an_older_lake_are_unknown_until_they_are_migrated(
     try:
         page = whole_report(build_report(aged.tables.now(), tmp_path / "report.html"))
         assert '<span class="verdict ">' not in page
-        assert "run `spillway migrate` to see what is present at the destination" in page
+        assert "run `spillway migrate` to count the values at the destination" in page
         assert [one.sentence for one in migrate(held.settings, dry_run=True)] != []
         migrate(held.settings)
         assert aged.rows("certificates") == before

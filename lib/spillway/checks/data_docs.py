@@ -54,7 +54,7 @@ _EARLIER = "earlier"
 _MOST_LETTERS = 80
 _LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>|<nav>.*?</nav>")
 _BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
-_REPORT = '<nav><a href="../report.html">Report: what was sent and what was lost</a></nav>'
+_REPORT = '<nav><a href="../report.html">Report: bytes, losses and trends of each channel</a></nav>'
 _NEWEST = '<nav><a href="../../index.html">The newest run</a></nav>'
 """The links of an index, when it is the newest and when it is an earlier one."""
 _RUN = "run.json"

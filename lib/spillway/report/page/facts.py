@@ -1,4 +1,4 @@
-"""Gather what the pages show, channel by channel, from the tables alone and without Spark.
+"""Gather the facts that the pages show, channel by channel, from the tables alone and without Spark.
 
 The figures come from `spillway.report.overview`, as those of the last screen do, so that page and screen agree.
 Pictures and details are gathered for the `DETAILED` streams of a channel that lose most, so that the size of a page
@@ -98,7 +98,7 @@ class ChannelFacts:
     streams: tuple[StreamOverview, ...] = ()
     details: tuple[StreamDetails, ...] = ()
     waiting: tuple[str, ...] = ()
-    """Sentences on streams of which nothing was sent yet."""
+    """Sentences on streams without a batch at the destination."""
     workloads: tuple[WorkloadFacts, ...] = ()
     failed: tuple[Row, ...] = ()
     """Expectations that the last validation found broken."""

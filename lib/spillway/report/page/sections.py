@@ -1,4 +1,4 @@
-"""Decide from the facts what the pages say: their titles, their sections, and what is folded.
+"""Make the sections of the pages from the facts, with a finding as the title of each.
 
 A section without content has a sentence that says why. The levers supply pictures as data. There is one renderer for
 each kind of picture:
@@ -82,8 +82,8 @@ class Card:
     table: Table | None = None
     note: str = ""
     wide: bool = False
-    beside: bool = False
-    """The note is beside the chart, and not below it."""
+    side_note: bool = False
+    """The note is at the right of the chart, not below it."""
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ def _is_empty(card: Card) -> bool:
 
 
 def _cards(pictures: Iterable[Picture]) -> tuple[Card, ...]:
-    """Return the pictures as cards, without the empty ones; a single chart has its note beside it."""
+    """Return the pictures as cards, without the empty ones; a single chart has its note at its right."""
     found = [card for card in map(picture_card, pictures) if not _is_empty(card)]
-    return (replace(found[0], beside=bool(found[0].chart)),) if len(found) == 1 else tuple(found)
+    return (replace(found[0], side_note=bool(found[0].chart)),) if len(found) == 1 else tuple(found)
 
 
 def _lines(data: Mapping[str, Any], wide: bool) -> Card:
@@ -274,7 +274,7 @@ def _reservations(
     ]
     uncertain = [stream for channel in channels for stream in channel.uncertain]
     if uncertain:
-        parts.append("run `spillway migrate` to see what is present at the destination")
+        parts.append("run `spillway migrate` to count the values at the destination")
     return parts
 
 
@@ -365,7 +365,7 @@ def _bytes_section(channel: ChannelFacts) -> Section:
         f"{format_amount(channel, sent)} sent{when}: {format_used(channel)} of the {of}, "
         f"{_share(sent, offered)} of what all rows take"
     )
-    return Section("bytes", title, (Card("What crosses", chart, note=note, beside=True),))
+    return Section("bytes", title, (Card("Bytes sent against the capacity", chart, note=note, side_note=True),))
 
 
 def _share(part: float, whole: float) -> str:
@@ -390,8 +390,7 @@ def _trade_section(channel: ChannelFacts, one: ChannelOverview) -> Section:
     if not any(point.loss_pct for point in trade.curve):
         return Section("trade", title, absent="no capacity that was tried would lose anything.")
     cards = _cards(trade_off_pictures(trade, *_capacity_unit(channel, trade.curve[-1].capacity_kbps)))
-    said = f"{trade.buys[0].upper()}{trade.buys[1:]}"
-    return Section("trade", said, cards)
+    return Section("trade", f"By the plan, {trade.buys}", cards)
 
 
 def _rate_words(channel: ChannelFacts, kbps: float) -> str:
@@ -444,7 +443,7 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
     title = ". ".join(said) or "Nothing is lost: every value arrives exact"
     table = _loss_table(measures[:SHOWN_COLUMNS], several)
     cards = (
-        [Card("What was lost, column by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
+        [Card("Losses by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
     )
     return Section(
         "losses",
@@ -463,7 +462,7 @@ def _dropped_sentence(one: StreamOverview) -> str:
 
 _LOSS_HEADS = (
     "column",
-    "what was done",
+    "treatment",
     "#bound",
     "#mean error",
     "#worst error",
@@ -572,7 +571,7 @@ def _trend_section(channel: ChannelFacts) -> Section:
         else f"Each of {batches:,} batches fits into its share of the capacity"
     )
     if len(cards) == 1:
-        cards = [replace(used, note="No batch lost anything.", beside=True)]
+        cards = [replace(used, note="No batch lost anything.", side_note=True)]
     return Section("trend", said, tuple(cards))
 
 
@@ -760,7 +759,7 @@ def outcome_cards(outcomes: Sequence[Row]) -> tuple[Card, ...]:
     reported = [row for row in outcomes if row["success"] and row["where_"]]
     shown = [*failed, *reported]
     found = Table(
-        ("table", "batch date", "what was found"),
+        ("table", "batch date", "finding"),
         [(row["table"], row["batch_date"], row["sentence"]) for row in shown[:SHOWN_OUTCOMES]],
         frozenset(range(min(len(failed), SHOWN_OUTCOMES))),
     )
