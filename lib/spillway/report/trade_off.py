@@ -229,6 +229,11 @@ def trade_off_pictures(one: ChannelTradeOff, unit: str = "kbps", per_kbps: float
 
     rows = [(point.capacity_kbps * per_kbps, point.dropping_rows_pct) for point in one.curve]
     dropping = {"name": "dropping random rows", "style": "offered", "points": rows}
-    yield chart("Error against capacity", one.curve, f"Planned for the last batch of each stream. {YARDSTICKS[one.loss_of]}.", dropping)
+    yield chart(
+        "Error against capacity",
+        one.curve,
+        f"Planned for the last batch of each stream. {YARDSTICKS[one.loss_of]}.",
+        dropping,
+    )
     if len(low) > 1:
         yield chart("The same curve, small losses enlarged", low, "")

@@ -365,7 +365,9 @@ def _bytes_section(channel: ChannelFacts) -> Section:
         f"{format_amount(channel, sent)} sent{when}: {format_used(channel)} of the {of}, "
         f"{_share(sent, offered)} of what all rows take"
     )
-    return Section("bytes", title, (Card("Bytes sent against the capacity", chart, note=note, side_note=True),))
+    return Section(
+        "bytes", title, (Card("Bytes sent against the capacity", chart, note=note, side_note=True),)
+    )
 
 
 def _share(part: float, whole: float) -> str:
@@ -442,9 +444,7 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
         )
     title = ". ".join(said) or "Nothing is lost: every value arrives exact"
     table = _loss_table(measures[:SHOWN_COLUMNS], several)
-    cards = (
-        [Card("Losses by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
-    )
+    cards = [Card("Losses by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
     return Section(
         "losses",
         title,
