@@ -224,7 +224,7 @@ def trade_off_pictures(one: ChannelTradeOff, unit: str = "kbps", per_kbps: float
     def chart(title: str, points: Sequence[CurvePoint], note: str, *more: dict[str, Any]) -> Picture:
         plan = [(point.capacity_kbps * per_kbps, point.loss_pct) for point in points]
         lines = [{"name": "loss of the plan", "style": "planned", "points": plan, "dots": True}, *more]
-        axes = {"x": f"capacity, {unit}", "y": "loss, %", "from_zero": True, "mark": mark}
+        axes = {"x": f"capacity, {unit}", "y": f"loss of {one.loss_of}, %", "from_zero": True, "mark": mark}
         return Picture(title, "lines", {"lines": lines, **axes}, note)
 
     rows = [(point.capacity_kbps * per_kbps, point.dropping_rows_pct) for point in one.curve]

@@ -471,13 +471,18 @@ def test_failed_expectations_come_first_and_reported_ones_are_no_failures(lake: 
             "batch_date": DAYS[0],
         },
     ]
-    found, tables = outcome_cards([row | {"sentence": row["expectation"]} for row in rows])
+    told = {"observed": "2", "expected": "0"}
+    agrees = {"observed": "7f", "expected": "7f", "sentence": "checksums of the columns that were kept: 7f"}
+    found, tables = outcome_cards(
+        [{**told, "sentence": row["expectation"], **row} for row in [*rows, rows[1] | agrees]]
+    )
     assert found.title == "1 failed, 1 reported with their reason on record"
     assert found.table is not None
     assert [row[-1] for row in found.table.rows] == ["c", "b"]
     assert found.table.bad == {0}
     assert tables.table is not None
     assert tables.table.rows == [("schemes", 1, 1), ("ledger", 2, 0)]
+    assert "checksums" not in str(found.table.rows)
 
 
 def test_levers_are_shown_in_the_order_in_which_they_work(uplink: ChannelFacts) -> None:

@@ -161,6 +161,8 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
         ]  # fmt: skip
     else:
         rects = _cells(found, across, order[1], row["regions"])
+    if not any(dark for *_, dark, _ in rects):
+        return  # no region that a query asks for lost a row: an empty map says nothing
     names = found.layout.names
     which, others = "there", ""
     if found.has_unrequested_region:

@@ -623,7 +623,7 @@ def _ledger_card(ledger: Sequence[Row]) -> Card:
     # stages in path order; those outside the path come last
     for row in sorted(ledger, key=lambda row: (row["ordinal"] < 0, row["ordinal"])):
         # the numbers in a reason differ from batch to batch; `spillway explain` shows them
-        reason = row["reason"].partition(":")[0] if row["dimension_kind"] != TOTAL else ""
+        reason = "" if row["dimension_kind"] in (TOTAL, "reason") else row["reason"].partition(":")[0]
         at = (row["stage"], row["unit"], row["dimension_kind"], row["dimension"], reason)
         into = sums.setdefault(at, dict.fromkeys((*names, "difference"), 0))
         for name in names:
@@ -756,7 +756,10 @@ def outcome_cards(outcomes: Sequence[Row]) -> tuple[Card, ...]:
         frozenset(place for place, (_, own) in enumerate(ordered) if not all(row["success"] for row in own)),
     )
     failed = [row for row in outcomes if not row["success"]]
-    reported = [row for row in outcomes if row["success"] and row["where_"]]
+    # a checksum that agrees is on record with its place, too; it is no shortfall
+    reported = [
+        row for row in outcomes if row["success"] and row["where_"] and row["observed"] != row["expected"]
+    ]
     shown = [*failed, *reported]
     found = Table(
         ("table", "batch date", "finding"),
