@@ -257,7 +257,20 @@ def assert_links_lead_to_pages(small: Settings, server: Server) -> None:
         "Report": f"{server.address}/spillway/report.html",
         "Data Docs": f"{server.address}/spillway/data_docs/index.html",
     }
+    plugins = server("GET", "/api/v2/plugins")["plugins"]
+    (mine,) = [one for one in plugins if one["name"] == "spillway_pages"]
+    entries = {one["name"]: one for one in mine["external_views"]}
+    assert {name: one["href"] for name, one in entries.items()} == {
+        "Spillway report": "/spillway/report.html",
+        "Data Docs": "/spillway/data_docs/index.html",
+    }
+    # an entry of the menu that opens a tab: in a frame, a page without origin gets no cookie
+    assert {(one["destination"], one["nav_top_level"], one["url_route"]) for one in entries.values()} == {
+        ("nav", True, None)
+    }
     Path(small.build, "report.html").write_text("<p>how it stands</p>")
+    Path(small.build, "report").mkdir(exist_ok=True)
+    Path(small.build, "report", "uplink.html").write_text("<p>how the channel stands</p>")
 
     def page(path: str, **headers: str) -> tuple[int, str]:
         asked = urllib.request.Request(f"{server.address}{path}", headers=headers)
@@ -270,11 +283,14 @@ def assert_links_lead_to_pages(small: Settings, server: Server) -> None:
 
     known = {"Cookie": f"_token={server.token}"}
     assert page("/spillway/report.html", **known) == (200, "<p>how it stands</p>")
+    assert page("/spillway/report/uplink.html", **known) == (200, "<p>how the channel stands</p>")
     assert page("/spillway/report.html")[0] == 401
+    assert page("/spillway/report/uplink.html")[0] == 401
     for elsewhere in (
         "data_docs/index.html",
         "metrics/spillway.prom",
         "data_docs/..%2fmetrics/spillway.prom",
+        "report/..%2fmetrics/spillway.prom",
     ):
         assert page(f"/spillway/{elsewhere}", **known)[0] == 404, elsewhere
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.levers.thin.lever import ThinPlan
 from tests.pipeline.streams import SITES, World, json_lines, sites
+from tests.report.page.pages import whole_report
 
 from spillway import registry
 from spillway.engine import Engine, ProcessEngine
@@ -120,7 +121,7 @@ def test_status_explain_report_and_figures_show_it(world: World) -> None:
     assert not now.wrong
     assert "thin" in str(now.streams)
     assert "one row in 10 is kept aside" in str(explain(world.tables.now(), "sites", "temp"))
-    page = build_report(world.tables.now(), world.folder / "report.html").read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now(), world.folder / "report.html"))
     assert "thin" in page
     (figures,) = lake_figures(world.tables.now())
     assert figures.ledger_difference == 0

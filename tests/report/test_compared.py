@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, made_once, meters, sites
+from tests.report.page.pages import whole_report
 
 from spillway.cli import main
 from spillway.engine import ProcessEngine
@@ -74,9 +75,9 @@ def test_comparison_of_a_plan_is_stored_for_the_report(
     ]
     (line,) = [line for line in told.out.splitlines() if "Spillway, by the plan" in line]
     assert line.split()[4] == f"{sent[0]:,}"
-    page = build_report(world.tables.now()).read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now()))
     assert "sites, batch 1 of 2020-01-01, 400 rows, next to lossless files" in page
-    assert f"<td>CSV, xz -9</td><td>{xz:,}</td>" in page
+    assert f'<td>CSV, xz -9</td><td class="n">{xz:,}</td>' in page
 
 
 def test_json_has_every_size_in_bytes(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.levers.sifters.logs import logged
 from tests.pipeline.streams import SITES, World, json_lines, sites
+from tests.report.page.pages import whole_report
 
 import spillway
 from spillway.engine import ProcessEngine
@@ -99,11 +101,10 @@ def test_screen_status_report_and_metrics_say_what_is_absent(
     assert "are absent there" in shown(proof_lines(overview(world.tables).streams))
     (short,) = [one for one in status(world.tables).shortages if one.kind == "absent"]
     assert words in short.sentence
-    page = build_report(world.tables, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert '<span class="verdict">' not in page
-    assert (
-        '<span class="verdict part">Values at the destination are within their bound; absent there: ' in page
-    )
+    page = whole_report(build_report(world.tables, tmp_path / "report.html"))
+    assert '<span class="verdict ">' not in page
+    assert '<span class="verdict part">with reservations</span>' in page
+    assert re.search(rf"<h1>[^\n]*; [\d,]+ (rows|values) {words}[^\n]*</h1>", page)
     assert "absent there %</th>" in page
     assert "every shed value back" not in page
     now = world.batches(figures.stream)[0].updated_at
@@ -132,9 +133,9 @@ def test_certificates_of_an_older_lake_are_unknown_until_they_are_migrated(
     blank = dict.fromkeys(("offered_values", "held_values", "lost_values"))
     table.replace([row | blank for row in rows], stream="sites", batch=[1])
     try:
-        page = build_report(aged.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
-        assert '<span class="verdict">' not in page
-        assert "run `spillway migrate` to see what is present at the destination" in page
+        page = whole_report(build_report(aged.tables.now(), tmp_path / "report.html"))
+        assert '<span class="verdict ">' not in page
+        assert "run `spillway migrate` to count the values at the destination" in page
         assert [one.sentence for one in migrate(held.settings, dry_run=True)] != []
         migrate(held.settings)
         assert aged.rows("certificates") == before

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.report.page.pages import whole_report
 from tests.report.page.small_lake import DAYS, NOW, empty_home, ledger_of, write
 from tests.small_lake import batch_row
 
@@ -103,11 +104,11 @@ def test_explain_names_it_in_its_place_and_says_what_became_of_its_rows(lake: Se
 
 
 def test_the_report_has_its_stage_and_its_ledger(lake: Settings) -> None:
-    page = build_report(Tables(lake)).read_text(encoding="utf-8")
+    page = whole_report(build_report(Tables(lake)))
 
     numbers = "".join(f'<td class="n">{number}</td>' for number in (1, 100, 90, 0, 10, 4, 6))
     assert f"<td>mute</td><td>rows</td>{numbers}" in page
-    assert "10</b><span>rows shed, 6 of them lost" in page
+    assert "6 rows dropped for good" in page
     assert "Ledger: it balances" in page
 
 

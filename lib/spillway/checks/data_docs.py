@@ -52,7 +52,11 @@ EARLIER_DOCS = 7
 """Number of earlier runs whose pages are kept."""
 _EARLIER = "earlier"
 _MOST_LETTERS = 80
-_LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>")
+_LIST = re.compile(r"<h2>Earlier runs</h2><ul>.*?</ul>|<nav>.*?</nav>")
+_BODY = re.compile(r"<body\b[^>]*>", re.IGNORECASE)
+_REPORT = '<nav><a href="../report.html">Report: bytes, losses and trends of each channel</a></nav>'
+_NEWEST = '<nav><a href="../../index.html">The newest run</a></nav>'
+"""The links of an index, when it is the newest and when it is an earlier one."""
 _RUN = "run.json"
 """The run that wrote the pages and what it validated so far, because a run may validate channel by channel."""
 
@@ -124,7 +128,8 @@ def archive_docs(docs: Path, run_id: str = "") -> None:
         written = datetime.fromtimestamp(index.stat().st_mtime, UTC)
         place = earlier / f"{written:%Y-%m-%dT%H%M%S.%fZ}"
         place.mkdir(parents=True, exist_ok=True)
-        index.write_text(_LIST.sub("", index.read_text(encoding="utf-8")), encoding="utf-8")
+        left = _LIST.sub("", index.read_text(encoding="utf-8"))
+        index.write_text(left.replace("<body>", f"<body>{_NEWEST}", 1), encoding="utf-8")
         for one in mine:
             if one.name not in ("static", _RUN):  # fonts and images that no page needs
                 one.replace(place / one.name)
@@ -147,8 +152,8 @@ def _earlier_results(docs: Path, run_id: str) -> list[SuiteResult]:
         return []
 
 
-def make_offline(page: str) -> str:
-    """Return the page without anything that is loaded or run.
+def make_offline(page: str, index: str = "") -> str:
+    """Return the page without anything that is loaded or run. `index`: the address of the index, for a link.
 
     >>> make_offline('<head><script src="https://a/b.js"></script></head><p>kept</p>').endswith("</head><p>kept</p>")
     True
@@ -156,6 +161,8 @@ def make_offline(page: str) -> str:
     if _POLICY in page:
         return page
     marked = _ICON.join(map(_with_own_icon, _LOADED.sub("", page).split(_ICON)))
+    if index:
+        marked = _BODY.sub(lambda tag: f'{tag[0]}<p><a href="{index}">All suites</a></p>', marked, count=1)
     return marked.replace("</head>", f"{_POLICY}{_STYLE}</head>", 1)
 
 
@@ -168,7 +175,9 @@ def finish_docs(docs: Path, judged: Iterable[SuiteResult], run_id: str = "") -> 
     """Make the pages readable offline and write the index of everything that the run judged so far."""
     written = [docs / "index.html", *docs.glob("expectations/**/*.html"), *docs.glob("validations/**/*.html")]
     for page in (page for page in written if page.is_file()):
-        page.write_text(make_offline(page.read_text(encoding="utf-8")), encoding="utf-8")
+        above = "../" * (len(page.relative_to(docs).parts) - 1)
+        home = f"{above}index.html" if above else ""
+        page.write_text(make_offline(page.read_text(encoding="utf-8"), home), encoding="utf-8")
     found = {(one.suite, one.subjects): one for one in _earlier_results(docs, run_id)} if run_id else {}
     for one in judged:
         pages = sorted((docs / "validations" / one.suite).glob("**/*.html"))
@@ -181,7 +190,7 @@ def finish_docs(docs: Path, judged: Iterable[SuiteResult], run_id: str = "") -> 
     index = docs / "index.html"
     index.write_text(
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Expectations</title>'
-        f"{_POLICY}{_STYLE}</head><body><h1>Expectations and their outcomes</h1>"
+        f"{_POLICY}{_STYLE}</head><body>{_REPORT}<h1>Expectations and their outcomes</h1>"
         f"<p>{escape(_summary(rows))}</p>"
         "<table><tr><th>suite</th><th>of</th><th>outcome</th><th>rules</th><th>meaning</th></tr>"
         f"{''.join(_line(one) for one in rows)}</table>{_earlier_runs(docs)}</body></html>\n",

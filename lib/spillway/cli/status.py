@@ -128,10 +128,13 @@ def add_report(commands: Any) -> None:
     made = add_command(
         commands,
         "report",
-        "Write the report: one HTML page with figures and plots of every stream.",
+        "Write the report: an HTML index, and a page with figures and charts for each channel.",
         ["spillway report", "spillway report --output /var/www/spillway.html"],
     )
-    made.add_argument("--output", help="path of the report (default: build/report.html)")
+    made.add_argument(
+        "--output",
+        help="path of the index (default: build/report.html); the pages are in a folder of this name without .html",
+    )
     made.set_defaults(run=_run_report)
 
 

@@ -116,10 +116,12 @@ class Picture:
 
     title: str
     kind: str
-    """lines, timeline, bars, regions or table."""
+    """lines, recovery, timeline, bars, regions or table."""
     data: Mapping[str, Any]
     note: str = ""
     wide: bool = False
+    section: str = "details"
+    """The section of a channel's page: losses, values, answers, or details, which are folded."""
 
 
 @dataclass(frozen=True)

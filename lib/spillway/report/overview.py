@@ -374,7 +374,9 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
         found.append(
             StreamOverview(
                 recent_figures(recent),
-                tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
+                tuple(
+                    attribute_figures(contract, lines, proofs, absent, loss_at_bound_pct(tables, contract))
+                ),
                 math.fsum(batch.seconds_covered or 0.0 for batch in through),
                 sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
                 abs(rows - lost - back),
@@ -396,7 +398,8 @@ def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> l
     return found
 
 
-def _counts_pct(tables: Tables, contract: StreamContract) -> float:
+def loss_at_bound_pct(tables: Tables, contract: StreamContract) -> float:
+    """Return `whole_bound_pct`; 100 if the facts of a lever cannot be read."""
     try:
         return whole_bound_pct(tables, contract)
     except SpillwayError:
@@ -404,9 +407,12 @@ def _counts_pct(tables: Tables, contract: StreamContract) -> float:
 
 
 def channel_overview(
-    tables: Tables, contracts: Contracts, channel: str, streams: Sequence[StreamOverview]
+    tables: Tables, contracts: Contracts, channel: str, streams: Sequence[StreamOverview], points: int = 0
 ) -> ChannelOverview | None:
-    """Return the overview of a channel with the streams that were sent; None if there are none."""
+    """Return the overview of a channel with the streams that were sent; None if there are none.
+
+    `points`: the number of points of the curve of its trade-off.
+    """
     if not streams:
         return None
     capacity = contracts.channels[channel].capacity
@@ -418,7 +424,7 @@ def channel_overview(
         math.fsum(one.figures.rate_in_kbps for one in streams),
         math.fsum(one.figures.rate_out_kbps for one in streams),
         measured_loss(streams),
-        load_trade_off(tables, contracts, channel, points=0),
+        load_trade_off(tables, contracts, channel, points),
         sum(one.figures.rows_shed for one in streams),
         "" if capacity.quota is None else capacity.stated,
     )

@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import zip_longest
 from textwrap import wrap
 
 from spillway.errors import format_bytes, format_count, format_number
 from spillway.ledger import TOTAL, Row
 
-__all__ = ["cells", "format_bytes", "format_count", "format_loss", "format_pct", "format_rate", "table"]
+__all__ = ["format_bytes", "format_cell", "format_count", "format_loss", "format_pct", "format_rate"]
 
 
 def format_rate(kbps: float) -> str:
@@ -49,33 +48,17 @@ def format_pct(pct: float) -> str:
     return f"{format_number(pct, 5 if 99 < pct < 100 else 3)} %"
 
 
-def cells(*values: object, bad: bool = False) -> str:
-    """Return a row of an HTML table; numbers are right-aligned.
+def format_cell(value: object) -> object:
+    """Return the cell of a table as people read it.
 
-    >>> cells("a", 1)
-    '<tr><td>a</td><td class="n">1</td></tr>'
+    >>> [format_cell(value) for value in (12_000, 0.00002, None, "a")]
+    ['12,000', '0.00002', '', 'a']
     """
-    said = "".join(
-        f'<td class="n">{value:,}</td>'
-        if isinstance(value, int) and not isinstance(value, bool)
-        else f'<td class="n">{format_number(value)}</td>'
-        if isinstance(value, float)
-        else f"<td>{escape('' if value is None else str(value))}</td>"
-        for value in values
-    )
-    mark = ' class="bad"' if bad else ""
-    return f"<tr{mark}>{said}</tr>"
-
-
-def table(heads: str, rows: list[str]) -> str:
-    """Return an HTML table. `heads`: separated by |; a head that starts with # is above numbers."""
-    if not rows:
-        return '<p class="soft">None.</p>'
-    head = "".join(
-        f'<th class="n">{escape(name[1:])}</th>' if name.startswith("#") else f"<th>{escape(name)}</th>"
-        for name in heads.split("|")
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    if value is None or isinstance(value, bool):
+        return "" if value is None else "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return format_number(value) if isinstance(value, float) else value
 
 
 def format_loss(pct: float) -> str:

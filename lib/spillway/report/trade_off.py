@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from spillway.contracts import Contracts
 from spillway.errors import SpillwayError
@@ -210,58 +211,29 @@ def trade_off_lines(one: ChannelTradeOff) -> Iterator[str]:
     yield from sentences(f"{one.buys}.")
 
 
-def trade_off_pictures(one: ChannelTradeOff) -> Iterator[Picture]:
-    """Yield the chart of the curve next to dropping random rows, and a second chart that enlarges small losses."""
-    yield _beside_rows(one)
+def trade_off_pictures(one: ChannelTradeOff, unit: str = "kbps", per_kbps: float = 1.0) -> Iterator[Picture]:
+    """Yield the chart of the curve next to dropping random rows, and a second chart that enlarges small losses.
+
+    `unit`: the unit of the capacities; 1 kbps is `per_kbps` of it.
+    """
     # the enlarged chart must contain the point in use
     ground = max([NEAR_PCT, *(point.loss_pct for point in one.curve if point.in_use)])
     low = [point for point in one.curve if point.loss_pct <= ground]
-    if len(low) > 1:
-        yield Picture(
-            f"{one.channel}: the same, near the ground",
-            "lines",
-            {
-                "lines": [
-                    {
-                        "name": "what the plan loses",
-                        "style": "planned",
-                        "points": [(point.capacity_kbps, point.loss_pct) for point in low],
-                        "dots": True,
-                    }
-                ],
-                "x": "capacity, kbps",
-                "y": f"loss of {one.loss_of}, %",
-                "from_zero": True,
-                "mark": (one.capacity_kbps, f"in use: {format_loss(one.loss_pct)}"),
-            },
-            wide=True,
-        )
+    mark = (one.capacity_kbps * per_kbps, f"in use: {format_loss(one.loss_pct)} lost")
 
+    def chart(title: str, points: Sequence[CurvePoint], note: str, *more: dict[str, Any]) -> Picture:
+        plan = [(point.capacity_kbps * per_kbps, point.loss_pct) for point in points]
+        lines = [{"name": "loss of the plan", "style": "planned", "points": plan, "dots": True}, *more]
+        axes = {"x": f"capacity, {unit}", "y": f"loss of {one.loss_of}, %", "from_zero": True, "mark": mark}
+        return Picture(title, "lines", {"lines": lines, **axes}, note)
 
-def _beside_rows(one: ChannelTradeOff) -> Picture:
-    lines = [
-        {
-            "name": "what the plan loses",
-            "style": "planned",
-            "points": [(point.capacity_kbps, point.loss_pct) for point in one.curve],
-            "dots": True,
-        },
-        {
-            "name": "dropping rows at random",
-            "style": "offered",
-            "points": [(point.capacity_kbps, point.dropping_rows_pct) for point in one.curve],
-        },
-    ]
-    return Picture(
-        f"{one.channel}: error against capacity",
-        "lines",
-        {
-            "lines": lines,
-            "x": "capacity, kbps",
-            "y": f"loss of {one.loss_of}, %",
-            "from_zero": True,
-            "mark": (one.capacity_kbps, f"in use: {format_loss(one.loss_pct)}"),
-        },
-        f"{YARDSTICKS[one.loss_of]}. {one.buys}.",
-        wide=True,
+    rows = [(point.capacity_kbps * per_kbps, point.dropping_rows_pct) for point in one.curve]
+    dropping = {"name": "dropping random rows", "style": "offered", "points": rows}
+    yield chart(
+        "Error against capacity",
+        one.curve,
+        f"Planned for the last batch of each stream. {YARDSTICKS[one.loss_of]}.",
+        dropping,
     )
+    if len(low) > 1:
+        yield chart("The same curve, small losses enlarged", low, "")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.page.small_lake import DAYS, ERROR_PCT, rows_of, small_lake, write
+from tests.report.page.small_lake import DAYS, ERROR_PCT, NOW, TUPLES, rows_of, small_lake, write
 
 from spillway.contracts import StreamContract, load_contracts
 from spillway.levers.attributes.explain import draw_charts, explain_attribute
@@ -84,16 +85,50 @@ def test_without_a_scheme_it_waits(lake: Settings) -> None:
     assert waits.because == "no scheme yet: the stream waits to be taken in, trained and shed"
 
 
-def test_original_and_recovered_stand_side_by_side_for_one_key_with_their_band(lake: Settings) -> None:
-    picture = shown_of(lake)["temp: original and recovered"]
+def values_of(settings: Settings) -> Picture:
+    """The chart of original and recovered values of `temp`."""
+    (found,) = [
+        one
+        for one in shown_of(settings).values()
+        if one.section == "values" and one.title.startswith("fields.temp")
+    ]
+    return found
 
-    assert (picture.data["x"], picture.data["y"]) == ("tuples of a", "temp degF")
-    original, recovered = line(picture, "original"), line(picture, "recovered")
-    assert len(original) == len(recovered) == len(picture.data["band"]) == 120  # of both dates
-    assert all(abs(was[1] - given[1]) <= 1.5 for was, given in zip(original, recovered, strict=True))
-    assert all(
-        low < given[1] < high for (_, low, high), given in zip(picture.data["band"], recovered, strict=True)
-    )
+
+def test_original_and_recovered_values_of_one_key_are_drawn_over_time_with_their_bound(
+    lake: Settings,
+) -> None:
+    picture = values_of(lake)
+    data = picture.data
+
+    assert (data["y"], data["unit"], data["is_time"]) == ("temp", "degF", True)
+    assert picture.note.startswith(
+        "The last 96 rows of a."
+    )  # 60 of the last date, and some of the one before
+    assert data["x"] == sorted(data["x"])
+    assert data["x"][-1] == (NOW + timedelta(hours=TUPLES - 2)).timestamp()
+    assert len(data["original"]) == len(data["recovered"]) == len(data["bound"]) == 96
+    for was, given, bound in zip(data["original"], data["recovered"], data["bound"], strict=True):
+        assert bound == pytest.approx(given * ERROR_PCT / 100)
+        assert abs(was - given) <= bound
+    worst = max(abs(was - given) / bound for was, given, bound in zip(*_columns(data), strict=True))
+    assert data["used_pct"] == pytest.approx(100 * worst)
+    assert f"{100 * worst:.0f} % of its bound" in picture.title
+
+
+def _columns(data: Mapping[str, Any]) -> list[list[float]]:
+    return [data[name] for name in ("original", "recovered", "bound")]
+
+
+def test_values_are_drawn_over_seq_where_no_attribute_is_a_time(tmp_path: Path) -> None:
+    settings = small_lake(tmp_path)
+    path = Path(settings.schemas, "streams", "fields.yaml")
+    stated = path.read_text(encoding="utf-8")
+    path.write_text(stated.replace("type: timestamp", "type: integer"))
+    data = values_of(settings).data
+
+    assert not data["is_time"]
+    assert data["x"][-1] == TUPLES - 2
 
 
 def test_a_batch_that_was_not_validated_yet_is_not_looked_for_in_recovered(tmp_path: Path) -> None:
@@ -101,21 +136,21 @@ def test_a_batch_that_was_not_validated_yet_is_not_looked_for_in_recovered(tmp_p
     Tables(settings).at("certificates").delete(stream="fields", batch=[2])
     Tables(settings).at("recovered", "fields").delete(batch_date=DAYS[1])
 
-    assert len(line(shown_of(settings)["temp: original and recovered"], "original")) == 60
+    assert len(values_of(settings).data["original"]) == 60
 
 
 def test_what_raw_no_longer_holds_is_not_plotted(tmp_path: Path) -> None:
     settings = small_lake(tmp_path)
     Tables(settings).at("raw", "fields").delete(batch_date=list(DAYS))
 
-    assert "temp: original and recovered" not in shown_of(settings)
+    assert not [one for one in shown_of(settings).values() if one.section == "values"]
 
 
 def test_where_the_last_date_is_retired_the_one_before_is_plotted(tmp_path: Path) -> None:
     settings = small_lake(tmp_path)
     Tables(settings).at("raw", "fields").delete(batch_date=DAYS[1])
 
-    assert len(line(shown_of(settings)["temp: original and recovered"], "original")) == 60
+    assert len(values_of(settings).data["original"]) == 60
 
 
 def test_the_threshold_is_marked_on_the_curve_it_was_found_on(lake: Settings) -> None:

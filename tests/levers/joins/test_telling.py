@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.levers.joins.lake import JOIN, STREAM, begun, contract_becomes, run
 from tests.pipeline.streams import World
+from tests.report.page.pages import whole_report
 from tests.whole_reads import whole_reads
 
 from spillway.cli import main
@@ -127,9 +128,10 @@ def test_a_stream_needs_an_attribute_to_be_explained(world: World) -> None:
 
 
 def test_the_report_shows_pairs_with_their_band_and_where_matches_lie(world: World, tmp_path: Path) -> None:
-    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
     for title in (
-        "Pairs found, and with those that were missed",
+        "alike: ",
+        "pairs found</h3>",
         "Where matches lie",
         "How much of either window",
     ):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.levers.quality.worlds import COUNT, MEAN, begun, put_queries, query, run
 from tests.pipeline.streams import World
+from tests.report.page.pages import whole_report
 from tests.whole_reads import whole_reads
 
 from spillway.cli import main
@@ -160,7 +161,7 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
     assert [picture.kind for picture in pictures] == ["lines", "bars"]
     assert not list(LEVER.pictures(world.contracts.queries["warm"], world.tables.now()))
-    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
     assert "Room desk: what every answer rests on" in page
     _nothing_of_older_windows_is_read_but_columns(world, monkeypatch)
 

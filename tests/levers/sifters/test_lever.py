@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 from tests.levers.sifters.logs import LEVELS, LOGS, SIFTERS, logged, logs
 from tests.pipeline.streams import World, attribute, json_lines
+from tests.report.page.pages import whole_report
 from tests.whole_reads import whole_reads
 
 from spillway.contracts import read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import ContractError
 from spillway.ledger import total_imbalance
+from spillway.levers.sifters import explain as explaining
 from spillway.levers.sifters import record
 from spillway.levers.sifters.filter import SifterFilter
 from spillway.levers.sifters.lever import LEVER
@@ -312,9 +315,29 @@ def test_it_is_explained_and_drawn(world: World) -> None:
     assert part.told.way == "shed, whole rows at a time"
     assert part.told.numbers["queries about it"] == 2
     assert any(line.startswith("warnings: ") for line in part.told.numbers["what queries get"])
-    page = build_report(world.tables.now(), world.folder / "report.html").read_text(encoding="utf-8")
+    page = whole_report(build_report(world.tables.now(), world.folder / "report.html"))
     assert page.count('<rect class="region"') >= 20
     assert "slow at web-1" in page
+
+
+def test_a_map_of_a_batch_that_dropped_nothing_of_a_region_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract, tables = world.contracts.streams["logs"], world.tables.now()
+    assert "regions" in [one.kind for one in LEVER.pictures(contract, None, tables)]
+    stored, read = record.batch_record, SifterFilter.from_bytes
+
+    def of_nothing(payload: bytes) -> SifterFilter:
+        found = read(payload)
+        return replace(found, thresholds=np.zeros_like(found.thresholds))
+
+    def record_of_nothing(*arguments: Any) -> dict[str, Any]:
+        row = stored(*arguments)
+        return {**row, "regions": [{**one, "threshold": 0.0} for one in row["regions"]]}
+
+    monkeypatch.setattr(SifterFilter, "from_bytes", of_nothing)
+    monkeypatch.setattr(explaining, "batch_record", record_of_nothing)
+    assert "regions" not in [one.kind for one in LEVER.pictures(contract, None, tables)]
 
 
 def test_of_older_batches_nothing_is_read_but_columns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

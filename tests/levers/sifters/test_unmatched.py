@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.levers.sifters.logs import LOGS, SIFTERS, contract_of, logs
 from tests.pipeline.streams import World, json_lines
+from tests.report.page.pages import whole_report
 
 from spillway.engine import ProcessEngine
 from spillway.levers.sifters.unmatched_conditions import unmatched_conditions
@@ -92,5 +93,5 @@ def test_screen_status_and_report_warn_before_a_row_is_dropped(tmp_path: Path) -
     assert warned[0] < shed, "before its rows go"
     (short,) = [one for one in status(world.tables.now()).shortages if one.kind == "doubtful"]
     assert "query errors (severity = 'error') matches none of the last" in short.sentence
-    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "query errors (severity = &#x27;error&#x27;) matches none of the last" in page
+    page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
+    assert "query errors (severity = &#39;error&#39;) matches none of the last" in page

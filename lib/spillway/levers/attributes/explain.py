@@ -33,7 +33,7 @@ UNTOUCHABLE = {
     "protected": "its owner protects it",
 }
 PLOTTED_ATTRIBUTES = 2
-PLOTTED_TUPLES = 160
+PLOTTED_TUPLES = 96
 READ_TUPLES = 4000
 PLOTTED_THRESHOLDS_PCT = 30
 
@@ -339,11 +339,14 @@ def _treatment_spans(runs: Sequence[Run], attribute: str) -> list[tuple[float, f
 def _samples(
     contract: StreamContract, shed: Sequence[_RunOfBatch], certificates: Sequence[Row], tables: Views
 ) -> Iterator[Picture]:
-    """Yield charts of the attributes shed most: the last recovered tuples that raw still has, for the busiest key."""
-    totals: dict[str, int] = {}
+    """Yield charts of the attributes with the largest errors: the last tuples of the busiest key that raw still has."""
+    totals: dict[str, tuple[float, int]] = {}
     for row in certificates:
-        totals[row["attribute"]] = totals.get(row["attribute"], 0) + int(row["shed_values"])
-    most = [name for name, values in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if values]
+        changed = int(row["shed_values"]) + int(row["rounded_values"])
+        error, values = totals.get(row["attribute"], (0.0, 0))
+        totals[row["attribute"]] = error + changed * (row["mean_error_pct"] or 0.0), values + changed
+    order = sorted(totals.items(), key=lambda pair: (-pair[1][0], -pair[1][1], pair[0]))
+    most = [name for name, (_, values) in order if values]
     certified = {row["batch"] for row in certificates}
     recovered = [one for one in shed if one.row["batch"] in certified]
     for name in most[:PLOTTED_ATTRIBUTES]:
@@ -357,9 +360,10 @@ def _sample(
     days = sorted({one.row["batch_date"] for one in shed})
     raw = tables.at("raw", contract.stream).stored_files(batch_date=days)
     back = tables.at("recovered", contract.stream).stored_files(batch_date=days)
-    names = [*contract.keys, attribute]
+    times = [one.name for one in contract.attributes if one.role == "order" and one.type == "timestamp"][:1]
+    names = list(dict.fromkeys([*contract.keys, *times, attribute]))
     bounds = [attribute + BOUND_SUFFIX, attribute + OWN_BOUND_SUFFIX]
-    for last in reversed([one for one in shed if treatment_in(one.run, attribute).way == "shed"]):
+    for last in reversed([one for one in shed if treatment_in(one.run, attribute).way != "keep"]):
         end = last.run.to_seq
         if not raw.reader_for(last.row["batch_date"])([], end - READ_TUPLES, end).num_rows:
             continue  # raw data of these rows is deleted
@@ -371,14 +375,17 @@ def _sample(
             )
             for stored, columns in ((raw, names), (back, [attribute, *bounds]))
         ]
-        yield from _recovery_chart(contract, attribute, *pair)
+        yield from _recovery_chart(contract, attribute, next(iter(times), None), *pair)
         return
 
 
 def _recovery_chart(
-    contract: StreamContract, attribute: str, raw: pa.Table, back: pa.Table
+    contract: StreamContract, attribute: str, time: str | None, raw: pa.Table, back: pa.Table
 ) -> Iterator[Picture]:
-    """Yield the chart of original and recovered values, with the band in which the true value must lie."""
+    """Yield the chart of original and recovered values over time, with the bound of each value.
+
+    `time`: the attribute with the event time; None: the values are drawn over seq.
+    """
     original = raw.rename_columns([*raw.column_names[:-1], "original"])
     back = back.rename_columns(["seq", "recovered", "bound", "own"])
     for name in ("bound", "own"):  # an absent column has the type null, which a join does not accept
@@ -390,30 +397,43 @@ def _recovery_chart(
         return
     joined, key = _tuples_of_busiest_key(contract, joined.sort_by("seq"))
     joined = joined.slice(max(joined.num_rows - PLOTTED_TUPLES, 0))
+    is_time = time is not None and not joined[time].null_count
+    if is_time:
+        joined = joined.sort_by(time)
+        x = [float(at.timestamp()) for at in joined[time].to_pylist()]
+    else:
+        x = [float(seq) for seq in joined["seq"].to_pylist()]
     truth, given = joined["original"].to_pylist(), joined["recovered"].to_pylist()
-    band = [
-        (float(at), value - off, value + off)
-        for at, (value, *bounds) in enumerate(
-            zip(given, joined["bound"].to_pylist(), joined["own"].to_pylist(), strict=True)
-        )
-        if value is not None and (off := _largest_error(value, *bounds)) is not None
+    bounds = [
+        None if value is None else 0.0 if (off := _largest_error(value, *both)) is None else off
+        for value, *both in zip(given, joined["bound"].to_pylist(), joined["own"].to_pylist(), strict=True)
     ]
-    lines = [
-        {"name": "original", "style": "original", "points": [(float(at), v) for at, v in enumerate(truth)]},
-        {
-            "name": "recovered",
-            "style": "recovered",
-            "points": [(float(at), v) for at, v in enumerate(given)],
-            "dots": len(given) < PLOTTED_TUPLES // 2,
-        },
-    ]
+    used = _used_of_bounds(truth, given, bounds)
     unit = contract.attribute(attribute).unit or ""
+    data = {"x": x, "original": truth, "recovered": given, "bound": bounds, "y": attribute, "unit": unit}
     yield Picture(
-        f"{attribute}: original and recovered",
-        "lines",
-        {"lines": lines, "x": f"tuples of {key}", "y": f"{attribute} {unit}".strip(), "band": band},
-        "Shaded: the bound stated with each recovered value.",
+        f"{contract.stream}.{attribute}: the largest error is {used:.0f} % of its bound",
+        "recovery",
+        data | {"is_time": is_time, "used_pct": used},
+        f"The last {joined.num_rows:,} rows of {key}. Below: the same on the scale of the error.",
+        section="values",
     )
+
+
+def _used_of_bounds(
+    truth: Sequence[float | None], given: Sequence[float | None], bounds: Sequence[float | None]
+) -> float:
+    """Return the largest error in per cent of its bound; values without a bound are exact.
+
+    >>> _used_of_bounds([1.0, 2.0, None], [1.5, 2.0, None], [1.0, 0.0, None])
+    50.0
+    """
+    shares = [
+        100.0 * abs(given_one - true_one) / bound
+        for true_one, given_one, bound in zip(truth, given, bounds, strict=True)
+        if true_one is not None and given_one is not None and bound
+    ]
+    return max(shares, default=0.0)
 
 
 def _largest_error(value: float, bound_pct: float | None, bound: float | None) -> float | None:

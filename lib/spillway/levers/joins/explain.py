@@ -11,7 +11,7 @@ from typing import Any
 
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
-from spillway.errors import format_number
+from spillway.errors import format_count, format_number
 from spillway.ledger import Row
 from spillway.levers.joins.estimates import MissedPairs, estimate_total_missed_pairs
 from spillway.levers.joins.settings import JoinSettings
@@ -248,8 +248,7 @@ def _windows(contract: Workload, tables: Views) -> list[dict[str, Any]]:
 
 
 def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> Picture:
-    first = rows[0]["window"]
-    at = [float(row["window"] - first) for row in rows]
+    at = [float(row["window"] * contract.window.seconds) for row in rows]
     found = [(x, float(row["pairs"])) for x, row in zip(at, rows, strict=True)]
     whole = [(x, float(row["pairs"] + row["missed"])) for x, row in zip(at, rows, strict=True)]
     band = [
@@ -257,25 +256,38 @@ def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> P
         for x, row in zip(at, rows, strict=True)
         if math.isfinite(row["missed_high"])
     ]
+    band = band if len(band) > 1 else []
+    missed = missed_pairs_sentence(rows, _windows_of_a_row(contract, settings))
     return Picture(
-        "Pairs found, and with those that were missed",
+        f"{contract.subject}: {sum(row['pairs'] for row in rows):,} pairs found",
         "lines",
         {
             "lines": [
-                {"name": "found", "points": found, "style": "c0"},
+                {"name": "found", "points": found, "style": "c0", "dots": len(rows) < 40},
                 {"name": "found and missed, estimated", "points": whole, "style": "c1"},
             ],
-            "x": f"windows of {contract.window.seconds:g} s since the first that is shown",
-            "y": "pairs",
+            "x": f"windows of {_duration(contract.window.seconds)}",
+            "y": "pairs in a window",
             "from_zero": True,
-            "band": band if len(band) > 1 else (),
+            "band": band,
+            "is_time": True,
         },
-        f"{sum(row['pairs'] for row in rows):,} found; "
-        f"{missed_pairs_sentence(rows, _windows_of_a_row(contract, settings))}."
-        + " The band is that of each window."
-        * (len(band) > 1),
-        wide=True,
+        f"{contract.description} {missed[0].upper()}{missed[1:]}.".strip()
+        + " Shaded: the 95 % interval of each window." * bool(band),
+        section="answers",
     )
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is whole.
+
+    >>> _duration(86_400), _duration(1_800), _duration(2.5)
+    ('1 day', '30 minutes', '2.5 s')
+    """
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size and seconds % size == 0:
+            return format_count(int(seconds // size), unit)
+    return f"{seconds:g} s"
 
 
 def _curves(last: Row, contract: Workload, settings: JoinSettings) -> Picture:

@@ -13,9 +13,11 @@ import numpy as np
 
 from spillway.batch import SHOWN_BATCHES
 from spillway.contracts.workload import Workload
+from spillway.errors import format_number
 from spillway.levers.protocol import LeverExplanation, Picture, Views
 from spillway.levers.quality.admission import coverage_spread
 from spillway.levers.quality.overload import COVERAGE, Measurements, fit_costs
+from spillway.levers.quality.scaled_answer import NO_INTERVAL
 from spillway.levers.quality.settings import QualitySettings
 
 DRAWN_WINDOWS = 200
@@ -153,13 +155,14 @@ def excessive_fixed_cost(contract: Workload, rows: CoverageRows) -> Cause | None
 
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
-    """Yield two charts of a room: the coverage by window, one line per query; and the tuples kept, shed and lost.
+    """Yield the last answer, and two charts of a room: the coverage by window, and the tuples kept, shed and lost.
 
-    Only the first query of the room yields them, so that a room is shown once.
+    Only the first query of the room yields the charts, so that a room is shown once.
     """
     rows = coverage_rows(tables, contract.subject)
     if not rows:
         return
+    yield from _answer(contract, rows, tables)
     room = room_rows(tables, rows[-1]["room"])
     names = sorted({row["subject"] for row in room})
     if contract.subject != names[0]:
@@ -199,6 +202,71 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
         "Files of what is shed whole are never opened.",
         wide=True,
     )
+
+
+def _answer(contract: Workload, rows: CoverageRows, tables: Views) -> Iterator[Picture]:
+    """Yield the answer of the last window that has one, each estimate with its interval."""
+    last = next((row for row in reversed(rows) if row["rows"]), None)
+    if last is None:
+        return
+    answer = tables.at("results", contract.subject).rows(window=last["window"], batch_date=last["batch_date"])
+    names = [name for name in answer.column_names if name not in _TECHNICAL and "__" not in name]
+    found = sorted(answer.to_pylist(), key=lambda row: int(row["row"]))
+    if not found or not names:
+        return
+    numeric = {name: all(isinstance(row[name], int | float) for row in found) for name in names}
+    share = 100.0 * last["sic"]
+    more = f" The first {ANSWER_ROWS} of {len(found):,} rows." if len(found) > ANSWER_ROWS else ""
+    shown = [[_format_estimate(row, name) for name in names] for row in found[:ANSWER_ROWS]]
+    brackets = any(cell.endswith(")") for row in shown for cell in row)
+    without = {
+        f" {name} has no interval: {why}."
+        for row in found[:ANSWER_ROWS]
+        for name in names
+        if (why := row.get(f"{name}{NO_INTERVAL}"))
+    }
+    start = last["from_time"]
+    yield Picture(
+        f"{contract.subject}: the answer of {start:{'%Y-%m-%d %H:%M' if start.hour or start.minute else '%Y-%m-%d'}} "
+        f"represents {share:.3g} % of its input",
+        "table",
+        {
+            "heads": [f"#{name}" if numeric[name] else name for name in names],
+            "rows": shown,
+        },
+        f"{contract.description}{more}".strip()
+        + " In brackets: the 95 % interval." * brackets
+        + "".join(sorted(without)[:2]),
+        section="answers",
+    )
+
+
+ANSWER_ROWS = 5
+_TECHNICAL = frozenset(
+    ("window", "batch_date", "window_start", "window_end", "result_step", "row", "sic", "coverage")
+)
+
+
+def _interval(row: Mapping[str, Any], name: str) -> tuple[float, float] | None:
+    low, high = row.get(f"{name}__low"), row.get(f"{name}__high")
+    return None if low is None or high is None else (low, high)
+
+
+def _format_estimate(row: Mapping[str, Any], name: str) -> str:
+    """Return a value of an answer; the estimate over all rows and its interval, if it has one.
+
+    >>> _format_estimate({"n": 4, "n__estimate": 9.0, "n__low": 8.04, "n__high": 10.0}, "n")
+    '9 (8.04 to 10)'
+    >>> _format_estimate({"n": 0.123456, "n__low": None}, "n"), _format_estimate({"n": None}, "n")
+    ('0.1235', 'null')
+    """
+    value, interval = row.get(f"{name}__estimate"), _interval(row, name)
+    if value is None:
+        value = row[name]
+    said = "null" if value is None else format_number(value) if isinstance(value, int | float) else str(value)
+    if interval is None or interval[0] == interval[1]:
+        return said
+    return f"{said} ({format_number(interval[0])} to {format_number(interval[1])})"
 
 
 def coverage_rows(tables: Views, subject: str) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -
     queries = _queries(tables, contract.stream, last["batch"])
     if queries:
         yield Picture(
-            f"What the queries still get, batch {last['batch']}",
+            f"{contract.stream}: what its queries still get, batch {last['batch']}",
             "table",
             {
                 "heads": ["query", "#rows it wants", "#of them sent", "#%"],
@@ -107,7 +107,9 @@ def row_pictures(contract: StreamContract, facts: Facts | None, tables: Views) -
                     for name, (wanted, got) in list(queries.items())[:SHOWN_QUERIES]
                 ],
             },
-            f"There was room for {last['throttle_measured']:.1%} of the rows; at random every query would have that.",
+            f"There was capacity for {last['throttle_measured']:.1%} of the rows. If rows were dropped at random, "
+            "every query would get this share.",
+            section="losses",
         )
     if len(sifted) > 1:
         of = sifted[-DRAWN_BATCHES:]
@@ -159,6 +161,8 @@ def _map(row: Mapping[str, Any]) -> Iterator[Picture]:
         ]  # fmt: skip
     else:
         rects = _cells(found, across, order[1], row["regions"])
+    if not any(dark for *_, dark, _ in rects):
+        return  # no region that a query asks for lost a row: an empty map says nothing
     names = found.layout.names
     which, others = "there", ""
     if found.has_unrequested_region:

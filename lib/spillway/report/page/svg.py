@@ -1,25 +1,51 @@
 """Draw small charts as inline SVG, without script, fonts or colours (the page's style sheet has the colours).
 
-Every function returns markup. Its coordinates are in a box 720 units wide (wide charts: 1440) that scales with
-the page.
+Every function computes positions and returns markup, which `templates/charts.html` writes. Coordinates are in a box 720
+units wide (wide charts: 1440) that scales with the page.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from types import MappingProxyType
+from typing import Any
 
-from spillway.errors import format_number
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from spillway.errors import format_bytes, format_number
+from spillway.report.text import format_cell
 
 WIDTH = 720
 WIDE = 1440
-WIDE_TOP = 8
-MARGIN_LEFT, MARGIN_RIGHT, MARGIN_TOP, MARGIN_BOTTOM = 56, 14, 26, 46
+MARGIN_LEFT, MARGIN_RIGHT, MARGIN_TOP, MARGIN_BOTTOM = 64, 14, 26, 46
+PANEL_GAP = 40
+_BARS_TOP = 8
 
 Points = Sequence[tuple[float, float | None]]
+Text = tuple[tuple[float, float], str, str, str]
+"""A text of a chart: its place, its words, its anchor, its style."""
+
+
+@cache
+def templates() -> Environment:
+    """Return the environment of the templates. Every value is escaped; a name that is not given is an error."""
+    found = Environment(
+        loader=PackageLoader("spillway.report.page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters["cell"] = format_cell
+    return found
+
+
+def _draw(macro: str, *arguments: Any) -> str:
+    return str(getattr(templates().get_template("charts.html").module, macro)(*arguments))
 
 
 @dataclass(frozen=True)
@@ -45,7 +71,7 @@ class Scale:
 class Line:
     """A line of a chart: its points, its style class, and its name in the legend.
 
-    A point with y = None interrupts the line.
+    A point with y = None interrupts the line. `dots`: also draw each point; `dots_only`: draw no line between them.
     """
 
     points: Points
@@ -53,21 +79,113 @@ class Line:
     name: str
     steps: bool = False
     dots: bool = False
+    dots_only: bool = False
+
+    @property
+    def known(self) -> list[tuple[float, float]]:
+        """Return the points that have a value."""
+        return [(x, y) for x, y in self.points if y is not None and math.isfinite(y)]
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return round numbers between `low` and `high`.
+@dataclass(frozen=True)
+class _Panel:
+    """A pair of axes with its lines, as positions."""
 
-    >>> ticks(0, 97)
-    [0.0, 20.0, 40.0, 60.0, 80.0]
+    left: float
+    right: float
+    top: float
+    bottom: float
+    grid: tuple[float, ...]
+    band: str
+    lines: tuple[_Path, ...]
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class _Path:
+    style: str
+    path: str
+    dots: tuple[tuple[float, float], ...]
+    radius: float = 2.4
+
+
+@dataclass(frozen=True)
+class _Rect:
+    style: str
+    x: float
+    y: float
+    width: float
+    height: float
+    words: str
+    opacity: str | None = None
+
+
+def ticks(low: float, high: float, about: int = 5, whole: bool = False) -> list[float]:
+    """Return round numbers between `low` and `high`; `whole`: only whole numbers.
+
+    >>> ticks(0, 97), ticks(1, 2, whole=True)
+    ([0.0, 20.0, 40.0, 60.0, 80.0], [1.0, 2.0])
     """
     if not high > low:
         return [low]
     raw = (high - low) / about
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= raw * 0.999)
+    step = max(1.0, math.ceil(step)) if whole else step
     first = math.ceil(low / step - 1e-9)
     return [round(first * step + i * step, 12) for i in range(int((high - first * step) / step + 1e-9) + 1)]
+
+
+_DAY = 86_400
+_STEPS = (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200)
+_DAYS = (1, 2, 7, 14, 30, 91, 182, 365, 730, 3650)
+
+
+def time_ticks(low: float, high: float, about: int = 5) -> list[tuple[float, str]]:
+    """Return round times between two moments (seconds since 1970, UTC), each with its words.
+
+    >>> time_ticks(0, 86_400)
+    [(0.0, '00:00'), (21600.0, '06:00'), (43200.0, '12:00'), (64800.0, '18:00'), (86400.0, '00:00')]
+    >>> time_ticks(0, 40 * 86_400)[:2]
+    [(0.0, '1 Jan'), (1209600.0, '15 Jan')]
+    """
+    raw = (high - low) / about
+    steps = [*_STEPS, *(days * _DAY for days in _DAYS)]
+    step = next((one for one in steps if one >= raw * 0.9), steps[-1])
+    at = math.ceil(low / step) * step
+    found = []
+    while at <= high:
+        found.append((float(at), _moment(at, step, high - low)))
+        at += step
+    return found
+
+
+def _moment(seconds: float, step: int, span: float) -> str:
+    """Return the words of a tick: the date at midnight if several days are shown, else the time."""
+    moment = _EPOCH + timedelta(seconds=seconds)
+    if step < _DAY < span and not seconds % _DAY:
+        return f"{moment.day} {moment:%b}"
+    if step < 60:
+        return f"{moment:%H:%M:%S}"
+    if step < _DAY:
+        return f"{moment:%H:%M}"
+    return f"{moment.day} {moment:%b}" if step < 300 * _DAY else f"{moment:%Y}"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_span(low: float, high: float) -> str:
+    """Return the dates between two moments in words.
+
+    >>> time_span(0, 3600), time_span(0, 3 * 86_400)
+    ('1 Jan 1970, UTC', '1 Jan to 4 Jan 1970, UTC')
+    """
+    first, last = (_EPOCH + timedelta(seconds=one) for one in (low, high))
+    if first.date() == last.date():
+        return f"{last.day} {last:%b %Y}, UTC"
+    year = "" if first.year == last.year else f" {first.year}"
+    return f"{first.day} {first:%b}{year} to {last.day} {last:%b %Y}, UTC"
 
 
 def number(value: float) -> str:
@@ -82,6 +200,22 @@ def number(value: float) -> str:
     return format_number(value)
 
 
+Band = Sequence[tuple[float, float, float]]
+"""A shaded range of values: (x, low, high)."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One of the plots of a chart that stand one above the other and share the x axis."""
+
+    lines: Sequence[Line]
+    y_label: str
+    height: int = 240
+    from_zero: bool = False
+    band: Band = ()
+    mark: tuple[float, str] | None = None
+
+
 def line_chart(
     lines: Sequence[Line],
     *,
@@ -89,32 +223,92 @@ def line_chart(
     y_label: str,
     height: int = 240,
     from_zero: bool = False,
-    band: Sequence[tuple[float, float, float]] = (),
+    band: Band = (),
     mark: tuple[float, str] | None = None,
     width: int = WIDTH,
+    is_time: bool = False,
 ) -> str:
-    """Draw lines over one pair of axes. `band`: (x, low, high), shaded; `mark`: an x with a label."""
-    points = [(x, y) for line in lines for x, y in line.points if y is not None and math.isfinite(y)]
-    if not points:
+    """Draw lines over one pair of axes. `band`: (x, low, high), shaded; `mark`: an x with a label.
+
+    `is_time`: x is in seconds since 1970.
+    """
+    return plots([Plot(lines, y_label, height, from_zero, band, mark)], x_label, width, is_time)
+
+
+def plots(shown: Sequence[Plot], x_label: str, width: int = WIDTH, is_time: bool = False) -> str:
+    """Draw plots one above the other over one x axis; "" if there is no value."""
+    xs = [x for plot in shown for line in plot.lines for x, _ in line.known]
+    if not xs:
         return ""
-    ys = [y for _, y in points] + [edge for _, low, high in band for edge in (low, high)]
-    low, high = min(ys), max(ys)
-    pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
-    low, high = (0.0 if from_zero else low - pad), high + pad
-    xs = [x for x, _ in points]
     x = Scale(min(xs), max(xs), MARGIN_LEFT, width - MARGIN_RIGHT)
-    y = Scale(low, high, height - MARGIN_BOTTOM, MARGIN_TOP)
-    parts = [_axes(x, y, height, x_label, y_label)]
-    if band:
-        upper = " ".join(f"{x(at)},{y(top)}" for at, _, top in band)
-        lower = " ".join(f"{x(at)},{y(bottom)}" for at, bottom, _ in reversed(band))
-        parts.append(f'<polygon class="band" points="{upper} {lower}"/>')
-    parts += [_path(line, x, y) for line in lines]
-    if mark is not None:
-        parts.append(_mark(mark, x, height))
-    return _legend([(line.style, line.name) for line in lines]) + _svg(
-        parts, height, f"{y_label} over {x_label}", width
+    top, panels, texts = 0, [], []
+    for plot in shown:
+        bottom = top + plot.height - MARGIN_BOTTOM
+        panel, words = _panel(plot, x, top + MARGIN_TOP, bottom)
+        panels.append(panel)
+        texts += words
+        top = bottom + PANEL_GAP - MARGIN_TOP
+    height = bottom + MARGIN_BOTTOM
+    whole = all(at == int(at) for at in xs)
+    marks = (
+        time_ticks(x.low, x.high) if is_time else [(at, number(at)) for at in ticks(x.low, x.high, 6, whole)]
     )
+    texts += [_tick(x(at), bottom + 21, words, x) for at, words in marks]
+    said = f"{x_label}, {time_span(x.low, x.high)}".removeprefix(", ") if is_time else x_label
+    texts.append(((x.end, height - 6), said, "end", "label"))
+    legend = {line.style: line.name for plot in shown for line in plot.lines if line.name}
+    title = f"{', '.join(plot.y_label for plot in shown)} over {said}"
+    return _draw("panels", width, height, title, list(legend.items()), panels, texts)
+
+
+def _tick(at: float, y: float, words: str, x: Scale) -> Text:
+    """Return a text below the x axis; at the right edge it ends there, so that it stays inside the box."""
+    return ((at, y), words, "end" if at > x.end - 12 else "middle", "tick")
+
+
+def _panel(plot: Plot, x: Scale, top: int, bottom: int) -> tuple[_Panel, list[Text]]:
+    ys = [y for line in plot.lines for _, y in line.known]
+    ys += [edge for _, low, high in plot.band for edge in (low, high)]
+    low, high = min(ys, default=0.0), max(ys, default=1.0)
+    pad = (high - low) * 0.06 or abs(high) * 0.1 or 1.0
+    y = Scale(0.0 if plot.from_zero else low - pad, high + pad, bottom, top)
+    marks = ticks(y.low, y.high, 5 if bottom - top > 120 else 3)
+    if len(marks) < 3:
+        marks = ticks(y.low, y.high, 5)
+    texts: list[Text] = [((x.start - 8, y(at) + 4), number(at), "end", "tick") for at in marks]
+    texts.append(((0, top - 13), plot.y_label, "start", "label"))
+    band = ""
+    if plot.band:
+        edges = [(at, high) for at, _, high in plot.band] + [(at, low) for at, low, _ in reversed(plot.band)]
+        band = " ".join(f"{x(at)},{y(edge)}" for at, edge in edges)
+    mark = None
+    if plot.mark is not None:
+        mark = x(min(max(plot.mark[0], x.low), x.high))
+        side, anchor = (mark - 5, "end") if mark > x.end * 0.6 else (mark + 5, "start")
+        texts.append(((side, top + 12), plot.mark[1], anchor, "tick strong"))
+    paths = tuple(
+        _Path(
+            line.style,
+            "" if line.dots_only else _path(line, x, y),
+            tuple((x(a), y(v)) for a, v in line.known) if line.dots or line.dots_only else (),
+        )
+        for line in plot.lines
+    )
+    grid = tuple(y(at) for at in marks)
+    return _Panel(x.start, x.end, top, bottom, grid, band, paths, mark), texts
+
+
+def _path(line: Line, x: Scale, y: Scale) -> str:
+    drawn, pen, last_y = [], "M", 0.0
+    for at, value in line.points:
+        if value is None or not math.isfinite(value):
+            pen = "M"
+            continue
+        if line.steps and pen == "L":
+            drawn.append(f"L{x(at)} {y(last_y)}")
+        drawn.append(f"{pen}{x(at)} {y(value)}")
+        pen, last_y = "L", value
+    return "".join(drawn)
 
 
 def timeline(
@@ -130,62 +324,78 @@ def timeline(
     runs = [run for _, row in rows for run in row]
     if not runs:
         return ""
-    step = 34
-    left = max(170, 8 * max((len(name) for name, _ in rows), default=0) + 20)
-    height = WIDE_TOP + step * len(rows) + MARGIN_BOTTOM
-    x = Scale(min(run[0] for run in runs), max(run[1] for run in runs), left, WIDE - MARGIN_RIGHT)
-    parts = []
-    for position, (name, row) in enumerate(rows):
-        top = WIDE_TOP + position * step
-        parts.append(
-            f'<text class="name" x="{left - 10}" y="{top + 19}" text-anchor="end">{escape(name)}</text>'
-        )
-        for start, end, style, words in row:
-            width = max(round(x(end) - x(start), 2), 0.6)
-            parts.append(
-                f'<rect class="{style}" x="{x(start)}" y="{top + 2}" width="{width}" height="{step - 7}">'
-                f"<title>{escape(words)}</title></rect>"
-            )
+    step, left = 32, 190
+    height = _BARS_TOP + step * len(rows) + MARGIN_BOTTOM
     bottom = height - MARGIN_BOTTOM
-    for tick in ticks(x.low, x.high):
-        parts.append(
-            f'<text class="tick" x="{x(tick)}" y="{bottom + 20}" text-anchor="middle">{number(tick)}</text>'
+    x = Scale(min(run[0] for run in runs), max(run[1] for run in runs), left, WIDE - MARGIN_RIGHT)
+    texts: list[Text] = [
+        ((left - 10, _BARS_TOP + place * step + 19), name, "end", "name")
+        for place, (name, _) in enumerate(rows)
+    ]
+    rects = [
+        _Rect(
+            style,
+            x(start),
+            _BARS_TOP + place * step + 2,
+            max(round(x(end) - x(start), 2), 0.6),
+            step - 7,
+            words,
         )
-    parts.append(
-        f'<text class="label" x="{WIDE - MARGIN_RIGHT}" y="{height - 2}" text-anchor="end">{escape(x_label)}</text>'
-    )
-    named = {**legend, **{style: style for _, row in rows for _, _, style, _ in row if style not in legend}}
-    drawn = {style for _, row in rows for _, _, style, _ in row}
-    entries = [(style, words) for style, words in named.items() if style in drawn]
-    return _legend(entries) + _svg(
-        parts, height, f"{', '.join(name for name, _ in rows)} over {x_label}", WIDE
-    )
+        for place, (_, row) in enumerate(rows)
+        for start, end, style, words in row
+    ]
+    texts += [_tick(x(tick), bottom + 20, number(tick), x) for tick in ticks(x.low, x.high)]
+    texts.append(((WIDE - MARGIN_RIGHT, height - 2), x_label, "end", "label"))
+    drawn = {run[2]: run[2] for run in runs}
+    entries = [(style, words) for style, words in {**drawn, **legend}.items() if style in drawn]
+    order = [*legend, *drawn]
+    entries.sort(key=lambda entry: order.index(entry[0]))
+    title = f"{', '.join(name for name, _ in rows)} over {x_label}"
+    return _draw("rectangles", WIDE, height, title, entries, rects, texts)
 
 
-def bars(rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]], *, unit: str = "B") -> str:
-    """Draw horizontal stacked bars: (row name, parts of (value, style, name)); all rows have one scale."""
+def bars(
+    rows: Sequence[tuple[str, Sequence[tuple[float, str, str]]]],
+    *,
+    unit: str = "B",
+    show: Callable[[float], str] | None = None,
+    width: int = WIDE,
+    limit: tuple[float, str] | None = None,
+) -> str:
+    """Draw horizontal stacked bars: (row name, parts of (value, style, name)); all rows have one scale.
+
+    `unit`: B for bytes, or the noun that is counted. `show`: formats a value instead. `limit`: a value that all bars
+    are compared with, and its words.
+    """
+    show = show or (lambda value: format_bytes(value) if unit == "B" else f"{number(value)} {unit}".strip())
     longest = max((sum(value for value, _, _ in row) for _, row in rows), default=0)
     if longest <= 0:
         return ""
-    step, left, right = 38, 190, 110
-    height = WIDE_TOP + step * len(rows) + 6
-    x = Scale(0, longest, left, WIDE - right)
-    parts = []
-    for position, (name, row) in enumerate(rows):
-        top, at = WIDE_TOP + position * step, 0.0
-        parts.append(
-            f'<text class="name" x="{left - 10}" y="{top + 21}" text-anchor="end">{escape(name)}</text>'
-        )
+    step, left, right = (38, 190, 130) if width == WIDE else (38, 150, 120)
+    top = _BARS_TOP + (22 if limit is not None else 0)
+    height = top + step * len(rows) + 6
+    x = Scale(0, max(longest, limit[0] if limit is not None else 0), left, width - right)
+    rects: list[_Rect] = []
+    texts: list[Text] = []
+    for place, (name, row) in enumerate(rows):
+        above, at = top + place * step, 0.0
+        texts.append(((left - 10, above + 21), name, "end", "name"))
         for value, style, words in row:
-            width = max(round(x(at + value) - x(at), 2), 0)
-            parts.append(
-                f'<rect class="{style}" x="{x(at)}" y="{top + 2}" width="{width}" height="{step - 9}">'
-                f"<title>{escape(words)}: {number(value)}{escape(unit)}</title></rect>"
-            )
+            wide = max(round(x(at + value) - x(at), 2), 0)
+            rects.append(_Rect(style, x(at), above + 2, wide, step - 9, f"{words}: {show(value)}"))
             at += value
-        parts.append(f'<text class="tick" x="{x(at) + 6}" y="{top + 21}">{number(at)}{escape(unit)}</text>')
+        end = x(at) + 6
+        if limit is not None and -12 < x(limit[0]) - end < 90:  # the line must not cross the words
+            end = x(limit[0]) + 6
+        texts.append(((end, above + 21), show(at), "start", "tick"))
+    limits = []
+    if limit is not None:
+        at, anchor = x(limit[0]), "end" if x(limit[0]) > width / 2 else "start"
+        limits.append((at, top - 4, height))
+        texts.append(((at, top - 10), limit[1], anchor, "tick strong"))
     legend = {style: words for _, row in rows for _, style, words in row}
-    return _legend(list(legend.items())) + _svg(parts, height, ", ".join(name for name, _ in rows), WIDE)
+    title = ", ".join(name for name, _ in rows)
+    return _draw("rectangles", width, height, title, list(legend.items()), rects, texts, limits)
 
 
 def region_map(
@@ -206,81 +416,14 @@ def region_map(
     left = max(MARGIN_LEFT, 8 * max((len(word) for _, word in y_ticks), default=0) + 20)
     x = Scale(min(one[0] for one in rects), max(one[1] for one in rects), left, WIDE - MARGIN_RIGHT)
     y = Scale(min(one[2] for one in rects), max(one[3] for one in rects), height - MARGIN_BOTTOM, MARGIN_TOP)
-    parts = []
-    for low, high, below, above, dark, words in rects:
-        width, tall = round(x(high) - x(low), 2), round(y(below) - y(above), 2)
-        parts.append(
-            f'<rect class="region" x="{x(low)}" y="{y(above)}" width="{width}" height="{tall}" '
-            f'fill-opacity="{min(1.0, max(0.0, dark)):.3f}"><title>{escape(words)}</title></rect>'
+    drawn = [
+        _Rect(
+            "region", x(low), y(above), round(x(high) - x(low), 2), round(y(below) - y(above), 2), words,
+            f"{min(1.0, max(0.0, dark)):.3f}",
         )
-    bottom = height - MARGIN_BOTTOM
-    for at, word in x_ticks:
-        parts.append(
-            f'<text class="tick" x="{x(at)}" y="{bottom + 18}" text-anchor="middle">{escape(word)}</text>'
-        )
-    for at, word in y_ticks:
-        parts.append(
-            f'<text class="tick" x="{left - 8}" y="{y(at) + 4}" text-anchor="end">{escape(word)}</text>'
-        )
-    parts.append(
-        f'<text class="label" x="{x.end:g}" y="{height - 6}" text-anchor="end">{escape(x_label)}</text>'
-        f'<text class="label" x="0" y="13">{escape(y_label)}</text>'
-    )
-    return _svg(parts, height, f"{x_label} and {y_label}", WIDE)
-
-
-def _svg(parts: Sequence[str], height: int, title: str, width: int = WIDTH) -> str:
-    body = "\n".join(parts)
-    box = f'class="w{width}" viewBox="0 0 {width} {height}"'
-    return f'<svg {box} role="img" aria-label="{escape(title)}">\n{body}\n</svg>'
-
-
-def _legend(entries: Sequence[tuple[str, str]]) -> str:
-    items = "".join(f'<span><i class="{style}"></i>{escape(name)}</span>' for style, name in entries)
-    return f'<div class="legend">{items}</div>'
-
-
-def _axes(x: Scale, y: Scale, height: int, x_label: str, y_label: str) -> str:
-    bottom = height - MARGIN_BOTTOM
-    parts = []
-    for tick in ticks(y.low, y.high):
-        at = y(tick)
-        parts.append(f'<line class="grid" x1="{MARGIN_LEFT}" x2="{x.end:g}" y1="{at}" y2="{at}"/>')
-        parts.append(
-            f'<text class="tick" x="{MARGIN_LEFT - 8}" y="{at + 4}" text-anchor="end">{number(tick)}</text>'
-        )
-    for tick in ticks(x.low, x.high, 6):
-        parts.append(
-            f'<text class="tick" x="{x(tick)}" y="{bottom + 18}" text-anchor="middle">{number(tick)}</text>'
-        )
-    parts.append(
-        f'<text class="label" x="{x.end:g}" y="{height - 6}" text-anchor="end">{escape(x_label)}</text>'
-    )
-    parts.append(f'<text class="label" x="0" y="13">{escape(y_label)}</text>')
-    return "".join(parts)
-
-
-def _path(line: Line, x: Scale, y: Scale) -> str:
-    drawn, pen, last_y = [], "M", 0.0
-    for at, value in line.points:
-        if value is None or not math.isfinite(value):
-            pen = "M"
-            continue
-        if line.steps and pen == "L":
-            drawn.append(f"L{x(at)} {y(last_y)}")
-        drawn.append(f"{pen}{x(at)} {y(value)}")
-        pen, last_y = "L", value
-    path = f'<path class="line {line.style}" d="{"".join(drawn)}"/>'
-    if not line.dots:
-        return path
-    known = [(at, value) for at, value in line.points if value is not None and math.isfinite(value)]
-    return path + "".join(f'<circle class="{line.style}" cx="{x(a)}" cy="{y(v)}" r="2.4"/>' for a, v in known)
-
-
-def _mark(mark: tuple[float, str], x: Scale, height: int) -> str:
-    at, word = x(min(max(mark[0], x.low), x.high)), escape(mark[1])
-    side, anchor = (at - 5, "end") if at > x.end * 0.75 else (at + 5, "start")
-    return (
-        f'<line class="mark" x1="{at}" x2="{at}" y1="{MARGIN_TOP}" y2="{height - MARGIN_BOTTOM}"/>'
-        f'<text class="tick strong" x="{side}" y="{MARGIN_TOP + 12}" text-anchor="{anchor}">{word}</text>'
-    )
+        for low, high, below, above, dark, words in rects
+    ]  # fmt: skip
+    texts = [_tick(x(at), height - MARGIN_BOTTOM + 18, word, x) for at, word in x_ticks]
+    texts += [((left - 8, y(at) + 4), word, "end", "tick") for at, word in y_ticks]
+    texts += [((x.end, height - 6), x_label, "end", "label"), ((0, 13), y_label, "start", "label")]
+    return _draw("rectangles", WIDE, height, f"{x_label} and {y_label}", [], drawn, texts)
