@@ -171,9 +171,9 @@ STEPS = {
     "sketch": "sketch narrow: sketches of sites",
     "join": "workloads: joined/same_site",
     "query": "workloads: by_site",
-    "recover": "validate: recovered/sites",
+    "recover": "validate: recover",
     "validate": "validate: summarise",
-    "recover on request": "recover sites: recovered/sites",
+    "recover on request": "recover sites: recover",
 }
 """What a DAG's run does, and how the descriptions of its Spark jobs begin."""
 

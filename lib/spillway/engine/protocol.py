@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -72,6 +74,76 @@ def map_each(
         halves = (items[:middle], items[middle:])
         return [one for half in halves for one in map_each(engine, function, half, label)]
     return [raised(one) if isinstance(one, Failed) else one for one in found]
+
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class TaskRequest:
+    """Work for tasks: `function` is called with each of the items. All of them must be picklable, and results small."""
+
+    function: Callable[[Any], Any]
+    items: Sequence[Any]
+
+
+Step = Generator[TaskRequest, list[Any], Made]
+"""The work on one stream: it yields what tasks must do, and receives for each item the result or the exception."""
+
+
+def run_together(
+    engine: Engine, steps: Mapping[str, Step[Made]], label: Callable[[int], str] = lambda _: ""
+) -> Iterator[tuple[str, Made | Exception]]:
+    """Run the steps of several streams, and yield the result or the exception of each step when it ends.
+
+    The steps advance in rounds. In each round, one job of the engine does the tasks that all steps wait for. So the
+    number of jobs is that of the longest step, whatever the number of streams. If one task or one step fails, the
+    others go on. `label`: the label of the job of a round; the first round has the number 1.
+
+    >>> from spillway.engine import ProcessEngine
+    >>> def halved(number):
+    ...     (half,) = yield TaskRequest(lambda item: item / 2, [number])
+    ...     return half
+    >>> dict(run_together(ProcessEngine(), {"a": halved(3), "b": halved(8)}))
+    {'a': 1.5, 'b': 4.0}
+    """
+    waiting: list[tuple[str, Step[Made], TaskRequest]] = []
+    going: list[tuple[str, Step[Made], list[Any] | None]] = [
+        (name, step, None) for name, step in steps.items()
+    ]
+    number = 0
+    try:
+        while going:
+            waiting = []
+            for name, step, results in going:
+                try:
+                    request = next(step) if results is None else step.send(results)
+                except StopIteration as ended:
+                    yield name, ended.value
+                except Exception as problem:
+                    yield name, problem
+                else:
+                    waiting.append((name, step, request))
+            number += 1
+            work = [(request.function, item) for _, _, request in waiting for item in request.items]
+            made = iter(map_each(engine, _call, work, label(number)) if work else ())
+            going = [(name, step, list(islice(made, len(request.items)))) for name, step, request in waiting]
+    finally:
+        for step in steps.values():
+            step.close()  # a step that waits removes what it has written
+
+
+def run_alone(engine: Engine, step: Step[Made], label: str = "") -> Made:
+    """Run the step of one stream, and return its result."""
+    ((_, made),) = run_together(engine, {"": step}, lambda _: label)
+    if isinstance(made, Exception):
+        raise made
+    return made
+
+
+def _call(work: tuple[Callable[[Item], Result], Item]) -> Result:
+    function, item = work
+    return function(item)
 
 
 def split_evenly(

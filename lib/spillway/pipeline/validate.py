@@ -30,7 +30,7 @@ from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, l
 from spillway.checks.views import types_of
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step
 from spillway.errors import ConcurrentRun
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
@@ -39,10 +39,11 @@ from spillway.registry import lever
 from spillway.store.batches import certified_revisions, load_batches, save_batches, write_ledger
 from spillway.store.files import DataFile, as_date, batch_bytes, keep_files_open
 from spillway.store.tables import Between, Tables
-from spillway.streams.certify import recover_and_certify
+from spillway.streams.certify import certification_step
 from spillway.streams.drafts import added_columns
 from spillway.streams.facts import newest_facts
 from spillway.streams.faults import Faults
+from spillway.streams.recover import RECOVER
 from spillway.streams.sketch_builder import batches_without_sketch
 from spillway.streams.train import last_rows_reader
 from spillway.workloads.validation import suite_tables, unvalidated_windows
@@ -365,9 +366,9 @@ def validate(
     windows = faults.attempt("", "judge", partial(unvalidated_windows, tables, contracts, names)) or {}
     outcomes: list[Outcome] = []
 
-    def certify(stream: str) -> list[Batch]:
+    def certify(stream: str) -> Step[list[Batch]]:
         batches = _mark_unvalidated(tables, work[stream])
-        recover_and_certify(tables, engine, contracts.streams[stream], batches, say)
+        yield from certification_step(tables, contracts.streams[stream], batches, say)
         return batches
 
     if work or windows:
@@ -375,7 +376,8 @@ def validate(
         load_in_background()  # load while the engine starts; nothing is loaded if nothing changed
     else:
         say("nothing was shed since the last validation")
-    certified = faults.run_each("certify", work, certify, work)
+    steps = {stream: certify(stream) for stream in work}
+    certified = faults.run_steps("certify", engine, steps, work, lambda _: RECOVER)
     if certified or windows:
         work_out = partial(check_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)

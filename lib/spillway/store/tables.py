@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, run_alone
 from spillway.errors import (
     ConcurrentRun,
     ExternalFault,
@@ -49,7 +49,7 @@ from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store import delta_log as logs
 from spillway.store.delta_log import CommitConflict, Log, data_file, open_log
-from spillway.store.drafts import Draft, FileTask, Make, ReadBack, discard, write_draft
+from spillway.store.drafts import Draft, FileMaker, FileTask, Make, ReadBack, discard, draft_files
 from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 from spillway.store.files import (
     DataFile,
@@ -532,9 +532,22 @@ class Table:
         `check`: called by the task with each file that it wrote. `keys`: columns by which a file's rows are stored if
         that takes fewer bytes.
         """
-        schema, name = self.contract.file_schema, self.contract.table
+        maker = self.maker(make, check, rows_in_a_group, keys)
+        name = self.contract.table
         label = name if self.contract.scope == "shared" else f"{name}/{self.path.rpartition('/')[2]}"
-        return write_draft(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys, label)
+        (draft,) = run_alone(engine, draft_files([maker], [{0: piece} for piece in pieces]), label)
+        return draft
+
+    def maker(
+        self,
+        make: Make,
+        check: ReadBack | None = None,
+        rows_in_a_group: int | None = None,
+        keys: Sequence[str] = (),
+    ) -> FileMaker:
+        """Return what tasks write files of this table with; see `draft`."""
+        schema, name = self.contract.file_schema, self.contract.table
+        return FileMaker(name, self.path, schema, make, check, rows_in_a_group, tuple(keys))
 
     def discard(self, draft: Draft) -> None:
         """Remove the files of a draft, which no table has."""
