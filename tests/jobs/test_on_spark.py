@@ -167,7 +167,7 @@ STEPS = {
     "take in": "shed narrow: raw/sites",
     "train by attribute": "train, by attribute",
     "shed": "shed narrow, draft 1",
-    "sketch": "sketch narrow: sketches of sites",
+    "sketch": "sketch narrow",
     "join": "workloads: joined/same_site",
     "query": "workloads: by_site",
     "recover": "validate: recover",

@@ -49,6 +49,7 @@ def delivered(world: World, tmp_path: Path) -> World:
 def test_the_drafts_of_all_streams_and_their_recovery_are_one_job_each(delivered: World) -> None:
     world, engine = delivered, Jobs()
     world.engine = engine
+    before = {name: world.at(name).version for name in ("batches", "schemes", "synopsis", "ledger")}
     with counted_reads(world.settings) as reads:
         done = shed_channel(world.tables.now(), engine, world.contracts, "narrow")
     assert sorted(batch.stream for batch in done) == ["meters", "sites"]
@@ -58,8 +59,13 @@ def test_the_drafts_of_all_streams_and_their_recovery_are_one_job_each(delivered
     for batch in done:
         (file,) = world.at("raw", batch.stream).files(batch=batch.batch)
         assert reads.paths[file.path] <= 2
+    commits = {name: world.at(name).version - version for name, version in before.items()}
+    # batches are pinned, and done; the others are written once
+    assert commits == {"batches": 2, "schemes": 1, "synopsis": 1, "ledger": 1}
     engine.found.clear()
+    version = world.at("certificates").version
     world.validate()
+    assert world.at("certificates").version == version + 1
     assert [(label, set(streams)) for label, streams in engine.found] == [("recover", {"meters", "sites"})]
     assert all(batch.is_validated for stream in ("meters", "sites") for batch in world.batches(stream))
 

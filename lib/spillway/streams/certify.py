@@ -19,7 +19,7 @@ from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FrameSlice, Rows, Say, SliceCertificate
 from spillway.registry import lever
 from spillway.store.files import DataFile, batch_bytes, keep_files_open
-from spillway.store.tables import StoredFiles, Tables
+from spillway.store.tables import StoredFiles, Tables, replace_rows
 from spillway.streams.presence import WHOLE_ROWS, Presence, certified_presence, presence
 from spillway.streams.recover import RECOVER, RecoveryPlan, recovery_step
 from spillway.streams.stages import AT_A_TIME, RecoveryPath, ShedPath, TableRows
@@ -100,7 +100,8 @@ def certification_step(
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
     rows = list(_certificate_rows(tables, contract, batches, measured))
-    tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
+    numbers = [batch.batch for batch in batches]
+    yield from replace_rows(tables.at("certificates"), rows, stream=stream, batch=numbers)
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
     violations = sum(row["violations"] for row in rows)
     say(

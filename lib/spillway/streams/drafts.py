@@ -35,9 +35,9 @@ from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.frame_slices import MOST_ROWS, split_batch
 from spillway.levers.protocol import OVERHEAD, FrameSlice, Lever, Load, MeasuredDraft, Plan
 from spillway.registry import LEVERS, columns_of, lever
-from spillway.store.batches import write_ledger
+from spillway.store.batches import write_ledger_together
 from spillway.store.drafts import Draft, FileMaker, FileTask, draft_files
-from spillway.store.tables import Table, Tables
+from spillway.store.tables import Table, Tables, publish_files, replace_rows
 from spillway.streams.capacity import DraftMeasurements, ShedPlan, raw_column_bytes
 from spillway.streams.destination import (
     TOLD,
@@ -494,14 +494,17 @@ def publish(
     way: ShedPlan,
     drafts: Drafts,
     unshed: Mapping[int, Load] | None = None,
-) -> None:
+) -> Step[None]:
     """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
-    If that fails, delete the files that are not published yet. `unshed`: see `ledger_lines`.
+    The step shares the commits of shared tables with other streams. If it fails, delete the files that are not
+    published yet. `unshed`: see `ledger_lines`.
     """
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
-        _publish(tables, way, drafts, list(ledger_lines(tables, way, drafts, drafts.seconds, unshed)), left)
+        yield from _publish(
+            tables, way, drafts, list(ledger_lines(tables, way, drafts, drafts.seconds, unshed)), left
+        )
     except StoreFault:
         raise  # the commit may have succeeded although its answer was lost: its files must stay
     except BaseException:
@@ -512,22 +515,22 @@ def publish(
 
 def _publish(
     tables: Tables, way: ShedPlan, drafts: Drafts, ledger: Sequence[LedgerRow], left: list[Draft]
-) -> None:
+) -> Step[None]:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
-        _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
+        yield from _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
     for plan in way.plans:
         for table, rows in plan.records().items():
-            tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
+            yield from replace_rows(tables.at(table), rows, stream=stream, batch_date=days, batch=numbers)
     old = recorded_stages(tables, stream, numbers)
     written = [line.stage for line in ledger if line.stage == SENT_BEFORE]
     stages = [*dict.fromkeys([*way.batches[0].levers, *old, SENT, *written])]
-    write_ledger(tables, stream, numbers, stages, ledger)
+    yield from write_ledger_together(tables, stream, numbers, stages, ledger)
     write_metadata(tables, plan_metadata(tables, way))
-    _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
+    yield from _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
     if any(batch.sent_whole for batch in way.batches):
         _forget(tables, way, days)
 
@@ -542,11 +545,11 @@ def _forget(tables: Tables, way: ShedPlan, days: Sequence[date]) -> None:
             own.delete(**({"stream": stream} if shared else {}), batch_date=list(days), batch=way.numbers)
 
 
-def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
+def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> Step[None]:
     """Publish one draft into its table; if it is not known whether the commit succeeded, its files stay."""
     left[:] = [one for one in left if one is not draft]
     try:
-        drafts.tables[draft.table].publish(draft.written, **where)
+        yield from publish_files(drafts.tables[draft.table], draft.written, **where)
     except SpillwayError:
         left.append(draft)
         raise

@@ -31,9 +31,9 @@ from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import Decision
 from spillway.settings import refuse_uri
-from spillway.store.batches import write_ledger
+from spillway.store.batches import write_ledger_together
 from spillway.store.drafts import Draft, ReadBack, draft_files
-from spillway.store.tables import FileTask, Tables
+from spillway.store.tables import FileTask, Tables, publish_files
 from spillway.streams.query import (
     QueryPlan,
     SliceQuery,
@@ -134,11 +134,11 @@ def recovery_step(
     written = [one for draft in drafts for one in draft.written]
     days = sorted({batch.batch_date for batch in batches})
     numbers = [batch.batch for batch in batches]
-    table.publish(written, batch_date=days, batch=numbers)
+    yield from publish_files(table, written, batch_date=days, batch=numbers)
     if asked:
         pairs = zip(ways, drafts, strict=True)
         lines = [_recovery_line(batch, draft) for way, draft in pairs for batch in way.batches]
-        write_ledger(tables, contract.stream, numbers, [ASKED_BACK], lines)
+        yield from write_ledger_together(tables, contract.stream, numbers, [ASKED_BACK], lines)
     return [replace(way, found=draft.found) for way, draft in zip(ways, drafts, strict=True)]
 
 

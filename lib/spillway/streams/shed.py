@@ -59,7 +59,7 @@ from spillway.engine.protocol import Engine, Step
 from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fault
 from spillway.intake.ingest import is_waiting_for_rate
 from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
-from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
+from spillway.store.batches import load_batches, newest_batch, reserve, save_batches, save_together
 from spillway.store.files import keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, group_batches, waiting_batches
@@ -274,14 +274,12 @@ def _pin_selected(run: _Run, selection: Selection) -> dict[str, list[Batch]]:
     waiting = assign_quota_days(tables, room, waiting)
     shares = batch_shares(tables, replace(room, contracts=contracts), waiting, unplanned)
     faults.add(unplanned)
-    pinned: dict[str, list[Batch]] = {}
-    for stream, batches in waiting.items():
-        if stream not in unplanned.streams:
-            pin = partial(
-                _pinned, tables, contracts.streams[stream], batches, shares[stream], exempt.get(stream)
-            )
-            pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
-    return pinned
+    able = {stream: batches for stream, batches in waiting.items() if stream not in unplanned.streams}
+    pins = {
+        stream: _pinned(tables, contracts.streams[stream], batches, shares[stream], exempt.get(stream))
+        for stream, batches in able.items()
+    }
+    return faults.run_steps("pin", run.engine, pins, able)
 
 
 def _queue_groups(
@@ -463,7 +461,7 @@ def _pinned(
     batches: Sequence[Batch],
     shares: Mapping[int, CapacityShare],
     sent_whole: str | None,
-) -> list[Batch]:
+) -> Step[list[Batch]]:
     """Return the batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
     length, levers = contract.frame.tuples, contract.lever_names
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
@@ -515,7 +513,8 @@ def _pinned(
             # is sent again without its group is sent alone from then on
             batch = batch.with_changes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
-    saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
+    changed = [one for one, before in zip(pinned, batches, strict=True) if one != before]
+    saved = yield from save_together(tables, changed)
     now = {batch.batch: batch for batch in [*pinned, *saved]}
     return [now[batch.batch] for batch in pinned]
 
@@ -545,7 +544,7 @@ def _bring_through(room: CapacityGroup, way: ShedPlan, say: Say) -> Step[list[Ba
     if short:
         many = format_count(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
-    publish(tables, way, drafts, unshed)
+    yield from publish(tables, way, drafts, unshed)
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.summary(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
@@ -557,7 +556,7 @@ def _bring_through(room: CapacityGroup, way: ShedPlan, say: Say) -> Step[list[Ba
         f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
     )
     done = [batch.with_changes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
-    return save_batches(tables, done)
+    return (yield from save_together(tables, done))
 
 
 def _with_unspent_quota(room: CapacityGroup, way: ShedPlan, kbps: float) -> ShedPlan | None:
