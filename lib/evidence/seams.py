@@ -26,6 +26,7 @@ from evidence.attributes.lake import ENGINE, Lake
 from evidence.book import Book
 from evidence.quality.sifted_streams import STATEMENTS, IntervalCounts, compare_query, sifted_lake
 from spillway.contracts import Contracts, read_channel, read_stream, read_workload
+from spillway.engine.protocol import run_alone
 from spillway.errors import ContractError, SpillwayError
 from spillway.levers.joins.directions import SideRows
 from spillway.levers.joins.exploration import Memory
@@ -216,7 +217,7 @@ def world(levers: tuple[str, ...], duplicates: bool, capacity: str, seed: int = 
         lake.train()
     lake.send()
     for name in contracts:
-        sketch_stream(lake.tables, ENGINE, lake.contracts.stream(name))
+        run_alone(ENGINE, sketch_stream(lake.tables.now(), lake.contracts.stream(name)))
     return World(lake, rows)
 
 

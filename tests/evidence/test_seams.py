@@ -24,6 +24,7 @@ from evidence.seams import (
 )
 from spillway.batch import RETIRED
 from spillway.clock import utc_now
+from spillway.engine.protocol import run_alone
 from spillway.errors import InvalidValue
 from spillway.levers.joins.join_window import LostRows
 from spillway.registry import LEVERS, extra_levers
@@ -102,10 +103,10 @@ def test_sketches_of_a_sifted_stream_cover_all_rows_on_every_path() -> None:
     assert lake.tables.at("transmitted", "east").rows(["seq"]).num_rows < everything
     stream = lake.contracts.stream("east")
     later = replace(stream, sketches=(*stream.sketches, replace(stream.sketches[2], attributes=("code",))))
-    sketch_stream(lake.tables, ENGINE, later)
+    run_alone(ENGINE, sketch_stream(lake.tables.now(), later))
     (day,) = {batch.batch_date for batch in lake.batches("east")}
     shed_channel(lake.tables, ENGINE, lake.contracts, "wide", dates=(day, day))
-    sketch_stream(lake.tables, ENGINE, later, dates=(day, day))
+    run_alone(ENGINE, sketch_stream(lake.tables.now(), later, dates=(day, day)))
     for name, kind in (
         ("code", "count_min"),
         ("level", "quantiles"),
@@ -124,7 +125,7 @@ def test_a_sketch_that_cannot_be_made_of_all_rows_says_so() -> None:
     added = replace(stream, sketches=(replace(stream.sketches[2], attributes=("code",)),))
     save_batches(tables, [one.with_changes(utc_now(), status=RETIRED) for one in batches])
     tables.at("raw", "west").delete(batch=[one.batch for one in batches])
-    assert sketch_stream(of.lake.tables, ENGINE, added) == 0
+    assert run_alone(ENGINE, sketch_stream(of.lake.tables.now(), added)) == 0
     with pytest.raises(InvalidValue, match="`sketch` must be one that the stream has"):
         load_sketch(of.lake.tables, "west", "code", "distinct")
 

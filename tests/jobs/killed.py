@@ -25,6 +25,7 @@ from spillway.job import run_job, say
 from spillway.pipeline.run import run_channel
 from spillway.settings import Settings
 from spillway.store.delta_log import DeltaLog
+from spillway.store.drafts import FileMaker
 from spillway.store.tables import Table, Tables
 
 GROUP = os.getpgid(0)
@@ -78,12 +79,12 @@ def within(table: str) -> None:
         write = taking_in._write
         taking_in._write = lambda tables, engine, *rest: write(tables, Doomed(engine), *rest)
         return
-    whole = Table.draft
+    whole = Table.maker
 
-    def draft(self: Table, engine: Engine, *rest: Any, **named: Any) -> Any:
-        return whole(self, Doomed(engine) if self.contract.table == table else engine, *rest, **named)
+    def maker(self: Table, make: Any, check: Any = None, *rest: Any, **named: Any) -> FileMaker:
+        return whole(self, make, die if self.contract.table == table else check, *rest, **named)
 
-    Table.draft = draft  # type: ignore[method-assign]
+    Table.maker = maker  # type: ignore[method-assign]
 
 
 def made(table: str) -> None:

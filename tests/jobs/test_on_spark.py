@@ -165,15 +165,14 @@ def assert_same(found: Rows, expected: Rows) -> None:
 
 STEPS = {
     "take in": "shed narrow: raw/sites",
-    "train": "train: train",
-    "train by attribute": "train: train, by attribute",
-    "shed": "shed narrow: transmitted/sites",
-    "sketch": "sketch narrow: sketches of sites",
+    "train by attribute": "train, by attribute",
+    "shed": "shed narrow, draft 1",
+    "sketch": "sketch narrow",
     "join": "workloads: joined/same_site",
     "query": "workloads: by_site",
-    "recover": "validate: recovered/sites",
+    "recover": "validate: recover",
     "validate": "validate: summarise",
-    "recover on request": "recover sites: recovered/sites",
+    "recover on request": "recover sites: recover",
 }
 """What a DAG's run does, and how the descriptions of its Spark jobs begin."""
 
@@ -213,7 +212,8 @@ def test_jobs_submitted_as_by_the_dags_run_each_step_in_tasks_with_the_same_rows
         if not sum(n for said, n in tasks.items() if said.startswith(label))
     }
     assert not missing, tasks
-    assert tasks["train: train, by attribute"] >= 2
+    assert tasks["train"] >= 1
+    assert tasks["train, by attribute"] >= 2
     assert_same(found, expected)
 
 

@@ -44,7 +44,7 @@ def test_where_nothing_changed_no_pass_is_made_and_nothing_is_loaded(
     lake, engine, started = world.copy(tmp_path), Counting(), list[str]()
     lake.engine = engine
     lake.validate(every=True)
-    assert len(engine.passes) == 4, "one a stream, which recovers and certifies, and one for all checksums"
+    assert len(engine.passes) == 2, "one recovers and certifies all streams, one is for all checksums"
     engine.passes.clear()
     before = {name: lake.at(name).version for name in ("validations", "certificates", "batches")}
     monkeypatch.setattr(gx.Validator, "__init__", lambda *_: started.append("suites"))

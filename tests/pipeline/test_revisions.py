@@ -103,7 +103,7 @@ def test_a_certificate_is_of_the_revision_that_was_measured_whatever_the_clocks_
     aged: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shedding, "utc_now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
-    before(monkeypatch, validating, "recover_and_certify", lambda: aged.shed(dates=(SECOND, SECOND)))
+    before(monkeypatch, validating, "certification_step", lambda: aged.shed(dates=(SECOND, SECOND)))
     aged.validate("sites", every=True)
     assert [str(b.batch_date) for b in aged.batches("sites") if b.status == RETIRED] == [str(FIRST)] * 2
     tables = aged.tables.now()

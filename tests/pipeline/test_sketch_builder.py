@@ -17,6 +17,7 @@ from spillway.batch import RECORDED, RETIRED, TAKEN_IN, Batch
 from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
+from spillway.engine.protocol import run_alone
 from spillway.errors import InvalidValue
 from spillway.settings import Settings
 from spillway.store import files
@@ -116,7 +117,9 @@ class World:
     def sketch(self, asked: StreamContract | None = None, *dates: date) -> int:
         said: list[str] = []
         wanted = (dates[0], dates[1]) if dates else None
-        count = sketch_stream(self.tables, ProcessEngine(), asked or contract(), said.append, wanted)
+        count = run_alone(
+            ProcessEngine(), sketch_stream(self.tables.now(), asked or contract(), said.append, wanted)
+        )
         assert bool(said) == bool(count)
         return count
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spillway.engine import ProcessEngine
+from spillway.engine.protocol import run_alone
 from spillway.engine.spark import SparkEngine
 from spillway.errors import InvalidValue
 from spillway.sketches import build as building
@@ -61,7 +62,9 @@ def stored(folder: Path, table: pa.Table, files: int) -> list[DataFile]:
 def built(
     folder: Path, table: pa.Table, specs: list[SketchSpec] = SPECS, files: int = 2, cores: int = 1
 ) -> Any:
-    return build_sketch_rows(ProcessEngine(cores), stored(folder, table, files), DAYS, "flights", specs)
+    return run_alone(
+        ProcessEngine(cores), build_sketch_rows(stored(folder, table, files), DAYS, "flights", specs)
+    )
 
 
 def test_neither_files_nor_pieces_nor_the_engine_show(
@@ -72,7 +75,7 @@ def test_neither_files_nor_pieces_nor_the_engine_show(
     assert built(tmp_path, table, files=9) == one
     assert built(tmp_path, table, files=9, cores=2) == one
     files = stored(tmp_path, table, 5)
-    assert build_sketch_rows(SparkEngine(lambda: spark), files, DAYS, "flights", SPECS) == one
+    assert run_alone(SparkEngine(lambda: spark), build_sketch_rows(files, DAYS, "flights", SPECS)) == one
     monkeypatch.setattr("spillway.streams.sketch_builder._ROWS_AT_A_TIME", 100)
     assert built(tmp_path, table, files=3) == one
     assert [(row["batch"], row["kind"], row["name"]) for row in one] == sorted(
@@ -162,7 +165,7 @@ def test_no_rows_all_nulls_and_one_key_make_sketches_or_none(tmp_path: Path) -> 
     table = flights(40)
     assert built(tmp_path, table.slice(0, 0)) == []
     assert built(tmp_path, table, []) == []
-    assert build_sketch_rows(ProcessEngine(), [], DAYS, "flights", SPECS) == []
+    assert run_alone(ProcessEngine(), build_sketch_rows([], DAYS, "flights", SPECS)) == []
     other = table.set_column(1, "batch", pa.array([3] * 40, pa.int64()))
     assert built(tmp_path, other) == [], "rows of batches that nobody asked for"
     nulls = table.select(["seq", "batch"])

@@ -28,12 +28,14 @@ from tests.store.rows_of_tables import (
     tuples,
 )
 
-from spillway.batch import DONE, RECORDED
+from spillway.batch import DONE, RECORDED, Batch
 from spillway.engine import ProcessEngine
+from spillway.engine.protocol import Step, run_together
 from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.ledger import LedgerRow
 from spillway.settings import Settings
-from spillway.store.batches import load_batches, save_batches, write_ledger
+from spillway.store.batches import load_batches, save_batches, save_together, write_ledger
+from spillway.store.blobs import open_for_writing
 from spillway.store.schemas import TableColumn, TableContract
 from spillway.store.tables import Between, FileTask, Tables
 
@@ -540,3 +542,50 @@ def test_batches_of_two_streams_in_one_commit_are_refused(lake: Settings) -> Non
         SpillwayError, match=r"batches: rows must match stream a, batch 1, which they replace"
     ):
         save_batches(Tables(lake), [batch(1, "a"), batch(1, "b")])
+
+
+def saving(tables: Tables, *batches: Batch) -> Step[list[Batch]]:
+    return save_together(tables, list(batches))
+
+
+def test_batches_of_several_streams_are_saved_in_one_commit(lake: Settings) -> None:
+    tables = Tables(lake)
+    save_batches(tables, [batch(1, "a")])
+    before = tables.at("batches").version
+    steps = {
+        "a": saving(tables, batch(1, "a", revision=1)),
+        "b": saving(tables, batch(1, "b")),
+        "c": saving(tables),
+    }
+    found = dict(run_together(ProcessEngine(), steps))
+    assert found == {"a": [batch(1, "a", revision=2)], "b": [batch(1, "b", revision=1)], "c": []}
+    assert tables.at("batches").version == tables.now().at("batches").version == before + 1
+    assert load_batches(tables.now()) == load_batches(tables) == [*found["a"], *found["b"]]
+
+
+def test_a_stream_that_another_run_has_saved_is_refused_alone(lake: Settings) -> None:
+    tables = Tables(lake)
+    tables.at("batches").has_rows()
+    save_batches(tables.now(), [batch(1, "a")])
+    before = tables.now().at("batches").version
+    steps = {name: saving(tables, batch(1, name)) for name in "abc"}
+    found = dict(run_together(ProcessEngine(), steps))
+    assert isinstance(found["a"], ConcurrentRun)
+    assert (found["b"], found["c"]) == ([batch(1, "b", revision=1)], [batch(1, "c", revision=1)])
+    assert tables.now().at("batches").version == before + 1
+    assert in_tables(tables.now().at("batches")) == on_disk(tables)
+
+
+def test_a_stream_whose_file_cannot_be_read_fails_alone(lake: Settings) -> None:
+    """Rows of a batch are replaced in a file that it shares with another, which is damaged."""
+    tables = Tables(lake)
+    save_batches(tables, [batch(1, "a"), batch(2, "a")])
+    (file,) = tables.at("batches").files(stream="a")
+    steps = {"a": saving(tables, batch(1, "a", revision=1)), "b": saving(tables, batch(1, "b"))}
+    waiting = {name: next(step) for name, step in steps.items()}
+    with open_for_writing(file.path) as sink:
+        sink.write(b"PAR1")
+    removed, refused = waiting["b"].answer_all([waiting["b"], waiting["a"]])  # type: ignore[union-attr]
+    assert removed == []
+    assert isinstance(refused, InvalidValue)
+    assert load_batches(tables.now(), "b") == [batch(1, "b", revision=1)]

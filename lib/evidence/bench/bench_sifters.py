@@ -34,6 +34,7 @@ from evidence.timing import best_seconds
 from spillway.contracts import read_channel, read_stream
 from spillway.contracts.fields import Report
 from spillway.contracts.yaml import read_yaml
+from spillway.engine.protocol import run_alone
 from spillway.engine.spark import spark_engine
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import CapacityGroup
@@ -241,7 +242,7 @@ def sifter_pass(rows: int = 20_000_000, rounds: int = 3) -> Mapping[str, float]:
         seconds = best_seconds(
             {
                 "sifted": lambda: table.discard(table.draft(engine, cut, SendTask(way.down, columns))),
-                "draft": lambda: write_drafts(now, engine, way).discard(),
+                "draft": lambda: run_alone(engine, write_drafts(now, way)).discard(),
                 "plain": plain,
             },
             rounds,

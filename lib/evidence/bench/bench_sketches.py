@@ -22,6 +22,7 @@ from evidence.sketches.data_models import shuffled_stream, zipf_frequencies
 from evidence.sketches.repeats import batch_of, stream_of
 from evidence.sketches.stable_bloom import StableBloom, choose
 from evidence.timing import best_seconds
+from spillway.engine.protocol import run_alone
 from spillway.intake.dedupe import filter_spec, find_repeats
 from spillway.sketches.alternating_bloom import AlternatingBloom, parameters_of_memory
 from spillway.sketches.count_min import CountMin, CountMinParameters
@@ -184,10 +185,14 @@ def spark_figures(spark: Any, rows: int = 20_000_000, rounds: int = 3) -> dict[s
         spark_table = (2.0 / WIDTH, 1.0 - 2.0**-DEPTH)
         seconds = best_seconds(
             {
-                "cmm_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [spec]),
-                "heavy_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [heavy]),
-                "quantiles_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [ordered]),
-                "distinct_build": lambda: build_sketch_rows(engine, files, {1: day}, "keys", [different]),
+                "cmm_build": lambda: run_alone(engine, build_sketch_rows(files, {1: day}, "keys", [spec])),
+                "heavy_build": lambda: run_alone(engine, build_sketch_rows(files, {1: day}, "keys", [heavy])),
+                "quantiles_build": lambda: run_alone(
+                    engine, build_sketch_rows(files, {1: day}, "keys", [ordered])
+                ),
+                "distinct_build": lambda: run_alone(
+                    engine, build_sketch_rows(files, {1: day}, "keys", [different])
+                ),
                 "spark_cms": lambda: frame.selectExpr(
                     f"count_min_sketch(k, {spark_table[0]!r}D, {spark_table[1]!r}D, 1)"
                 ).collect(),

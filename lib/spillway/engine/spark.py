@@ -169,13 +169,17 @@ class SparkEngine:
             results.append(one)
         return results
 
+    def _full_label(self, label: str) -> str:
+        """Return the label with the engine's name before it, unless it begins with that name."""
+        return label if label.startswith(self._name) else f"{self._name}: {label}".removesuffix(": ")
+
     @contextmanager
     def _job(self, label: str) -> Iterator[None]:
         """Label the jobs of the block; if Spark fails, raise `JobFailed` with its cause."""
         from py4j.protocol import Py4JError  # type: ignore[import-untyped]
         from pyspark.errors import PySparkException
 
-        with labelled(self.spark, ": ".join(filter(None, (self._name, label)))):
+        with labelled(self.spark, self._full_label(label)):
             try:
                 yield
             except (PySparkException, Py4JError) as problem:
@@ -189,7 +193,7 @@ class SparkEngine:
         most_seconds: float | None = None,
         label: str = "",
     ) -> pa.Table:
-        with labelled(self.spark, ": ".join(filter(None, (self._name, label)))):
+        with labelled(self.spark, self._full_label(label)):
             return query_spark(self.spark, views, steps, most_rows, most_seconds)
 
     def columns(self, views: Mapping[str, SqlView], steps: Steps) -> pa.Schema:

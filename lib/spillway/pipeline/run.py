@@ -103,9 +103,9 @@ def sketch_channel(
     faults = Faults(say)
     sharing = contracts.streams_of(channel)
     streams = {one.stream: one for one in sharing if one.sketches and (only is None or one.stream in only)}
-    made = faults.run_each(
-        "sketch", streams, lambda stream: sketch_stream(tables, engine, streams[stream], say, dates)
-    )
+    now = tables.now()
+    steps = {name: sketch_stream(now, contract, say, dates) for name, contract in streams.items()}
+    made = faults.run_steps("sketch", engine, steps, label=lambda _: f"sketch {channel}")
     faults.raise_all()
     return sum(made.values())
 

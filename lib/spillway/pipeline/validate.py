@@ -30,19 +30,26 @@ from spillway.checks import ExpectationsFailed, Outcome, StoredRows, failures, l
 from spillway.checks.views import types_of
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step
 from spillway.errors import ConcurrentRun
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.protocol import Say
 from spillway.levers.windows import Window
 from spillway.registry import lever
-from spillway.store.batches import certified_revisions, load_batches, save_batches, write_ledger
+from spillway.store.batches import (
+    certified_revisions,
+    load_batches,
+    save_batches,
+    save_together,
+    write_ledger,
+)
 from spillway.store.files import DataFile, as_date, batch_bytes, keep_files_open
 from spillway.store.tables import Between, Tables
-from spillway.streams.certify import recover_and_certify
+from spillway.streams.certify import certification_step
 from spillway.streams.drafts import added_columns
 from spillway.streams.facts import newest_facts
 from spillway.streams.faults import Faults
+from spillway.streams.recover import RECOVER
 from spillway.streams.sketch_builder import batches_without_sketch
 from spillway.streams.train import last_rows_reader
 from spillway.workloads.validation import suite_tables, unvalidated_windows
@@ -335,10 +342,10 @@ def changed_batches(tables: Tables, stream: str, every: bool = False) -> list[Ba
     return load_batches(tables, stream, batch=changed, **done) if changed else []
 
 
-def _mark_unvalidated(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
+def _mark_unvalidated(tables: Tables, batches: Sequence[Batch]) -> Step[list[Batch]]:
     """Mark batches as not validated, and return them; else a failure now would be hidden by an earlier success."""
     noted = [batch for batch in batches if batch.is_validated]
-    saved = save_batches(tables, [replace(batch, validated_revision=None) for batch in noted])
+    saved = yield from save_together(tables, [replace(batch, validated_revision=None) for batch in noted])
     now = {batch.batch: batch for batch in [*batches, *saved]}
     return [now[batch.batch] for batch in batches]
 
@@ -365,9 +372,9 @@ def validate(
     windows = faults.attempt("", "judge", partial(unvalidated_windows, tables, contracts, names)) or {}
     outcomes: list[Outcome] = []
 
-    def certify(stream: str) -> list[Batch]:
-        batches = _mark_unvalidated(tables, work[stream])
-        recover_and_certify(tables, engine, contracts.streams[stream], batches, say)
+    def certify(stream: str) -> Step[list[Batch]]:
+        batches = yield from _mark_unvalidated(tables, work[stream])
+        yield from certification_step(tables, contracts.streams[stream], batches, say)
         return batches
 
     if work or windows:
@@ -375,15 +382,16 @@ def validate(
         load_in_background()  # load while the engine starts; nothing is loaded if nothing changed
     else:
         say("nothing was shed since the last validation")
-    certified = faults.run_each("certify", work, certify, work)
+    steps = {stream: certify(stream) for stream in work}
+    certified = faults.run_steps("certify", engine, steps, work, lambda _: RECOVER)
     if certified or windows:
         work_out = partial(check_changed, tables, engine, contracts, certified, windows, run_id, say, faults)
         judged = faults.attempt("", "judge", work_out)
         outcomes = judged or []
-        for stream in certified if judged is not None else ():
-            faults.attempt(
-                stream, "finish", partial(_mark_validated, tables, certified[stream], outcomes, say)
-            )
+        now = tables.now()
+        marks = {stream: _mark_validated(now, certified[stream], outcomes, say) for stream in certified}
+        if judged is not None:
+            faults.run_steps("finish", engine, marks)
     look = tables.now()
     faults.run_each("retire", names, lambda stream: _retire(look, contracts.streams[stream], say))
     if streams is None:
@@ -392,16 +400,19 @@ def validate(
     return outcomes
 
 
-def _mark_validated(tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say) -> None:
+def _mark_validated(
+    tables: Tables, batches: Sequence[Batch], outcomes: Sequence[Outcome], say: Say
+) -> Step[None]:
     """Store the revisions of a stream's batches whose expectations, and those of shared tables, all passed."""
     stream = batches[0].stream
     failed = {one.batch_date for one in failures(outcomes) if one.stream in (stream, "")}
     held = [one for one in batches if not failed & {None, one.batch_date}]
-    now = tables.now()
-    stands = {one.batch: one.revision for one in load_batches(now, stream, batch=[one.batch for one in held])}
+    stands = {
+        one.batch: one.revision for one in load_batches(tables, stream, batch=[one.batch for one in held])
+    }
     same = [one for one in held if stands.get(one.batch) == one.revision]
     try:
-        save_batches(now, [replace(one, validated_revision=one.revision) for one in same])
+        yield from save_together(tables, [replace(one, validated_revision=one.revision) for one in same])
     except ConcurrentRun:
         same = []
     if len(same) < len(held):

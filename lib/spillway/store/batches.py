@@ -23,11 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spillway.batch import IN_WORK, PENDING, Batch, LandingFile
+from spillway.engine.protocol import Step
 from spillway.errors import ConcurrentRun
 from spillway.ledger import LedgerRow
 from spillway.store.files import DataFile
 from spillway.store.maintenance import compact
-from spillway.store.tables import Between, Table, Tables
+from spillway.store.tables import Between, Table, Tables, replace_rows
 
 MOST_FILES = 16
 """A run compacts the small files of a stream if there are this many, because each step opens every file.
@@ -137,6 +138,18 @@ def save_batches(tables: Tables, batches: Sequence[Batch]) -> list[Batch]:
     return saved
 
 
+def save_together(tables: Tables, batches: Sequence[Batch]) -> Step[list[Batch]]:
+    """Do what `save_batches` does, as a step that shares its commit with other streams."""
+    if not batches:
+        return []
+    _refuse_overtaken(tables, batches)
+    saved = [replace(one, revision=one.revision + 1) for one in batches]
+    numbers = [one.batch for one in batches]
+    rows = [one.row() for one in saved]
+    yield from replace_rows(tables.at("batches"), rows, stream=batches[0].stream, batch=numbers)
+    return saved
+
+
 def reserve(tables: Tables, batches: Sequence[Batch], written: Iterable[Table]) -> None:
     """Open the tables that long work will write, and check that no other run has saved these batches since.
 
@@ -169,9 +182,16 @@ def write_ledger(
     tables: Tables, subject: str, batches: Sequence[int], stages: Sequence[str], rows: Sequence[LedgerRow]
 ) -> None:
     """Replace the rows that these stages wrote for these batches (or windows) of the subject."""
-    tables.at("ledger").replace(
-        [row.to_dict() for row in rows], subject=subject, batch=list(batches), stage=list(stages)
-    )
+    where = {"subject": subject, "batch": list(batches), "stage": list(stages)}
+    tables.at("ledger").replace([row.to_dict() for row in rows], **where)
+
+
+def write_ledger_together(
+    tables: Tables, subject: str, batches: Sequence[int], stages: Sequence[str], rows: Sequence[LedgerRow]
+) -> Step[None]:
+    """Do what `write_ledger` does, as a step that shares its commit with other streams."""
+    where = {"subject": subject, "batch": list(batches), "stage": list(stages)}
+    yield from replace_rows(tables.at("ledger"), [row.to_dict() for row in rows], **where)
 
 
 def certified_revisions(tables: Tables, stream: str, batches: Sequence[int]) -> dict[int, int]:

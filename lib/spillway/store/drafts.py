@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from spillway.engine.protocol import Engine
-from spillway.errors import SpillwayError
+from spillway.engine.protocol import Step, TaskRequest
 from spillway.store import blobs
 from spillway.store.delta_log import add_bytes, commit_info_bytes, data_file
 from spillway.store.file_writer import WrittenFile, write_file
-from spillway.store.files import DataFile
+from spillway.store.files import DataFile, keep_files_open
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Draft:
     """The result of the check of each piece's file, in the order of the pieces; empty if there is no check."""
     batch_rows: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """By path of a file that several batches share, the number of rows of each batch."""
+    seconds: float = 0.0
+    """The time that tasks spent on the files."""
 
     @property
     def written(self) -> tuple[WrittenFile, ...]:
@@ -126,54 +128,62 @@ ReadBack = Callable[[Any, tuple[DataFile, ...]], Any]
 """The check of a piece's file (no file if it has no rows), made by the task that wrote it; returns the result."""
 
 
-def write_draft(
-    engine: Engine,
-    pieces: Sequence[FileTask],
-    make: Make,
-    table: str,
-    folder: str,
-    schema: pa.Schema,
-    check: ReadBack | None = None,
-    rows_in_a_group: int | None = None,
-    keys: Sequence[str] = (),
-    label: str = "",
-) -> Draft:
-    """Write one file per piece, by the engine's tasks; a piece without rows has no file.
+@dataclass(frozen=True)
+class FileMaker:
+    """Writes the files of one table in tasks; small enough to send to a task."""
 
-    `keys`: columns by which its rows are stored if that takes fewer bytes (see `write_file`). `label`: shown in Spark's
-    UI. If a task is refused, the files of the other tasks are removed.
+    table: str
+    folder: str
+    schema: pa.Schema
+    """The columns that are stored in files."""
+    make: Make
+    check: ReadBack | None = None
+    rows_in_a_group: int | None = None
+    keys: tuple[str, ...] = ()
+    """Columns by which the rows of a file are stored if that takes fewer bytes (see `write_file`)."""
+
+
+def draft_files(makers: Sequence[FileMaker], tasks: Sequence[Mapping[int, FileTask]]) -> Step[list[Draft]]:
+    """Write files in tasks, as a step that shares its job with other streams; return a draft for each maker.
+
+    `tasks`: for each task, the files that it writes, by the place of their maker. One task may write files of several
+    tables, so that it opens the files that it reads once. A file without rows is not written. If a task fails, the
+    files of the other tasks are removed, and the first error is raised.
     """
-    work = partial(
-        _write_task,
-        folder=folder,
-        schema=schema,
-        make=make,
-        check=check,
-        group=rows_in_a_group,
-        keys=tuple(keys),
-    )
-    found: list[tuple[FileTask, WrittenFile]] = []
+    work = [tuple((makers[place], piece) for place, piece in files.items()) for files in tasks]
+    results: list[list[_TaskResult] | Exception] = yield TaskRequest(_write_task, work)
+    problem: Exception | None = None
+    found: list[list[tuple[FileTask, _TaskResult]]] = [[] for _ in makers]
+    for files, made in zip(tasks, results, strict=True):
+        if isinstance(made, Exception):
+            problem = problem or made
+            continue
+        for (place, piece), one in zip(files.items(), made, strict=True):
+            found[place].append((piece, one))
+    drafts = [_draft(maker, mine) for maker, mine in zip(makers, found, strict=True)]
+    if problem is not None:
+        for maker, draft in zip(makers, drafts, strict=True):
+            discard(maker.folder, draft.written)
+        raise problem
+    return drafts
+
+
+def _draft(maker: FileMaker, results: Sequence[tuple[FileTask, _TaskResult]]) -> Draft:
+    """Put the files of one table together that tasks have written."""
     counts: dict[int, dict[str, int]] = {}
-    checked: list[Any] = []
-    shared: dict[str, Mapping[int, int]] = {}
-    problem: SpillwayError | None = None
-    for piece, made in zip(pieces, engine.map(work, pieces, label), strict=True):
-        if isinstance(made.outcome, SpillwayError):
-            problem = problem or made.outcome
-        elif made.outcome is not None:
-            found.append((piece, made.outcome))
-            if piece.others:
-                shared[made.outcome.path] = made.rows
-        checked.append(made.found)
-        for number, counted in made.counts.items():
+    for _, one in results:
+        for number, counted in one.counts.items():
             into = counts.setdefault(number, {})
             for name, count in counted.items():
                 into[name] = into.get(name, 0) + count
-    draft = Draft(table, tuple(found), counts, tuple(checked) if check is not None else (), shared)
-    if problem is not None:
-        discard(folder, draft.written)
-        raise problem
-    return draft
+    return Draft(
+        maker.table,
+        tuple((piece, one.written) for piece, one in results if one.written is not None),
+        counts,
+        tuple(one.found for _, one in results) if maker.check is not None else (),
+        {one.written.path: one.rows for piece, one in results if piece.others and one.written is not None},
+        math.fsum(one.seconds for _, one in results),
+    )
 
 
 def discard(folder: str, written: Iterable[WrittenFile]) -> None:
@@ -184,47 +194,60 @@ def discard(folder: str, written: Iterable[WrittenFile]) -> None:
 
 @dataclass(frozen=True)
 class _TaskResult:
-    """The result of a piece: its file, None if it has no rows, or the error that refused it."""
+    """The result of a piece: its file, None if it has no rows."""
 
-    outcome: WrittenFile | SpillwayError | None
+    written: WrittenFile | None
     counts: Mapping[int, Mapping[str, int]]
     """The counts of the maker, by batch."""
     found: Any = None
     rows: Mapping[int, int] = field(default_factory=dict)
     """The number of rows in the file, by batch."""
+    seconds: float = 0.0
 
 
-def _write_task(
-    piece: FileTask,
-    folder: str,
-    schema: pa.Schema,
-    make: Make,
-    check: ReadBack | None,
-    group: int | None,
-    keys: Sequence[str],
-) -> _TaskResult:
+@keep_files_open()
+def _write_task(files: Sequence[tuple[FileMaker, FileTask]]) -> list[_TaskResult]:
+    """Write the files of a task; if one of them fails, remove the others."""
+    made: list[_TaskResult] = []
+    try:
+        for maker, piece in files:
+            started = time.monotonic()
+            one = _write_piece(maker, piece)
+            made.append(replace(one, seconds=time.monotonic() - started))
+    except BaseException:
+        for (maker, _), one in zip(files, made, strict=False):
+            discard(maker.folder, [one.written] if one.written is not None else [])
+        raise
+    return made
+
+
+def _write_piece(maker: FileMaker, piece: FileTask) -> _TaskResult:
     counts: dict[int, dict[str, int]] = {number: {} for number, _ in piece.slices}
     rows: dict[int, int] = {}
 
     def tables() -> Iterator[pa.Table]:
         for number, of in piece.slices:
-            for table in make(of, counts[number]):
+            for table in maker.make(of, counts[number]):
                 rows[number] = rows.get(number, 0) + table.num_rows
                 yield table
 
+    written = write_file(
+        maker.folder,
+        piece.partition,
+        maker.schema,
+        tables(),
+        rows_in_a_group=maker.rows_in_a_group,
+        keys=maker.keys,
+    )
+    rows = {number: count for number, count in rows.items() if count}
+    if maker.check is None:
+        return _TaskResult(written, counts, None, rows)
     try:
-        written = write_file(folder, piece.partition, schema, tables(), rows_in_a_group=group, keys=keys)
-        rows = {number: count for number, count in rows.items() if count}
-        if check is None:
-            return _TaskResult(written, counts, None, rows)
-        try:
-            found = check(piece.of, _as_listed(piece, folder, schema, written))
-            return _TaskResult(written, counts, found, rows)
-        except BaseException:
-            discard(folder, [] if written is None else [written])
-            raise
-    except SpillwayError as problem:
-        return _TaskResult(problem, counts)
+        found = maker.check(piece.of, _as_listed(piece, maker.folder, maker.schema, written))
+    except BaseException:
+        discard(maker.folder, [] if written is None else [written])
+        raise
+    return _TaskResult(written, counts, found, rows)
 
 
 def _as_listed(

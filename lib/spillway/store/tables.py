@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step, run_alone
 from spillway.errors import (
     ConcurrentRun,
     ExternalFault,
@@ -49,7 +49,7 @@ from spillway.settings import Settings
 from spillway.store import blobs
 from spillway.store import delta_log as logs
 from spillway.store.delta_log import CommitConflict, Log, data_file, open_log
-from spillway.store.drafts import Draft, FileTask, Make, ReadBack, discard, write_draft
+from spillway.store.drafts import Draft, FileMaker, FileTask, Make, ReadBack, discard, draft_files
 from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 from spillway.store.files import (
     DataFile,
@@ -532,9 +532,22 @@ class Table:
         `check`: called by the task with each file that it wrote. `keys`: columns by which a file's rows are stored if
         that takes fewer bytes.
         """
-        schema, name = self.contract.file_schema, self.contract.table
+        maker = self.maker(make, check, rows_in_a_group, keys)
+        name = self.contract.table
         label = name if self.contract.scope == "shared" else f"{name}/{self.path.rpartition('/')[2]}"
-        return write_draft(engine, pieces, make, name, self.path, schema, check, rows_in_a_group, keys, label)
+        (draft,) = run_alone(engine, draft_files([maker], [{0: piece} for piece in pieces]), label)
+        return draft
+
+    def maker(
+        self,
+        make: Make,
+        check: ReadBack | None = None,
+        rows_in_a_group: int | None = None,
+        keys: Sequence[str] = (),
+    ) -> FileMaker:
+        """Return what tasks write files of this table with; see `draft`."""
+        schema, name = self.contract.file_schema, self.contract.table
+        return FileMaker(name, self.path, schema, make, check, rows_in_a_group, tuple(keys))
 
     def discard(self, draft: Draft) -> None:
         """Remove the files of a draft, which no table has."""
@@ -546,13 +559,43 @@ class Table:
 
     def replace(self, rows: Iterable[Mapping[str, Any]], **where: Any) -> None:
         """Replace the rows that match by a small number of rows, in one commit."""
+        self._commit_small(self._replacing(rows, where), where)
+
+    def write_replacement(self, rows: Iterable[Mapping[str, Any]], where: Filter) -> list[WrittenFile]:
+        """Write the files of rows that replace those that match; no commit has them yet."""
+        return self._write(self._replacing(rows, where))
+
+    def _replacing(self, rows: Iterable[Mapping[str, Any]], where: Filter) -> pa.Table:
+        """Return rows that replace those that match; refuse rows that do not match themselves."""
         data = arrow_rows(self.contract, list(rows))
         if not pc.all(match_mask(data, where), min_count=0).as_py():
             raise SpillwayError(
                 f"{self.path}: rows must match {format_filter(where)}, which they replace, or a rerun would double "
                 "them, got others among them; this is a fault of the stage, report it"
             )
-        self._commit_small(data, where)
+        return data
+
+    def publish_together(self, changes: Sequence[Change]) -> list[list[DataFile] | Exception]:
+        """Make several replacements in one commit; return for each the removed files, or its error.
+
+        A replacement that another writer has overtaken is refused alone. If the commit fails for another reason, each
+        replacement is committed alone, so that one fault stays one fault. At the destination, each is committed alone,
+        because its commit counts as sent.
+        """
+        if len(changes) > 1 and self.contract.root != "destination":
+            try:
+                return [*self._commit_all([_Write(one.written, one.where, one.where) for one in changes])]
+            except StoreFault as problem:
+                return [problem for _ in changes]  # the commit may have succeeded
+            except Exception:
+                pass  # find out below which of them is at fault
+        found: list[list[DataFile] | Exception] = []
+        for one in changes:
+            try:
+                found.append(self.publish(one.written, **one.where))
+            except Exception as problem:
+                found.append(problem)
+        return found
 
     def append(self, rows: Iterable[Mapping[str, Any]], unless_written: Filter | None = None) -> None:
         """Add a small number of rows.
@@ -584,23 +627,40 @@ class Table:
         self, written: list[WrittenFile], where: Filter | None, watched: Filter | None = None
     ) -> list[DataFile]:
         """Replace the rows that match `where`; refuse if another writer has changed rows that match `watched`."""
-        watched = where if watched is None else watched
+        (found,) = self._commit_all([_Write(written, where, where if watched is None else watched)])
+        if isinstance(found, ConcurrentRun):
+            raise found
+        return found
+
+    def _commit_all(self, writes: Sequence[_Write]) -> list[list[DataFile] | ConcurrentRun]:
+        """Make all writes in one commit; return the removed files of each, or an error if it was overtaken.
+
+        Two writes must not match rows of the same file.
+        """
+        found: dict[int, list[DataFile] | ConcurrentRun] = {}
         with self._lock:
             self._opened.found()  # list the known files before anything is committed
             if not self.exists:
-                if not written:
-                    return []
+                if not any(one.written for one in writes):
+                    return [[] for _ in writes]
                 self._log.create(self.contract)
             self.evolve_schema()
             refused = 0
             # a commit that lost against another one is tried again: one of any number of writers always succeeds
-            while watched is None or not self._opened.is_overtaken(watched):
-                gone, left = self._find_removals(where)
+            while going := self._not_overtaken(writes, found):
+                removals = {place: self._find_removals(one.where) for place, one in going.items()}
+                gone = [file for files, _ in removals.values() for file in files]
+                left = [one for _, files in removals.values() for one in files]
+                written = [one for write in going.values() for one in write.written]
+                if len({file.path for file in gone}) < len(gone):
+                    discard(self.path, left)
+                    raise SpillwayError(
+                        f"{self.path}: writes of one commit must change different files, got one twice"
+                    )
                 if not (gone or written):
                     self._log.refresh()  # only a refresh shows another writer's commit here
-                    if watched is None or not self._opened.is_overtaken(watched):
-                        return []
-                    continue
+                    found |= {place: [] for place in self._not_overtaken(going, found)}
+                    break
                 added, before = [*written, *left], (self._log.version, self._opened.listing())
                 try:
                     self._log.commit(added, gone)
@@ -620,11 +680,28 @@ class Table:
                             ) from problem
                         continue
                 self._opened.note(before, gone, (data_file(self.path, one, self.schema) for one in added))
-                return gone
-            raise ConcurrentRun(
-                f"{self.path}: another run wrote {format_filter(watched)} at the same time; nothing was doubled, "
-                "run it again"
-            )
+                found |= {place: files for place, (files, _) in removals.items()}
+                break
+            return [found[place] for place in range(len(writes))]
+
+    def _not_overtaken(
+        self,
+        writes: Sequence[_Write] | Mapping[int, _Write],
+        found: dict[int, list[DataFile] | ConcurrentRun],
+    ) -> dict[int, _Write]:
+        """Return the writes, by place, that may be committed; note an error in `found` for those that may not."""
+        going = {}
+        for place, one in writes.items() if isinstance(writes, Mapping) else enumerate(writes):
+            if place in found:
+                continue
+            if one.watched is None or not self._opened.is_overtaken(one.watched):
+                going[place] = one
+            else:
+                found[place] = ConcurrentRun(
+                    f"{self.path}: another run wrote {format_filter(one.watched)} at the same time; nothing was "
+                    "doubled, run it again"
+                )
+        return going
 
     def rewrite(self, gone: Sequence[DataFile], written: Sequence[WrittenFile]) -> None:
         """Replace files by others with the same rows.
@@ -751,3 +828,52 @@ class Table:
             assert one is not None, "a partition that was found has rows"
             files.append(one)
         return files
+
+
+@dataclass(frozen=True)
+class _Write:
+    """New files of a commit, the filter of the rows that they replace, and that of rows that others must not change."""
+
+    written: Sequence[WrittenFile]
+    where: Filter | None
+    watched: Filter | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A request of a step to replace rows of a table; the changes that several streams request share a commit."""
+
+    table: Table
+    written: tuple[WrittenFile, ...]
+    where: Filter
+
+    def answer_all(self, requests: Sequence[Change]) -> list[list[DataFile] | Exception]:
+        """Commit the changes, those of a table in one commit; return for each the removed files, or its error."""
+        tables = {id(one.table): one.table for one in requests}
+        answers: dict[int, list[DataFile] | Exception] = {}
+        for name, table in tables.items():
+            places = [place for place, one in enumerate(requests) if id(one.table) == name]
+            made = table.publish_together([requests[place] for place in places])
+            answers |= dict(zip(places, made, strict=True))
+        return [answers[place] for place in range(len(requests))]
+
+
+def publish_files(table: Table, written: Iterable[WrittenFile], **where: Any) -> Step[list[DataFile]]:
+    """Do what `Table.publish` does, as a step that shares its commit with other streams."""
+    (found,) = yield Change(table, tuple(written), where)
+    if isinstance(found, Exception):
+        raise found
+    files: list[DataFile] = found
+    return files
+
+
+def replace_rows(table: Table, rows: Iterable[Mapping[str, Any]], **where: Any) -> Step[None]:
+    """Do what `Table.replace` does, as a step that shares its commit with other streams."""
+    written = table.write_replacement(rows, where)
+    try:
+        yield from publish_files(table, written, **where)
+    except StoreFault:
+        raise  # the commit may have succeeded; if not, `spillway keep` removes the files
+    except SpillwayError:
+        discard(table.path, written)
+        raise

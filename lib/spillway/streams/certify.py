@@ -13,15 +13,15 @@ import numpy as np
 from spillway.batch import Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step, run_alone
 from spillway.errors import format_count
 from spillway.levers.certificate import Certificate
 from spillway.levers.protocol import Decision, FrameSlice, Rows, Say, SliceCertificate
 from spillway.registry import lever
 from spillway.store.files import DataFile, batch_bytes, keep_files_open
-from spillway.store.tables import StoredFiles, Tables
+from spillway.store.tables import StoredFiles, Tables, replace_rows
 from spillway.streams.presence import WHOLE_ROWS, Presence, certified_presence, presence
-from spillway.streams.recover import RecoveryPlan, recover_batches
+from spillway.streams.recover import RECOVER, RecoveryPlan, recovery_step
 from spillway.streams.stages import AT_A_TIME, RecoveryPath, ShedPath, TableRows
 
 
@@ -76,24 +76,32 @@ def _strays(part: FrameSlice, raw: Rows, written: Rows) -> SliceCertificate:
 def recover_and_certify(
     tables: Tables, engine: Engine, contract: StreamContract, batches: Sequence[Batch], say: Say
 ) -> None:
+    """Recover and certify batches of one stream; see `certification_step`."""
+    run_alone(engine, certification_step(tables, contract, batches, say), RECOVER)
+
+
+def certification_step(
+    tables: Tables, contract: StreamContract, batches: Sequence[Batch], say: Say
+) -> Step[None]:
     """Write `recovered` for these batches, measure what every lever promised, and write certificates of their revision.
 
     This takes one pass: the task that writes a file reads it back and compares it with `raw` before the file is
-    published.
+    published. The step shares its job with other streams.
     """
     stream, started = contract.stream, time.monotonic()
 
     def check(way: RecoveryPlan) -> _Certify:
         return _Certify(way.down, way.up, way.levers, len(contract.attributes))
 
-    ways = recover_batches(tables, engine, contract, batches, check=check)
+    ways = yield from recovery_step(tables, contract, batches, check=check)
     batches = [batch for way in ways for batch in way.batches]
     measured: dict[tuple[str, int, str], SliceCertificate] = {}
     for name, one in (pair for way in ways for piece in way.found for pair in piece):
         place = (name, one.batch, one.attribute)
         measured[place] = measured[place] + one if place in measured else one
     rows = list(_certificate_rows(tables, contract, batches, measured))
-    tables.at("certificates").replace(rows, stream=stream, batch=[batch.batch for batch in batches])
+    numbers = [batch.batch for batch in batches]
+    yield from replace_rows(tables.at("certificates"), rows, stream=stream, batch=numbers)
     values = sum(row["shed_values"] + row["rounded_values"] for row in rows)
     violations = sum(row["violations"] for row in rows)
     say(

@@ -29,15 +29,15 @@ from typing import Any, Protocol
 
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Step
 from spillway.errors import SpillwayError, StoreFault
 from spillway.ledger import BESIDE, TOTAL, LedgerRow
 from spillway.levers.frame_slices import MOST_ROWS, split_batch
 from spillway.levers.protocol import OVERHEAD, FrameSlice, Lever, Load, MeasuredDraft, Plan
 from spillway.registry import LEVERS, columns_of, lever
-from spillway.store.batches import write_ledger
-from spillway.store.drafts import Draft, FileTask
-from spillway.store.tables import Table, Tables
+from spillway.store.batches import write_ledger_together
+from spillway.store.drafts import Draft, FileMaker, FileTask, draft_files
+from spillway.store.tables import Table, Tables, publish_files, replace_rows
 from spillway.streams.capacity import DraftMeasurements, ShedPlan, raw_column_bytes
 from spillway.streams.destination import (
     TOLD,
@@ -353,44 +353,47 @@ class Drafts:
         aside = (one for one in self.aside.values() if self.tables[one.table].contract.root == "destination")
         return (self.sent, *aside)
 
+    @property
+    def seconds(self) -> float:
+        """The time that tasks spent on the files."""
+        return math.fsum(draft.seconds for draft in [self.sent, *self.aside.values()])
+
     def discard(self) -> None:
         """Delete the files of all drafts."""
         for draft in [self.sent, *self.aside.values()]:
             self.tables[draft.table].discard(draft)
 
 
-def write_drafts(tables: Tables, engine: Engine, way: ShedPlan) -> Drafts:
-    """Apply the decisions slice by slice and return the files; no table refers to them yet."""
+def write_drafts(tables: Tables, way: ShedPlan) -> Step[Drafts]:
+    """Apply the decisions slice by slice and return the files; no table refers to them yet.
+
+    One task writes the files of all tables for its slice. The step shares its job with other streams.
+    """
     contract, stream = way.contract, way.contract.stream
-    cut = slices_by_file(way.batches)
-    held: dict[str, Table] = {}
-
-    def pieces_for(table: Table) -> list[FileTask]:
-        fixed = {"stream": stream} if "stream" in table.contract.partitioned_by else {}
-        return [
-            FileTask({**fixed, "batch_date": str(day)}, *first, tuple(more)) for day, (first, *more) in cut
-        ]
-
-    aside: dict[tuple[int, str], Draft] = {}
     levers = way.batches[0].levers
     columns = (*(name for name, _, _ in added_columns(contract, levers)), *contract.names)
-    try:
-        for ordinal, name in enumerate(levers, start=1):
-            for table in lever(name).tables_at_source:
-                held[table] = own_table(tables, contract, table, levers)
-                make = StoreAtSourceTask(way.down, ordinal, table)
-                aside[ordinal, table] = held[table].draft(engine, pieces_for(held[table]), make)
-        held["transmitted"] = own_table(tables, contract, "transmitted", levers)
-        told = metadata_sizes(plan_metadata(tables, way))
-        out, group = held["transmitted"], contract.row_group_tuples
-        send = SendTask(way.down, columns)
-        sent = out.draft(engine, pieces_for(out), send, None, group, contract.keys)
-    except BaseException:
-        # else every attempt at a batch that cannot be drafted would leave files behind
-        for found in aside.values():
-            held[found.table].discard(found)
-        raise
-    return Drafts(sent, aside, held, told)
+    held: dict[str, Table] = {}
+    makers: dict[tuple[int, str], FileMaker] = {}
+    for ordinal, name in enumerate(levers, start=1):
+        for table in lever(name).tables_at_source:
+            held[table] = own_table(tables, contract, table, levers)
+            makers[ordinal, table] = held[table].maker(StoreAtSourceTask(way.down, ordinal, table))
+    out = held["transmitted"] = own_table(tables, contract, "transmitted", levers)
+    told = metadata_sizes(plan_metadata(tables, way))
+    send = out.maker(SendTask(way.down, columns), None, contract.row_group_tuples, contract.keys)
+    partitions = [
+        {"stream": stream} if "stream" in held[maker.table].contract.partitioned_by else {}
+        for maker in (*makers.values(), send)
+    ]
+    tasks = [
+        {
+            place: FileTask({**fixed, "batch_date": str(day)}, *first, tuple(more))
+            for place, fixed in enumerate(partitions)
+        }
+        for day, (first, *more) in slices_by_file(way.batches)
+    ]
+    *aside, sent = yield from draft_files([*makers.values(), send], tasks)
+    return Drafts(sent, dict(zip(makers, aside, strict=True)), held, told)
 
 
 def slices_by_file(batches: Sequence[Batch]) -> list[tuple[date, list[tuple[int, tuple[FrameSlice, ...]]]]]:
@@ -490,16 +493,18 @@ def publish(
     tables: Tables,
     way: ShedPlan,
     drafts: Drafts,
-    seconds: float,
     unshed: Mapping[int, Load] | None = None,
-) -> None:
+) -> Step[None]:
     """Publish the levers' own tables, their records, the ledger and, last, `transmitted`.
 
-    If that fails, delete the files that are not published yet. `unshed`: see `ledger_lines`.
+    The step shares the commits of shared tables with other streams. If it fails, delete the files that are not
+    published yet. `unshed`: see `ledger_lines`.
     """
     left = [draft for draft in [*drafts.aside.values(), drafts.sent] if draft.written]
     try:
-        _publish(tables, way, drafts, list(ledger_lines(tables, way, drafts, seconds, unshed)), left)
+        yield from _publish(
+            tables, way, drafts, list(ledger_lines(tables, way, drafts, drafts.seconds, unshed)), left
+        )
     except StoreFault:
         raise  # the commit may have succeeded although its answer was lost: its files must stay
     except BaseException:
@@ -510,22 +515,22 @@ def publish(
 
 def _publish(
     tables: Tables, way: ShedPlan, drafts: Drafts, ledger: Sequence[LedgerRow], left: list[Draft]
-) -> None:
+) -> Step[None]:
     stream, numbers = way.contract.stream, way.numbers
     days = sorted({batch.batch_date for batch in way.batches})
     for aside in drafts.aside.values():
         shared = tables.contract(aside.table).scope == "shared"
         where = {"stream": stream} if shared else {}
-        _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
+        yield from _put(drafts, aside, left, **where, batch_date=days, batch=numbers)
     for plan in way.plans:
         for table, rows in plan.records().items():
-            tables.at(table).replace(rows, stream=stream, batch_date=days, batch=numbers)
+            yield from replace_rows(tables.at(table), rows, stream=stream, batch_date=days, batch=numbers)
     old = recorded_stages(tables, stream, numbers)
     written = [line.stage for line in ledger if line.stage == SENT_BEFORE]
     stages = [*dict.fromkeys([*way.batches[0].levers, *old, SENT, *written])]
-    write_ledger(tables, stream, numbers, stages, ledger)
+    yield from write_ledger_together(tables, stream, numbers, stages, ledger)
     write_metadata(tables, plan_metadata(tables, way))
-    _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
+    yield from _put(drafts, drafts.sent, left, batch_date=days, batch=numbers)
     if any(batch.sent_whole for batch in way.batches):
         _forget(tables, way, days)
 
@@ -540,11 +545,11 @@ def _forget(tables: Tables, way: ShedPlan, days: Sequence[date]) -> None:
             own.delete(**({"stream": stream} if shared else {}), batch_date=list(days), batch=way.numbers)
 
 
-def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> None:
+def _put(drafts: Drafts, draft: Draft, left: list[Draft], **where: Any) -> Step[None]:
     """Publish one draft into its table; if it is not known whether the commit succeeded, its files stay."""
     left[:] = [one for one in left if one is not draft]
     try:
-        drafts.tables[draft.table].publish(draft.written, **where)
+        yield from publish_files(drafts.tables[draft.table], draft.written, **where)
     except SpillwayError:
         left.append(draft)
         raise
@@ -579,8 +584,8 @@ def oversized_draft(way: ShedPlan, drafts: Drafts) -> OversizedDraft:
 
 
 def use_remaining_capacity(
-    tables: Tables, engine: Engine, fitting: tuple[ShedPlan, Drafts], larger: Sequence[OversizedDraft]
-) -> tuple[ShedPlan, Drafts]:
+    tables: Tables, fitting: tuple[ShedPlan, Drafts], larger: Sequence[OversizedDraft]
+) -> Step[tuple[ShedPlan, Drafts]]:
     """Return a draft that fits and loses less, mixed from the fitting draft and a larger one; else the fitting draft.
 
     The files of all other drafts are deleted.
@@ -593,7 +598,7 @@ def use_remaining_capacity(
     if low > capacity:
         return fitting
     if any(way.plans[0].leaves_values_absent(number) for number in way.numbers):
-        fitting = _best_tail(tables, engine, fitting, larger, capacity)
+        fitting = yield from _best_tail(tables, fitting, larger, capacity)
     tries: list[tuple[float, int, OversizedDraft]] = []
     for other in larger:
         if other.bytes > capacity:
@@ -601,17 +606,16 @@ def use_remaining_capacity(
             if mixed is not None:
                 tries.append((max(mixed.loss_of(number) for number in way.numbers), len(tries), other))
     for _, _, finer in sorted(tries, key=lambda one: one[:2])[:MOST_MIXTURES]:
-        fitting = _best_mixture(tables, engine, fitting, (way, low), finer, capacity)
+        fitting = yield from _best_mixture(tables, fitting, (way, low), finer, capacity)
     return fitting
 
 
 def _best_tail(
     tables: Tables,
-    engine: Engine,
     fitting: tuple[ShedPlan, Drafts],
     larger: Sequence[OversizedDraft],
     capacity: float,
-) -> tuple[ShedPlan, Drafts]:
+) -> Step[tuple[ShedPlan, Drafts]]:
     """Return the best of the fitting draft and the larger ones without the last tuples of one attribute."""
     tails: list[tuple[float, int, OversizedDraft, Plan, int]] = []
     for finer in larger:
@@ -635,7 +639,7 @@ def _best_tail(
                 finer.way, plans=(plan,), down=replace(finer.way.down, decisions=(plan.decision,))
             )
             try:
-                made = write_drafts(tables, engine, found)
+                made = yield from write_drafts(tables, found)
             except BaseException:
                 fitting[1].discard()
                 raise
@@ -657,12 +661,11 @@ def _loses_less(plan: Plan, fitting: tuple[ShedPlan, Drafts]) -> bool:
 
 def _best_mixture(
     tables: Tables,
-    engine: Engine,
     fitting: tuple[ShedPlan, Drafts],
     coarser: tuple[ShedPlan, int],
     finer: OversizedDraft,
     capacity: float,
-) -> tuple[ShedPlan, Drafts]:
+) -> Step[tuple[ShedPlan, Drafts]]:
     """Return the best of the fitting draft and the mixtures of the two plans."""
     way, low = coarser
     (least, least_bytes), (most, most_bytes) = (0.0, low), (1.0, finer.bytes)
@@ -676,7 +679,7 @@ def _best_mixture(
             break
         found = replace(way, plans=(plan,), down=replace(way.down, decisions=(plan.decision,)))
         try:
-            made = write_drafts(tables, engine, found)
+            made = yield from write_drafts(tables, found)
         except BaseException:
             fitting[1].discard()
             raise

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from spillway.batch import Batch
 from spillway.contracts import Contracts
+from spillway.engine.protocol import Engine, Step, run_together
 from spillway.engine.task_errors import cause_of
 from spillway.errors import ConcurrentRun, Problem, RunFailed, SpillwayError
 from spillway.job import Made, map_in_threads
@@ -143,6 +144,26 @@ class Faults:
         names = list(streams)
         map_in_threads(one, names)
         return {stream: made[stream] for stream in names if stream in made}
+
+    def run_steps(
+        self,
+        name: str,
+        engine: Engine,
+        steps: Mapping[str, Step[Made]],
+        batches: Mapping[str, Sequence[Batch]] | None = None,
+        label: Callable[[int], str] | None = None,
+    ) -> dict[str, Made]:
+        """Run the steps of all streams together (`run_together`); return the results of those that succeeded.
+
+        `label`: the label of the engine's job in each round; the default is `name`.
+        """
+        made: dict[str, Made] = {}
+        for stream, found in run_together(engine, steps, label or (lambda _: name)):
+            if isinstance(found, Exception):
+                self.record(stream, name, found, (one.batch for one in (batches or {}).get(stream, ())))
+            else:
+                made[stream] = found
+        return {stream: made[stream] for stream in steps if stream in made}
 
     def record_broken_contracts(self, contracts: Contracts, channel: str | None = None) -> None:
         """Record the invalid contracts of a channel (default: of all channels); their streams wait."""

@@ -25,16 +25,15 @@ import pyarrow.parquet
 from spillway.batch import Batch
 from spillway.contracts import StreamContract
 from spillway.contracts.column_names import bounded_attribute, is_bound
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step, run_alone
 from spillway.errors import SpillwayError, UsageError
 from spillway.ledger import BESIDE, LedgerRow
 from spillway.levers.frame_slices import split_batch
 from spillway.levers.protocol import Decision
 from spillway.settings import refuse_uri
-from spillway.store.batches import write_ledger
-from spillway.store.drafts import Draft, ReadBack
-from spillway.store.file_writer import WrittenFile
-from spillway.store.tables import FileTask, Tables
+from spillway.store.batches import write_ledger_together
+from spillway.store.drafts import Draft, ReadBack, draft_files
+from spillway.store.tables import FileTask, Tables, publish_files
 from spillway.streams.query import (
     QueryPlan,
     SliceQuery,
@@ -49,6 +48,8 @@ from spillway.streams.query import (
 from spillway.streams.stages import RecoverTask, RecoveryPath, ShedPath
 
 ASKED_BACK = "asked_back"
+RECOVER = "recover"
+"""The label of the job that recovers the batches of all streams of a run."""
 
 
 @dataclass(frozen=True)
@@ -102,33 +103,43 @@ def recover_batches(
     asked: bool = False,
     check: Callable[[RecoveryPlan], ReadBack] | None = None,
 ) -> list[RecoveryPlan]:
-    """Write `recovered` for these batches and replace their earlier rows.
+    """Write `recovered` for these batches of one stream and replace their earlier rows; see `recovery_step`."""
+    return run_alone(engine, recovery_step(tables, contract, batches, asked, check), RECOVER)
+
+
+def recovery_step(
+    tables: Tables,
+    contract: StreamContract,
+    batches: Sequence[Batch],
+    asked: bool = False,
+    check: Callable[[RecoveryPlan], ReadBack] | None = None,
+) -> Step[list[RecoveryPlan]]:
+    """Write `recovered` for these batches and replace their earlier rows, as a step that shares its job with others.
 
     `asked`: if true, a user requested the rows. They are then sent from the source, and the ledger counts their bytes.
     Validation runs at the source and leaves it false.
-    `check`: checks each file before it is published. Its results are in `WayBack.found`.
+    `check`: checks each file before it is published. Its results are in `RecoveryPlan.found`.
     """
     table = recovered_table(tables, contract)
-    ways: list[RecoveryPlan] = []
     columns = tuple(name for name in table.contract.names if name not in ("seq", "batch", "batch_date"))
-    written: list[WrittenFile] = []
-    lines: list[LedgerRow] = []
-    for way in recovery_plans(tables, contract, batches):
-        cut = [
-            FileTask({"batch_date": str(batch.batch_date)}, batch.batch, piece)
-            for batch in way.batches
-            for piece in split_batch(batch)
-        ]
-        draft = table.draft(engine, cut, RecoverTask(way.up, columns), check and check(way))
-        ways.append(replace(way, found=draft.found))
-        written += draft.written
-        lines += [_recovery_line(batch, draft) for batch in way.batches]
+    ways = recovery_plans(tables, contract, batches)
+    makers = [table.maker(RecoverTask(way.up, columns), check and check(way)) for way in ways]
+    tasks = [
+        {place: FileTask({"batch_date": str(batch.batch_date)}, batch.batch, piece)}
+        for place, way in enumerate(ways)
+        for batch in way.batches
+        for piece in split_batch(batch)
+    ]
+    drafts = yield from draft_files(makers, tasks)
+    written = [one for draft in drafts for one in draft.written]
     days = sorted({batch.batch_date for batch in batches})
     numbers = [batch.batch for batch in batches]
-    table.publish(written, batch_date=days, batch=numbers)
+    yield from publish_files(table, written, batch_date=days, batch=numbers)
     if asked:
-        write_ledger(tables, contract.stream, numbers, [ASKED_BACK], lines)
-    return ways
+        pairs = zip(ways, drafts, strict=True)
+        lines = [_recovery_line(batch, draft) for way, draft in pairs for batch in way.batches]
+        yield from write_ledger_together(tables, contract.stream, numbers, [ASKED_BACK], lines)
+    return [replace(way, found=draft.found) for way, draft in zip(ways, drafts, strict=True)]
 
 
 def _recovery_line(batch: Batch, draft: Draft) -> LedgerRow:

@@ -1,10 +1,10 @@
 """Shed the batches of a channel: pin, plan, draft, measure, publish and account, for all streams that share it.
 
 All streams are planned together before anything is applied. Then the batches of each stream go through its levers into
-drafts: files that no table refers to yet. All bytes that would be sent are measured: whole files and their log entries.
-A batch is planned again if its draft exceeds its share of the channel, or if the measured sizes show that it could lose
-less. The last draft that fits is published in this order, and each commit replaces the earlier rows of its (stream,
-batch):
+drafts: files that no table refers to yet. One job of the engine writes the drafts of all streams. All bytes that would
+be sent are measured: whole files and their log entries. A batch is planned again if its draft exceeds its share of the
+channel, or if the measured sizes show that it could lose less. The next job writes the next drafts of all such batches.
+The last draft that fits is published in this order, and each commit replaces the earlier rows of its (stream, batch):
 
 1. the levers' own tables, such as synopses and rows kept at the source;
 2. the record tables of the levers;
@@ -35,8 +35,6 @@ cover it, it takes them: no batch waits, and no shortfall is recorded, while a q
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -57,11 +55,11 @@ from spillway.batch import (
 )
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
-from spillway.engine.protocol import Engine
+from spillway.engine.protocol import Engine, Step
 from spillway.errors import SpillwayError, format_bytes, format_count, is_own_fault
 from spillway.intake.ingest import is_waiting_for_rate
 from spillway.levers.protocol import OVERHEAD, CapacityGroup, CapacityShare, Load, Say
-from spillway.store.batches import load_batches, newest_batch, reserve, save_batches
+from spillway.store.batches import load_batches, newest_batch, reserve, save_batches, save_together
 from spillway.store.files import keep_files_open
 from spillway.store.tables import Between, Tables
 from spillway.streams.batching import complete_groups, group_batches, waiting_batches
@@ -276,14 +274,12 @@ def _pin_selected(run: _Run, selection: Selection) -> dict[str, list[Batch]]:
     waiting = assign_quota_days(tables, room, waiting)
     shares = batch_shares(tables, replace(room, contracts=contracts), waiting, unplanned)
     faults.add(unplanned)
-    pinned: dict[str, list[Batch]] = {}
-    for stream, batches in waiting.items():
-        if stream not in unplanned.streams:
-            pin = partial(
-                _pinned, tables, contracts.streams[stream], batches, shares[stream], exempt.get(stream)
-            )
-            pinned[stream] = faults.attempt(stream, "pin", pin, batches) or []
-    return pinned
+    able = {stream: batches for stream, batches in waiting.items() if stream not in unplanned.streams}
+    pins = {
+        stream: _pinned(tables, contracts.streams[stream], batches, shares[stream], exempt.get(stream))
+        for stream, batches in able.items()
+    }
+    return faults.run_steps("pin", run.engine, pins, able)
 
 
 def _queue_groups(
@@ -307,24 +303,23 @@ def _shed_groups(run: _Run, groups: Mapping[str, Group]) -> dict[str, list[Batch
 
     The list of a stream is empty if its group waits in the queue. A stream with a fault is left out.
     """
-    loads = {
-        stream: run.faults.attempt(
-            stream, "measure", partial(_group_load, run.room, run.engine, group), group
-        )
-        for stream, group in groups.items()
-        if len(group) > 1
-    }
+    room, grouped = run.room, {stream: group for stream, group in groups.items() if len(group) > 1}
+    measured = {stream: _group_load(room, group) for stream, group in grouped.items()}
+    loads = run.faults.run_steps(
+        "measure", run.engine, measured, grouped, lambda _: f"shed {room.name}, unshed groups"
+    )
     able = {
         (stream, group[0].levers): group
         for stream, group in groups.items()
-        if loads.get(stream, {}) is not None
+        if stream in loads or stream not in grouped
     }
-    ways = {way.contract.stream: way for way in _planned(run.room, able, run.faults, loads)}
-    return run.faults.run_each(
+    ways = {way.contract.stream: way for way in _planned(room, able, run.faults, loads)}
+    return run.faults.run_steps(
         "shed",
-        ways,
-        lambda stream: _bring_through(run.room, run.engine, ways[stream], run.say),
+        run.engine,
+        {stream: _bring_through(room, way, run.say) for stream, way in ways.items()},
         {stream: way.batches for stream, way in ways.items()},
+        lambda number: f"shed {room.name}, draft {number}",
     )
 
 
@@ -335,7 +330,7 @@ def _unpin_unsent(run: _Run, stream: str, groups: Sequence[Group]) -> None:
     run.faults.attempt(stream, "queue", partial(_unpin, run.tables, unsent), unsent)
 
 
-def _group_load(room: CapacityGroup, engine: Engine, batches: Sequence[Batch]) -> dict[int, Load]:
+def _group_load(room: CapacityGroup, batches: Sequence[Batch]) -> Step[dict[int, Load]]:
     """Return the load of batches that are sent together: for each batch, the mean of the group.
 
     In one file, and by key, their columns take fewer bytes than in the files of `raw`, and they share a footer. So the
@@ -352,7 +347,7 @@ def _group_load(room: CapacityGroup, engine: Engine, batches: Sequence[Batch]) -
         replace(room, contracts=replace(room.contracts, streams={contract.stream: unshed})),
         {(contract.stream, ()): tuple(replace(batch, levers=(), models={}) for batch in batches)},
     )
-    drafts = write_drafts(tables, engine, way)
+    drafts = yield from write_drafts(tables, way)
     try:
         columns = [*OVERHEAD, *contract.names]
         sizes = [drafts.sent.column_bytes(batch.batch, columns) for batch in batches]
@@ -466,7 +461,7 @@ def _pinned(
     batches: Sequence[Batch],
     shares: Mapping[int, CapacityShare],
     sent_whole: str | None,
-) -> list[Batch]:
+) -> Step[list[Batch]]:
     """Return the batches with levers, facts, capacity and frames fixed: a rerun uses what the first run used."""
     length, levers = contract.frame.tuples, contract.lever_names
     newest = {name: newest_facts(tables, contract.stream, name) for name in levers}
@@ -518,23 +513,25 @@ def _pinned(
             # is sent again without its group is sent alone from then on
             batch = batch.with_changes(utc_now(), status=PLANNED, sent_with=sent_with.get(batch.batch))
         pinned.append(batch)
-    saved = save_batches(tables, [one for one, before in zip(pinned, batches, strict=True) if one != before])
+    changed = [one for one, before in zip(pinned, batches, strict=True) if one != before]
+    saved = yield from save_together(tables, changed)
     now = {batch.batch: batch for batch in [*pinned, *saved]}
     return [now[batch.batch] for batch in pinned]
 
 
-def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say) -> list[Batch]:
+def _bring_through(room: CapacityGroup, way: ShedPlan, say: Say) -> Step[list[Batch]]:
     """Draft, measure and publish the batches of one stream; plan again while they exceed their share."""
     tables: Tables = room.tables  # type: ignore[assignment]
-    stream, started = way.contract.stream, time.monotonic()
+    stream = way.contract.stream
     reserve(tables, way.batches, written_tables(tables, way))
     is_group = len(way.batches) > 1 and way.contract.width != "declared"
     unshed = dict(way.loads) if is_group else None
-    way, drafts = _last_that_fits(room, engine, _whole_if_it_fits(room, engine, way), say)
+    way = yield from _whole_if_it_fits(room, way)
+    way, drafts = yield from _last_that_fits(room, way, say)
     short = [] if way.contract.mode == "observe" else _above(way, drafts)
     if short and (grown := _with_unspent_quota(room, way, sent_kbps(way, drafts))) is not None:
         drafts.discard()
-        way, drafts = _last_that_fits(room, engine, grown, say)
+        way, drafts = yield from _last_that_fits(room, grown, say)
         short = _above(way, drafts)
     sent, allowed = sent_kbps(way, drafts), way.batches[0].allowed_kbps
     if short and way.contract.on_overflow == "queue" and not _sent_before(tables, stream, way.batches):
@@ -547,7 +544,7 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
     if short:
         many = format_count(len(short), "batch stays", "batches stay")
         say(f"{stream}: {many} above the channel's part; the shortfall is on record")
-    publish(tables, way, drafts, time.monotonic() - started, unshed)
+    yield from publish(tables, way, drafts, unshed)
     first, last = way.batches[0], way.batches[-1]
     said = "; ".join(dict.fromkeys(filter(None, (p.summary(n) for n in way.numbers for p in way.plans))))
     name = f"batch {first.batch}" if first is last else f"batches {first.batch} to {last.batch}, in one file,"
@@ -559,11 +556,7 @@ def _bring_through(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say)
         f"{offered_said} offered, {sent_said} sent, {allowed_said} allowed; {said or 'all kept'}"
     )
     done = [batch.with_changes(utc_now(), status=DONE, attempts=0, reason=None) for batch in way.batches]
-    return save_batches(tables, done)
-
-
-_one_spends = threading.Lock()
-"""Streams of a channel are sent at the same time, and must not spend the same unspent bytes."""
+    return (yield from save_together(tables, done))
 
 
 def _with_unspent_quota(room: CapacityGroup, way: ShedPlan, kbps: float) -> ShedPlan | None:
@@ -573,15 +566,14 @@ def _with_unspent_quota(room: CapacityGroup, way: ShedPlan, kbps: float) -> Shed
     """
     tables: Tables = room.tables  # type: ignore[assignment]
     needed = math.ceil(kbps * 125.0 * covered_seconds(way.batches))
-    with _one_spends:
-        for spare in (SPARE, 1.0):
-            share = unspent_share(tables.now(), room, way.batches, needed * spare + 1)
-            if share.narrower_kbps >= kbps:
-                break
-        else:
-            return None
-        changes = {"capacity_kbps": share.own_kbps, "trunk_kbps": share.trunk_kbps}
-        saved = save_batches(tables, [batch.with_changes(utc_now(), **changes) for batch in way.batches])
+    for spare in (SPARE, 1.0):
+        share = unspent_share(tables.now(), room, way.batches, needed * spare + 1)
+        if share.narrower_kbps >= kbps:
+            break
+    else:
+        return None
+    changes = {"capacity_kbps": share.own_kbps, "trunk_kbps": share.trunk_kbps}
+    saved = save_batches(tables, [batch.with_changes(utc_now(), **changes) for batch in way.batches])
     levers = way.batches[0].levers
     (found,) = plan_all(room, {(way.contract.stream, levers): saved}, loads={way.contract.stream: way.loads})
     return found
@@ -619,7 +611,7 @@ def _queue_batches(tables: Tables, way: ShedPlan, why: str, say: Say) -> list[Ba
     return []
 
 
-def _whole_if_it_fits(room: CapacityGroup, engine: Engine, way: ShedPlan) -> ShedPlan:
+def _whole_if_it_fits(room: CapacityGroup, way: ShedPlan) -> Step[ShedPlan]:
     """Return a plan without loss if the batch fits as it is sent, and exceeds its share only by the size of `raw`.
 
     Rows of `transmitted` are stored by key if that takes fewer bytes; rows of `raw` are stored in the order of arrival.
@@ -630,14 +622,14 @@ def _whole_if_it_fits(room: CapacityGroup, engine: Engine, way: ShedPlan) -> She
     rate = way.loads[batch.batch].rate_kbps
     if not (1.0 - MOST_SAVED_BY_KEY) * rate <= batch.allowed_kbps < rate:
         return way
-    loads = _group_load(room, engine, way.batches)
+    loads = yield from _group_load(room, way.batches)
     if loads[batch.batch].rate_kbps > batch.allowed_kbps:
         return way
     (found,) = plan_all(room, {(contract.stream, batch.levers): way.batches}, loads={contract.stream: loads})
     return found
 
 
-def _last_that_fits(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say) -> tuple[ShedPlan, Drafts]:
+def _last_that_fits(room: CapacityGroup, way: ShedPlan, say: Say) -> Step[tuple[ShedPlan, Drafts]]:
     """Return the draft to publish, and its plans; delete the files of all other drafts, also after an error."""
     tables: Tables = room.tables  # type: ignore[assignment]
     stream, levers = way.contract.stream, way.batches[0].levers
@@ -646,7 +638,7 @@ def _last_that_fits(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say
     larger: list[OversizedDraft] = []
     try:
         for attempt in range(1, MOST_DRAFTS + 1):
-            drafts = write_drafts(tables, engine, way)
+            drafts = yield from write_drafts(tables, way)
             tried = draft_results(tables, way, drafts)
             over, last = _too_large(way, drafts, tried), attempt == MOST_DRAFTS
             if over and not (last and fitting is None):
@@ -682,7 +674,7 @@ def _last_that_fits(room: CapacityGroup, engine: Engine, way: ShedPlan, say: Say
             fitting[1].discard()
         raise
     assert fitting is not None, "the last draft is published whatever it came to"
-    return use_remaining_capacity(tables, engine, fitting, larger)
+    return (yield from use_remaining_capacity(tables, fitting, larger))
 
 
 def _worth_a_draft(way: ShedPlan, before: ShedPlan) -> bool:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from spillway.batch import HELD, Batch
 from spillway.contracts import StreamContract
-from spillway.engine.protocol import Engine, split_evenly
+from spillway.engine.protocol import Step, results_of, split_evenly
 from spillway.errors import InvalidValue
 from spillway.sketches.build import (
     PartialSketch,
@@ -38,7 +38,7 @@ from spillway.sketches.types import Integers
 from spillway.store.batches import load_batches
 from spillway.store.files import DataFile, rows_of
 from spillway.store.filters import match_mask
-from spillway.store.tables import Between, Tables
+from spillway.store.tables import Between, Tables, replace_rows
 from spillway.streams.stored_sketches import PAYLOAD, sketches_by_date, sketches_digest
 
 PIECE_ROWS = 1_000_000
@@ -62,16 +62,17 @@ def sketch_specs(contract: StreamContract) -> list[SketchSpec]:
 
 def sketch_stream(
     tables: Tables,
-    engine: Engine,
     contract: StreamContract,
     say: Callable[[str], None] = lambda _: None,
     dates: tuple[date, date] | None = None,
-) -> int:
-    """Make the missing sketches, or all of the dates `from..to`; return the number of sketches written."""
+) -> Step[int]:
+    """Make the missing sketches, or all of the dates `from..to`; return the number of sketches written.
+
+    The step shares its jobs with other streams.
+    """
     specs = sketch_specs(contract)
     if not specs:
         return 0
-    tables = tables.now()
     have: Collection[tuple[Any, ...]] = ()
     where: dict[str, Any] = {}
     if dates is not None:
@@ -81,7 +82,7 @@ def sketch_stream(
     there = load_batches(tables, contract.stream, status=HELD, rows=Between(1), **where)
     written = 0
     for missing, batches in _group_by_missing(specs, there, have):
-        written += _write_sketches(engine, tables, contract.stream, missing, batches)
+        written += yield from _write_sketches(tables, contract.stream, missing, batches)
     summarise_days(tables, contract.stream, specs, {batch.batch_date for batch in there})
     if written:
         say(f"{contract.stream}: sketched {', '.join(f'{spec.kind} of {spec.name}' for spec in specs)}")
@@ -97,29 +98,24 @@ def batches_without_sketch(tables: Tables, contract: StreamContract) -> set[int]
 
 
 def build_sketch_rows(
-    engine: Engine,
     files: Sequence[DataFile],
     batches: Mapping[int, date],
     stream: str,
     specs: Sequence[SketchSpec],
-) -> list[dict[str, Any]]:
+) -> Step[list[dict[str, Any]]]:
     """Return rows of `sketches` for each batch with rows in the files, and each sketch that can be merged."""
     specs = [spec for spec in specs if spec.kind_object.merges]
     if not specs or not files:
         return []
     total = sum(file.records for file in files)
     pieces = split_evenly(files, -(-total // PIECE_ROWS), weight=lambda file: file.records)
-    parts = engine.map(partial(_partial_sketches, specs, frozenset(batches)), pieces, f"sketches of {stream}")
+    parts = yield from results_of(partial(_partial_sketches, specs, frozenset(batches)), pieces)
     wholes = merge_partial_sketches(specs, chain.from_iterable(parts))
     buckets: Buckets = {}
     for whole in wholes:
         if whole.buckets.size:
             buckets.setdefault(whole.place, {})[whole.batch] = whole.buckets
-    found = (
-        engine.map(partial(_keys_in_buckets, specs, buckets), pieces, f"sketches of {stream}")
-        if buckets
-        else []
-    )
+    found = (yield from results_of(partial(_keys_in_buckets, specs, buckets), pieces)) if buckets else []
     heavy = {}
     for place in buckets:
         rows = {whole.batch: whole.rows for whole in wholes if whole.place == place}
@@ -225,13 +221,13 @@ def _group_by_missing(
 
 
 def _write_sketches(
-    engine: Engine, tables: Tables, stream: str, specs: Sequence[SketchSpec], batches: Sequence[Batch]
-) -> int:
+    tables: Tables, stream: str, specs: Sequence[SketchSpec], batches: Sequence[Batch]
+) -> Step[int]:
     days = {batch.batch: batch.batch_date for batch in batches}
     files = tables.at("raw", stream).files(batch=sorted(days), batch_date=set(days.values()))
-    rows = build_sketch_rows(engine, files, days, stream, specs)
+    rows = yield from build_sketch_rows(files, days, stream, specs)
     for spec in specs:
         mine = [row for row in rows if (row["kind"], row["name"]) == (spec.kind, spec.name)]
         scope = {"stream": stream, "batch": sorted(days), "kind": spec.kind, "name": spec.name}
-        tables.at("sketches").replace(mine, **scope)
+        yield from replace_rows(tables.at("sketches"), mine, **scope)
     return len(rows)
