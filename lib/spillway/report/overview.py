@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from spillway.batch import PENDING
 from spillway.contracts import Contracts, StreamContract, load_usable
@@ -31,7 +32,7 @@ from spillway.report.explain import (
     find_stream_contract,
     repeated_hours,
 )
-from spillway.report.recent import read_recent
+from spillway.report.recent import RecentBatches, read_recent
 from spillway.report.summary import StreamFigures, last_stages, recent_figures, sum_certificates
 from spillway.report.text import format_bytes, format_loss, format_pct, format_rate, sentences, table_lines
 from spillway.report.trade_off import MORE_PCT, ChannelTradeOff, load_trade_off
@@ -348,52 +349,71 @@ def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
     """Return the overview of every stream with a batch at the destination, by name."""
-    found = []
-    for name, contract in sorted(streams.items()):
-        recent = read_recent(tables, name)
-        lines, proofs = recent.ledger, recent.certificates
-        sent = last_stages(lines)
-        through = [batch for batch in recent.batches if batch.batch in sent]
-        if not through:
-            continue
-        checked = {row["batch"] for row in proofs}
-        rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
-        back = tables.at("recovered", name).rows(["batch"], batch=sorted(checked)).num_rows
-        # rows that a lever dropped for good are not missing
-        lost = sum(
-            line["lost"]
-            for line in lines
-            if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
-        )
-        absent = absent_values(tables, contract, through)
-        asked = [
-            line
-            for line in lines
-            if (line["dimension_kind"], line["unit"]) == ("query", "rows") and line["batch"] in sent
-        ]
-        found.append(
-            StreamOverview(
-                recent_figures(recent),
-                tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
-                math.fsum(batch.seconds_covered or 0.0 for batch in through),
-                sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
-                abs(rows - lost - back),
-                rows=sum(batch.rows or 0 for batch in through),
-                exact_bytes=sum(line["bytes_offered"] for line in sent.values()),
-                sent_bytes=sum(line["bytes_kept"] for line in sent.values()),
-                batches=len(through),
-                batches_unchecked=sum(bool(batch.rows) and not batch.is_validated for batch in through),
-                queries=len({line["dimension"] for line in asked}),
-                rows_asked=sum(line["offered"] for line in asked),
-                rows_answered=sum(line["kept"] for line in asked),
-                rows_waiting=sum(
-                    batch.rows or 0
-                    for batch in recent.batches
-                    if batch.batch not in sent and batch.status in PENDING
-                ),
-            )
-        )
-    return found
+    found = (
+        _stream_overview(tables, contract, read_recent(tables, name))
+        for name, contract in sorted(streams.items())
+    )
+    return [one for one in found if one is not None]
+
+
+def overview_since(tables: Tables, contract: StreamContract, moment: datetime) -> StreamOverview | None:
+    """Return the overview of the batches of a stream that were saved since a moment; None if none was sent."""
+    recent = read_recent(tables, contract.stream)
+    mine = {batch.batch for batch in recent.batches if batch.updated_at >= moment}
+    return _stream_overview(
+        tables,
+        contract,
+        replace(
+            recent,
+            batches=tuple(one for one in recent.batches if one.batch in mine),
+            ledger=tuple(row for row in recent.ledger if row["batch"] in mine),
+            certificates=tuple(row for row in recent.certificates if row["batch"] in mine),
+        ),
+    )
+
+
+def _stream_overview(
+    tables: Tables, contract: StreamContract, recent: RecentBatches
+) -> StreamOverview | None:
+    """Return the overview of some batches of a stream; None if none of them is at the destination."""
+    lines, proofs = recent.ledger, recent.certificates
+    sent = last_stages(lines)
+    through = [batch for batch in recent.batches if batch.batch in sent]
+    if not through:
+        return None
+    checked = {row["batch"] for row in proofs}
+    rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
+    back = tables.at("recovered", contract.stream).rows(["batch"], batch=sorted(checked)).num_rows
+    # rows that a lever dropped for good are not missing
+    lost = sum(
+        line["lost"]
+        for line in lines
+        if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
+    )
+    absent = absent_values(tables, contract, through)
+    asked = [
+        line
+        for line in lines
+        if (line["dimension_kind"], line["unit"]) == ("query", "rows") and line["batch"] in sent
+    ]
+    return StreamOverview(
+        recent_figures(recent),
+        tuple(attribute_figures(contract, lines, proofs, absent, _counts_pct(tables, contract))),
+        math.fsum(batch.seconds_covered or 0.0 for batch in through),
+        sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
+        abs(rows - lost - back),
+        rows=sum(batch.rows or 0 for batch in through),
+        exact_bytes=sum(line["bytes_offered"] for line in sent.values()),
+        sent_bytes=sum(line["bytes_kept"] for line in sent.values()),
+        batches=len(through),
+        batches_unchecked=sum(bool(batch.rows) and not batch.is_validated for batch in through),
+        queries=len({line["dimension"] for line in asked}),
+        rows_asked=sum(line["offered"] for line in asked),
+        rows_answered=sum(line["kept"] for line in asked),
+        rows_waiting=sum(
+            batch.rows or 0 for batch in recent.batches if batch.batch not in sent and batch.status in PENDING
+        ),
+    )
 
 
 def _counts_pct(tables: Tables, contract: StreamContract) -> float:
