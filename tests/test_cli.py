@@ -637,10 +637,8 @@ def test_parity_is_added_checked_and_its_faults_named(
 ) -> None:
     plain, sent = tmp_path / "readings.jsonl", tmp_path / "sent.jsonl"
     plain.write_bytes(b'{"a": 1}\n{"a": 2}\n{"a": 3}\n')
-    assert told(capsys, "parity", "add", str(plain), "--output", str(sent)) == (
-        0,
-        f"Wrote 3 lines with parity to {sent}.\n",
-    )
+    code, text = told(capsys, "parity", "add", str(plain), "--output", str(sent))
+    assert (code, words(text)) == (0, f"Wrote 3 lines with parity to {sent}.")
     lines = sent.read_bytes().split(b"\n")
     assert [line.partition(b"\t")[0] + b"\n" for line in lines[:3]] == plain.read_bytes().splitlines(
         keepends=True

@@ -206,7 +206,11 @@ def add_join_advice(commands: Any) -> None:
         help="maximum seconds between the rows of a pair (default: a year)",
     )
     made.add_argument(
-        "--predicate", choices=_PREDICATES, default="equality", help="join predicate (default: equality)"
+        "--predicate",
+        choices=_PREDICATES,
+        metavar="PREDICATE",
+        default="equality",
+        help=f"join predicate: {', '.join(_PREDICATES)} (default: equality)",
     )
     made.add_argument("--threshold", type=float, help="minimum overlap or inner product")
     made.add_argument("--separator", help="separator between the items of a set")

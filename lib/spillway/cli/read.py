@@ -62,7 +62,9 @@ def add_ask(commands: Any) -> None:
         nargs="?",
         help="name of the sketch: its attributes, joined by + (default: list all sketches)",
     )
-    made.add_argument("question", nargs="?", choices=QUESTIONS, help="the query, see below")
+    made.add_argument(
+        "question", nargs="?", choices=QUESTIONS, metavar="question", help="the query, see below"
+    )
     made.add_argument("values", nargs="*", help="arguments of the query; dates and times as in the data")
     made.add_argument("--from-date", type=parse_date, help="first batch date")
     made.add_argument("--to-date", type=parse_date, help="last batch date")
@@ -206,7 +208,6 @@ def _run_explain(asked: argparse.Namespace) -> int:
     if found.stages:
         print_stages("\nCounts of every stage", found.stages)
     if found.trade is not None:
-        print_line("")
         print_line(
             f"{found.trade.channel}: {found.trade.buys}. Other capacities: spillway plan {found.stream}"
         )
@@ -257,8 +258,7 @@ def _say_part(what: str, part: VersionedExplanation, one_of_several: bool) -> No
     if part.told is None:
         print_line(f"{part.lever} has no explanation of {what}; see the counts of its stage", "bold")
         return
-    print_line(f"{what} is {part.told.way}{by},", "bold")
-    print_line(f"because {part.told.because}.")
+    print_line(f"{what} is {part.told.way}{by}, because {part.told.because}.", "bold")
     numbers = [
         (name, value) for name, value in part.told.numbers.items() if value not in (None, "", 0, [], {})
     ]
