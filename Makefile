@@ -29,7 +29,7 @@ $(READY): infra/bootstrap.py infra/requirements.txt infra/jars.sha256 infra/ivy.
 setup: $(READY) ## Make the environment, find Java, fetch the Delta jars (all other commands do it first)
 
 .PHONY: run
-run: $(READY) ## Shed, recover and validate the demo streams through Airflow's DAGs (KEEP=1 keeps the lake)
+run: $(READY) ## Shed, recover and validate the demo streams through Airflow's DAGs (KEEP=1 keeps the lake, VERBOSE=1 all messages)
 	@$(with_java) python -m demo.run
 
 .PHONY: ui

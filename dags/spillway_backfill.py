@@ -1,10 +1,9 @@
 """
 ### Shed dates again (backfill)
 
-Run a backfill of this DAG (one run per date), or trigger it with `from_date` and `to_date`. The batches of these
-dates are shed again from `raw`, with the facts with which they were first shed. A separate step makes their sketches
-again. Dates whose raw tuples were retired are refused, the log lists them, and their transmitted rows stay unchanged.
-A scheduled run does nothing; the schedule exists for Airflow's backfills.
+This DAG runs on demand: fill in the form. The batches of the dates are shed again from `raw`, with the facts with
+which they were first shed. A separate step makes their sketches again. Dates whose raw tuples were retired are refused,
+the log lists them, and their transmitted rows stay unchanged.
 
 Only one task at a time works on a channel: no other date is shed, and no training, validation or maintenance of the
 channel runs at the same time. A second run leaves the same rows.
@@ -14,15 +13,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, TriggerRule, get_current_context, task
+from airflow.sdk import DAG, Param, TriggerRule, get_current_context, task
 
-from spillway.airflow import TASK_DEFAULTS, Tell, report_errors, shed_and_sketch, tasks_with_work
+from spillway.airflow import TASK_DEFAULTS, Tell, names_field, report_errors, shed_and_sketch, tasks_with_work
+from spillway.scheduling import channel_groups
 
 with DAG(
     dag_id="spillway_backfill",
     doc_md=__doc__,
-    description="Shed the batches of a range of dates again, one run per date",
-    schedule=CronTriggerTimetable("0 0 * * *", timezone="UTC"),
+    description="Shed the batches of a range of dates again",
+    schedule=None,
     catchup=False,
     max_active_runs=1,
     dagrun_timeout=timedelta(hours=24),
@@ -30,19 +30,19 @@ with DAG(
     tags=["spillway", "shed"],
     params={
         "from_date": Param(
-            None,
-            type=["null", "string"],
+            type="string",
             format="date",
             title="From date",
-            description="First date to recompute, inclusive. Empty only in a backfill.",
+            description="First date to shed again, inclusive.",
         ),
         "to_date": Param(
             None,
             type=["null", "string"],
             format="date",
             title="To date",
-            description="Last date to recompute, inclusive. Empty: only the first date.",
+            description="Last date to shed again, inclusive. Empty: only the first date.",
         ),
+        "channels": names_field("Channels", "shed again", channel_groups()),
     },
 ) as dag:
 
@@ -55,8 +55,9 @@ with DAG(
         context = get_current_context()
         run, form = context["dag_run"], context["params"]
         with report_errors():
-            dates = dates_to_backfill(run.run_type, run.logical_date, form["from_date"], form["to_date"])
-            return tasks_with_work("shed", shed_arguments(Settings.from_environment(), run.run_id, dates))
+            dates = dates_to_backfill(form["from_date"], form["to_date"])
+            found = shed_arguments(Settings.from_environment(), run.run_id, dates, form["channels"])
+            return tasks_with_work("shed", found)
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)
     def find_sketches() -> list[str]:
@@ -64,10 +65,10 @@ with DAG(
         from spillway.scheduling import dates_to_backfill, sketch_arguments
         from spillway.settings import Settings
 
-        context = get_current_context()
-        run, form = context["dag_run"], context["params"]
+        form = get_current_context()["params"]
         with report_errors():
-            dates = dates_to_backfill(run.run_type, run.logical_date, form["from_date"], form["to_date"])
-            return tasks_with_work("sketch", sketch_arguments(Settings.from_environment(), dates))
+            dates = dates_to_backfill(form["from_date"], form["to_date"])
+            found = sketch_arguments(Settings.from_environment(), dates, form["channels"])
+            return tasks_with_work("sketch", found)
 
     shed_and_sketch(find_dates(), find_sketches()) >> Tell(task_id="tell").as_teardown()

@@ -20,8 +20,8 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell
-from spillway.scheduling import spark_step
+from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell, name_field
+from spillway.scheduling import spark_step, stream_names
 
 with DAG(
     dag_id="spillway_recover",
@@ -34,13 +34,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "recover"],
     params={
-        "stream": Param(
-            "weather",
-            type="string",
-            minLength=1,
-            title="Stream",
-            description="Name of the stream, as in its contract.",
-        ),
+        "stream": name_field("Stream", stream_names()),
         "attributes": Param(
             None,
             type=["null", "array"],

@@ -12,7 +12,8 @@ lists the batches that wait. `spillway run --now` and a backfill do not wait.
 A separate step makes the sketches that contracts specify, from the accepted rows. It can be inspected and retried
 alone. If it fails, the shed data is validated nevertheless, and the next run makes the missing sketches.
 
-**To shed dates again**, use `spillway_backfill`, one run per date. A backfill of this DAG is refused.
+**To shed dates again**, trigger `spillway_backfill`. Airflow offers no backfill of this DAG, which has no dates to shed
+again.
 
 A failure of one stream does not stop the others. They are processed, then the task fails with one sentence per failure.
 If a contract is not valid, `read_contracts` fails, and only its stream waits.
@@ -46,17 +47,17 @@ with DAG(
     dagrun_timeout=timedelta(hours=6),
     default_args=TASK_DEFAULTS,
     tags=["spillway", "shed"],
+    allowed_run_types=["scheduled", "manual", "operator_triggered"],
 ) as dag:
 
     @task.branch(execution_timeout=timedelta(minutes=5))
     def find_work() -> list[str]:
         """Return the channels with work; skip the others, and the whole run if there is none."""
-        from spillway.scheduling import refuse_backfill, shed_arguments
+        from spillway.scheduling import shed_arguments
         from spillway.settings import Settings
 
         run = get_current_context()["dag_run"]
         with report_errors():
-            refuse_backfill(run.run_type)
             return tasks_with_work("shed", shed_arguments(Settings.from_environment(), run.run_id, None))
 
     @task.branch(execution_timeout=timedelta(minutes=5), trigger_rule=TriggerRule.ALL_DONE)

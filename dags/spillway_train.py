@@ -23,6 +23,7 @@ from spillway.airflow import (
     report_errors,
     tasks_with_work,
 )
+from spillway.scheduling import stream_names
 
 with DAG(
     dag_id="spillway_train",
@@ -35,7 +36,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "train"],
     params={
-        "streams": names_field("Streams", "train"),
+        "streams": names_field("Streams", "train", stream_names()),
     },
 ) as dag:
 

@@ -26,6 +26,7 @@ from spillway.airflow import (
     report_errors,
     tasks_with_work,
 )
+from spillway.scheduling import stream_names
 
 with DAG(
     dag_id="spillway_validate",
@@ -40,7 +41,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "validate"],
     params={
-        "streams": names_field("Streams", "validate"),
+        "streams": names_field("Streams", "validate", stream_names()),
         "everything": Param(
             False,
             type="boolean",

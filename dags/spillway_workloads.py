@@ -20,7 +20,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, get_current_context, task
 
 from spillway.airflow import TASK_DEFAULTS, SubmitJob, Tell, after_shedding, names_field, report_errors
-from spillway.scheduling import pool_arguments, spark_step
+from spillway.scheduling import pool_arguments, spark_step, workload_names
 
 with DAG(
     dag_id="spillway_workloads",
@@ -33,7 +33,7 @@ with DAG(
     default_args=TASK_DEFAULTS,
     tags=["spillway", "workloads"],
     params={
-        "subjects": names_field("Joins and queries", "compute"),
+        "subjects": names_field("Joins and queries", "compute", workload_names()),
     },
 ) as dag:
 

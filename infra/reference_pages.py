@@ -158,13 +158,14 @@ def table_pages() -> str:
 def cli_page() -> str:
     """Return the page of all commands, as `--help` prints them."""
     from spillway.cli import parser
+    from spillway.cli.output import CommandHelp
 
     top = parser()
     text = ["# Command line", GENERATED, f"{top.description}\n", f"{top.epilog}\n"]
     for action in top._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, command in action.choices.items():
-                command.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+                command.formatter_class = lambda prog: CommandHelp(prog, width=100)
                 text += [f"## `spillway {name}`\n", "```text", command.format_help().rstrip(), "```\n"]
                 for nested in command._actions:
                     if isinstance(nested, argparse._SubParsersAction):

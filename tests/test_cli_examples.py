@@ -75,7 +75,7 @@ def test_explain_of_a_stream_gives_an_overview(world: World, capsys: pytest.Capt
     world.validate()
     assert main(["explain", "sites"]) == 0
     told = capsys.readouterr().out
-    for name in ("temp", "level", "pulses", "sky", "never touched", "spillway explain sites ATTRIBUTE"):
+    for name in ("temp", "level", "pulses", "sky", "always exact", "spillway explain sites ATTRIBUTE"):
         assert name in told
     assert main(["explain", "sites", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

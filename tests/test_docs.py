@@ -19,7 +19,8 @@ sys.path.insert(0, str(ROOT / "infra"))
 
 from reference_pages import pages  # noqa: E402
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "llms.txt", *(ROOT / "docs").rglob("*.md")])
+NAVIGATION = (ROOT / "zensical.toml").read_text(encoding="utf-8")
 BASE = {
     "stream": "example",
     "source": {},
@@ -80,3 +81,15 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
             headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.M)
             slugs = {re.sub(r"[^\w\- ]", "", one).strip().lower().replace(" ", "-") for one in headings}
             assert heading in slugs, link
+
+
+def test_llms_txt_links_to_every_page_of_the_site() -> None:
+    """Format: llmstxt.org. A heading, a summary, and lists of links."""
+    text = (ROOT / "llms.txt").read_text(encoding="utf-8")
+    heading, _, summary = text.partition("\n")
+    assert heading == "# Spillway"
+    assert summary.lstrip().startswith("> ")
+    linked = {link for link in re.findall(r"\]\(([^)\s]+)\)", text) if link.startswith("docs/")}
+    pages_of_the_site = {f"docs/{link}" for link in re.findall(r'"([\w/-]+\.md)"', NAVIGATION)}
+    assert linked >= pages_of_the_site - {"docs/index.md"}
+    assert len(text.splitlines()) <= 60

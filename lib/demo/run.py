@@ -1,6 +1,7 @@
 """`make run`: the demo streams through the real DAGs, on local Spark and a local lake, in one command.
 
-Airflow's and Spark's words go to `build/logs`; the lines that jobs print for people are shown as they come.
+The output of Airflow and Spark goes to `build/logs`. On a terminal, the messages of jobs are shown as they come, each
+in place of the one before; `VERBOSE=1` keeps them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DAGS = ("spillway_train", "spillway_shed", "spillway_workloads", "spillway_valid
 TITLES = {
     "spillway_train": "Take in and learn the streams",
     "spillway_shed": "Shed to capacity, one application per channel",
-    "spillway_workloads": "Join within a budget, answer queries that share a room",
+    "spillway_workloads": "Join within a budget, answer queries that share a capacity",
     "spillway_validate": "Recover, validate, report",
 }
 REPLANNED = "planned again with the measured sizes"
@@ -163,7 +164,7 @@ def where_to_look(settings: Settings, figures: Mapping[str, float], streams: Ite
 def main() -> int:
     from demo import data
 
-    progress = Progress.for_stream(sys.stdout)
+    progress = Progress.for_stream(sys.stdout, verbose=os.environ.get("VERBOSE", "") not in ("", "0"))
     console = progress.console
     try:
         settings = Settings.from_environment()
@@ -179,7 +180,7 @@ def main() -> int:
         with exit_on_signals():
             seconds = run_dags(env, Path(settings.build) / "logs", progress)
     except SpillwayError as problem:
-        progress.step(f"FAILED: {problem}")
+        progress.failed(str(problem))
         return 1
     timings = {("validation" if name == "validate" else name): value for name, value in seconds.items()}
     tables = Tables(settings)
@@ -188,6 +189,7 @@ def main() -> int:
     more = seen.flat() | result.flat()
     figures = write_run(tables, timings | {"total": progress.elapsed()}, more)
     streams = [one.figures.stream for one in result.seen]
+    progress.clear()
     screen = [*result_lines(result), *workload_lines(seen.workloads)]
     for line in ["", *screen, "", *where_to_look(settings, figures, streams)]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -43,6 +43,34 @@ def format_count(count: int, one: str, more: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
+PERIODS = {"minute": 60, "hour": 3_600, "day": 86_400, "month": 2_629_746}
+"""Seconds of the units of time in which a capacity may be stated; a month is one twelfth of 365.2425 days."""
+
+
+def format_rate(kbps: float, per: str = "") -> str:
+    """Return a rate with three digits and a unit: bits per second, or bytes per hour, day or month.
+
+    `per`: the unit of time in which the capacity of the channel is stated (`Capacity.per`), so that all rates of a
+    channel have the unit of its capacity.
+
+    >>> format_rate(0.0642), format_rate(26.63), format_rate(5_400)
+    ('64.2 bps', '26.6 kbps', '5.4 Mbps')
+    >>> format_rate(0.99951), format_rate(999.7), format_rate(0.0000055)
+    ('1 kbps', '1 Mbps', '59 B/day')
+    >>> format_rate(0.0642, "day"), format_rate(0.0642, "month")
+    ('693 kB/day', '21.1 MB/month')
+    """
+    if not per and 0 < abs(kbps) < 0.001:
+        per = "day"  # no link has less than a bit per second
+    if per:
+        return f"{format_bytes(round(kbps * 125.0 * PERIODS[per]))}/{per}"
+    for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
+        # from this size on, three digits of the smaller unit would round to 1,000
+        if abs(kbps) >= 0.9995 * size:
+            return f"{kbps / size:.3g} {unit}"
+    return f"{kbps * 1000:.3g} bps"
+
+
 def format_bytes(count: float) -> str:
     """Return a number of bytes with three digits and a decimal unit.
 

@@ -1,7 +1,7 @@
 """Compute what the DAGs need without Airflow: job arguments, channels with work, pools, and alerts at the end of a run.
 
 A DAG defines the schedule, this module the arguments of the tasks, and the jobs do the work. When a DAG is
-parsed, only `channels.yaml` is read (`channel_groups`), and Spark is not imported.
+parsed, only `channels.yaml` and the names of the contract files are read, and Spark is not imported.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from spillway.errors import SpillwayError
 from spillway.settings import ROOT_VARIABLES, Settings
 
 if TYPE_CHECKING:
+    from spillway.contracts import StreamContract
     from spillway.store.tables import Tables
 
 SHED_ASSET = "spillway/transmitted"
@@ -28,6 +29,7 @@ POOL_VARIABLE = "SPILLWAY_POOL"
 
 
 STREAM_TABLES = ("raw", "transmitted", "recovered")
+LOSSY_TABLES = ("transmitted", "recovered")
 
 JOB_VARIABLES = (
     *ROOT_VARIABLES,
@@ -85,6 +87,20 @@ def channel_groups() -> tuple[str, ...]:
     return tuple(find_channel_groups(Settings.from_environment().schemas))
 
 
+def stream_names() -> list[str]:
+    """Return the streams that forms offer, by name, whether their contracts are valid or not."""
+    from spillway.contracts import find_names
+
+    return find_names(Settings.from_environment().schemas, "streams")
+
+
+def workload_names() -> list[str]:
+    """Return the joins and queries that forms offer, by name."""
+    from spillway.contracts import find_names
+
+    return find_names(Settings.from_environment().schemas, "joins", "queries")
+
+
 def pool_arguments(room: str | None, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the operator arguments for a pool of one slot, so that only one step at a time works on a channel.
 
@@ -123,53 +139,33 @@ def read_date(name: str, value: str | date | None) -> date | None:
         ) from None
 
 
-def dates_to_backfill(
-    run_type: str,
-    logical_date: datetime | None,
-    from_date: str | None = None,
-    to_date: str | None = None,
-) -> tuple[date, date]:
-    """Return the first and last batch date that a run of `spillway_backfill` recomputes: the form's, or its own day.
+def dates_to_backfill(from_date: str | None, to_date: str | None = None) -> tuple[date, date]:
+    """Return the first and last batch date that a run of `spillway_backfill` recomputes, from its form.
 
-    The schedule exists for Airflow's backfills, which create one run per day. Scheduled runs have nothing to
-    do.
-
-    >>> dates_to_backfill("manual", None, "2013-02-01", None)
-    (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
-    >>> dates_to_backfill("backfill", datetime(2013, 2, 1, 0, 0))
+    >>> dates_to_backfill("2013-02-01")
     (datetime.date(2013, 2, 1), datetime.date(2013, 2, 1))
     """
     first, last = read_date("from_date", from_date), read_date("to_date", to_date)
-    if first or last:
-        first, last = first or last, last or first
-        assert first is not None
-        assert last is not None
-        if last < first:
-            raise SpillwayError(
-                f"`to_date` must not be before from_date ({first}), got {str(last)!r}; swap them"
-            )
-        return first, last
-    if run_type == "backfill" and logical_date is not None:
-        return logical_date.date(), logical_date.date()
-    if run_type == "scheduled":
-        raise NothingToDo("nobody asked for a date: a run of the schedule recomputes nothing")
-    raise SpillwayError("`from_date` must be a date like 2013-02-01, got nothing; fill in the form")
+    if first is None and last is None:
+        raise SpillwayError("`from_date` must be a date like 2013-02-01, got nothing; fill in the form")
+    first, last = first or last, last or first
+    assert first is not None
+    assert last is not None
+    if last < first:
+        raise SpillwayError(f"`to_date` must not be before from_date ({first}), got {str(last)!r}; swap them")
+    return first, last
 
 
-def refuse_backfill(run_type: str) -> None:
-    """Refuse a backfill of `spillway_shed`, which has no dates to recompute.
+def shed_arguments(
+    settings: Settings,
+    run_id: str,
+    dates: tuple[date, date] | None,
+    only: Sequence[str] | None = None,
+) -> dict[str, list[str]]:
+    """Return the arguments of jobs/shed.py by channel with work; raise NothingToDo if there is none.
 
-    It would create 96 concurrent runs per day.
+    `dates`: shed the batches of these dates again. `only`: of these channels alone (None or empty: all).
     """
-    if run_type == "backfill":
-        raise SpillwayError(
-            "`dag` must be spillway_backfill where dates are to be recomputed, got a backfill of spillway_shed; "
-            "run the backfill of spillway_backfill, one run a date"
-        )
-
-
-def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | None) -> dict[str, list[str]]:
-    """Return the arguments of jobs/shed.py by channel with work; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import channels_of_dates, pending_channels
 
     if dates is None:
@@ -178,9 +174,9 @@ def shed_arguments(settings: Settings, run_id: str, dates: tuple[date, date] | N
             raise NothingToDo("nothing new in the landing zone and no batch is pending")
         return {channel: ["--channel", channel, "--run-id", run_id] for channel in channels}
     first, last = dates
-    channels = channels_of_dates(settings, first, last)
+    channels = _only(settings, channels_of_dates(settings, first, last), only)
     if not channels:
-        raise NothingToDo(f"no batch has a date from {first} to {last}")
+        raise NothingToDo(f"no batch{_of(only)} has a date from {first} to {last}")
     between = ["--from-date", str(first), "--to-date", str(last)]
     return {channel: ["--channel", channel, *between, "--run-id", run_id] for channel in channels}
 
@@ -201,11 +197,30 @@ def stream_arguments(
     return {room: [*arguments, *more] for room, arguments in sorted(found.items())}
 
 
-def sketch_arguments(settings: Settings, dates: tuple[date, date] | None = None) -> dict[str, list[str]]:
+def _only(settings: Settings, channels: Sequence[str], only: Sequence[str] | None) -> list[str]:
+    """Return the channels that a form names, all of them if it names none; reject a name that is no channel."""
+    from spillway.contracts import find_channel_groups
+
+    if not only:
+        return list(channels)
+    known = find_channel_groups(settings.schemas)
+    for name in only:
+        if name not in known:
+            raise SpillwayError(f"`channels` must name channels, got {name!r}; use {', '.join(known)}")
+    return [one for one in channels if one in only]
+
+
+def _of(only: Sequence[str] | None) -> str:
+    return f" of {', '.join(only)}" if only else ""
+
+
+def sketch_arguments(
+    settings: Settings, dates: tuple[date, date] | None = None, only: Sequence[str] | None = None
+) -> dict[str, list[str]]:
     """Return the arguments of jobs/sketch.py by channel that lacks sketches; raise NothingToDo if there is none."""
     from spillway.pipeline.pending import unsketched_channels
 
-    channels = unsketched_channels(settings, dates)
+    channels = _only(settings, unsketched_channels(settings, dates), only)
     if not channels:
         raise NothingToDo("every batch has the sketches that its contract asks for")
     between = ["--from-date", str(dates[0]), "--to-date", str(dates[1])] if dates else []
@@ -272,8 +287,13 @@ def failed_task_messages(place: str, said: str) -> list[str]:
     return [line for line in said.splitlines() if line.strip()] or [silent]
 
 
-def assets_written_since(settings: Settings, moment: datetime) -> list[str]:
-    """Return the assets of the tables written since a moment, as `spillway/<table>/<stream, join or query>`, by name.
+def assets_written_since(settings: Settings, moment: datetime) -> dict[str, dict[str, float | None]]:
+    """Return the assets of the tables written since a moment, each with what was written, by name.
+
+    An asset is named `spillway/<table>/<stream, join or query>`. Its `rows` and `bytes` are those of the files
+    written since the moment. `transmitted` and `recovered` also have the losses of the batches that were saved
+    since then: `rows_lost` (dropped for good), `values_held` (kept at the source), and `loss_pct` (mean loss of a
+    value of a measure; None until these batches are validated).
 
     It compares the clock of the process that wrote the files with Airflow's. A table that cannot be read is
     left out.
@@ -285,17 +305,40 @@ def assets_written_since(settings: Settings, moment: datetime) -> list[str]:
     tables, contracts = Tables(settings), load_usable(settings.schemas)
     pairs = [(table, stream) for stream in contracts.streams for table in STREAM_TABLES]
     pairs += [(table, name) for name, table in results_tables(contracts).items()]
-    return sorted(
-        f"spillway/{table}/{stream}" for table, stream in pairs if _is_newer(tables, table, stream, moment)
-    )
+    found: dict[str, dict[str, float | None]] = {}
+    for table, subject in sorted(pairs):
+        try:
+            written = [
+                file
+                for file in tables.at(table, subject).files()
+                if file.written_at_ms >= moment.timestamp() * 1000
+            ]
+            if not written:
+                continue
+            extra: dict[str, float | None] = {
+                "rows": sum(file.records or 0 for file in written),
+                "bytes": sum(file.size for file in written),
+            }
+            if table in LOSSY_TABLES:
+                extra |= _losses_since(tables, contracts.stream(subject), moment)
+        except SpillwayError:
+            continue
+        found[f"spillway/{table}/{subject}"] = extra
+    return found
 
 
-def _is_newer(tables: Tables, table: str, stream: str, moment: datetime) -> bool:
-    try:
-        written = max((file.written_at_ms for file in tables.at(table, stream).files()), default=0)
-    except SpillwayError:
-        return False
-    return written >= moment.timestamp() * 1000
+def _losses_since(tables: Tables, contract: StreamContract, moment: datetime) -> dict[str, float | None]:
+    """Return the losses of the batches of a stream that were saved since a moment; nothing if there are none."""
+    from spillway.report.overview import measured_loss, overview_since
+
+    one = overview_since(tables, contract, moment)
+    if one is None:
+        return {}
+    return {
+        "rows_lost": one.figures.rows_lost,
+        "values_held": sum(attribute.absent for attribute in one.attributes),
+        "loss_pct": None if one.batches_unchecked else measured_loss([one]),
+    }
 
 
 def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> list[str]:

@@ -51,6 +51,7 @@ def describe_dag(dag: Any) -> dict[str, Any]:
         "zone": str(getattr(cron, "timezone", None)),
         "assets": [asset.name for asset in condition.objects] if condition else [],
         "catchup": dag.catchup,
+        "run_types": sorted(one.value for one in dag.allowed_run_types or ()),
         "max_active_runs": dag.max_active_runs,
         "max_active_tasks": dag.max_active_tasks,
         "timeout": dag.dagrun_timeout.total_seconds() if dag.dagrun_timeout else None,

@@ -32,8 +32,8 @@ def run(dag_id: str, conf: dict[str, Any], env: dict[str, str]) -> dict[str, Any
     return {"state": str(done.state), "tasks": tasks, "events": events_of(dag_id, done.run_id)}
 
 
-def events_of(dag_id: str, run_id: str) -> list[str]:
-    """The assets that a run said were written, but for those that a task always names."""
+def events_of(dag_id: str, run_id: str) -> dict[str, Any]:
+    """The assets that a run said were written, with their extras, but for those that a task always names."""
     from airflow.models.asset import AssetEvent
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -44,7 +44,8 @@ def events_of(dag_id: str, run_id: str) -> list[str]:
         mine = select(AssetEvent).where(
             AssetEvent.source_dag_id == dag_id, AssetEvent.source_run_id == run_id
         )
-        return sorted({event.asset.name for event in session.scalars(mine)} - {SHED_ASSET})
+        found = {event.asset.name: event.extra for event in session.scalars(mine)}
+        return {name: found[name] for name in sorted(found) if name != SHED_ASSET}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,11 @@ DAG_IDS = (
 )
 ROOMS = ("cellular", "messages", "satellite", "sms")
 """The channels of the demo."""
+STREAMS = ["flights", "network", "stocks", "weather"]
+WORKLOADS = [
+    *("lossy_polls", "mean_response", "neighbour_delays", "quotes_by_weather"),
+    *("same_departures", "slow_routers"),
+]
 SPARK_TASKS = [
     ("spillway_shed", "shed"),
     ("spillway_shed", "sketch"),
@@ -74,7 +79,7 @@ def test_no_template_field_holds_a_secret_of_the_environment(dags: dict[str, Any
     ("dag_id", "cron", "assets"),
     [
         ("spillway_shed", "*/15 * * * *", []),
-        ("spillway_backfill", "0 0 * * *", []),
+        ("spillway_backfill", None, []),
         ("spillway_train", "0 1 * * *", []),
         ("spillway_validate", "0 3 * * *", [SHED_ASSET]),
         ("spillway_recover", None, []),
@@ -225,7 +230,7 @@ def test_a_contract_that_cannot_be_read_turns_a_run_red_and_keeps_no_task_from_r
     ("dag_id", "fields"),
     [
         ("spillway_shed", set()),
-        ("spillway_backfill", {"from_date", "to_date"}),
+        ("spillway_backfill", {"from_date", "to_date", "channels"}),
         ("spillway_train", {"streams"}),
         ("spillway_validate", {"streams", "everything"}),
         ("spillway_keep", {"dry_run"}),
@@ -245,3 +250,33 @@ def test_forms_have_the_fields_people_need_each_explained(
         assert param["schema"]["title"], name
         assert param["description"].endswith("."), name
         assert "type" in param["schema"], name
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "field", "names"),
+    [
+        ("spillway_train", "streams", STREAMS),
+        ("spillway_validate", "streams", STREAMS),
+        ("spillway_backfill", "channels", list(ROOMS)),
+        ("spillway_workloads", "subjects", WORKLOADS),
+    ],
+)
+def test_a_form_offers_the_names_there_are_and_none_is_chosen(
+    dags: dict[str, Any], dag_id: str, field: str, names: list[str]
+) -> None:
+    param = dags["dags"][dag_id]["params"][field]
+    assert param["schema"]["examples"] == names
+    assert param["value"] is None
+
+
+def test_the_stream_to_recover_is_chosen_from_a_list_and_has_no_default(dags: dict[str, Any]) -> None:
+    param = dags["dags"]["spillway_recover"]["params"]["stream"]
+    assert param["schema"]["enum"] == STREAMS
+    assert param["schema"]["type"] == "string", "it must be chosen"
+    assert "weather" not in str(param["value"])
+
+
+def test_a_backfill_of_what_takes_in_is_refused_by_airflow(dags: dict[str, Any]) -> None:
+    """It would be 96 runs a day; `spillway_backfill` has no schedule, so that no run does nothing every night."""
+    assert dags["dags"]["spillway_shed"]["run_types"] == ["manual", "operator_triggered", "scheduled"]
+    assert dags["dags"]["spillway_backfill"]["cron"] is None

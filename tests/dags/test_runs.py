@@ -329,8 +329,11 @@ def test_the_tables_that_a_run_wrote_are_assets_that_others_may_wait_for(
 ) -> None:
     world = brought_through(ProcessEngine(), tmp_path)
     before = run_dag("spillway_recover", world.settings, {"stream": "sites"})
-    assert before["events"] == [], "nothing was written"
+    assert before["events"] == {}, "nothing was written"
     spark_submit(tmp_path, RUNS_THE_JOB.format(python=sys.executable))
     done = run_dag("spillway_recover", world.settings, {"stream": "sites", "from_seq": 325, "to_seq": 335})
     assert done["state"] == "success", done
-    assert done["events"] == ["spillway/recovered/sites"]
+    (extra,) = done["events"].values()
+    assert list(done["events"]) == ["spillway/recovered/sites"]
+    assert extra["rows"] > 10, "whole batches"
+    assert extra["bytes"] > 0

@@ -114,30 +114,16 @@ class Server:
         except urllib.error.HTTPError:
             return False
 
-    def run(self, dag_id: str) -> dict[str, str]:
+    def run(self, dag_id: str, form: Mapping[str, Any] | None = None) -> dict[str, str]:
         """Trigger a DAG and wait for its end; the states of its tasks."""
-        started = self("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": None})
+        asked = {"logical_date": None, "conf": dict(form or {})}
+        started = self("POST", f"/api/v2/dags/{dag_id}/dagRuns", asked)
         return self.states(dag_id, started["dag_run_id"])
 
     def every_run(self, dag_id: str) -> list[dict[str, str]]:
         """The states of the tasks of all its runs, the scheduled ones too."""
         runs = self("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
         return [self.states(dag_id, run["dag_run_id"]) for run in runs]
-
-    def backfill(self, dag_id: str, date: str) -> list[dict[str, str]]:
-        """Run one date of the schedule again; the states of the tasks of the runs it took."""
-        asked = {
-            "dag_id": dag_id,
-            "from_date": date,
-            "to_date": date,
-            "max_active_runs": 2,
-            "dag_run_conf": {},
-        }
-        made = self("POST", "/api/v2/backfills", {**asked, "reprocess_behavior": "completed"})
-        where = f"/api/v2/backfills/{made['id']}"
-        poll("end of the backfill", lambda: self("GET", where)["completed_at"], RUN_SECONDS, self.log)
-        runs = self("GET", f"/api/v2/dags/{dag_id}/dagRuns")["dag_runs"]
-        return [self.states(dag_id, run["dag_run_id"]) for run in runs if run["run_type"] == "backfill"]
 
     def ended(self, dag_id: str) -> str:
         """Trigger a DAG and wait for its end; the state it ended in."""
@@ -347,7 +333,7 @@ def test_a_stream_is_shed_over_rest_and_a_second_run_changes_nothing(
     pool = server("GET", where)
     assert (pool["slots"], pool["occupied_slots"]) == (1, 0)
     server("DELETE", where)  # by hand; the next run makes it again, and waits for nothing
-    (backfilled,) = server.backfill("spillway_backfill", "2026-01-10T00:00:00Z")
+    backfilled = server.run("spillway_backfill", {"from_date": "2026-01-10", "channels": ["uplink"]})
     tasks = ("find_dates[-1]", "shed.uplink[-1]", "announce[-1]", "finished[-1]", "tell[-1]")
     assert backfilled == dict.fromkeys(tasks, "success") | NO_SKETCHES
     assert server("GET", where)["slots"] == 1

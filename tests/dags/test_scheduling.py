@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 from tests.dags.conftest import SECRET, SECRETS
-from tests.pipeline.streams import brought_through
+from tests.pipeline.streams import SITES, World, brought_through, json_lines, sites
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
 from spillway.batch import DONE
@@ -17,6 +17,7 @@ from spillway.clock import utc_now
 from spillway.engine import ProcessEngine
 from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
+from spillway.report.overview import measured_loss, stream_overviews
 from spillway.scheduling import (
     JOB_VARIABLES,
     NothingToDo,
@@ -24,16 +25,16 @@ from spillway.scheduling import (
     channel_groups,
     dates_to_backfill,
     recover_arguments,
-    refuse_backfill,
     shed_arguments,
     sketch_arguments,
     spark_step,
     stream_arguments,
+    stream_names,
+    workload_names,
 )
 from spillway.settings import Settings
 
 DAY = date(2013, 2, 1)
-MIDNIGHT = datetime(2013, 2, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -41,24 +42,10 @@ def two_channels(tmp_path: Path) -> Settings:
     return small_settings(tmp_path, {"river": "uplink", "harbour": "market"})
 
 
-def test_a_backfill_is_one_run_a_date_and_the_schedule_itself_recomputes_nothing() -> None:
-    days = [MIDNIGHT + timedelta(days=number) for number in range(3)]
-    assert [dates_to_backfill("backfill", one) for one in days] == [(one.date(), one.date()) for one in days]
-    with pytest.raises(NothingToDo, match="a run of the schedule recomputes nothing"):
-        dates_to_backfill("scheduled", MIDNIGHT)
-
-
-def test_a_backfill_of_what_takes_in_is_refused_with_where_to_go() -> None:
-    with pytest.raises(SpillwayError, match=r"`dag` must be spillway_backfill .*; run the backfill of"):
-        refuse_backfill("backfill")
-    for run_type in ("scheduled", "manual", "asset_triggered"):
-        refuse_backfill(run_type)
-
-
-def test_the_dates_of_the_form_win_and_one_date_alone_means_that_date() -> None:
-    assert dates_to_backfill("manual", None, "2013-02-01", "2013-02-03") == (DAY, date(2013, 2, 3))
-    assert dates_to_backfill("backfill", MIDNIGHT, "2014-01-01") == (date(2014, 1, 1), date(2014, 1, 1))
-    assert dates_to_backfill("manual", None, None, "2013-02-01") == (DAY, DAY)
+def test_one_date_of_the_form_alone_means_that_date() -> None:
+    assert dates_to_backfill("2013-02-01", "2013-02-03") == (DAY, date(2013, 2, 3))
+    assert dates_to_backfill("2013-02-01") == (DAY, DAY)
+    assert dates_to_backfill(None, "2013-02-01") == (DAY, DAY)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +60,7 @@ def test_dates_that_mean_nothing_are_refused_by_name(
     first: str | None, last: str | None, message: str
 ) -> None:
     with pytest.raises(SpillwayError, match=message):
-        dates_to_backfill("manual", None, first, last)
+        dates_to_backfill(first, last)
 
 
 def test_a_run_without_work_says_so_instead_of_starting_spark(two_channels: Settings) -> None:
@@ -120,6 +107,28 @@ def test_a_backfill_names_exactly_its_dates(two_channels: Settings) -> None:
     assert shed_arguments(two_channels, "r1", (second, second)) == {
         "market": ["--channel", "market", *dates, "--run-id", "r1"]
     }
+
+
+def test_a_backfill_of_some_channels_leaves_the_others_alone(two_channels: Settings) -> None:
+    write_table(two_channels, "batches", [batch_row("harbour", 2, DONE), batch_row("river", 2, DONE)])
+    second = date(2026, 1, 2)
+    assert list(shed_arguments(two_channels, "r1", (second, second), [])) == ["market", "uplink"]
+    assert list(shed_arguments(two_channels, "r1", (second, second), ["uplink"])) == ["uplink"]
+    with pytest.raises(NothingToDo, match="no batch of uplink has a date from 2030-01-01 to"):
+        shed_arguments(two_channels, "r1", (date(2030, 1, 1), date(2030, 1, 1)), ["uplink"])
+    with pytest.raises(SpillwayError, match="`channels` must name channels, got 'uplnk'; use market, uplink"):
+        shed_arguments(two_channels, "r1", (second, second), ["uplnk"])
+
+
+def test_forms_offer_the_names_of_contract_files(
+    two_channels: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A contract that is not valid is offered too: its run says what is wrong with it."""
+    monkeypatch.setenv("SPILLWAY_SCHEMAS", two_channels.schemas)
+    Path(two_channels.schemas, "streams", "broken.yaml").write_text("stream: [")
+    Path(two_channels.schemas, "streams", "river.expected.yaml").write_text("{}")
+    assert stream_names() == ["broken", "harbour", "river"]
+    assert workload_names() == []
 
 
 def test_each_channel_that_lacks_a_sketch_gets_one_list_of_arguments(two_channels: Settings) -> None:
@@ -173,11 +182,35 @@ def test_a_form_that_means_nothing_is_refused_by_name(
 def test_the_assets_of_a_run_are_the_tables_that_were_written_since_it_began(tmp_path: Path) -> None:
     world = brought_through(ProcessEngine(), tmp_path)
     of = {f"spillway/{table}/sites" for table in ("raw", "recovered", "transmitted")}
-    assert of <= set(assets_written_since(world.settings, utc_now() - timedelta(hours=1)))
+    found = assets_written_since(world.settings, utc_now() - timedelta(hours=1))
+    assert of <= set(found)
     began = utc_now()
-    assert assets_written_since(world.settings, began + timedelta(seconds=1)) == []
+    assert assets_written_since(world.settings, began + timedelta(seconds=1)) == {}
     world.at("transmitted", "sites").delete(seq=[331])  # which writes the other rows of its file anew
-    assert assets_written_since(world.settings, began) == ["spillway/transmitted/sites"]
+    assert list(assets_written_since(world.settings, began)) == ["spillway/transmitted/sites"]
+    raw, recovered = found["spillway/raw/sites"], found["spillway/recovered/sites"]
+    rows = world.at("raw", "sites").rows(["seq"]).num_rows
+    assert (raw["rows"], recovered["rows"]) == (rows, rows)
+    assert raw["bytes"] == sum(file.size for file in world.at("raw", "sites").files())
+    assert set(raw) == {"rows", "bytes"}
+    (one,) = stream_overviews(world.tables.now(), {"sites": world.contracts.stream("sites")})
+    assert recovered["loss_pct"] == measured_loss([one])
+    assert (recovered["rows_lost"], recovered["values_held"]) == (0, sum(a.absent for a in one.attributes))
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_loss_of_an_asset_is_unknown_until_its_batches_are_validated(tmp_path: Path) -> None:
+    world = World.begin(ProcessEngine(), tmp_path, SITES, capacity="3 kbps")
+    world.deliver("sites/2020-01-01/a.json", json_lines(sites(0, 330)))
+    world.shed()
+    world.train("sites")
+    world.shed()
+    extra = assets_written_since(world.settings, utc_now() - timedelta(hours=1))["spillway/transmitted/sites"]
+    assert (extra["rows"], extra["rows_lost"], extra["loss_pct"]) == (330, 0, None)
+    world.validate()
+    found = assets_written_since(world.settings, utc_now() - timedelta(hours=1))
+    (one,) = stream_overviews(world.tables.now(), {"sites": world.contracts.stream("sites")})
+    assert found["spillway/recovered/sites"]["loss_pct"] == measured_loss([one]) > 0
 
 
 READ_BY_OTHERS = {

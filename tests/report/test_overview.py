@@ -85,15 +85,15 @@ def test_streams_weigh_by_how_many_values_they_bring_a_second() -> None:
 def test_the_screen_says_what_was_offered_used_lost_checked_and_what_more_would_buy() -> None:
     shown = " ".join(" ".join(overview_lines(Overview((UPLINK,), (WEATHER,)))).split())
     for said in (
-        "uplink (weather): 50 kbps offered into 25 kbps; 24 kbps sent, 96.0 % of the capacity used",
-        "lost of a measure value, on average: 5.2 %. Dropping rows at random would have lost 50 %",
+        "uplink (weather), 25 kbps: 50 kbps offered, 24 kbps sent, 96.0 % of the capacity",
+        "mean loss of a value of a measure: 5.2 %. Dropping random rows would lose 50 %",
         "10 % more capacity would bring the planned loss from 0.75 % to 0.3 %",
         "the next 12 kbps would make weather.dewp exact (now 0.9 % off)",
-        "temp rounded 60 %, as synopsis 30 %, 0.5 degF 0.2 degF 0.45 degF 4 kB 900 B 50 B held back 10 %",
+        "temp rounded 60 %, as synopsis 30 %, 0.5 degF 0.2 degF 0.45 degF 4 kB 900 B 50 B at source 10 %",
         "precip kept 4.8 % - - 500 B 500 B -",
-        "origin: never touched, 70 B",
-        "1,000 shed or rounded values one by one, 0 outside their bound",
-        "of 26,115 rows 0 are missing",
+        "origin: always exact, 70 B",
+        "1,000 rounded or recovered values one by one, 0 outside their bound",
+        "of 26,115 rows, 0 missing",
     ):
         assert said in shown, shown
 
@@ -115,21 +115,21 @@ def test_a_channel_with_room_for_all_says_that_nothing_is_lost() -> None:
 
 def test_channel_with_a_quota_claims_no_share_of_a_rate() -> None:
     """The rates that batches of a quota may use count its unspent bytes several times."""
-    quota = replace(UPLINK, capacity_kbps=500.0, quota="200 kB/day")
-    shown = " ".join(" ".join(overview_lines(Overview((quota,), ()))).split())
-    assert (
-        "uplink (weather): 50 kbps offered, 24 kbps sent; its quota is 200 kB/day lost of a measure" in shown
+    quota = replace(
+        UPLINK, capacity_kbps=500.0, quota="200 kB/day", offered_bytes=300_000, sent_bytes=150_000
     )
-    assert "of the capacity used" not in shown
-    assert "Dropping rows at random would have lost 52 %" in shown
-    assert "at the mean rate of its quota, 30 kbps, with the last batch of each stream: 10 % more" in shown
+    shown = " ".join(" ".join(overview_lines(Overview((quota,), ()))).split())
+    assert "uplink (weather), 200 kB/day: 300 kB offered, 150 kB sent mean loss of a value" in shown
+    assert "of the capacity" not in shown
+    assert "Dropping random rows would lose 52 %" in shown
+    assert "for the last batch of each stream, 10 % more" in shown
 
 
 def test_rows_that_wait_are_not_reported_as_checked() -> None:
     lines = overview_lines(Overview((), (replace(WEATHER, rows_waiting=115),)))
     shown = " ".join(" ".join(lines).split())
-    assert "weather: 26,115 tuples, 14 refused, 115 not sent yet; " in shown
-    assert "of 26,000 rows 0 are missing" in shown
+    assert "weather: 26,115 rows, 14 refused, 115 not sent yet; " in shown
+    assert "of 26,000 rows, 0 missing" in shown
 
 
 def test_worst_error_within_the_bound_is_not_shown_above_it() -> None:
@@ -203,7 +203,8 @@ def test_figures_have_names_and_agree_with_the_screen(world: World) -> None:
 
 
 def test_a_lake_where_nothing_went_through_has_an_empty_screen() -> None:
-    assert overview_lines(Overview((), ()))[0].startswith("Checked against raw: 0 shed or rounded values")
+    (line, *_) = overview_lines(Overview((), ()))
+    assert line.startswith("Checked against the source: 0 rounded or recovered values")
 
 
 def test_the_report_draws_the_trade_of_every_channel(world: World, tmp_path: Path) -> None:
@@ -220,8 +221,8 @@ def test_facts_that_cannot_be_read_are_told_and_keep_nobody_from_the_page(tmp_pa
     tables = Tables(settings)
     told = load_trade_off(tables, load_contracts(settings.schemas), "uplink")
     assert told is not None
-    assert "cannot be told: attributes, version 1: `facts` must be as training wrote them" in told.buys
-    assert "cannot be told" in " ".join(overview_lines(overview(tables)))
+    assert "is not known: attributes, version 1: `facts` must be as training wrote them" in told.buys
+    assert "is not known" in " ".join(overview_lines(overview(tables)))
     page = whole_report(build_report(tables, tmp_path / "r.html"))
     assert "dropping random rows" not in page
-    assert "Error against capacity: what more capacity would buy cannot be told: attributes" in page
+    assert "Error against capacity: what more capacity would buy is not known: attributes" in page

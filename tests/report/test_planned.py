@@ -52,18 +52,17 @@ def test_it_says_what_would_be_done_and_writes_nothing(
     at_home: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = digests(at_home.folder)
-    code, text = told(capsys, "plan", "sites", "--capacity", "13 kbps")
+    code, text = told(capsys, "plan", "sites", "--capacity", "13 kbps", "--rows", "3")
     assert digests(at_home.folder) == before
     assert code == 0, text
     said = " ".join(text.split())
     for words in (
-        "A dry run: nothing was written.",
-        "sites, batch 3 of 2020-01-02: 250 tuples",
-        "attribute what would be done bound mean error worst offered sent",
-        "site, at: never touched",
-        "10 tuples as they came",
-        "and as the destination would have them",
-        "Loss: the mean error of a measure value at the destination; what is absent counts 100 %",
+        "A dry run: no table is written.",
+        "sites, batch 3 of 2020-01-02: 250 rows",
+        "attribute treatment bound mean error worst offered sent",
+        "site, at: always exact",
+        "rows at the source and at the destination",
+        "Loss: the mean error of a value of a measure at the destination; an absent value counts 100 %",
         "<- in use",
         "10 % more capacity would",
     ):
@@ -136,8 +135,11 @@ def test_a_stream_that_was_never_trained_says_so(
     code, text = told(capsys, "plan", "sites")
     said = " ".join(text.split())
     assert code == 0, text
-    assert "sites was never trained: what this rests on was learned in memory, from this batch alone" in said
-    assert "sites, batch 1 of 2020-01-01: 330 tuples" in said
+    assert (
+        "sites is not trained: this plan uses models that were learned in memory, from this batch alone"
+        in said
+    )
+    assert "sites, batch 1 of 2020-01-01: 330 rows" in said
     assert not world.at("models").exists
 
 
@@ -164,8 +166,8 @@ def test_what_cannot_be_planned_is_a_usage_error(
 def test_explain_shows_the_channels_trade(at_home: World, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = told(capsys, "explain", "sites", "temp")
     assert code == 0
-    assert "Error against capacity" in text
-    assert "dropping rows" in text
+    assert "narrow: 10 % more capacity would" in text
+    assert "Other capacities: spillway plan sites" in " ".join(text.split())
     found = document(capsys, "explain", "sites", "temp")
     assert found["trade"]["channel"] == "narrow"
     (in_use,) = [point for point in found["trade"]["curve"] if point["in_use"]] or [None]

@@ -29,7 +29,8 @@ LAST = 3
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent.read_recent, "__defaults__", (LAST,))
+    for one in (recent.read_recent, recent.read_recent_of_all):
+        monkeypatch.setattr(one, "__defaults__", (LAST,))
 
 
 def lake(folder: Path, *statuses: str, part: int = 10, violations: int = 0, **more: Any) -> Settings:
@@ -117,9 +118,9 @@ def test_an_old_batch_that_waits_was_set_aside_or_never_validated_is_named(tmp_p
     assert stream.waiting_since is not None
     told = {one.kind: one.sentence for one in status(Tables(settings), now).shortages}
     assert told["set_aside"].startswith("batch 2 of 2026-01-03 failed 2 times")
-    assert told["pending"] == "1 batches are begun and 0 delivered files wait"
+    assert told["pending"] == "1 batch waits"
     # of 3 to 6 no expectation ever held; what was certified of the last ones is not asked for again
-    assert told["unvalidated"] == "4 shed batches are not validated yet"
+    assert told["unvalidated"] == "4 sent batches are not validated yet"
 
 
 def off(settings: Settings) -> list[str]:

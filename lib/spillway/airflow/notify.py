@@ -55,7 +55,8 @@ _TOLD = "told"
 class Tell(BaseOperator):
     """Send alerts about what the tables record, write the metrics, and announce the tables written since the run began.
 
-    For each such table it adds an event to the asset `spillway/<table>/<stream>`.
+    For each such table it adds an event to the asset `spillway/<table>/<stream>`. The `extra` of the event has the rows
+    and bytes that were written, and the losses (see `spillway.scheduling.assets_written_since`).
     """
 
     operator_extra_links = (ReportLink(), DataDocsLink())
@@ -67,9 +68,9 @@ class Tell(BaseOperator):
         settings = Settings.from_environment()
         report_run(settings, address_of_hook, list(_killed(context)), context["run_id"])
         written = assets_written_since(settings, context["dag_run"].start_date)
-        for name in written:
-            context["outlet_events"][AssetAlias(TABLES_ALIAS)].add(Asset(name))
-        return written
+        for name, extra in written.items():
+            context["outlet_events"][AssetAlias(TABLES_ALIAS)].add(Asset(name), extra=extra)
+        return list(written)
 
 
 def _killed(context: Any) -> Iterator[str]:

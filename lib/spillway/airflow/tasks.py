@@ -171,14 +171,27 @@ TASK_DEFAULTS: dict[str, Any] = {
 }
 
 
-def names_field(what: str, doing: str) -> Param:
-    """Return a form field for names of streams, or of joins and queries; empty means all."""
+def names_field(what: str, doing: str, names: Sequence[str]) -> Param:
+    """Return a form field that offers these names, of which several may be chosen; empty means all."""
     return Param(
         None,
         type=["null", "array"],
         items={"type": "string"},
+        # the form offers examples of an array as a list to choose from
+        **({"examples": list(names)} if names else {}),
         title=what,
-        description=f"{what} to {doing}, one per line. Empty: all.",
+        description=f"{what} to {doing}. Empty: all.",
+    )
+
+
+def name_field(what: str, names: Sequence[str]) -> Param:
+    """Return a form field that offers these names, of which one must be chosen."""
+    return Param(
+        type="string",
+        minLength=1,
+        **({"enum": list(names)} if names else {}),
+        title=what,
+        description=f"{what} with a contract.",
     )
 
 

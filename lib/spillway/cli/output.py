@@ -5,20 +5,33 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from spillway.errors import SpillwayError, escape_text, format_number
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from spillway.report.text import StageSum
 
-PLAIN_WIDTH = 160
+PLAIN_WIDTH = 120
+"""Width of tables if the output is no terminal."""
 MOST_OF_A_LINE = 4000
+
+
+class CommandHelp(argparse.HelpFormatter):
+    """Wrap descriptions; print examples as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(EXAMPLES):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+EXAMPLES = "examples:\n"
 
 
 def add_command(commands: Any, name: str, purpose: str, examples: Sequence[str]) -> argparse.ArgumentParser:
@@ -27,18 +40,16 @@ def add_command(commands: Any, name: str, purpose: str, examples: Sequence[str])
         name,
         help=purpose,
         description=purpose,
-        epilog="examples:\n" + "\n".join(f"  {example}" for example in examples),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=EXAMPLES + "\n".join(f"  {example}" for example in examples),
+        formatter_class=CommandHelp,
     )
     made.add_argument("--json", action="store_true", help="print one JSON document")
     return made
 
 
-def console() -> Console:
-    """Return Rich's console. Outside a terminal it is `PLAIN_WIDTH` wide, so that logs are not cut."""
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
+def console_width() -> int:
+    """Return the width of tables: that of the terminal (or `COLUMNS`); `PLAIN_WIDTH` where there is none."""
+    return get_terminal_size((PLAIN_WIDTH, 24)).columns
 
 
 def print_json(value: Any) -> None:
@@ -67,24 +78,33 @@ def jsonable(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table; a head that starts with # is above right-aligned numbers."""
-    from rich.table import Table
-    from rich.text import Text
+def print_table(title: str, heads: Sequence[str], rows: Sequence[Sequence[object]], first: int = 1) -> None:
+    """Print a table; a head that starts with # is above right-aligned numbers.
 
-    table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(
-            head.lstrip("#"), justify="right" if head.startswith("#") else "left", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(format_value(value)) for value in row))
-    console().print(table)
+    Columns of text are wrapped if the table is wider than the terminal. If its numbers alone are wider, the table is
+    printed in blocks of columns, each with the `first` columns.
+    """
+    from spillway.report.text import blocks, table_lines
+
+    if title:
+        print_line(title, "bold")
+    width = console_width()
+    shown = [[format_value(value) for value in row] for row in rows]
+    names = [head if head.startswith("#") else f"~{head}" for head in heads]
+    lines = table_lines(names, shown, page=width)
+    if max(map(len, lines)) > width:
+        lines = []
+        for block in blocks(first, names, shown, page=width):
+            lines += [""] if lines else []
+            lines += table_lines(
+                [names[at] for at in block], [[row[at] for at in block] for row in shown], page=width
+            )
+    print("\n".join(lines if any(heads) else lines[1:]))
 
 
 def print_stages(title: str, stages: Sequence[StageSum]) -> None:
     """Print the work of every stage, one line per stage and unit."""
-    heads = ["stage", "unit", "of", "#batches", "#offered", "#handed on", "#rounded", "#shed", "#recoverable"]
+    heads = ["stage", "unit", "of", "#batches", "#offered", "#passed on", "#rounded", "#shed", "#recoverable"]
     rows = [
         tuple(value or "all" if name == "dimension" else value for name, value in vars(one).items())
         for one in stages
@@ -129,11 +149,17 @@ def parse_date(text: str) -> date:
         raise argparse.ArgumentTypeError(f"must be a date like 2026-02-01, got {text!r}") from None
 
 
-def print_line(text: str, style: str = "") -> None:
-    """Print a line; square brackets are printed as they are, without Rich's markup."""
-    from rich.text import Text
+STYLES = {"bold": "1", "dim": "2", "bold red": "1;31", "green": "32", "yellow": "33"}
 
-    console().print(Text(text, style=style))
+
+def print_line(text: str, style: str = "", indent: int = 0) -> None:
+    """Print a sentence, wrapped at the width of a page; on a terminal in a style."""
+    from spillway.report.text import sentences
+
+    code = STYLES.get(style) if sys.stdout.isatty() and "NO_COLOR" not in os.environ else None
+    for given in text.split("\n"):
+        for line in sentences(given, indent) or [""]:
+            print(f"\x1b[{code}m{line}\x1b[0m" if code else line)
 
 
 def print_error(asked: argparse.Namespace, problem: SpillwayError) -> None:

@@ -30,6 +30,7 @@ def add_plan(commands: Any) -> None:
             "spillway plan weather",
             "spillway plan messages --capacity '8 kB/month'   # with a smaller capacity",
             "spillway plan stocks --batch 2 --json",
+            "spillway plan weather --rows 3             # with rows at the source and at the destination",
             "spillway plan weather --compare            # with the sizes of gzip, xz and Parquet",
         ],
     )
@@ -39,6 +40,12 @@ def add_plan(commands: Any) -> None:
         help="capacity of the channel, e.g. '30 kbps' or '2 GB/day' (default: from channels.yaml)",
     )
     made.add_argument("--batch", default="latest", help="number of a batch of the stream (default: latest)")
+    made.add_argument(
+        "--rows",
+        type=int,
+        default=0,
+        help="also show this number of example rows, at most 10, at the source and at the destination (default: 0)",
+    )
     made.add_argument(
         "--compare",
         action="store_true",
@@ -58,15 +65,21 @@ def _run(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     batch = None if asked.batch == "latest" else int(asked.batch)
-    say = Progress.for_stream(sys.stderr).detail
-    found = show_plan(
-        Tables(settings), ProcessEngine(), asked.name, asked.capacity, batch, asked.compare, say
-    )
+    with Progress.for_stream(sys.stderr) as progress:
+        found = show_plan(
+            Tables(settings),
+            ProcessEngine(),
+            asked.name,
+            asked.capacity,
+            batch,
+            asked.compare,
+            progress.detail,
+        )
     kept = [store_comparison(settings, one) for one in found.comparisons]
     if asked.json:
         print_json(found)
         return 0
-    print("\n".join(plan_lines(found)))
+    print("\n".join(plan_lines(found, asked.rows)))
     for path in kept:
         print(f"Stored in {path}; the next report shows it.")
     return 0
@@ -85,7 +98,7 @@ def add_what_if(commands: Any) -> None:
     )
     made.add_argument("room", help="capacity group: the `room` of one or more queries", metavar="ROOM")
     made.add_argument(
-        "--capacity", type=float, help="capacity of the room per slice, in the unit of its contracts"
+        "--capacity", type=float, help="capacity of the group per window, in the unit of its contracts"
     )
     made.add_argument("--policy", help="policy: fair, random, round_robin, priority or algorithm_1")
     made.add_argument(
@@ -132,21 +145,22 @@ def _weight(text: str) -> tuple[str, float]:
 def _say(found: WhatIf) -> None:
     print_line(
         f"{found.room}, {found.first} to {found.last}: {format_count(found.windows, 'window')}, "
-        f"{found.offered:,} tuples offered",
+        f"{format_count(found.offered, 'row')} offered",
         "bold",
     )
     if found.left_out:
         print_line(
-            f"{found.left_out} more windows are not included: some of their rows were deleted", "yellow"
+            f"{found.left_out:,} more windows are not included, because some of their rows are deleted",
+            "yellow",
         )
     rows = []
     for name, now in found.as_is.items():
         then = found.as_would_be[name]
-        rows += [_row(name, "as it is", now), _row("", "what if", then)]
-    heads = ["query", "rules", "coverage %", "lowest %", "error %", "tuples", "seconds"]
+        rows += [_row(name, "now", now), _row("", "what if", then)]
+    heads = ["query", "rules", "#coverage %", "#lowest %", "#error %", "#rows read", "#seconds"]
     print_table("", heads, rows)
     print_line(
-        "Error: of a value of the answer, relative to the answer from all rows; a missing value counts 100 %.",
+        "Error: mean error of a value, relative to the answer from all rows; a missing value counts 100 %.",
         "dim",
     )
 
@@ -192,7 +206,11 @@ def add_join_advice(commands: Any) -> None:
         help="maximum seconds between the rows of a pair (default: a year)",
     )
     made.add_argument(
-        "--predicate", choices=_PREDICATES, default="equality", help="join predicate (default: equality)"
+        "--predicate",
+        choices=_PREDICATES,
+        metavar="PREDICATE",
+        default="equality",
+        help=f"join predicate: {', '.join(_PREDICATES)} (default: equality)",
     )
     made.add_argument("--threshold", type=float, help="minimum overlap or inner product")
     made.add_argument("--separator", help="separator between the items of a set")
@@ -209,6 +227,8 @@ def add_join_advice(commands: Any) -> None:
 
 def _run_join_advice(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
+    from spillway.levers.protocol import CORE_PCT
+    from spillway.report.text import format_loss
     from spillway.store.tables import Tables
     from spillway.workloads.join_advice import MOST_ROWS_READ, JoinRequest, advise
 
@@ -241,13 +261,29 @@ def _run_join_advice(asked: argparse.Namespace) -> int:
             }
         )
         return 0
+    core = dict(found.findings).get(CORE_PCT)
+    if core is not None:
+        print_line(
+            f"The full join takes {format_loss(core.estimate)} of a core: {_budget_advice(core.high)}.",
+            "bold",
+        )
     print_table(
         f"{asked.left} and {asked.right} by {', '.join(asked.on)}: "
         f"the last {found.left_rows:,} and {found.right_rows:,} rows",
-        ["", "#estimate", "#from", "#to", "method", "note"],
-        [(about, one.estimate, one.low, one.high, one.method, _notes(one)) for about, one in found.findings],
+        ["", "#estimate", "#from", "#to", "note"],
+        [(about, one.estimate, one.low, one.high, _notes(one)) for about, one in found.findings],
     )
     return 0
+
+
+ENOUGH_PCT = 5.0
+"""The share of a core, in per cent, up to which a join needs no budget."""
+
+
+def _budget_advice(pct: float) -> str:
+    if pct <= ENOUGH_PCT:
+        return "it needs no budget"
+    return "state a budget in its contract, for example budget: {core_pct: 5}, if that is too much"
 
 
 _TYPED = {
@@ -271,6 +307,6 @@ def _side(names: Sequence[str], lasts: float) -> dict[str, Any]:
 
 
 def _notes(one: Any) -> str:
-    """Return the notes on a number; for a sketch, also the rows that it covers and those that are missing."""
+    """Return how a number was found, and notes on it; for a sketch, also its rows and those that are missing."""
     of = [f"of {one.covers.rows:,} rows"] * bool(one.covers.rows)
-    return "; ".join([*filter(None, [one.note, *of, one.covers.missing_text])]) or "-"
+    return "; ".join(filter(None, [one.method, one.note, *of, one.covers.missing_text]))

@@ -8,6 +8,7 @@ bound, without starting Spark.
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
@@ -22,7 +23,7 @@ from spillway.cli.output import (
     print_stages,
     print_table,
 )
-from spillway.errors import InvalidValue, UsageError, format_count
+from spillway.errors import InvalidValue, UsageError, format_bytes, format_count
 from spillway.settings import Settings
 from spillway.sketches.answers import Answer
 from spillway.sketches.kinds import every_kind
@@ -61,7 +62,9 @@ def add_ask(commands: Any) -> None:
         nargs="?",
         help="name of the sketch: its attributes, joined by + (default: list all sketches)",
     )
-    made.add_argument("question", nargs="?", choices=QUESTIONS, help="the query, see below")
+    made.add_argument(
+        "question", nargs="?", choices=QUESTIONS, metavar="question", help="the query, see below"
+    )
     made.add_argument("values", nargs="*", help="arguments of the query; dates and times as in the data")
     made.add_argument("--from-date", type=parse_date, help="first batch date")
     made.add_argument("--to-date", type=parse_date, help="last batch date")
@@ -195,7 +198,7 @@ def _run_explain(asked: argparse.Namespace) -> int:
     what = f"{found.stream}.{found.attribute}"
     if found.exempt is not None:
         print_line(f"{found.stream} is {found.exempt}: nothing of it is shed from its next batch on", "bold")
-        print_line("Before and after the exemption:")
+        print_line("Without the exemption:")
     for part in found.levers:
         _say_part(what, part, len(found.levers) > 1)
     if not found.levers:
@@ -205,10 +208,9 @@ def _run_explain(asked: argparse.Namespace) -> int:
     if found.stages:
         print_stages("\nCounts of every stage", found.stages)
     if found.trade is not None:
-        from spillway.report.trade_off import trade_off_lines
-
-        print_line("\nError against capacity", "bold")
-        print("\n".join(trade_off_lines(found.trade)))
+        print_line(
+            f"{found.trade.channel}: {found.trade.buys}. Other capacities: spillway plan {found.stream}"
+        )
     return 0
 
 
@@ -219,16 +221,19 @@ def _say_stream(asked: argparse.Namespace, found: StreamExplanation) -> int:
         print_json(found)
         return 0
     print_line(
-        f"{found.stream}, mode {found.mode}, channel {found.channel}: levers {', '.join(found.levers) or 'none'}"
+        f"{found.stream}: mode {found.mode}, channel {found.channel}, levers {', '.join(found.levers) or 'none'}"
     )
     if found.overview is None:
         print_line("No batch was processed yet: spillway run")
     else:
+        from spillway.report.result import format_stream_loss
+
         print("\n".join([*stream_lines(found.overview), *presence_lines(found.overview.figures)]))
+        print_line(f"Lost: {format_stream_loss(found.overview)}.")
     for sentence in found.notes:
         print_line(sentence, "yellow")
     print_line(
-        f"For the reasons: spillway explain {found.stream} ATTRIBUTE (one of {', '.join(found.attributes)})",
+        f"For the reasons: spillway explain {found.stream} ATTRIBUTE, which is one of {', '.join(found.attributes)}",
         "dim",
     )
     return 0
@@ -238,9 +243,9 @@ def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
     if asked.json:
         print_json(found)
         return 0
-    print_line(f"{found.name}, from {', '.join(found.inputs)}: {found.description}")
+    print_line(f"{found.name}, reads {', '.join(dict.fromkeys(found.inputs))}: {found.description}")
     if found.refused is not None:
-        print_line(f"it is no longer computed: {found.refused}", "bold")
+        print_line(f"It is no longer computed: {found.refused}", "bold")
     for part in found.levers:
         _say_part(found.name, part, False)
     if found.stages:
@@ -253,9 +258,11 @@ def _say_part(what: str, part: VersionedExplanation, one_of_several: bool) -> No
     if part.told is None:
         print_line(f"{part.lever} has no explanation of {what}; see the counts of its stage", "bold")
         return
-    print_line(f"{what} is {part.told.way}{by}", "bold")
-    print_line(f"because {part.told.because}.")
-    print_table("", ["", ""], [(name, format_value(value)) for name, value in part.told.numbers.items()])
+    print_line(f"{what} is {part.told.way}{by}, because {part.told.because}.", "bold")
+    numbers = [
+        (name, value) for name, value in part.told.numbers.items() if value not in (None, "", 0, [], {})
+    ]
+    print_table("", ["", ""], [(f"  {name}", format_value(value)) for name, value in numbers])
     for remedy in part.told.remedies:
         print_line(f"To {remedy}")
 
@@ -351,39 +358,61 @@ def _say(
         print_json({"stream": asked.stream, "rows": count, "output": asked.output, **read, "tuples": tuples})
         return
     if shown is None:
-        print_line(f"Wrote {count:,} tuples of {asked.stream} to {asked.output}")
+        print_line(f"Wrote {format_count(count, 'row')} of {asked.stream} to {asked.output}")
     else:
-        heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in shown.schema]
-        print_table(
-            "", heads, [[_cell(row, name, zone) for name in shown.column_names] for row in shown.to_pylist()]
-        )
+        from spillway.contracts.column_names import is_bound
+
+        fields = [field for field in shown.schema if not is_bound(field.name)]
+        heads = [f"#{field.name}" if _is_number(field.type) else field.name for field in fields]
+        rows = [[_cell(row, field.name, zone) for field in fields] for row in shown.to_pylist()]
+        print_table("", heads, rows, first=2)
+        if any(SIGN in str(cell) for row in rows for cell in row):
+            print_line(
+                f"{SIGN} is the bound of a value that was rounded or recovered; other values are exact.",
+                "dim",
+            )
         if count > shown.num_rows:
-            print_line(f"{count - shown.num_rows:,} more; raise --limit, or write them with --output", "dim")
-    print_line(f"Read {read['synopsis_bytes_read']:,} bytes of synopsis in {read['frames']:,} frames.", "dim")
+            print_line(
+                f"{format_count(count - shown.num_rows, 'more row')}; raise --limit, or write them with --output",
+                "dim",
+            )
+    if read["synopsis_bytes_read"]:
+        print_line(f"Read {format_bytes(read['synopsis_bytes_read'])} of synopsis at the source.", "dim")
+
+
+SIGN = "±"
 
 
 def _cell(row: dict[str, Any], name: str, zone: str = "UTC") -> object:
-    """Return a value for a table: all digits if it is exact, six if it has a bound; times in `zone`.
+    """Return a value for a table: all digits if it is exact, six and its bound if it has one; times in `zone`.
 
-    >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.03)]
-    ['1012.1875', '1012.19']
+    >>> [_cell({"hpa": 1012.1875, "hpa__bound_pct": bound}, "hpa") for bound in (None, 0.0, 0.03)]
+    ['1012.1875', '1012.1875', '1012.19 ±0.03 %']
+    >>> _cell({"hpa": 1012.1875, "hpa__bound_pct": math.nan, "hpa__bound": 0.5}, "hpa")
+    '1012.19 ±0.5'
+    >>> _cell({"hpa": None, "hpa__bound_pct": math.inf}, "hpa")
+    'absent'
     >>> _cell({"mmsi": 211253074}, "mmsi")
     '211253074'
     >>> from datetime import UTC
     >>> _cell({"at": datetime(2026, 10, 25, 0, 30, tzinfo=UTC)}, "at", "Europe/Berlin")
     '2026-10-25 02:30:00+02:00'
     """
-    from spillway.contracts.column_names import BOUND_SUFFIX, is_bound
+    from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
     from spillway.contracts.timezone import UTC_NAME, in_zone
 
     value = row[name]
+    pct, own = row.get(name + BOUND_SUFFIX), row.get(name + OWN_BOUND_SUFFIX)
+    if value is None:
+        return "absent" if pct == math.inf else None
+    bound = f" {SIGN}{own:.3g}" if own else f" {SIGN}{pct:.3g} %" if pct and pct == pct else ""
     if isinstance(value, datetime) and zone != UTC_NAME:
         return in_zone(value, zone).isoformat(" ")
     if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)  # data, possibly an identifier, so without thousands separators
-    if not isinstance(value, float) or is_bound(name):
+        return f"{value}{bound}"  # data, possibly an identifier, so without thousands separators
+    if not isinstance(value, float):
         return value
-    return f"{value:.15g}" if row.get(name + BOUND_SUFFIX) is None else f"{value:.6g}"
+    return f"{value:.6g}{bound}" if bound else f"{value:.15g}"
 
 
 def _is_number(kind: Any) -> bool:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import add_command, jsonable, parse_date, print_json, print_line
-from spillway.errors import SpillwayError, UsageError
+from spillway.errors import SpillwayError, UsageError, format_count
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("process", "spark")
 AUTO = "auto"
+MOST_FAILURES = 3
+"""The most failures that the last screen names."""
 AUTO_VALUES = 40_000_000
 """The values (rows x attributes) from which `--engine auto` uses Spark: two cores then save more time than the start of
 Spark takes. An estimate; `make bench` prints the value for a machine (`engine.auto_values`)."""
@@ -52,6 +54,9 @@ def add_run(commands: Any) -> None:
         default=AUTO,
         help="process: in this process; spark: in tasks of Spark; auto: in tasks of Spark if at least 40 million "
         "values wait (default: auto)",
+    )
+    made.add_argument(
+        "--verbose", action="store_true", help="print each step of each stream as a line that stays"
     )
     made.set_defaults(run=_run)
 
@@ -100,8 +105,8 @@ def _run(asked: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     contracts, tables, run_id = load_usable(settings.schemas), Tables(settings), run_name("run")
     streams = _streams(asked, contracts)
-    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout)
-    progress.step(f"{', '.join(streams) or 'no stream has a contract'}")
+    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout, asked.verbose)
+    progress.step(_named(streams))
     if asked.engine == AUTO:
         asked.engine = chosen_engine(tables.now(), contracts, streams)
         progress.detail(f"engine: {asked.engine}")
@@ -111,18 +116,27 @@ def _run(asked: argparse.Namespace) -> int:
             run_streams(tables, engine, contracts, streams, run_id, progress.detail, asked.now)
     except SpillwayError as problem:
         red = str(problem).splitlines()
+    progress.detail("writing metrics and the report")
     metrics = alert_and_write_metrics(tables, contracts, progress.detail, red, run_id)
     report = refresh_report(tables.now(), f"{settings.build}/report.html")
+    progress.clear()
     if asked.json:
         print_json({"ok": not red, "streams": streams, "failed": red, "report": report, "metrics": metrics})
         return 1 if red else 0
-    progress.detail(f"report: {report}")
     _say_result(tables.now(), contracts, streams)
-    for sentence in red:
-        progress.failed(sentence)
-    if not red:
-        progress.step("done; see: spillway status")
+    for sentence in red[:MOST_FAILURES]:
+        print_line(f"FAILED: {sentence}", "bold red")
+    if len(red) > MOST_FAILURES:
+        print_line(f"and {len(red) - MOST_FAILURES:,} more failures: spillway status", "bold red")
+    print_line(f"Report: {report}. Details: spillway status")
     return 1 if red else 0
+
+
+def _named(streams: Sequence[str]) -> str:
+    """Return the streams of a run by name, or how many there are."""
+    if not streams:
+        return "No stream has a contract"
+    return ", ".join(streams) if len(streams) <= 8 else format_count(len(streams), "stream")
 
 
 def _say_result(tables: Tables, contracts: Contracts, streams: Sequence[str]) -> None:
@@ -132,8 +146,7 @@ def _say_result(tables: Tables, contracts: Contracts, streams: Sequence[str]) ->
         lines = result_lines(run_result(tables, contracts, streams))
     except SpillwayError as problem:
         lines = [f"the result cannot be shown: {problem}"]
-    for line in ["", *lines, ""]:
-        print_line(line)
+    print("\n".join([*lines, ""]))
 
 
 def _streams(asked: argparse.Namespace, contracts: Contracts) -> list[str]:
@@ -172,8 +185,10 @@ def _run_resend(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     contracts, dates = load_usable(settings.schemas), (asked.first, asked.last or asked.first)
-    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout)
-    with engine_of(asked) as engine:
+    with (
+        Progress.for_stream(sys.stderr if asked.json else sys.stdout) as progress,
+        engine_of(asked) as engine,
+    ):
         done = resend(Tables(settings), engine, contracts, asked.stream, dates, progress.detail)
     numbers = [batch.batch for batch in done]
     if asked.json:
@@ -184,9 +199,7 @@ def _run_resend(asked: argparse.Namespace) -> int:
         what = (
             f"batch {', '.join(map(str, numbers))} sent again, whole" if numbers else "all rows had been sent"
         )
-        progress.step(
-            f"{asked.stream}: {what}; spillway run, or the nightly validation, compares it with raw"
-        )
+        print_line(f"{asked.stream}: {what}; spillway run, or the nightly validation, compares it with raw")
     return 0
 
 

@@ -38,7 +38,7 @@ def _keep(asked: argparse.Namespace) -> int:
 
     settings = Settings.from_environment()
     contracts = load_contracts(settings.schemas)
-    found = maintain_lake(Tables(settings), contracts, _quiet if asked.json else print, asked.dry_run)
+    found = maintain_lake(Tables(settings), contracts, _quiet if asked.json else print_line, asked.dry_run)
     if asked.json:
         print_json(found)
     return 0
@@ -47,7 +47,7 @@ def _keep(asked: argparse.Namespace) -> int:
 def _migrate(asked: argparse.Namespace) -> int:
     from spillway.streams.migrate import migrate
 
-    found = migrate(Settings.from_environment(), _quiet if asked.json else print, asked.dry_run)
+    found = migrate(Settings.from_environment(), _quiet if asked.json else print_line, asked.dry_run)
     if asked.json:
         print_json(found)
     return 0

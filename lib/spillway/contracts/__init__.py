@@ -11,6 +11,7 @@ from spillway.contracts.levers import LeverEntry, Subject
 from spillway.contracts.loader import (
     check,
     find_channel_groups,
+    find_names,
     load_contracts,
     load_usable,
     read_channel,
@@ -47,6 +48,7 @@ __all__ = [
     "channels_json_schema",
     "check",
     "find_channel_groups",
+    "find_names",
     "json_schema",
     "load_contracts",
     "load_usable",

@@ -219,11 +219,23 @@ def _pattern(periods: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Capacity:
-    """A capacity in kbps (for a quota, its mean rate), and the text that stated it."""
+    """A capacity in kbps (for a quota, its mean rate), and the text that stated it.
+
+    >>> [Capacity(1.0, stated).per for stated in ("5 Mbps", "2 GB/hour", "120 kbit/s")]
+    ['', 'hour', '']
+    """
 
     kbps: float
     stated: str
     quota: Quota | None = None
+
+    @property
+    def per(self) -> str:
+        """The unit of time of a capacity in bytes (`hour`, `day`, ...); empty for a capacity in bits per second."""
+        if self.quota is not None:
+            return self.quota.per
+        found = re.search(r"\d\s*[kKMGT]?i?B\s*(?:/|\s+per)\s*(minute|hour)s?\s*$", self.stated)
+        return found.group(1) if found else ""
 
 
 _DESCRIPTIONS = {

@@ -11,7 +11,9 @@ not be a name that the lever attributes keeps for its column
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from spillway.contracts.fields import Report, Text
@@ -36,11 +38,16 @@ _NAME = Text(
 )
 
 
-def reserved_names() -> dict[str, str]:
+def reserved_names() -> Mapping[str, str]:
     """Return the reserved names, each with the words that say what reserves it."""
+    return _reserved_names(tuple(LEVERS.items()))
+
+
+@cache
+def _reserved_names(levers: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     kept = dict.fromkeys(OWN, "Spillway keeps for itself")
     kept |= dict.fromkeys(TO_COME, "Spillway keeps for levers to come")
-    for lever in LEVERS:
+    for lever, _ in levers:
         kept |= {name: f"that the lever {lever} keeps for its column" for name, _, _ in columns_of(lever)}
     return kept
 

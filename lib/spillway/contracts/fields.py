@@ -33,6 +33,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 from spillway.errors import Problem
@@ -293,6 +294,11 @@ class OneOrMore:
         return {"anyOf": [self.shape.json_schema(), Listing(self.shape).json_schema()]}
 
 
+@cache
+def _declared_fields(of: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    return {f.metadata.get("yaml", f.name): f for f in dataclasses.fields(of) if "shape" in f.metadata}
+
+
 @dataclass(frozen=True)
 class Record:
     """A mapping, read into a frozen dataclass whose fields were declared with `rule`."""
@@ -333,9 +339,7 @@ class Record:
 
     def fields(self) -> dict[str, dataclasses.Field[Any]]:
         """Return the declared fields by their names in YAML."""
-        return {
-            f.metadata.get("yaml", f.name): f for f in dataclasses.fields(self.of) if "shape" in f.metadata
-        }
+        return _declared_fields(self.of)
 
     def json_schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}

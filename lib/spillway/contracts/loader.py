@@ -66,6 +66,19 @@ def find_channel_groups(schemas_dir: str | Path) -> list[str]:
     return sorted({one.into or name for name, one in channels.items()})
 
 
+def find_names(schemas_dir: str | Path, *kinds: str) -> list[str]:
+    """Return the names of the contract files of these kinds (`streams`, `joins`, `queries`), valid or not.
+
+    This opens no file.
+
+    >>> find_names("schemas", "streams"), find_names("schemas", "joins", "queries")[:2]
+    (['flights', 'network', 'stocks', 'weather'], ['lossy_polls', 'mean_response'])
+    >>> find_names("no such folder", "streams")
+    []
+    """
+    return sorted(path.stem for kind in kinds for path in _contract_files(Path(schemas_dir) / kind))
+
+
 def zone_of(schemas_dir: str | Path, stream: str) -> str:
     """Return the time zone of a stream's contract, or UTC if it names none or no valid one.
 

@@ -29,11 +29,11 @@ To copy a file into the landing zone, write it under a hidden name and rename it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, LandingFile
+from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import InvalidValue
@@ -123,15 +123,25 @@ def _list_files(contract: StreamContract, settings: Settings) -> list[tuple[Deli
     return sorted(found, key=lambda pair: pair[0].name)
 
 
-def find_landing_files(contract: StreamContract, tables: Tables, now: datetime | None = None) -> Landing:
+def find_landing_files(
+    contract: StreamContract,
+    tables: Tables,
+    now: datetime | None = None,
+    batches: Sequence[Batch] | None = None,
+) -> Landing:
     """Classify the files in the landing folder by what the stored batches know of them.
 
     Of the batches, only the entries of the files in the folder are read. `now` is the time by which files have settled
-    or not; None is the current time.
+    or not; None is the current time. `batches`: all batches of the stream in order, if the caller has them.
     """
     listed = _list_files(contract, tables.settings)
     there = {one.name for one, _ in listed}
-    known = _by_name(recorded_files(tables, contract.stream, there) if there else [])
+    recorded: Iterable[LandingFile]
+    if batches is not None:
+        recorded = [file for batch in batches for file in batch.files if file.name in there]
+    else:
+        recorded = recorded_files(tables, contract.stream, there) if there else []
+    known = _by_name(recorded)
     seconds = contract.source.settle_seconds
     settled = (now or utc_now()) - timedelta(seconds=seconds)
     fresh: list[DeliveredFile] = []

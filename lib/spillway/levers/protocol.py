@@ -703,16 +703,18 @@ class Lever(ABC):
         return ()
 
 
-_ASKS = "asks"
+ASKS = "asks"
+CORE_PCT = "% of a core"
+"""The name of the figure of `join-advice` that states which share of a core a full join takes."""
 
 
 def question_evidence(sentence: str, remedy: str) -> dict[str, dict[str, str]]:
     """Return the evidence of an assumed fact: the open question and its remedy."""
-    return {_ASKS: asdict(OpenQuestion(sentence, remedy))}
+    return {ASKS: asdict(OpenQuestion(sentence, remedy))}
 
 
 def open_questions(facts: Facts) -> Iterator[OpenQuestion]:
     """Yield the open questions of the facts in force, ordered by fact."""
     for _, fact in sorted(facts.facts.items()):
-        if isinstance(fact.evidence, dict) and _ASKS in fact.evidence:
-            yield OpenQuestion(**fact.evidence[_ASKS])
+        if isinstance(fact.evidence, dict) and ASKS in fact.evidence:
+            yield OpenQuestion(**fact.evidence[ASKS])

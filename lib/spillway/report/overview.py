@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from spillway.batch import PENDING
 from spillway.contracts import Contracts, StreamContract, load_usable
@@ -31,9 +32,17 @@ from spillway.report.explain import (
     find_stream_contract,
     repeated_hours,
 )
-from spillway.report.recent import read_recent
+from spillway.report.recent import RecentBatches, read_recent
 from spillway.report.summary import StreamFigures, last_stages, recent_figures, sum_certificates
-from spillway.report.text import format_bytes, format_loss, format_pct, format_rate, sentences, table_lines
+from spillway.report.text import (
+    format_bytes,
+    format_count,
+    format_loss,
+    format_pct,
+    format_rate,
+    sentences,
+    table_lines,
+)
 from spillway.report.trade_off import MORE_PCT, ChannelTradeOff, load_trade_off
 from spillway.store.tables import Tables
 from spillway.streams.facts import newest_facts
@@ -85,7 +94,7 @@ class AttributeFigures:
             "kept": self.values - self.rounded - self.shed,
             "rounded": self.rounded,
             "as synopsis": self.shed - self.absent,
-            "held back": self.absent,
+            "at source": self.absent,
         }
         return {way: 100.0 * count / max(1, self.values) for way, count in counts.items() if count > 0}
 
@@ -234,6 +243,8 @@ class ChannelOverview:
     rows_shed: int = 0
     quota: str = ""
     """The quota as stated; empty for a rate. Unspent bytes of a quota count in the capacity of several batches."""
+    offered_bytes: int = 0
+    sent_bytes: int = 0
 
     @property
     def used_pct(self) -> float:
@@ -348,54 +359,71 @@ def explain_stream(tables: Tables, stream: str) -> StreamExplanation:
 
 def stream_overviews(tables: Tables, streams: Mapping[str, StreamContract]) -> list[StreamOverview]:
     """Return the overview of every stream with a batch at the destination, by name."""
-    found = []
-    for name, contract in sorted(streams.items()):
-        recent = read_recent(tables, name)
-        lines, proofs = recent.ledger, recent.certificates
-        sent = last_stages(lines)
-        through = [batch for batch in recent.batches if batch.batch in sent]
-        if not through:
-            continue
-        checked = {row["batch"] for row in proofs}
-        rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
-        back = tables.at("recovered", name).rows(["batch"], batch=sorted(checked)).num_rows
-        # rows that a lever dropped for good are not missing
-        lost = sum(
-            line["lost"]
-            for line in lines
-            if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
-        )
-        absent = absent_values(tables, contract, through)
-        asked = [
-            line
-            for line in lines
-            if (line["dimension_kind"], line["unit"]) == ("query", "rows") and line["batch"] in sent
-        ]
-        found.append(
-            StreamOverview(
-                recent_figures(recent),
-                tuple(
-                    attribute_figures(contract, lines, proofs, absent, loss_at_bound_pct(tables, contract))
-                ),
-                math.fsum(batch.seconds_covered or 0.0 for batch in through),
-                sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
-                abs(rows - lost - back),
-                rows=sum(batch.rows or 0 for batch in through),
-                exact_bytes=sum(line["bytes_offered"] for line in sent.values()),
-                sent_bytes=sum(line["bytes_kept"] for line in sent.values()),
-                batches=len(through),
-                batches_unchecked=sum(bool(batch.rows) and not batch.is_validated for batch in through),
-                queries=len({line["dimension"] for line in asked}),
-                rows_asked=sum(line["offered"] for line in asked),
-                rows_answered=sum(line["kept"] for line in asked),
-                rows_waiting=sum(
-                    batch.rows or 0
-                    for batch in recent.batches
-                    if batch.batch not in sent and batch.status in PENDING
-                ),
-            )
-        )
-    return found
+    found = (
+        _stream_overview(tables, contract, read_recent(tables, name))
+        for name, contract in sorted(streams.items())
+    )
+    return [one for one in found if one is not None]
+
+
+def overview_since(tables: Tables, contract: StreamContract, moment: datetime) -> StreamOverview | None:
+    """Return the overview of the batches of a stream that were saved since a moment; None if none was sent."""
+    recent = read_recent(tables, contract.stream)
+    mine = {batch.batch for batch in recent.batches if batch.updated_at >= moment}
+    return _stream_overview(
+        tables,
+        contract,
+        replace(
+            recent,
+            batches=tuple(one for one in recent.batches if one.batch in mine),
+            ledger=tuple(row for row in recent.ledger if row["batch"] in mine),
+            certificates=tuple(row for row in recent.certificates if row["batch"] in mine),
+        ),
+    )
+
+
+def _stream_overview(
+    tables: Tables, contract: StreamContract, recent: RecentBatches
+) -> StreamOverview | None:
+    """Return the overview of some batches of a stream; None if none of them is at the destination."""
+    lines, proofs = recent.ledger, recent.certificates
+    sent = last_stages(lines)
+    through = [batch for batch in recent.batches if batch.batch in sent]
+    if not through:
+        return None
+    checked = {row["batch"] for row in proofs}
+    rows = sum(batch.rows or 0 for batch in recent.batches if batch.batch in checked)
+    back = tables.at("recovered", contract.stream).rows(["batch"], batch=sorted(checked)).num_rows
+    # rows that a lever dropped for good are not missing
+    lost = sum(
+        line["lost"]
+        for line in lines
+        if line["unit"] == "rows" and line["dimension_kind"] == TOTAL and line["batch"] in checked
+    )
+    absent = absent_values(tables, contract, through)
+    asked = [
+        line
+        for line in lines
+        if (line["dimension_kind"], line["unit"]) == ("query", "rows") and line["batch"] in sent
+    ]
+    return StreamOverview(
+        recent_figures(recent),
+        tuple(attribute_figures(contract, lines, proofs, absent, loss_at_bound_pct(tables, contract))),
+        math.fsum(batch.seconds_covered or 0.0 for batch in through),
+        sum(int(row["shed_values"] + row["rounded_values"]) for row in proofs if row["attribute"]),
+        abs(rows - lost - back),
+        rows=sum(batch.rows or 0 for batch in through),
+        exact_bytes=sum(line["bytes_offered"] for line in sent.values()),
+        sent_bytes=sum(line["bytes_kept"] for line in sent.values()),
+        batches=len(through),
+        batches_unchecked=sum(bool(batch.rows) and not batch.is_validated for batch in through),
+        queries=len({line["dimension"] for line in asked}),
+        rows_asked=sum(line["offered"] for line in asked),
+        rows_answered=sum(line["kept"] for line in asked),
+        rows_waiting=sum(
+            batch.rows or 0 for batch in recent.batches if batch.batch not in sent and batch.status in PENDING
+        ),
+    )
 
 
 def loss_at_bound_pct(tables: Tables, contract: StreamContract) -> float:
@@ -427,6 +455,8 @@ def channel_overview(
         load_trade_off(tables, contracts, channel, points),
         sum(one.figures.rows_shed for one in streams),
         "" if capacity.quota is None else capacity.stated,
+        sum(one.exact_bytes for one in streams),
+        sum(one.sent_bytes for one in streams),
     )
 
 
@@ -461,7 +491,7 @@ def workload_lines(one: WorkloadOverview) -> Iterator[str]:
     for part in told.levers:
         if part.told is not None:
             yield from sentences(
-                f"{told.name} (from {', '.join(told.inputs)}): {part.told.way}; {part.told.because}"
+                f"{told.name} (reads {', '.join(told.inputs)}): {part.told.way}; {part.told.because}"
             )
 
 
@@ -469,15 +499,15 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
     """Yield a channel as a few sentences."""
     named, offered, sent = f"{one.channel} ({', '.join(one.streams)})", one.offered_kbps, one.sent_kbps
     yield from sentences(
-        f"{named}: {format_rate(offered)} offered, {format_rate(sent)} sent; its quota is {one.quota}"
+        f"{named}, {one.quota}: {format_bytes(one.offered_bytes)} offered, {format_bytes(one.sent_bytes)} sent"
         if one.quota
-        else f"{named}: {format_rate(offered)} offered into {format_rate(one.capacity_kbps)}; "
-        f"{format_rate(sent)} sent, {one.used_pct:.1f} % of the capacity used"
+        else f"{named}, {format_rate(one.capacity_kbps)}: {format_rate(offered)} offered, {format_rate(sent)} sent, "
+        f"{one.used_pct:.1f} % of the capacity"
     )
     if one.loss_pct:
         yield from sentences(
-            f"lost of a measure value, on average: {format_loss(one.loss_pct)}. Dropping rows at random would have "
-            f"lost {format_loss(one.dropping_rows_pct)}: a dropped row lacks every value",
+            f"mean loss of a value of a measure: {format_loss(one.loss_pct)}. Dropping random rows would lose "
+            f"{format_loss(one.dropping_rows_pct)}, because a dropped row loses every value",
             indent=2,
         )
     elif not one.rows_shed:
@@ -485,30 +515,27 @@ def channel_lines(one: ChannelOverview) -> Iterator[str]:
     if one.rows_shed:
         yield from sentences(format_dropped_rows(one.rows_shed), indent=2)
     if one.trade is not None:
-        rate = format_rate(one.trade.capacity_kbps)
-        at = f"the mean rate of its quota, {rate}" if one.quota else rate
-        said = f"at {at}, with the last batch of each stream: {one.trade.buys}"
+        said = f"for the last batch of each stream, {one.trade.buys}"
         yield from sentences(said if one.trade.streams else one.trade.buys, indent=2)
 
 
 def format_dropped_rows(rows: int) -> str:
     """Return a sentence that whole rows were not sent."""
-    return f"{rows:,} whole rows were not sent; what each query still gets says: spillway explain STREAM ATTRIBUTE"
+    return f"{rows:,} whole rows are dropped; spillway explain shows what each query still gets"
 
 
 def stream_lines(one: StreamOverview) -> Iterator[str]:
     """Yield a stream, attribute by attribute."""
     f, waiting = one.figures, f", {one.rows_waiting:,} not sent yet" if one.rows_waiting else ""
     yield from sentences(
-        f"{f.stream}: {f.tuples:,} tuples, {f.rejected:,} refused{waiting}; {format_rate(f.rate_in_kbps)} to "
-        f"{format_rate(f.rate_out_kbps)}"
+        f"{f.stream}: {format_count(f.tuples, 'row')}, {f.rejected:,} refused{waiting}; "
+        f"{format_bytes(one.exact_bytes)} offered, {format_bytes(one.sent_bytes)} sent"
     )
     yield from attribute_lines(one.attributes, total=(one.exact_bytes, one.sent_bytes))
 
 
 def attribute_lines(
     attributes: Sequence[AttributeFigures],
-    done: str = "what was done",
     tuples: int | None = None,
     total: tuple[int, int] = (0, 0),
 ) -> list[str]:
@@ -537,20 +564,18 @@ def attribute_lines(
         if one.role == "measure"
     ]
     others = [one for one in attributes if one.role != "measure"]
-    heads = ["~attribute", f"~{done}", "#bound", "#mean error", "#worst", "#offered", "#sent"]
+    heads = ["~attribute", "~treatment", "#bound", "#mean error", "#worst", "#offered", "#sent"]
     lines = table_lines([*heads, *(["#held"] if held else [])], rows, indent=2) if rows else []
     if others:
         took = sum(one.sent_bytes for one in others)
         names = ", ".join(one.attribute for one in others)
-        lines += sentences(
-            f"{names}: never touched, {size(took)}{' bytes a tuple' if tuples else ''}", indent=2
-        )
+        lines += sentences(f"{names}: always exact, {size(took)}{' B/row' if tuples else ''}", indent=2)
     offered, sent = (
         all_bytes - sum(getattr(one, name) for one in attributes)
         for all_bytes, name in zip(total, ("offered_bytes", "sent_bytes"), strict=True)
     )
     if attributes and sent > 0:
-        unit = " bytes a tuple" if tuples else ""
+        unit = " B/row" if tuples else ""
         lines += sentences(
             f"row numbers, footers, log entries and metadata: {size(max(0, offered))} offered, {size(sent)} sent{unit}",
             indent=2,
@@ -604,10 +629,10 @@ def proof_lines(streams: Sequence[StreamOverview]) -> list[str]:
     outside = sum(one.figures.violations for one in streams)
     missing = sum(one.rows_missing for one in streams)
     whole = sum(one.figures.rows_shed for one in streams)
-    shed = f" {whole:,} were shed whole, as their contracts allow, and" if whole else ""
+    shed = f", {whole:,} dropped as their contracts allow" if whole else ""
     return sentences(
-        f"Checked against raw: {checked:,} shed or rounded values one by one, {outside:,} outside their bound; "
-        f"seq and keys of all rows by checksum; of {tuples:,} rows{shed} {missing:,} are missing."
+        f"Checked against the source: {checked:,} rounded or recovered values one by one, {outside:,} outside their "
+        f"bound; all else by checksum; of {format_count(tuples, 'row')}{shed}, {missing:,} missing."
     ) + [line for one in streams for line in presence_lines(one.figures)]
 
 
@@ -616,7 +641,7 @@ def presence_lines(figures: StreamFigures) -> list[str]:
     if not figures.absent_pct:
         return []
     return sentences(
-        f"{figures.stream}: {format_pct(figures.present_pct or 0.0)} of the values taken in are present at the "
-        f"destination within their bound, {format_pct(figures.absent_pct)} are absent there ({figures.held_values:,} "
-        f"kept at the source, {figures.lost_values:,} dropped for good)."
+        f"{figures.stream}: {format_pct(figures.present_pct or 0.0)} of the values are present at the destination "
+        f"within their bound, {format_pct(figures.absent_pct)} are absent there ({figures.held_values:,} kept at the "
+        f"source, {figures.lost_values:,} dropped for good)."
     )

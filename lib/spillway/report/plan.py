@@ -33,7 +33,15 @@ from spillway.report.overview import (
     measured_loss,
     stream_overviews,
 )
-from spillway.report.text import blocks, format_bytes, format_loss, format_rate, sentences, table_lines
+from spillway.report.text import (
+    blocks,
+    format_bytes,
+    format_count,
+    format_loss,
+    page_width,
+    sentences,
+    table_lines,
+)
 from spillway.report.trade_off import (
     MEASURES,
     ChannelTradeOff,
@@ -151,7 +159,8 @@ def stored_comparison(settings: Settings, stream: str) -> Comparison | None:
 
 
 ROWS_SHOWN = 10
-INEXACT, NOT_THERE, NOT_SENT = "~", ".", "(not sent)"
+"""The most example rows of a plan."""
+INEXACT, NOT_THERE, NOT_SENT = "~", ".", "(dropped)"
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,8 @@ class StreamPlan:
     batch_date: date
     tuples: int
     part_kbps: float
+    part_bytes: int
+    """What the batch may send."""
     fixed_bytes: int
     """Sent bytes that do not depend on the number of rows: footers, log entries, metadata."""
     loss_pct: float
@@ -316,13 +327,12 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
     notes = []
     if stream in run.trained:
         notes.append(
-            f"{stream} was never trained: what this rests on was learned in memory, from this batch alone; "
-            "spillway_train (nightly) trains it, until then it is taken in and nothing of it is sent"
+            f"{stream} is not trained: this plan uses models that were learned in memory, from this batch alone. The "
+            "first run, or the nightly spillway_train, trains it. Until then nothing of it is sent"
         )
     if stream in run.observed:
         notes.append(
-            f"{stream} is merely observed: nothing of it is dropped until its contract says mode: shed; this is what "
-            "would be"
+            f"{stream} is only observed: everything of it is sent until its contract states mode: shed"
         )
     if spent := _spent_before(run, batch):
         capacity = run.contracts.channels[contract.channel].capacity.stated
@@ -336,6 +346,7 @@ def _stream_plan(run: DryRun, one: StreamOverview) -> StreamPlan:
         batch.batch_date,
         batch.rows or 0,
         batch.allowed_kbps,
+        round(batch.allowed_kbps * 125.0 * (batch.seconds_covered or 0.0)),
         _fixed_bytes(run.tables, batch),
         measured_loss([one]),
         tuple(notes),
@@ -373,14 +384,14 @@ def _as_sent(seq: Sequence[int], has: pa.Table, names: Sequence[str]) -> Iterato
     yield from (rows.get(number) for number in seq)
 
 
-def plan_lines(found: ShownPlan) -> Iterator[str]:
-    """Yield the plan as lines of text, none wider than a page."""
-    yield "A dry run: nothing was written."
+def plan_lines(found: ShownPlan, rows: int = 0) -> Iterator[str]:
+    """Yield the plan as lines of text, none wider than a page; `rows`: the number of example rows."""
+    yield "A dry run: no table is written."
     for stream, why in sorted(found.waiting.items()):
         yield from sentences(f"{stream}: {why}.")
     for one in found.streams:
         yield ""
-        yield from _stream_lines(found, one)
+        yield from _stream_lines(found, one, rows)
     if found.trade is not None:
         yield ""
         yield from trade_off_lines(found.trade)
@@ -389,55 +400,49 @@ def plan_lines(found: ShownPlan) -> Iterator[str]:
         yield from comparison_lines(compared)
 
 
-def _stream_lines(found: ShownPlan, one: StreamPlan) -> Iterator[str]:
+def _stream_lines(found: ShownPlan, one: StreamPlan, examples: int) -> Iterator[str]:
     f = one.overview.figures
+    seen = one.overview
     yield from sentences(
-        f"{f.stream}, batch {one.batch} of {one.batch_date}: {one.tuples:,} tuples, {format_rate(f.rate_in_kbps)} "
-        f"offered, {format_rate(f.rate_out_kbps)} sent of the {format_rate(one.part_kbps)} "
-        f"it may have of {found.channel}"
+        f"{f.stream}, batch {one.batch} of {one.batch_date}: {format_count(one.tuples, 'row')}, "
+        f"{format_bytes(seen.exact_bytes)} offered, {format_bytes(seen.sent_bytes)} sent; {found.channel} allows "
+        f"{format_bytes(one.part_bytes)}"
     )
     for note in one.notes:
         yield from sentences(f"{note}.")
-    of_what = "a measure value that is sent" if f.rows_shed else "a measure value"
-    yield from sentences(f"lost of {of_what}, on average: {format_loss(one.loss_pct)}", indent=2)
+    of_what = "a value of a measure" + (" in the rows that are sent" if f.rows_shed else "")
+    yield from sentences(f"mean loss of {of_what}: {format_loss(one.loss_pct)}", indent=2)
     if f.rows_shed:
         yield from sentences(format_dropped_rows(f.rows_shed), indent=2)
-    yield from sentences(
-        f"fixed: {one.fixed_bytes:,} bytes of the batch (footers, log entries, metadata); shedding does not reduce "
-        "them",
-        indent=2,
-    )
     if f.rate_out_kbps > one.part_kbps:
         yield from sentences(
-            f"That is {format_rate(f.rate_out_kbps - one.part_kbps)} more than there is room for; no more may go",
+            f"{format_bytes(seen.sent_bytes - one.part_bytes)} too much; nothing more may be shed",
             indent=2,
         )
-    yield ""
-    yield "  bytes a tuple"
-    total = (one.overview.exact_bytes, one.overview.sent_bytes)
-    yield from attribute_lines(one.overview.attributes, "what would be done", one.tuples, total)
-    yield ""
-    yield f"  {len(one.before)} tuples as they came"
-    yield from _rows(one.columns, [[_value(row[name]) for name in one.columns] for row in one.before])
-    yield ""
     yield from sentences(
-        f"and as the destination would have them ({INEXACT} off, within its bound; {NOT_THERE} absent until asked for)",
+        f"{format_bytes(one.fixed_bytes)} are fixed (footers, log entries, metadata). Bytes per row:",
         indent=2,
     )
-    after = [
-        [NOT_SENT, *[""] * (len(one.columns) - 1)]
-        if now is None
-        else [_mark_changed(was[name], now[name]) for name in one.columns]
-        for was, now in zip(one.before, one.after, strict=False)
-    ]
-    yield from _rows(one.columns, after)
-
-
-def _rows(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    heads = [columns[0], *(f"#{name}" for name in columns[1:])]
-    for block in blocks(1, heads, rows, page=96):
+    yield from attribute_lines(seen.attributes, one.tuples, (seen.exact_bytes, seen.sent_bytes))
+    if not one.before[:examples]:
+        return
+    yield ""
+    yield from sentences(
+        f"rows at the source and at the destination ({INEXACT} within the bound, {NOT_THERE} absent until requested)",
+        indent=2,
+    )
+    rows = []
+    for was, now in list(zip(one.before, one.after, strict=False))[:examples]:
+        rows.append(["source", *(_value(was[name]) for name in one.columns)])
+        rows.append(
+            ["sent", NOT_SENT, *[""] * (len(one.columns) - 1)]
+            if now is None
+            else ["sent", *(_mark_changed(was[name], now[name]) for name in one.columns)]
+        )
+    heads = ["", *(f"#{name}" for name in one.columns)]
+    for block in blocks(1, heads, rows, page=page_width() - 2):
         yield from table_lines(
-            [heads[at] for at in block], [[row[at] for at in block] for row in rows], indent=4
+            [heads[at] for at in block], [[row[at] for at in block] for row in rows], indent=2
         )
 
 

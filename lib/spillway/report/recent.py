@@ -13,6 +13,7 @@ records a later batch read. It is read only for the batches that have such notes
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -88,6 +89,63 @@ def read_recent(tables: Tables, stream: str, most: int = SHOWN_BATCHES) -> Recen
         _sum(held["rejected"]) - count_replayed(tables, stream, held),
         _sum(proofs["violations"]) + _sum(certificates.rows(["violations"], **older)["violations"]),
     )
+
+
+def read_recent_of_all(
+    tables: Tables, streams: Collection[str], most: int = SHOWN_BATCHES
+) -> dict[str, RecentBatches]:
+    """Return the last `most` batches of each stream, by name.
+
+    Streams with no more batches than that are read together, so that each file of a shared table is opened once and
+    its rows are filtered once. The others are read one by one.
+    """
+    numbers = tables.at("batches").rows(["stream", "batch"])
+    last = numbers.group_by("stream").aggregate([("batch", "max")])
+    few = {
+        name
+        for name, number in zip(last["stream"].to_pylist(), last["batch_max"].to_pylist(), strict=True)
+        if number <= most and name in streams
+    }
+    mine = sorted(few) if len(few) < last.num_rows else None
+    batches, ledger, certificates = (
+        _by_name(tables.at(table).rows(**where, **({} if mine is None else {column: mine})), column)
+        for table, column, where in (
+            ("batches", "stream", {}),
+            ("ledger", "subject", {"scope": "stream"}),
+            ("certificates", "stream", {}),
+        )
+    )
+    replayed = set(tables.at("rejected").rows(["stream"], replayed_by=Between(0))["stream"].to_pylist())
+    found = {}
+    for name in streams:
+        if name not in few:
+            found[name] = read_recent(tables, name, most)
+            continue
+        held, proofs = batches[name], certificates.get(name)
+        again = count_replayed(tables, name, held) if name in replayed else 0
+        found[name] = RecentBatches(
+            name,
+            tuple(sorted(map(Batch.from_row, held.to_pylist()), key=lambda one: one.batch)),
+            tuple(ledger[name].to_pylist()) if name in ledger else (),
+            () if proofs is None else tuple(proofs.to_pylist()),
+            _sum(held["rows"]),
+            _sum(held["rejected"]) - again,
+            0 if proofs is None else _sum(proofs["violations"]),
+        )
+    return found
+
+
+def _by_name(rows: pa.Table, column: str) -> dict[str, pa.Table]:
+    """Return the rows of each name; each row is looked at once, and not once per name."""
+    ordered = rows.combine_chunks().sort_by(column) if rows.num_rows else rows
+    if not ordered.num_rows:
+        return {}
+    edges = pc.run_end_encode(ordered[column].combine_chunks())
+    found, start = {}, 0
+    for name, end in zip(edges.values.to_pylist(), edges.run_ends.to_pylist(), strict=True):
+        found[name] = ordered.slice(start, end - start)
+        start = end
+    return found
 
 
 def last_windows(tables: Tables, subject: str, most: int = SHOWN_BATCHES) -> tuple[Row, ...]:

@@ -4,11 +4,12 @@ The first sentence says whether the data at the destination is correct. It claim
 Counts and bytes come from `batches`, `ledger` and `certificates`. The bytes of gzip and xz are measured on the
 rows of `raw`, batch by batch.
 
-`Progress` prints lines with the elapsed seconds while a command runs.
+`Progress` shows what a command does while it runs, with the elapsed seconds.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,14 @@ from spillway.errors import format_count
 from spillway.lossless import csv_bytes, gzip_bytes, xz_bytes
 from spillway.report.overview import StreamOverview, WorkloadOverview, measured_loss, stream_overviews
 from spillway.report.summary import expectation_figures, last_outcomes, last_stages
-from spillway.report.text import PAGE, format_bytes, format_loss, format_pct, sentences, table_lines
+from spillway.report.text import (
+    format_bytes,
+    format_loss,
+    format_pct,
+    page_width,
+    sentences,
+    table_lines,
+)
 from spillway.store.tables import Tables
 
 MOST_LINES = 14
@@ -236,8 +244,9 @@ def summary(found: RunResult) -> str:
     ]
     if len(waiting) > MOST_NAMED:
         waiting[MOST_NAMED:] = [f"and {format_count(len(waiting) - MOST_NAMED, 'more stream')}"]
+    saved = f" and saved {format_pct(100.0 * (exact - sent) / exact)}" if sent < exact else ""
     said = (
-        f"Sent {format_bytes(sent)}. All rows take {format_bytes(exact)} as Parquet{rivals}. "
+        f"Sent {format_bytes(sent)}{saved}: all rows take {format_bytes(exact)} as Parquet{rivals}. "
         f"Lost: {'; '.join(lost) or 'nothing'}."
     )
     return f"{said} Not sent yet: {'; '.join(waiting)}." if waiting else said
@@ -278,33 +287,77 @@ def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
 
 
 class Progress:
-    """Print progress lines on a console, wrapped at its width."""
+    """Show what a command does while it runs.
 
-    def __init__(self, console: Console) -> None:
+    A step is a line that stays. On a terminal, a detail replaces the detail before it, so that the screen ends with the
+    result. If the output is no terminal, neither is shown. With `verbose`, all lines are shown and stay. A failure is
+    always shown.
+    """
+
+    def __init__(self, console: Console, shows: bool = True, keeps: bool = True) -> None:
+        """`shows`: show steps and details. `keeps`: each detail is a line that stays."""
         self.console = console
         self.started = time.monotonic()
+        self._shows, self._keeps = shows, keeps
+        self._lock = threading.Lock()
+        self._last_time = ""
+        self._has_detail = False
 
     @staticmethod
-    def for_stream(stream: TextIO) -> Progress:
-        """Return the progress for a stream: as wide as the terminal, or `PAGE` columns if the stream is no terminal."""
-        return Progress(Console(file=stream, width=None if stream.isatty() else PAGE))
+    def for_stream(stream: TextIO, verbose: bool = False) -> Progress:
+        """Return the progress for a stream."""
+        is_terminal = stream.isatty()
+        console = Console(file=stream, width=None if is_terminal else page_width())
+        return Progress(console, shows=is_terminal or verbose, keeps=verbose)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def elapsed(self) -> float:
         return time.monotonic() - self.started
 
     def step(self, text: str) -> None:
-        self._line(text, "bold")
+        if self._shows:
+            self._line(text, "bold")
 
     def detail(self, text: str) -> None:
-        self._line(text, "", indent=2)
+        if self._shows and self._keeps:
+            self._line(text, "", indent=2)
+        elif self._shows:
+            with self._lock:
+                line = f"{self._time()}  {' '.join(text.split())}"
+                self._wipe()
+                self.console.file.write(line[: self.console.width - 1])
+                self.console.file.flush()
+                self._has_detail = True
 
     def failed(self, sentence: str) -> None:
         self._line(f"FAILED: {sentence}", "bold red")
 
+    def clear(self) -> None:
+        """Remove the last detail from the terminal."""
+        with self._lock:
+            self._wipe()
+
+    def _wipe(self) -> None:
+        if self._has_detail:
+            self.console.file.write("\r\x1b[2K")
+            self.console.file.flush()
+            self._has_detail = False
+
+    def _time(self) -> str:
+        return f"{self.elapsed():6.0f} s  "
+
     def _line(self, text: str, style: str, indent: int = 0) -> None:
-        at = f"{self.elapsed():6.1f} s  "
-        room = max(40, self.console.width - len(at))
-        parts = [part for line in text.split("\n") for part in sentences(line, indent, room) or [""]]
-        # print a message with one call: streams are processed concurrently, and their lines must not mix
-        whole = at + f"\n{' ' * len(at)}".join(parts)
-        self.console.print(whole, style=style, highlight=False, markup=False, soft_wrap=True)
+        # streams are processed concurrently, and their lines must not mix
+        with self._lock:
+            self._wipe()
+            at = self._time()
+            shown, self._last_time = (" " * len(at) if at == self._last_time else at), at
+            room = max(40, self.console.width - len(at))
+            parts = [part for line in text.split("\n") for part in sentences(line, indent, room) or [""]]
+            whole = shown + f"\n{' ' * len(at)}".join(parts)
+            self.console.print(whole, style=style, highlight=False, markup=False, soft_wrap=True)

@@ -10,6 +10,7 @@ and a batch that does not fit.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,12 +29,12 @@ from spillway.intake.ingest import is_waiting_for_rate
 from spillway.intake.landing import Landing, find_landing_files
 from spillway.intake.rate import HISTORY_NOTE
 from spillway.ledger import Row, total_imbalance
-from spillway.levers.protocol import open_questions
+from spillway.levers.protocol import ASKS, OpenQuestion
 from spillway.levers.windows import PLANNED
 from spillway.records import is_repeated_hour
 from spillway.registry import lever
 from spillway.report.explain import repeated_hours
-from spillway.report.recent import RecentBatches, last_windows, read_recent
+from spillway.report.recent import RecentBatches, last_windows, read_recent_of_all
 from spillway.report.summary import (
     StreamFigures,
     group_rows,
@@ -49,7 +50,6 @@ from spillway.streams.batching import WaitingBatches, load_waiting_batches
 from spillway.streams.capacity import last_quota_date, quota_spending, streams_of_quota
 from spillway.streams.drafts import shortfall_remedy
 from spillway.streams.exemptions import exempt_streams
-from spillway.streams.facts import newest_facts
 from spillway.streams.train import last_rows_reader
 from spillway.workloads.windows import find_windows
 
@@ -108,6 +108,11 @@ class StoredBatches:
         held = pc.fill_null(pc.equal(pc.add(old["validated_revision"], 1), old["revision"]), False)
         return old.num_rows - int(pc.sum(held).as_py() or 0)
 
+    def streams_with(self, *status: str) -> set[str]:
+        """Return the streams that have a batch with one of these statuses."""
+        found = self.columns.filter(pc.is_in(self.columns["status"], value_set=pa.array(status)))
+        return set(found["stream"].to_pylist())
+
     @property
     def streams_with_tuples(self) -> list[str]:
         """Return the streams that have a batch that is not retired."""
@@ -141,26 +146,26 @@ def delivery_problems(
         more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
         yield (
             "refused",
-            f"{format_count(len(names), 'delivered file is', 'delivered files are')} refused "
-            f"({', '.join(names[:NAMED])}{more}): {landing.refused[-1][1].reason}",
-            "mend the file (one that was taken in before it changed: as its sentence says), or the contract and then "
-            f"spillway replay {stream}; a file that is removed is forgotten",
+            f"{format_count(len(names), 'file is', 'files are')} refused "
+            f"({', '.join(names[:NAMED])}{more}). The last one: {landing.refused[-1][1].reason}",
+            f"correct and deliver the file again; or correct the contract, then spillway replay {stream}",
         )
     for batch in batches:
         if batch.status == SET_ASIDE:
             named = f"batch {batch.batch} of {batch.batch_date}"
             yield (
                 "set_aside",
-                f"{named} failed {batch.attempts} times and is set aside: {batch.reason}",
-                f"mend what it says, then spillway replay {stream} --date {batch.batch_date}",
+                f"{named} failed {batch.attempts} times and is quarantined: {batch.reason}",
+                f"correct the cause, then spillway replay {stream} --date {batch.batch_date}",
             )
     waiting = [batch for batch in batches if is_waiting_for_rate(batch)]
     if waiting:
         tuples = sum(batch.rows or 0 for batch in waiting)
         yield (
             "rate",
-            f"{len(waiting):,} batches ({tuples:,} tuples) wait: one record, or one moment, tells no rate",
-            "deliver more, or write `rate: {from: declared, tuples_per_second: ...}`",
+            f"{format_count(len(waiting), 'batch waits', 'batches wait')} ({format_count(tuples, 'row')}): a single "
+            "record, or records of a single time, give no rate",
+            "deliver more records, or write `rate: {from: declared, tuples_per_second: ...}` in the contract",
         )
     last = next((batch for batch in reversed(batches) if batch.rows), None)
     if last is not None and last not in waiting and last.rate_note and HISTORY_NOTE not in last.rate_note:
@@ -261,6 +266,8 @@ class StreamStatus:
 
     stream: str
     channel: str
+    capacity: str
+    """Of the channel, as stated."""
     mode: str
     batches: Mapping[str, int]
     waiting_files: int
@@ -333,19 +340,24 @@ class Status:
 def status(tables: Tables, now: datetime | None = None) -> Status:
     """Return the current state of the lake. A lake without tables has no runs and no batches."""
     contracts, held = load_usable(tables.settings.schemas), StoredBatches.of(tables)
-    versions = group_rows(tables.at("models").rows(["stream", "lever", "version"]).to_pylist())
+    versions, open_questions = _models(tables)
     validations = last_outcomes(tables)
+    recent_of = read_recent_of_all(tables, contracts.streams)
+    exempt = exempt_streams(tables, contracts.streams, utc_now())
+    in_work = held.streams_with(*PENDING, SET_ASIDE)
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
-        recent = read_recent(tables, stream)
+        recent = recent_of[stream]
         facts = _facts(contract, versions.get(stream, []))
-        landing = find_landing_files(contract, tables, now)
-        waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE])
+        whole = recent.batches if recent.first == 1 else None
+        landing = find_landing_files(contract, tables, now, whole)
+        waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE]) if stream in in_work else []
         together = load_waiting_batches(tables, contract, now or utc_now())
         found = StreamStatus(
             stream=stream,
             channel=contract.channel,
+            capacity=contracts.channels[contract.channel].capacity.stated,
             mode=contract.mode,
             batches=held.by_status(stream),
             waiting_files=len(landing.files_to_process),
@@ -374,9 +386,9 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
             for kind, *said in delivery_problems(contract, in_order, landing)
         ]
         shortages += _noted(contract, recent)
-        shortages += _open_questions(tables, found)
+        shortages += _assumed(found, open_questions)
         shortages += _doubts(tables, contract, recent)
-        shortages += _exempt(tables, stream)
+        shortages += _exempt(stream, exempt.get(stream))
         shortages += _over_capacity(stream, recent.ledger)
         shortages += _absent(found.figures)
         shortages += _unvalidated(recent, held.unvalidated(stream, recent.first))
@@ -438,19 +450,19 @@ def _facts(contract: Subject, versions: Sequence[Row]) -> dict[str, int | None]:
 def _off(subject: str, by: int) -> Shortage:
     return Shortage(
         subject, "ledger", True, f"the ledger is off by {by:,}",
-        "see the report's ledger; rerun what wrote it for the dates at fault",
+        "see the ledger in the report, and rerun the step that wrote it for these dates",
     )  # fmt: skip
 
 
 def _stalled_workloads(tables: Tables, contracts: Contracts) -> Iterator[Shortage]:
     """Yield joins and queries that cannot run, and inputs that deliver nothing while other inputs continue."""
-    remedy = "see whether its source still delivers; `window.waits_seconds` closes windows without it"
+    remedy = "check that its source still delivers; `window.waits_seconds` closes windows without it"
     for name, contract in sorted({**contracts.joins, **contracts.queries}.items()):
         try:
             behind = find_windows(tables, contracts, contract).held_by
         except SpillwayError as problem:
-            told, _, mended_by = str(problem).partition("; ")
-            yield Shortage(name, "refused", True, f"no run works it out: {told}", mended_by or remedy)
+            cause, _, fix = str(problem).partition("; ")
+            yield Shortage(name, "refused", True, f"cannot be computed: {cause}", fix or remedy)
             continue
         for stream, windows in behind.items():
             if windows is None:
@@ -458,8 +470,8 @@ def _stalled_workloads(tables: Tables, contracts: Contracts) -> Iterator[Shortag
                     name, "waits", False, f"waits for {stream}, which has sent nothing yet", remedy
                 )
             elif windows > STAGGERED:
-                told = f"{windows:,} windows wait for {stream}, which has sent nothing of their time"
-                yield Shortage(name, "waits", False, told, remedy)
+                sentence = f"{windows:,} windows wait for rows of {stream}"
+                yield Shortage(name, "waits", False, sentence, remedy)
 
 
 def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
@@ -469,12 +481,12 @@ def _not_answered(tables: Tables, names: Collection[str]) -> Iterator[Shortage]:
     failed = group_rows([row for row in rows if row["failed"] is not None], "subject")
     for name in sorted(names & failed.keys()):
         last = max(failed[name], key=lambda row: row["window"])
-        told, _, mended_by = last["failed"].partition("; ")
+        cause, _, fix = last["failed"].partition("; ")
         yield Shortage(
             name, "failed", False,
-            f"{format_count(len(failed[name]), 'window waits', 'windows wait')} that could not be worked out, "
-            f"the last of {last['from_time']:%Y-%m-%d %H:%M}: {told}",
-            mended_by or "correct the query",
+            f"{format_count(len(failed[name]), 'window', 'windows')} could not be computed, the last one of "
+            f"{last['from_time']:%Y-%m-%d %H:%M}: {cause}",
+            fix or "correct the query",
         )  # fmt: skip
 
 
@@ -484,8 +496,9 @@ def _broken(found: StreamStatus) -> Iterator[Shortage]:
         yield _off(stream, figures.ledger_difference)
     if figures.violations:
         yield Shortage(
-            stream, "bound", True, f"{figures.violations:,} recovered values miss their threshold",
-            "see certificates; do not retire raw, and report it: the guarantee is broken",
+            stream, "bound", True,
+            f"{format_count(figures.violations, 'recovered value is', 'recovered values are')} outside their bound",
+            "see the table certificates; do not retire raw, and report it: a guarantee is broken",
         )  # fmt: skip
 
 
@@ -493,7 +506,7 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
     stream = found.stream
     for name in found.untrained if found.batches else ():
         yield Shortage(
-            stream, "untrained", False, f"is taken in but not trained ({name}): nothing of it is shed yet",
+            stream, "untrained", False, f"{name} is not trained yet: rows are taken in, and nothing is sent",
             "spillway run, or the DAG spillway_train (nightly), or jobs/train.py --stream " + stream,
         )  # fmt: skip
     # untrained batches are reported above; once trained they wait for shedding like all others
@@ -503,7 +516,11 @@ def _waiting(found: StreamStatus, unrated: int) -> Iterator[Shortage]:
     if pending or found.waiting_files:
         yield Shortage(
             stream, "pending", False,
-            f"{pending:,} batches are begun and {found.waiting_files:,} delivered files wait",
+            " and ".join(
+                [format_count(pending, "batch", "batches")] * bool(pending)
+                + [format_count(found.waiting_files, "delivered file")] * bool(found.waiting_files)
+            )
+            + (" waits" if pending + found.waiting_files == 1 else " wait"),
             "spillway run, or the DAG spillway_shed (every 15 minutes)",
         )  # fmt: skip
 
@@ -531,8 +548,8 @@ def _noted(contract: StreamContract, recent: RecentBatches) -> Iterator[Shortage
         told = "; ".join(f"{row['offered']:,} records with {row['dimension']}" for row in of_last)
         yield Shortage(
             contract.stream, "columns", False, f"batch {last}: {told}",
-            f"they were taken all the same: bring schemas/streams/{contract.stream}.yaml up to what is delivered, or "
-            "write unknown_fields: refuse",
+            f"the records were taken in; change schemas/streams/{contract.stream}.yaml to what is delivered, or write "
+            "unknown_fields: refuse",
         )  # fmt: skip
     for note, count in sorted(repeated_hours(notes).items()):
         yield Shortage(
@@ -541,12 +558,32 @@ def _noted(contract: StreamContract, recent: RecentBatches) -> Iterator[Shortage
         )  # fmt: skip
 
 
-def _open_questions(tables: Tables, found: StreamStatus) -> Iterator[Shortage]:
+_ModelVersion = tuple[str, str, int]
+"""A stream, a lever, and a version of its facts."""
+
+
+def _models(tables: Tables) -> tuple[dict[str, list[Row]], dict[_ModelVersion, list[Row]]]:
+    """Return the versions of the facts by stream, and the rows of `models` with an open question."""
+    columns = ["stream", "lever", "version", "fact", "subject", "evidence"]
+    rows = tables.at("models").rows(columns)
+    versions = rows.group_by(["stream", "lever"]).aggregate([("version", "max")])
+    names = ["stream", "lever", "version"]
+    newest = group_rows(versions.rename_columns({"version_max": "version"}).select(names).to_pylist())
+    asking = rows.filter(pc.match_substring(rows["evidence"], f'"{ASKS}"'))
+    found: dict[_ModelVersion, list[Row]] = {}
+    for row in sorted(asking.to_pylist(), key=lambda row: (row["fact"], row["subject"])):
+        found.setdefault((row["stream"], row["lever"], row["version"]), []).append(row)
+    return newest, found
+
+
+def _assumed(found: StreamStatus, asking: Mapping[_ModelVersion, Sequence[Row]]) -> Iterator[Shortage]:
     """Yield the assumptions of the levers about the stream, each with the contract line that would replace it."""
     for name, version in found.facts.items():
-        facts = newest_facts(tables, found.stream, name) if version is not None else None
-        for one in open_questions(facts) if facts is not None else ():
-            yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
+        for row in asking.get((found.stream, name, version), ()) if version is not None else ():
+            evidence = json.loads(row["evidence"])
+            if isinstance(evidence, dict) and ASKS in evidence:
+                one = OpenQuestion(**evidence[ASKS])
+                yield Shortage(found.stream, "assumed", False, one.sentence, one.remedy)
 
 
 def _doubts(tables: Tables, contract: StreamContract, recent: RecentBatches) -> Iterator[Shortage]:
@@ -562,11 +599,11 @@ def _doubts(tables: Tables, contract: StreamContract, recent: RecentBatches) -> 
             yield Shortage(contract.stream, "doubtful", False, one.sentence, one.remedy)
 
 
-def _exempt(tables: Tables, stream: str) -> Iterator[Shortage]:
+def _exempt(stream: str, sentence: str | None) -> Iterator[Shortage]:
     """Yield the active exemption of the stream."""
-    for sentence in exempt_streams(tables, [stream], utc_now()).values():
+    if sentence is not None:
         yield Shortage(
-            stream, "exempt", False, f"{sentence}: nothing of it is shed",
+            stream, "exempt", False, f"{sentence}; nothing is shed",
             f"to end it: spillway exempt {stream} --until now --reason WHY",
         )  # fmt: skip
 
@@ -584,13 +621,12 @@ def _over_capacity(stream: str, ledger: Sequence[Row]) -> Iterator[Shortage]:
         reason = f": {worst['reason']}" if worst["reason"] else ""
         yield Shortage(
             stream, "capacity", False,
-            f"{format_count(batches, 'batch does', 'batches do')} not fit: of the {worst['kept']:,} {worst['unit']} "
-            f"that {worst['stage']} kept of batch {worst['batch']}, about {worst['shortfall']:,} "
-            f"are more than there is "
-            f"room for{reason}",
+            f"{format_count(batches, 'batch does', 'batches do')} not fit into the channel. The worst is batch "
+            f"{worst['batch']}: about {worst['shortfall']:,} of the {worst['kept']:,} {worst['unit']} that "
+            f"{worst['stage']} kept are too many{reason}",
             shortfall_remedy(
                 worst["reason"],
-                f"widen the channel, or let more be shed: spillway explain {stream} ATTRIBUTE says what keeps it",
+                f"widen the channel, or allow larger errors; spillway explain {stream} shows what is kept",
             ),
         )  # fmt: skip
 
@@ -600,9 +636,13 @@ def _absent(figures: StreamFigures) -> Iterator[Shortage]:
     if figures.absent_pct:
         yield Shortage(
             figures.stream, "absent", False,
-            f"{format_pct(figures.absent_pct)} of the values taken in are absent at the destination: "
-            f"{figures.held_values:,} are kept at the source, {figures.lost_values:,} were dropped for good",
-            f"for the values kept at the source: spillway recover {figures.stream}; to send more, widen the channel",
+            f"{format_pct(figures.absent_pct)} of the values are absent at the destination: "
+            + " and ".join(
+                [f"{figures.held_values:,} kept at the source"] * bool(figures.held_values)
+                + [f"{figures.lost_values:,} dropped for good"] * bool(figures.lost_values)
+            ),
+            (f"to get those kept at the source: spillway recover {figures.stream}; " * bool(figures.held_values))
+            + "to send more, widen the channel",
         )  # fmt: skip
 
 
@@ -618,13 +658,14 @@ def _unvalidated(recent: RecentBatches, older: int) -> Iterator[Shortage]:
     waiting = len(shed - {row["batch"] for row in recent.certificates}) + older
     if waiting:
         yield Shortage(
-            recent.stream, "unvalidated", False, f"{waiting:,} shed batches are not validated yet",
+            recent.stream, "unvalidated", False,
+            f"{format_count(waiting, 'sent batch is', 'sent batches are')} not validated yet",
             "spillway run, or the DAG spillway_validate (nightly), or jobs/validate.py --stream " + recent.stream,
         )  # fmt: skip
 
 
 def _unusable(contracts: Contracts) -> Iterator[Shortage]:
-    remedy = "mend it and run `spillway contracts check`; the other streams go on, and its room is kept"
+    remedy = "correct it, then spillway contracts check; other streams continue, and its share of the channel is kept"
     for one in contracts.broken:
         yield Shortage(one.subject, "contract", True, "; ".join(map(str, one.problems)), remedy)
 
@@ -635,8 +676,8 @@ def _failed(validations: Sequence[Row]) -> Iterator[Shortage]:
         if not row["success"]:
             yield Shortage(
                 row["stream"] or "", "expectation", True, row["sentence"],
-                f"expectation {row['expectation']} of table {row['table']}; mend, then spillway run or the DAG "
-                "spillway_validate",
+                f"expectation {row['expectation']} of table {row['table']}; correct the cause, then spillway run, or "
+                "the DAG spillway_validate",
             )  # fmt: skip
 
 

@@ -76,6 +76,8 @@ class StreamFigures:
     """The share that is absent at the destination: kept at the source, or dropped with its row."""
     held_values: int = 0
     lost_values: int = 0
+    bytes_offered: int = 0
+    bytes_sent: int = 0
 
     def flat(self) -> dict[str, float]:
         """Return the numbers by their names in `build/run.json`.
@@ -183,6 +185,8 @@ def stream_figures(
         absent_pct=None if there is None else there.absent_pct,
         held_values=0 if there is None else there.held,
         lost_values=0 if there is None else there.lost,
+        bytes_offered=offered,
+        bytes_sent=kept,
     )
 
 

@@ -16,27 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from shutil import get_terminal_size
 from textwrap import wrap
 
-from spillway.errors import format_bytes, format_count, format_number
+from spillway.errors import format_bytes, format_count, format_number, format_rate
 from spillway.ledger import TOTAL, Row
 
 __all__ = ["format_bytes", "format_cell", "format_count", "format_loss", "format_pct", "format_rate"]
-
-
-def format_rate(kbps: float) -> str:
-    """Return a rate with three digits and a unit.
-
-    >>> format_rate(0.0642), format_rate(26.63), format_rate(5_400)
-    ('64.2 bps', '26.6 kbps', '5.4 Mbps')
-    >>> format_rate(0.99951), format_rate(999.7)
-    ('1 kbps', '1 Mbps')
-    """
-    for size, unit in ((1e3, "Mbps"), (1.0, "kbps")):
-        # from this size on, three digits of the smaller unit would round to 1,000
-        if abs(kbps) >= 0.9995 * size:
-            return f"{kbps / size:.3g} {unit}"
-    return f"{kbps * 1000:.3g} bps"
 
 
 def format_pct(pct: float) -> str:
@@ -75,42 +61,66 @@ def format_loss(pct: float) -> str:
 
 
 PAGE = 100
-"""Width of a page in characters; every terminal has it."""
+"""The largest width of a page in characters. Longer lines are hard to read."""
+NARROWEST = 60
 LEAST = 8
 """The least width to which a column is narrowed."""
 _GAP = "  "
 
 
-def sentences(text: str, indent: int = 0, page: int = PAGE) -> list[str]:
+def page_width() -> int:
+    """Return the width of a page: that of the terminal (or `COLUMNS`), and at most `PAGE`."""
+    return max(NARROWEST, min(PAGE, get_terminal_size((PAGE, 24)).columns))
+
+
+def sentences(text: str, indent: int = 0, page: int | None = None) -> list[str]:
     """Wrap a text into lines; lines after the first are indented by two more.
 
     >>> sentences("one two three", page=9)
     ['one two', '  three']
     """
     first = " " * indent
-    return wrap(text, page, initial_indent=first, subsequent_indent=first + "  ")
+    # a path or a command that is too long for a line stays whole, so that it can be copied
+    return wrap(
+        text,
+        page or page_width(),
+        initial_indent=first,
+        subsequent_indent=first + "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def table_lines(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 0, page: int = PAGE
+    heads: Sequence[str], rows: Sequence[Sequence[str]], indent: int = 0, page: int | None = None
 ) -> list[str]:
     """Return a table as lines of text.
 
     A head that starts with # is above right-aligned numbers. Columns with a head that starts with ~ are
-    narrowed and wrapped if the table is too wide, the last of them first.
+    narrowed and wrapped if the table is too wide, the widest of them first.
 
     >>> print("|".join(table_lines(["what", "~done", "#kB"], [["a", "kept and kept", "1"], ["b", "-", "20"]], page=18)))
     what  done      kB|a     kept and   1|      kept|b     -         20
     """
     names = [head.lstrip("#~") for head in heads]
     widths = _widths(names, rows)
-    for at in reversed([at for at, head in enumerate(heads) if head.startswith("~")]):
-        others = indent + sum(widths) - widths[at] + len(_GAP) * (len(heads) - 1)
-        widths[at] = max(min(LEAST, widths[at]), min(widths[at], page - others))
+    may_narrow = [at for at, head in enumerate(heads) if head.startswith("~") and widths[at] > LEAST]
+    too_much = indent + sum(widths) + len(_GAP) * (len(heads) - 1) - (page or page_width())
+    while too_much > 0 and may_narrow:
+        widest = max(widths[at] for at in may_narrow)
+        alike = [at for at in may_narrow if widths[at] == widest]
+        next_widest = max((widths[at] for at in may_narrow if widths[at] < widest), default=LEAST)
+        for at in alike:
+            less = min(widest - next_widest, -(-too_much // len(alike)), too_much)
+            widths[at], too_much = widths[at] - less, too_much - less
+        may_narrow = [at for at in may_narrow if widths[at] > LEAST]
     right = [head.startswith("#") for head in heads]
     found = []
     for row in [names, *rows]:
-        folded = [wrap(cell, max(1, width)) or [""] for cell, width in zip(row, widths, strict=True)]
+        folded = [
+            [cell] if len(cell) <= width else wrap(cell, max(1, width))
+            for cell, width in zip(row, widths, strict=True)
+        ]
         for cells in zip_longest(*folded, fillvalue=""):
             padded = [
                 cell.rjust(width) if is_right else cell.ljust(width)
@@ -121,7 +131,7 @@ def table_lines(
 
 
 def blocks(
-    first: int, heads: Sequence[str], rows: Sequence[Sequence[str]], page: int = PAGE
+    first: int, heads: Sequence[str], rows: Sequence[Sequence[str]], page: int | None = None
 ) -> Iterator[list[int]]:
     """Yield the columns of a wide table in blocks that fit on the page.
 
@@ -130,12 +140,13 @@ def blocks(
     >>> list(blocks(1, ["k", "aaaa", "bbbb"], [["1", "2", "3"]], page=8))
     [[0, 1], [0, 2]]
     """
+    width = page or page_width()
     widths = _widths([head.lstrip("#~") for head in heads], rows)
     always = list(range(first))
     block: list[int] = []
     for at in range(first, len(heads)):
         columns = [*always, *block, at]
-        if block and sum(widths[one] for one in columns) + len(_GAP) * (len(columns) - 1) > page:
+        if block and sum(widths[one] for one in columns) + len(_GAP) * (len(columns) - 1) > width:
             yield [*always, *block]
             block = []
         block.append(at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,14 +23,14 @@ MEASURES, ROWS, BOTH = (
 )
 """What a loss refers to: measures if columns are shed, queries if rows are shed, both if streams differ."""
 YARDSTICKS = {
-    MEASURES: "Loss: the mean error of a measure value at the destination; what is absent counts 100 %, as every value "
-    "of a dropped row does",
-    ROWS: "Loss: of what queries ask for, by their weights, what is not sent; of rows dropped at random, every query "
-    "loses its part",
-    BOTH: "Loss: the mean error of a measure value at the destination (what is absent counts 100 %); where whole rows "
-    "go, of what queries ask for what is not sent",
+    MEASURES: "Loss: the mean error of a value of a measure at the destination; an absent value counts 100 %",
+    ROWS: "Loss: the share of the rows that queries ask for, by their weights, that is not sent",
+    BOTH: "Loss: the mean error of a value of a measure at the destination (an absent value counts 100 %); if rows are "
+    "dropped, the share of the rows that queries ask for that is not sent",
 }
 NEAR_PCT = 5.0
+MOST_POINTS = 8
+"""The most points of the curve that the table on a screen shows."""
 _IN_USE = "<- in use"
 
 
@@ -57,6 +58,8 @@ class ChannelTradeOff:
     buys: str
     curve: tuple[CurvePoint, ...]
     loss_of: str = MEASURES
+    per: str = ""
+    """The unit of time in which the capacity is stated (`Capacity.per`)."""
 
 
 def load_trade_off(
@@ -72,14 +75,14 @@ def load_trade_off(
         found = measure_trade_off(tables, contracts, channel, points, capacity_kbps)
     except SpillwayError as problem:
         # a fault of one stream must not hide the rest of the page
-        why = f"what more capacity would buy cannot be told: {problem}"
+        why = f"what more capacity would buy is not known: {problem}"
         return ChannelTradeOff(
             channel, (), 0.0, contracts.channels[channel].capacity_kbps, 0.0, 0.0, 0.0, why, ()
         )
-    return None if found is None else to_channel_trade_off(found)
+    return None if found is None else to_channel_trade_off(found, contracts.channels[channel].capacity.per)
 
 
-def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
+def to_channel_trade_off(found: TradeOff, per: str = "") -> ChannelTradeOff:
     """Convert a trade-off to the form in which it is shown."""
     capacity = found.in_use.capacity_kbps
     return ChannelTradeOff(
@@ -90,7 +93,7 @@ def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
         found.in_use.loss_pct,
         found.more.loss_pct,
         found.dropping_rows_pct,
-        capacity_gain_sentence(found),
+        capacity_gain_sentence(found, per),
         tuple(
             CurvePoint(
                 one.capacity_kbps,
@@ -101,6 +104,7 @@ def to_channel_trade_off(found: TradeOff) -> ChannelTradeOff:
             for one in found.curve
         ),
         _loss_of(found),
+        per,
     )
 
 
@@ -148,7 +152,7 @@ def _loss_of(found: TradeOff) -> str:
     return ROWS if rows == {True} else BOTH if True in rows else MEASURES
 
 
-def capacity_gain_sentence(found: TradeOff) -> str:
+def capacity_gain_sentence(found: TradeOff, per: str = "") -> str:
     """Return a sentence on what a little more capacity would buy, and which attribute would benefit next.
 
     >>> from spillway.levers.loss_curve import loss_at_capacity
@@ -181,7 +185,7 @@ def capacity_gain_sentence(found: TradeOff) -> str:
         if after
         else f"make {of} exact (now {before} off)"
     )
-    return f"{said}; the next {format_rate(step.kbps)} would {would}"
+    return f"{said}; the next {format_rate(step.kbps, per)} would {would}"
 
 
 def trade_off_lines(one: ChannelTradeOff) -> Iterator[str]:
@@ -190,25 +194,40 @@ def trade_off_lines(one: ChannelTradeOff) -> Iterator[str]:
         yield from sentences(f"{one.channel}: {one.buys}.")
         return
     yield from sentences(
-        f"{one.channel} ({', '.join(one.streams)}): {format_rate(one.offered_kbps)} offered into "
-        f"{format_rate(one.capacity_kbps)}. {YARDSTICKS[one.loss_of]}."
+        f"{one.channel} ({', '.join(one.streams)}): {format_rate(one.offered_kbps, one.per)} offered, capacity "
+        f"{format_rate(one.capacity_kbps, one.per)}. {YARDSTICKS[one.loss_of]}."
     )
     rows = [
         [
-            format_rate(point.capacity_kbps),
+            format_rate(point.capacity_kbps, one.per),
             format_loss(point.loss_pct),
             format_loss(point.dropping_rows_pct),
             _IN_USE if point.in_use else "",
         ]
-        for point in one.curve
+        for point in _shown_points(one.curve)
     ]
     yield from table_lines(["#capacity", "#planned loss", "#dropping rows", ""], rows, indent=2)
     if not any(point.in_use for point in one.curve):
         yield from sentences(
-            f"{format_rate(one.capacity_kbps)} are in use: less than what is always sent, so no plan fits.",
+            f"{format_rate(one.capacity_kbps, one.per)} are in use: less than what is always sent, so no plan fits.",
             indent=2,
         )
     yield from sentences(f"{one.buys}.")
+
+
+def _shown_points(curve: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Return at most `MOST_POINTS` points: the one in use, the last one, and others at even distances.
+
+    >>> points = [CurvePoint(float(at), 0.0, 0.0, at == 6) for at in range(13)]
+    >>> [point.capacity_kbps for point in _shown_points(points)]
+    [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
+    """
+    if len(curve) <= MOST_POINTS:
+        return list(curve)
+    use = next((at for at, point in enumerate(curve) if point.in_use), 0)
+    every = math.ceil((len(curve) - 1) / (MOST_POINTS - 2))
+    places = {len(curve) - 1, *(at for at in range(len(curve)) if (at - use) % every == 0)}
+    return [curve[at] for at in sorted(places)]
 
 
 def trade_off_pictures(one: ChannelTradeOff, unit: str = "kbps", per_kbps: float = 1.0) -> Iterator[Picture]:

@@ -69,6 +69,8 @@ def _unless_nan(edge: Any) -> Any:
     return None if edge != edge else edge
 
 
+SMALL_ROWS = 10_000
+"""The number of rows up to which a row group is decoded by one thread."""
 MOST_KEPT_OPEN = 64
 """The number of files that stay open at most in a block of `keep_files_open`."""
 
@@ -248,7 +250,9 @@ def sort_keys_of(file: DataFile) -> tuple[str, ...]:
 def _in_arrival_order(parquet: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.Table:
     """Return columns of a row group with the rows in the order of arrival, also if the file stores them by key."""
     if not columns or not stored_keys(parquet.metadata):
-        return parquet.read_row_group(group, columns=list(columns))
+        # to hand the columns of a small row group to threads takes longer than to decode them
+        threads = parquet.metadata.row_group(group).num_rows > SMALL_ROWS
+        return parquet.read_row_group(group, columns=list(columns), use_threads=threads)
     rows = parquet.read_row_group(group, columns=list(dict.fromkeys([*columns, ARRIVAL])))
     return in_arrival_order(rows, ARRIVAL).select([name for name in columns if name in rows.column_names])
 

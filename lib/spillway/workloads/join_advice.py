@@ -157,7 +157,7 @@ def _from_sketches(tables: Tables, contract: Workload, settings: Any) -> Iterato
     for (stream, _), sketch in {sides[0]: left, sides[1]: right}.items():
         if sketch is None:
             continue
-        yield f"equally frequent values that would be as skewed as {stream}'s", sketch.skew()
+        yield f"effective number of values of {stream} (skew)", sketch.skew()
         with suppress(SpillwayError):  # the sketch keeps no keys
             for heavy in sketch.top(HEAVY):
                 yield f"rows of {stream} with {', '.join(map(str, heavy.key or ('?',)))}", heavy.answer
@@ -241,7 +241,7 @@ def _frequent_values(
         squares = sum(count * count for count in meets.values())
         effective = total * total / squares
         yield (
-            "equally frequent values that would be as skewed",
+            "effective number of values (skew)",
             Answer(effective, effective, effective, 1.0, "counted in these rows"),
         )
     by = settings.left.joined_by
@@ -249,6 +249,6 @@ def _frequent_values(
         share = 100.0 * count / total
         half = 196.0 * (share / 100 * (1 - share / 100) / min(total, sum(counts[0].values()))) ** 0.5
         yield (
-            f"% of meetings by {value if len(by) == 1 else f'{by[place]} {value}'}",
+            f"% of pairs with {value if len(by) == 1 else f'{by[place]} {value}'}",
             Answer(share, max(0.0, share - half), min(100.0, share + half), 0.95, "counted in these rows"),
         )

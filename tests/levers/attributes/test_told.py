@@ -57,7 +57,7 @@ def test_what_is_shed_is_told_with_its_rank_rate_bound_and_the_way_back(lake: Se
     assert temp.numbers["bound"] == {"% (from category)": ERROR_PCT}
     assert temp.numbers["rate"]["too much"] == 0.2
     assert temp.numbers["so far"] == {"tuples shed": 240}
-    assert temp.remedies[-1] == "get it back: spillway recover fields --attributes temp"
+    assert temp.remedies[-1] == "recover it: spillway recover fields --attributes temp"
 
 
 def test_every_way_that_an_attribute_travelled_is_counted(lake: Settings) -> None:

@@ -312,7 +312,7 @@ def test_the_cheaper_of_rows_and_columns_goes_and_says_by_what_figures(tmp_path:
 def test_it_is_explained_and_drawn(world: World) -> None:
     (part,) = explain(world.tables.now(), "logs", "latency").levers
     assert part.told is not None
-    assert part.told.way == "shed, whole rows at a time"
+    assert part.told.way == "dropped with whole rows"
     assert part.told.numbers["queries about it"] == 2
     assert any(line.startswith("warnings: ") for line in part.told.numbers["what queries get"])
     page = whole_report(build_report(world.tables.now(), world.folder / "report.html"))
@@ -345,9 +345,7 @@ def test_of_older_batches_nothing_is_read_but_columns(world: World, monkeypatch:
     contract, tables = world.contracts.streams["logs"], world.tables.now()
 
     def tell() -> None:
-        assert (
-            "batch 2 has that of batch" in LEVER.explain(contract, "latency", None, tables).numbers["filter"]
-        )
+        assert "batch 2, made for batch" in LEVER.explain(contract, "latency", None, tables).numbers["filter"]
         assert list(LEVER.pictures(contract, None, tables))
 
     assert whole_reads(monkeypatch, tell, "sifters") == {2}

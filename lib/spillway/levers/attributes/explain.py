@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from spillway.contracts import Attribute, StreamContract
 from spillway.contracts.column_names import BOUND_SUFFIX, OWN_BOUND_SUFFIX
+from spillway.errors import format_rate
 from spillway.ledger import Row
 from spillway.levers.attributes import facts as kinds
 from spillway.levers.attributes.policy import own_bound, own_settings
@@ -139,12 +140,8 @@ def _scheme_numbers(contract: StreamContract, attribute: str, shed: Sequence[_Ru
         "newest scheme": f"batch {row['batch']}, seq {run.from_seq:,} to {run.to_seq:,}",
         "rank": None,
         "width": None,
-        "rate": {
-            "kbps offered": run.rate_kbps,
-            "under the scheme": run.planned_kbps,
-            "of capacity": run.capacity_kbps,
-            "too much": run.shortfall_kbps,
-        },
+        "rate": f"{format_rate(run.rate_kbps)} offered, {format_rate(run.planned_kbps)} planned, "
+        f"{format_rate(run.capacity_kbps)} allowed, {format_rate(run.shortfall_kbps)} too much",
     }
     for rank, (name, score, width_bits) in enumerate(run.ranking, start=1):
         if name == attribute:
@@ -241,11 +238,11 @@ def _remedies(
     file = f"schemas/streams/{contract.stream}.yaml"
     if attribute.role == "measure":
         yield f"exempt it: role: protected on {attribute.name} in {file}"
-        yield f"tighten its bound: error_pct: 1 on {attribute.name} (0: exact)"
+        yield f"allow a smaller error: error_pct: 1 on {attribute.name} (0: exact)"
     if attribute.role == "protected":
         yield f"let it be shed: role: measure on {attribute.name} in {file}"
     if way is not None and way.way == "shed":
-        yield f"get it back: spillway recover {contract.stream} --attributes {attribute.name}"
+        yield f"recover it: spillway recover {contract.stream} --attributes {attribute.name}"
 
 
 def draw_charts(contract: StreamContract, facts: Facts | None, tables: Views) -> Iterator[Picture]:

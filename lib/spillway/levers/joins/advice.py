@@ -48,6 +48,7 @@ from spillway.levers.joins.matching import (
 )
 from spillway.levers.joins.operands import Array, Operand
 from spillway.levers.joins.settings import JoinSettings
+from spillway.levers.protocol import CORE_PCT
 from spillway.sketches.answers import Answer
 
 MOST_PICKED = 4_000_000.0
@@ -176,7 +177,7 @@ def _cost(
     yield JoinFigure("core seconds", Answer(middle, low, high, 1.0, method))
     if seconds > 0:
         yield JoinFigure(
-            "core_pct that it takes",
+            CORE_PCT,
             Answer(100 * middle / seconds, 100 * low / seconds, 100 * high / seconds, 1.0, method),
         )
 
@@ -198,9 +199,7 @@ def _budgets(looked: Sequence[_SampledDirection], settings: JoinSettings) -> Ite
             settings.single_values or not is_selection_worthwhile(yields, budget, sides, whole)
         ):
             left = 100.0 - pct
-            note = (
-                "whole rows are compared, as chance picks them: with the index there is nothing to choose by"
-            )
+            note = "rows are chosen at random: the index leaves nothing to choose by"
             yield JoinFigure(about, Answer(left, left, left, 1.0, "counted", note=note))
             continue
         found = [

@@ -33,7 +33,7 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
     what = (
         f"compared in full: {pairs:,} pairs"
         if compared == possible
-        else f"compared as far as its budget goes: {format_number(share, 3)} % of the comparisons found {pairs:,} pairs"
+        else f"compared within its budget: {format_number(share, 3)} % of the comparisons found {pairs:,} pairs"
     )
     if compared < possible or missed.low < missed.high:
         what += f", {missed_pairs_sentence(rows, reach)}"
@@ -53,17 +53,15 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
     given_back = sum(row["pairs_given_back"] for row in rows)
     if bound is not None:
         what += (
-            f"; {given_back:,} of these pairs rest on values that were rounded, or shed and given back (within "
-            f"{format_number(bound, 3)} %): they need not be pairs of the true values, others of those are not found, "
-            "and what is said to be missed is so of the values given back"
+            f"; {given_back:,} of these pairs use values that were rounded or recovered (within "
+            f"{format_number(bound, 3)} %): the true values may give other pairs"
         )
     budget = settings.budget
-    unit = "steps (entries of the index read and lists looked up)" if settings.index else "comparisons"
+    unit = "steps (entries read from the index, and lookups)" if settings.index else "comparisons"
     said = (
         "it has no budget"
         if budget is None
-        else f"its budget is {budget.comparisons_per_second:,.10g} {unit} a second, "
-        f"{budget.comparisons_per_second * contract.window.seconds:,.10g} in each window"
+        else f"its budget is {budget.comparisons_per_second * contract.window.seconds:,.10g} {unit} in each window"
         if budget.comparisons_per_second is not None
         else f"its budget is {format_number(budget.core_pct or 0.0)} % of a core"
     )
@@ -73,15 +71,15 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
         "comparisons made": compared,
         **({"steps they took, with the index": sum(row["steps"] for row in rows)} if settings.index else {}),
         "pairs found": pairs,
-        "... of values rounded, or shed and given back": given_back,
-        "share of the source information made use of (sic)": _sic(rows),
+        "... of rounded or recovered values": given_back,
+        "source information content used (sic)": _sic(rows),
         "pairs missed, estimated": round(missed.estimate),
         **_lost_before(rows),
         "... at least, with 95 % confidence": round(missed.low),
         "... at most": round(missed.high) if math.isfinite(missed.high) else None,
         "utility": sum(row["utility"] for row in rows),
-        "comparisons picked by chance, beside those selected": sum(row["sampled"] for row in rows),
-        "rows passed over": sum(row["passed_over"] for row in rows),
+        "comparisons chosen at random, in addition": sum(row["sampled"] for row in rows),
+        "rows skipped": sum(row["passed_over"] for row in rows),
         "rows of other types": sum(row["other_types"] for row in rows),
     }
     basic = settings.basic_window_seconds
@@ -115,7 +113,7 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
     )
     return LeverExplanation(
         what,
-        f"{said}, and the last window could process {format_number(100 * last['r'], 3)} %",
+        f"{said}; that was enough for {format_number(100 * last['r'], 3)} % of the last window",
         numbers,
         remedies,
     )

@@ -36,9 +36,9 @@ def explain_query(contract: Workload, tables: Views) -> LeverExplanation | None:
     levels = _levels(room)
     last = rows[-1]
     way = (
-        "worked out whole"
+        "computed from all of its rows"
         if not shed
-        else f"worked out on {100 * (1 - shed / max(1, arrived)):.3g} % of its tuples"
+        else f"computed from {100 * (1 - shed / max(1, arrived)):.3g} % of its rows"
     )
     return LeverExplanation(
         way,
@@ -50,19 +50,19 @@ def explain_query(contract: Workload, tables: Views) -> LeverExplanation | None:
             "coverage is of": "what arrived or was refused"
             if last["relative"]
             else "what its sources produced",
-            "portions offered": sum(row["portions_offered"] for row in rows),
-            "portions kept": sum(row["portions_kept"] for row in rows),
-            "tuples kept": arrived - shed,
-            "tuples shed": shed,
-            "tuples lost before they came": sum(row["lost"] for row in rows),
-            "tuples that came late": sum(row["late"] for row in rows),
+            "slices offered": sum(row["portions_offered"] for row in rows),
+            "slices read": sum(row["portions_kept"] for row in rows),
+            "rows read": arrived - shed,
+            "rows left out": shed,
+            "rows lost before": sum(row["lost"] for row in rows),
+            "rows that were late": sum(row["late"] for row in rows),
             "bytes offered": sum(row["bytes_offered"] for row in rows),
             "bytes kept": sum(row["bytes_kept"] for row in rows),
             "windows below its floor": sum(row["sic"] < row["floor"] - 1e-9 for row in rows),
             "windows without an answer": sum(row["rows"] == 0 for row in rows),
             "weight": last["weight"],
             "priority": last["priority"],
-            "how even the room is (Jain, of sic / weight)": coverage_spread(
+            "evenness of the group (Jain index of coverage / weight)": coverage_spread(
                 np.array(list(levels.values()))
             ).jain,
         },
@@ -72,12 +72,13 @@ def explain_query(contract: Workload, tables: Views) -> LeverExplanation | None:
 
 def _because(last: Mapping[str, Any], shed: int, members: int, cause: Cause | None) -> str:
     if last["capacity"] is None:
-        return "its room has no capacity: everything is worked on"
-    others = f"{members} queries share it" if members > 1 else "it has it alone"
-    can = f"room {last['room']} can do {last['capacity']:g} in a slice, and {others} ({last['policy']})"
+        return "its capacity group has no limit"
+    others = f"{members} queries share it" if members > 1 else "it is the only query"
+    capacity = format_number(float(last["capacity"]), 10)
+    can = f"capacity group {last['room']} has {capacity} a slice, and {others} (policy {last['policy']})"
     if cause is not None:
         return f"{can}; {cause.why}"
-    return can if shed else f"{can}; it was never too little"
+    return can if shed else f"{can}; it was always enough"
 
 
 def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, ...]:

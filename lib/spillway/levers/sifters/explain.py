@@ -36,15 +36,15 @@ def explain_rows(
     about = [query.title for query, predicate in wanted.queries if attribute in predicate.used_dimensions]
     rules = [rule.text for rule in wanted.keep if attribute in rule.used_dimensions]
     last = newest_record(tables, contract.stream)
-    aside = "they are kept aside at the source" if settings.keep_aside else "they are gone"
+    aside = "stored at the source" if settings.keep_aside else "not stored"
     if last is None:
         return LeverExplanation("not planned yet", "no batch was shed since the stream has this lever")
     numbers: dict[str, Any] = {
-        "filter": f"batch {last['batch']} has that of batch {last['filter']}"
+        "filter": f"batch {last['batch']}, made for batch {last['filter']}"
         if last["filter"]
-        else "none: all rows go on",
-        "why": last["reason"],
-        "room for": {"% of the rows": 100.0 * last["throttle_measured"]},
+        else "none: all rows are sent",
+        "filter made because": last["reason"],
+        "share of the rows that fits": f"{100.0 * last['throttle_measured']:.3g} %",
         "queries about it": len(about),
         "rules that keep rows by it": rules or None,
     }
@@ -54,14 +54,16 @@ def explain_rows(
         numbers |= {
             "rows offered": offered,
             "rows dropped": offered - kept,
-            ASKED_BY_NONE: [f"{one['threshold']:.0%} dropped of {one['offered']:,} rows" for one in unasked],
+            ASKED_BY_NONE: [
+                f"{100 * one['threshold']:.0f} % dropped of {one['offered']:,} rows" for one in unasked
+            ],
             "regions": f"{sum(one['region'] >= 0 for one in last['regions']) - len(unasked)} by {last['partition']}",
             "quality of the queries": {
                 "%": 100.0 * last["quality_planned"],
                 "as counted": _pct(last["quality"]),
             },
             "most is dropped where": [
-                f"{one['bounds']}: {one['threshold']:.0%} of {one['offered']:,}"
+                f"{one['bounds']}: {100 * one['threshold']:.0f} % of {one['offered']:,}"
                 for one in _regions_by_dropped_rows(last["regions"])
             ],
             "what queries get": [
@@ -72,14 +74,14 @@ def explain_rows(
         if facts is not None and (fact := facts.facts.get((FACT, ""))) is not None:
             numbers["in training"] = {name: value for name, value in fact.evidence.items() if value}
     because = (
-        f"rows go as far as there is no room for them, those first that {len(settings.queries)} queries lose least by; "
-        f"{aside}"
+        f"not all rows fit into the channel; those that {len(settings.queries)} queries lose least by are dropped "
+        f"first, and {aside}"
     )
     remedies = [
-        "raise the weight of a query, or say what it must have at least, under queries: of the lever",
-        "say under keep: which rows must never go",
+        "send more rows of a query: raise its weight or its at_least, under queries: of the lever",
+        "never drop some rows: write a rule under keep: of the lever",
     ]
-    way = "shed, whole rows at a time" if last["filter"] else "kept"
+    way = "dropped with whole rows" if last["filter"] else "kept"
     return LeverExplanation(
         way,
         because,
