@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from spillway.errors import InvalidValue
 from spillway.settings import Settings
+from spillway.store.catalog import CREATED, UNCHANGED, register_tables
 from spillway.store.schemas import SPARK_TYPES, TableContract, spark_type, table_contracts
 from spillway.store.tables import Table, Tables
 
@@ -161,6 +162,61 @@ def test_spark_sees_types_nullability_and_comments_as_the_contract_has_them(
     assert tuple(detail["partitionColumns"]) == table.contract.partitioned_by
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", NAMES)
+def test_spark_reads_history_earlier_versions_and_streams_of_every_table(
+    spark: Any, tables: Tables, tmp_path: Path, name: str
+) -> None:
+    path = at(tables, name).path
+    (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()
+    assert (detail["format"], detail["minReaderVersion"]) == ("delta", 1)
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{path}`").collect()
+    assert [row["operation"] for row in reversed(history)] == ["CREATE TABLE", "WRITE", "WRITE"]
+    read = spark.read.format("delta")
+    assert [read.option("versionAsOf", at).load(path).count() for at in (0, 1)] == [0, ROWS]
+    rows = spark.readStream.format("delta").option("startingVersion", 0).option("skipChangeCommits", "true")
+    streamed = rows.load(path).writeStream.format("memory").queryName(f"stream_{name}")
+    started = streamed.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert started.awaitTermination(60)
+    assert spark.table(f"stream_{name}").count() == ROWS  # the first commit; the second replaced rows of it
+
+
+def test_spark_and_delta_rs_read_which_rows_a_commit_inserted_and_deleted(
+    spark: Any, tables: Tables, tmp_path: Path
+) -> None:
+    table = at(tables, "recovered")
+    first = rows_of(table.contract)[0]["batch_date"]
+    replaced = [row["seq"] for row in rows_of(table.contract) if row["batch_date"] == first]
+    wanted = {(seq, "insert", 1) for seq in range(ROWS)}
+    wanted |= {(seq, change, 2) for seq in replaced for change in ("delete", "insert")}
+    columns = ["seq", "_change_type", "_commit_version"]
+    feed = spark.read.option("readChangeFeed", "true").option("startingVersion", 0)
+    found = feed.format("delta").load(table.path).select(columns).collect()
+    assert sorted(map(tuple, found)) == sorted(wanted)
+    by_delta_rs = pa.table(DeltaTable(table.path).load_cdf(starting_version=1).read_all()).select(columns)
+    assert sorted(tuple(row.values()) for row in by_delta_rs.to_pylist()) == sorted(wanted)
+    streamed = spark.readStream.option("readChangeFeed", "true").option("startingVersion", 0)
+    written = streamed.format("delta").load(table.path).writeStream.format("memory").queryName("changes")
+    started = written.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert started.awaitTermination(60)
+    assert sorted(map(tuple, spark.table("changes").select(columns).collect())) == sorted(wanted)
+
+
+@pytest.mark.long
+def test_every_curated_table_keeps_its_columns_in_a_catalog(spark: Any, tables: Tables) -> None:
+    curated = {name for name in NAMES if CONTRACTS[name].curated}
+    try:
+        made = register_tables(spark, tables, "readers")
+        again = register_tables(spark, tables, "readers")
+    finally:
+        spark.sql("DROP DATABASE IF EXISTS readers CASCADE")
+    names = {
+        f"readers.{name}" if CONTRACTS[name].scope == "shared" else f"readers.{name}_s" for name in curated
+    }
+    assert {(one.name, one.action) for one in made} == {(name, CREATED) for name in names}
+    assert {one.action for one in again} == {UNCHANGED}
+
+
 def test_no_filter_of_spark_misses_a_row_for_what_the_log_says_of_a_file(spark: Any, tables: Tables) -> None:
     table = at(tables, "transmitted")
     stored = spark.read.format("delta").load(table.path)
@@ -225,6 +281,7 @@ def test_no_table_has_a_feature_that_other_readers_lack(tables: Tables, name: st
     protocol = opened.protocol()
     assert protocol.min_reader_version == 1
     assert not protocol.reader_features
+    assert protocol.min_writer_version == (4 if CONTRACTS[name].change_feed else 2)
     assert not {"deletionVectors", "columnMapping"} & set(protocol.writer_features or ())
     stated = opened.metadata().configuration
     assert stated["delta.enableDeletionVectors"] == "false"

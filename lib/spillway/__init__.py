@@ -9,6 +9,7 @@ This is the public API. Names that are not listed here may change without notice
     from spillway import run_channel, train_streams, recover_batches, validate, run_workloads     # the steps
     from spillway import sketch_channel                             # the step that makes sketches
     from spillway import register_functions                         # functions of Spark SQL that query sketches
+    from spillway import register_tables                            # curated tables in the catalog of a Spark session
     from spillway import Lever, extra_levers                          # base class of levers; register one temporarily
     from spillway import SpillwayError                              # the base of every error raised on purpose
 
@@ -42,6 +43,7 @@ _HOMES = {
     "recover_batches": "spillway.streams.recover",
     "register": "spillway.streams.reader",
     "register_functions": "spillway.engine.sql_functions",
+    "register_tables": "spillway.store.catalog",
     "extra_levers": "spillway.registry",
     "run_workloads": "spillway.workloads.run",
     "sketch_channel": "spillway.pipeline.run",

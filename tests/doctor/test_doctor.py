@@ -6,9 +6,12 @@ import hashlib
 import os
 import subprocess
 import sys
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from tests.store.rows_of_tables import tell
 
 from spillway.doctor import checks as doctor
 from spillway.doctor import java
@@ -23,6 +26,7 @@ from spillway.doctor.checks import (
 )
 from spillway.engine.local import ProcessEngine
 from spillway.settings import Settings
+from spillway.store.tables import Tables
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -215,3 +219,20 @@ def test_another_spark_than_the_pinned_one_is_found_out(tmp_path: Path) -> None:
     path = doctor.check_spark({**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"})
     assert not path.ok
     assert path.remedy == f"say: export PATH={Path(sys.executable).parent}:$PATH"
+
+
+def test_another_program_that_changes_rows_is_found_and_one_that_compacts_is_not(tmp_path: Path) -> None:
+    lake = Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)})
+    for version in (1, 2):
+        tell(Tables(lake), version=version)
+    table = DeltaTable(Tables(lake).path("models"))
+    assert doctor.check_committers(lake).ok
+    table.optimize.compact()
+    assert doctor.check_committers(lake).ok
+    table.delete("version = 1")
+    found = doctor.check_committers(lake)
+    assert not found.ok
+    assert (
+        f"DELETE by delta-rs:py-{version_of('deltalake')} as version 4 of {lake.lake}/models" in found.found
+    )
+    assert "stop that program" in found.remedy

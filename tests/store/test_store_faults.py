@@ -5,6 +5,7 @@ The clients are the real ones (delta-rs, Arrow); the server speaks S3 on loopbac
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ from tests.store.s3_server import S3Server, s3_server
 from spillway import cli
 from spillway.batch import DONE
 from spillway.contracts import load_usable
+from spillway.doctor.checks import check_committers
 from spillway.engine import ProcessEngine
 from spillway.errors import StoreFault, is_own_fault
 from spillway.intake.ingest import ingest
@@ -239,3 +241,25 @@ def test_a_damaged_file_on_a_store_is_still_called_damaged(server: S3Server, set
         Tables(settings).at("batches").rows()
     assert not isinstance(problem.value, StoreFault)
     assert DeltaTable(f"{LAKE}/batches").version() == 1
+
+
+def commit_as(server: S3Server, engine: str, operation: str) -> None:
+    """Another program commits to `batches`, as Delta's log store for S3 does: it asks, then puts."""
+    info = {"commitInfo": {"operation": operation, "engineInfo": engine}}
+    bucket = server.buckets["lake"]
+    number = sum("/batches/_delta_log/" in name and name.endswith(".json") for name in bucket)
+    (log,) = {name.rpartition("/")[0] for name in bucket if "/batches/_delta_log/" in name}
+    bucket[f"{log}/{number:020d}.json"] = json.dumps(info).encode()
+
+
+def test_the_doctor_finds_another_committer_on_s3(server: S3Server, settings: Settings) -> None:
+    Tables(settings).at("batches").append([row(1)])
+    alone = check_committers(settings)
+    assert alone.ok
+    assert f"must be the only program that writes to tables below {LAKE}: on S3" in alone.found
+    commit_as(server, "Apache-Spark/4.2.0 Delta-Lake/4.4.0", "OPTIMIZE")
+    found = check_committers(settings)
+    assert not found.ok
+    said = f"OPTIMIZE by Apache-Spark/4.2.0 Delta-Lake/4.4.0 as version 2 of {LAKE}/batches"
+    assert said in found.found
+    assert "on S3 such a commit can overwrite one of Spillway" in found.remedy

@@ -19,7 +19,7 @@ from spillway.cli.plan import add_join_advice, add_plan, add_what_if
 from spillway.cli.read import add_ask, add_explain, add_recover
 from spillway.cli.run import add_exempt, add_replay, add_resend, add_run
 from spillway.cli.status import add_report, add_status
-from spillway.cli.upkeep import add_doctor, add_keep, add_migrate
+from spillway.cli.upkeep import add_doctor, add_keep, add_migrate, add_register
 from spillway.errors import SpillwayError, UsageError, escape_text
 
 OK, WRONG, USAGE = 0, 1, 2
@@ -37,6 +37,7 @@ COMMANDS = (
     add_replay,
     add_keep,
     add_migrate,
+    add_register,
     add_run,
     add_exempt,
     add_resend,

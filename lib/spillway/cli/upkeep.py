@@ -1,4 +1,4 @@
-"""Implement `spillway keep`, `spillway migrate` and `spillway doctor`."""
+"""Implement `spillway keep`, `spillway migrate`, `spillway register` and `spillway doctor`."""
 
 from __future__ import annotations
 
@@ -51,6 +51,42 @@ def _migrate(asked: argparse.Namespace) -> int:
     if asked.json:
         print_json(found)
     return 0
+
+
+def add_register(commands: Any) -> None:
+    made = add_command(
+        commands,
+        "register",
+        "Register the curated tables in a catalog as external Delta tables, with their columns and comments. It may be "
+        "run again at any time. The exit code is 1 if a name belongs to another table.",
+        [
+            "spillway register --metastore thrift://metastore:9083",
+            "spillway register --database streams --dry-run   # hive-site.xml in SPARK_CONF_DIR names the metastore",
+        ],
+    )
+    made.add_argument("--database", default="spillway", help="the database of the tables (default: spillway)")
+    made.add_argument(
+        "--metastore",
+        help="address of a Hive metastore, thrift://HOST:PORT or jdbc:... (default: that of Spark's configuration, or "
+        "the catalog of the Spark Connect server in SPILLWAY_MASTER)",
+    )
+    made.add_argument("--dry-run", action="store_true", help="only show the actions")
+    made.set_defaults(run=_register)
+
+
+def _register(asked: argparse.Namespace) -> int:
+    from spillway.store.catalog import REFUSED, catalog_session, register_tables
+    from spillway.store.tables import Tables
+
+    tables = Tables(Settings.from_environment())
+    say = _quiet if asked.json else print_line
+    with catalog_session(asked.metastore) as spark:
+        found = register_tables(spark, tables, asked.database, say, asked.dry_run)
+    if asked.json:
+        print_json(found)
+    elif not found:
+        print_line("no curated table exists yet: spillway run")
+    return 1 if any(one.action == REFUSED for one in found) else 0
 
 
 def _quiet(_: str) -> None:

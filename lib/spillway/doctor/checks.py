@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -28,6 +29,7 @@ from spillway.errors import SpillwayError
 from spillway.scheduling import POOL_VARIABLE
 from spillway.settings import Settings
 from spillway.store.blobs import plain_uri
+from spillway.store.delta_log import foreign_commits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -291,7 +293,28 @@ def check_writable(name: str, root: str) -> Check:
 
 
 def check_committers(settings: Settings) -> Check:
-    """Remind that only Spillway may commit to a table on S3; other writers cannot be detected from here."""
+    """Check that no other program has committed to Spillway's tables, as far as their logs show it.
+
+    On a disk, OPTIMIZE and VACUUM of another program are harmless. On S3, any commit of delta-spark can overwrite one
+    of Spillway.
+    """
+    from spillway.store.tables import Tables
+
+    tables = Tables(settings)
+    paths = [tables.path(*name) for name in tables.names()]
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        foreign = [one for found in pool.map(foreign_commits, paths) for one in found]
+    wrong = [one for one in foreign if _is_s3(one.path) or one.operation not in _HARMLESS]
+    if wrong:
+        shown = [f"{one.operation} by {one.engine} as version {one.version} of {one.path}" for one in wrong]
+        more = f", and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+        return Check(
+            "committers",
+            False,
+            f"another program has written to tables of Spillway: {', '.join(shown[:MOST_SHOWN])}{more}",
+            "stop that program, and run spillway_validate: it compares the recovered values with raw"
+            + ("; on S3 such a commit can overwrite one of Spillway" if any(map(_is_s3, paths)) else ""),
+        )
     on_s3 = sorted({root for root in (settings.lake, settings.destination) if _is_s3(root)})
     found = (
         f"Spillway must be the only program that writes to tables below {', '.join(on_s3)}: on S3 a commit of "
@@ -301,6 +324,12 @@ def check_committers(settings: Settings) -> Check:
         else "no table is on S3: programs that commit to one table do not overwrite each other's commits"
     )
     return Check("committers", True, found)
+
+
+_HARMLESS = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
+"""Operations that change no row."""
+_REQUESTS_AT_ONCE = 16
+MOST_SHOWN = 3
 
 
 def _is_s3(root: str) -> bool:

@@ -10,6 +10,10 @@ writers check. Without that feature the table would be misread. So a table that 
 by the name of the feature. From reader version 3 and writer version 7 on, a protocol lists its features one by one.
 Below that, a version includes all features up to it.
 
+**Change data feed.** A commit replaces whole files. Delta's protocol then needs no files of changes: a reader takes the
+rows of the files that the commit added as inserts, and those of the files that it removed as deletes. A commit that
+changes no row (`dataChange` is false) is not in the feed.
+
 **Broken first commits.** A table is created by a commit of its own, without a row. If the process dies meanwhile, that
 commit may be incomplete. If no other commit follows it, the table never had a row. The broken file is then renamed to a
 name that no reader of Delta reads, and the next writer creates the table again. If other commits follow, the log is
@@ -35,6 +39,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from importlib.metadata import version
@@ -60,7 +65,7 @@ from spillway.store.listing import Listing
 from spillway.store.schemas import TableContract
 
 READ_FEATURES = frozenset({"timestampNtz", "vacuumProtocolCheck"})
-WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants"}
+WRITE_FEATURES = READ_FEATURES | {"appendOnly", "invariants", "changeDataFeed"}
 """The features that Spillway supports as reader and as writer. None of them changes the meaning of files."""
 _LEGACY_READ = ((2, "columnMapping"),)
 _LEGACY_WRITE = (
@@ -90,8 +95,22 @@ def refuse_features(
         to_write,
         known,
     )
+    if foreign and protocol.min_writer_version < _WRITERS_LISTED_FROM:
+        unused = _unused_features(table)
+        foreign = [one for one in foreign if one not in unused]
     if foreign:
         raise _features_error(path, foreign, "write" if to_write else "read")
+
+
+def _unused_features(table: Any) -> frozenset[str]:
+    """Return the features that a writer version below 7 includes and that the table's metadata does not use.
+
+    Writer version 4, which the change data feed needs, includes constraints and generated columns.
+    """
+    constraints = any(name.startswith("delta.constraints.") for name in table.metadata().configuration)
+    generated = "delta.generationExpression" in table.schema().to_json()
+    used = {"checkConstraints": constraints, "generatedColumns": generated}
+    return frozenset(name for name, is_used in used.items() if not is_used)
 
 
 def refuse_unknown_features(path: str, problem: Exception) -> None:
@@ -167,6 +186,55 @@ def _is_whole(content: bytes) -> bool:
     except ValueError:
         return False
     return {"protocol", "metaData"} <= {name for action in actions for name in action}
+
+
+@dataclass(frozen=True)
+class ForeignCommit:
+    """A commit that another program has made to a table of Spillway."""
+
+    path: str
+    version: int
+    engine: str
+    operation: str
+
+
+OWN_ENGINE = "delta-rs"
+OWN_OPERATIONS = frozenset(
+    {"CREATE TABLE", "WRITE", "ADD COLUMN", "DROP COLUMN NOT NULL", "SET TBLPROPERTIES"}
+)
+"""The operations of Spillway's own commits; delta-rs names them."""
+MOST_COMMITS_SEEN = 50
+"""The number of a table's newest commits that `foreign_commits` reads."""
+_COMMIT = re.compile(r"/(\d{20})\.json\Z")
+
+
+def foreign_commits(path: str) -> list[ForeignCommit]:
+    """Return which of a table's newest commits another program has made, by what their `commitInfo` states.
+
+    A commit of a program that uses delta-rs too is found only if Spillway makes no commits of that operation.
+    """
+    commits = {
+        int(name.group(1)): one.path
+        for one in list_files(f"{path}/_delta_log")
+        if (name := _COMMIT.search(one.path)) is not None
+    }
+    found = []
+    for number in sorted(commits)[-MOST_COMMITS_SEEN:]:
+        info = _commit_info(read_bytes(commits[number]))
+        engine, operation = str(info.get("engineInfo", "unknown")), str(info.get("operation", "unknown"))
+        if not engine.startswith(OWN_ENGINE) or operation not in OWN_OPERATIONS:
+            found.append(ForeignCommit(path, number, engine, operation))
+    return found
+
+
+def _commit_info(content: bytes) -> Mapping[str, Any]:
+    """Return what a commit states about itself; nothing if it cannot be read."""
+    for line in content.decode(errors="replace").splitlines():
+        with suppress(ValueError):
+            action = json.loads(line)
+            if isinstance(action, dict) and isinstance(action.get("commitInfo"), dict):
+                return dict(action["commitInfo"])
+    return {}
 
 
 FOREIGN_READ_FEATURES = READ_FEATURES | {"columnMapping", "deletionVectors", "v2Checkpoint"}
@@ -308,6 +376,7 @@ CHECKPOINT_COMMITS = {"lake": 20, "destination": 100}
 """By root, the number of commits after which a log gets a checkpoint. A reader reads at most that many commits when it
 opens a table. A checkpoint of a table at the destination takes about 20 kB, which are sent like the commits."""
 FORMAT_PROPERTY = "spillway.formatVersion"
+CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 _TOLD_VERSION = re.compile(r"Format version (\d+)\.")
 """The format version in the description of a table that was created before versions were a property."""
 
@@ -335,6 +404,10 @@ class Log(Protocol):
     def format_version(self) -> int | None:
         """The version of the column contract by which the table was written; None if the table does not state it."""
 
+    @property
+    def has_change_feed(self) -> bool:
+        """Whether the table has a change data feed."""
+
     def listing(self) -> Listing:
         """Return the live files."""
 
@@ -347,8 +420,13 @@ class Log(Protocol):
     def add_columns(self, columns: pa.Schema) -> None:
         """Add new columns, which may be null, and new fields of structs."""
 
-    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
-        """Let columns be null that could not be null before; then set the version by which the table is written."""
+    def set_format(
+        self, format_version: int, nullable: Sequence[str] = (), change_feed: bool = False
+    ) -> None:
+        """Let columns be null that could not be null before; then set the version by which the table is written.
+
+        `change_feed`: if true, the table has a change data feed from now on.
+        """
 
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[DataFile], same_rows: bool = False
@@ -393,6 +471,12 @@ class DeltaLog:
         told = _TOLD_VERSION.search(said.description or "")
         found = said.configuration.get(FORMAT_PROPERTY) or (told and told.group(1))
         return int(found) if found else None
+
+    @property
+    def has_change_feed(self) -> bool:
+        if self._table is None:
+            return False
+        return bool(self._table.metadata().configuration.get(CHANGE_FEED_PROPERTY) == "true")
 
     def listing(self) -> Listing:
         if self._table is None:
@@ -440,6 +524,7 @@ class DeltaLog:
                         **PROPERTIES,
                         "delta.checkpointInterval": str(CHECKPOINT_COMMITS[contract.root]),
                         FORMAT_PROPERTY: str(contract.version),
+                        **({CHANGE_FEED_PROPERTY: "true"} if contract.change_feed else {}),
                     },
                     raise_if_key_not_exists=False,
                 )
@@ -462,7 +547,9 @@ class DeltaLog:
             raise CommitConflict(str(problem)) from problem
         self.refresh()
 
-    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+    def set_format(
+        self, format_version: int, nullable: Sequence[str] = (), change_feed: bool = False
+    ) -> None:
         from deltalake.exceptions import DeltaError
 
         assert self._table is not None
@@ -472,6 +559,7 @@ class DeltaLog:
                 for name in nullable:
                     self._table.alter.drop_column_not_null(name)
                 said = {FORMAT_PROPERTY: str(format_version)}
+                said |= {CHANGE_FEED_PROPERTY: "true"} if change_feed else {}
                 self._table.alter.set_table_properties(said, raise_if_not_exists=False)
         except DeltaError as problem:
             raise CommitConflict(str(problem)) from problem
@@ -626,6 +714,10 @@ class MemoryLog:
     def format_version(self) -> int | None:
         return self._format_version
 
+    @property
+    def has_change_feed(self) -> bool:
+        return True  # a table in memory has no other readers
+
     def listing(self) -> Listing:
         return self._listing
 
@@ -651,7 +743,9 @@ class MemoryLog:
             held.version += 1
         self.refresh()
 
-    def set_format(self, format_version: int, nullable: Sequence[str] = ()) -> None:
+    def set_format(
+        self, format_version: int, nullable: Sequence[str] = (), change_feed: bool = False
+    ) -> None:
         with _one_at_a_time:
             held = self._current()
             held.schema = pa.schema(

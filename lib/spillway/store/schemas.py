@@ -81,6 +81,8 @@ class TableContract:
     """
     kept_for: tuple[str, ...] = ()
     """The tables that need a batch's rows here as long as they have rows of the batch."""
+    change_feed: bool = False
+    """Whether readers may ask which rows a commit inserted and deleted (Delta's change data feed)."""
 
     def with_attributes(
         self,
@@ -244,6 +246,7 @@ def _table(path: Path, document: Mapping[str, Any]) -> TableContract:
             columns=tuple(TableColumn(**column) for column in document["columns"]),
             retain_days=document.get("retain_days"),
             kept_for=tuple(document.get("kept_for", ())),
+            change_feed=bool(document.get("change_feed", False)),
         )
     except (KeyError, TypeError) as problem:
         raise SpillwayError(

@@ -348,6 +348,17 @@ class Tables:
             raise SpillwayError(f"table {table} must {rule}, got {stream!r}; see its column contract")
         return f"{root}/{table}" + (f"/{stream}" if stream else "")
 
+    def names(self) -> list[tuple[str, str | None]]:
+        """Return the names of all tables that may exist: table and, if it is a table per stream, stream."""
+        found: list[tuple[str, str | None]] = []
+        for name, contract in sorted(self.contracts.items()):
+            root = self.settings.destination if contract.root == "destination" else self.settings.lake
+            if contract.scope == "stream":
+                found += [(name, stream) for stream in blobs.list_folders(f"{root}/{name}")]
+            else:
+                found.append((name, None))
+        return found
+
     def at(self, table: str, stream: str | None = None) -> Table:
         """Return a table; `stream` is required if the table exists cache per stream."""
         with self._lock:
@@ -409,6 +420,11 @@ class Table:
     def format_version(self) -> int | None:
         """The version of the column contract by which the table was written; None if the table does not state it."""
         return self._log.format_version
+
+    @property
+    def lacks_change_feed(self) -> bool:
+        """Whether the contract states a change data feed that the table does not have."""
+        return self.contract.change_feed and self.exists and not self._log.has_change_feed
 
     @property
     def schema(self) -> pa.Schema:
@@ -788,7 +804,8 @@ class Table:
     def evolve_schema(self, relax: bool = False) -> None:
         """Add the columns, and the fields of structs, that the contract has gained. A type never changes otherwise.
 
-        `relax`: also let columns be null that could not be null before.
+        `relax`: also let columns be null that could not be null before, and begin the change data feed that the
+        contract states.
         """
         for attempt in range(ATTEMPTS):
             lacks, version = schema_differences(self.schema, self.contract), self._log.format_version
@@ -806,8 +823,9 @@ class Table:
             try:
                 if lacks.added or lacks.grown:
                     self._log.add_columns(pa.schema([*lacks.added, *lacks.grown]))
-                if lacks.relaxed or version != self.contract.version:
-                    self._log.set_format(self.contract.version, lacks.relaxed)
+                feed = relax and self.lacks_change_feed
+                if lacks.relaxed or feed or version != self.contract.version:
+                    self._log.set_format(self.contract.version, lacks.relaxed, feed)
                 return
             except CommitConflict:
                 self._log.refresh()

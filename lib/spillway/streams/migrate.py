@@ -70,7 +70,8 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
     done: list[Migration] = []
     for table, lacks in found:
         name = table.path.removeprefix(settings.lake + "/").removeprefix(settings.destination + "/")
-        one = Migration(name, table.format_version or 1, table.contract.version, tuple(lacks.summary))
+        changes = [*lacks.summary, *(["a change data feed from now on"] if table.lacks_change_feed else [])]
+        one = Migration(name, table.format_version or 1, table.contract.version, tuple(changes))
         if not dry_run:
             table.evolve_schema(relax=True)
         say(one.sentence)
@@ -111,18 +112,12 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
 
 def _differing(tables: Tables) -> Iterator[tuple[Table, SchemaDifferences]]:
     """Yield the tables that have an earlier version or lack something, with the differences."""
-    for name, contract in sorted(tables.contracts.items()):
-        streams: list[str | None] = [None]
-        if contract.scope == "stream":
-            root = tables.settings.destination if contract.root == "destination" else tables.settings.lake
-            streams = [*list_folders(f"{root}/{name}")]
-        for stream in streams:
-            table = tables.at(name, stream)
-            lacks = schema_differences(table.schema, contract)
-            if table.exists and (
-                table.format_version != contract.version or lacks.summary or lacks.impossible
-            ):
-                yield table, lacks
+    for name, stream in tables.names():
+        table = tables.at(name, stream)
+        lacks = schema_differences(table.schema, table.contract)
+        behind = table.format_version != table.contract.version or table.lacks_change_feed
+        if table.exists and (behind or lacks.summary or lacks.impossible):
+            yield table, lacks
 
 
 def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:

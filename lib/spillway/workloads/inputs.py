@@ -7,27 +7,52 @@ looks back at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spillway.contracts import StreamContract
 from spillway.contracts.column_names import bounded_attribute, is_bound
 from spillway.contracts.fields import suggest
 from spillway.contracts.workload import Workload
+from spillway.engine.statements import DeltaRows
 from spillway.errors import InvalidValue
 from spillway.levers.protocol import CapacityGroup
-from spillway.levers.windows import Portion, ReadColumns, Window, micros_of, moment_of
+from spillway.levers.windows import (
+    PORTION,
+    Portion,
+    ReadColumns,
+    SqlInput,
+    Window,
+    micros_of,
+    moment_of,
+)
+from spillway.registry import lever
 from spillway.store.filters import match_mask
+from spillway.store.schemas import spark_type
 from spillway.store.tables import Tables
 from spillway.streams.query import WEIGHT, QueryPlan, SliceQuery, StreamQuery, plan_query, readable_schema
 from spillway.workloads.grid import times_within, window_order
 
 MOST_WINDOWS = 64
 """The most windows that are read, computed and published at a time, which is the most that an interrupted run loses."""
+
+
+MOST_RANGES = 100
+"""The most ranges of `seq` in the condition by which Spark reads a Delta table; with more, the kernels read."""
+
+
+@dataclass(frozen=True)
+class SentTable:
+    """The table `transmitted` of a stream: its path, its version, and the types of its columns."""
+
+    path: str
+    version: int
+    types: Mapping[str, str]
 
 
 class _TooManyRows(Exception):
@@ -59,6 +84,7 @@ class WindowRows:
     order: str
     batches: tuple[int, ...]
     most: int | None = None
+    sent: SentTable | None = None
 
     def __call__(self, columns: Sequence[str]) -> pa.Table:
         names = list(dict.fromkeys(["seq", "batch", self.order, *columns]))
@@ -100,6 +126,56 @@ class WindowRows:
                 mine.append(replace(stretch, parts=parts))
         return replace(self, stretches=tuple(mine), batches=(portion.batch,))
 
+    def in_delta(self, read: SqlInput) -> DeltaRows | None:
+        """Return where Spark can read these rows by itself: in `transmitted`, if no value must be recovered there.
+
+        `read`: the columns and portions to read. None: the rows must be made by the kernels of recovery.
+        """
+        sent, known = self.sent, self.inexact
+        if sent is None:
+            return None
+        columns = []
+        for name in read.columns:
+            if bounded_attribute(name) in known or name in known:
+                return None
+            if name in sent.types and sent.types[name] == spark_type(self.field(name).type):
+                columns.append(f"`{name}`" if name != WEIGHT else f"coalesce({WEIGHT}, 1.0D) AS {WEIGHT}")
+            elif name == WEIGHT:
+                columns.append(f"1.0D AS {WEIGHT}")
+            elif is_bound(name):
+                columns.append(f"CAST(NULL AS DOUBLE) AS `{name}`")
+            else:
+                return None
+        if read.tagged:
+            if len(read.portions) > MOST_RANGES:
+                return None
+            cases = [
+                f"WHEN batch = {one.batch} AND seq BETWEEN {one.from_seq} AND {one.to_seq} THEN {place}L"
+                for place, one in enumerate(read.portions)
+            ]
+            columns.append(f"CASE {' '.join(cases)} END AS {PORTION}")
+        ranges = sorted(
+            {
+                (one.day, part.batch, part.from_seq, part.to_seq)
+                for portion in read.portions
+                for one in self.only(portion).stretches
+                for part in one.parts
+            }
+        )
+        where = self._condition(_adjoining(ranges))
+        return None if where is None else DeltaRows(sent.path, sent.version, tuple(columns), where)
+
+    def _condition(self, ranges: Sequence[tuple[date, int, int, int]]) -> str | None:
+        """Return the condition on the rows of `transmitted`, in SQL; None if there are no ranges, or too many."""
+        if not 0 < len(ranges) <= MOST_RANGES:
+            return None
+        times = self.stretches[0].question.times
+        assert times is not None, "a window has a first and a last time"
+        low, high = map(_literal, times)
+        days = ", ".join(sorted({_literal(day) for day, *_ in ranges}))
+        spans = " OR ".join(f"batch = {batch} AND seq BETWEEN {a} AND {b}" for _, batch, a, b in ranges)
+        return f"batch_date IN ({days}) AND ({spans}) AND `{self.order}` BETWEEN {low} AND {high}"
+
     def field(self, name: str) -> pa.Field:
         if name in self.schema.names:
             return self.schema.field(name)
@@ -109,6 +185,33 @@ class WindowRows:
             known = [one for one in self.schema.names if not is_bound(one)]
             raise InvalidValue(name, f"be a column of {self.stream}", name, suggest(name, known))
         return pa.field(name, pa.float64())  # a key was never shed: its bound is null
+
+
+def _literal(value: date) -> str:
+    """Return a date or a time as Spark SQL writes it.
+
+    >>> _literal(datetime(2026, 1, 1, 12, tzinfo=UTC)), _literal(date(2026, 1, 1))
+    ("TIMESTAMP'2026-01-01 12:00:00+00:00'", "DATE'2026-01-01'")
+    """
+    if isinstance(value, datetime):
+        return f"TIMESTAMP'{value.astimezone(UTC).isoformat(' ')}'"
+    return f"DATE'{value.isoformat()}'"
+
+
+def _adjoining(ranges: Iterable[tuple[date, int, int, int]]) -> list[tuple[date, int, int, int]]:
+    """Combine adjoining ranges of `seq` of a batch; they come in order.
+
+    >>> day = date(2026, 1, 1)
+    >>> [one[1:] for one in _adjoining([(day, 1, 0, 9), (day, 1, 10, 19), (day, 1, 30, 39), (day, 2, 40, 49)])]
+    [(1, 0, 19), (1, 30, 39), (2, 40, 49)]
+    """
+    found: list[tuple[date, int, int, int]] = []
+    for day, batch, low, high in ranges:
+        if found and found[-1][:2] == (day, batch) and low <= found[-1][3] + 1:
+            found[-1] = (day, batch, found[-1][2], max(high, found[-1][3]))
+        else:
+            found.append((day, batch, low, high))
+    return found
 
 
 @dataclass(frozen=True)
@@ -135,12 +238,23 @@ def plan_inputs(
         order = window_order(room.contracts, contract, stream)
         schema, kind = readable_schema(tables, of), of.attribute(order).type
         reading = plan_query(tables, of, StreamQuery(times=times_within(kind, begin, end)))
+        sent = _sent_table(tables, of)
         for window in windows:
             times = times_within(kind, _begin(window, back_seconds), window.to_time)
             mine = tuple(replace(one, question=StreamQuery(times=times)) for one in reading.stretches)
             batches = tuple(batch for name, batch in window.inputs if name == stream)
-            found[window.window][stream] = WindowRows(stream, mine, schema, order, batches)
+            found[window.window][stream] = WindowRows(stream, mine, schema, order, batches, sent=sent)
     return found
+
+
+def _sent_table(tables: Tables, contract: StreamContract) -> SentTable | None:
+    """Return the table `transmitted` of a stream, if it has every row; None if a lever drops rows."""
+    table = tables.at("transmitted", contract.stream)
+    used = tables.at("batches").rows(["levers"], stream=contract.stream)["levers"]
+    levers = {*contract.lever_names, *pc.list_flatten(used).unique().to_pylist()}
+    if not table.exists or any(lever(name).sheds_rows for name in levers):
+        return None
+    return SentTable(table.path, table.version, table.types())
 
 
 def load_inputs(

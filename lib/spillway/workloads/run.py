@@ -206,7 +206,7 @@ def _view(read: SqlInput, rows: WindowRows) -> SqlView:
     columns = [pa.field(name, rows.field(name).type) for name in read.columns]
     schema = pa.schema([*columns, *([pa.field(PORTION, pa.int64())] if read.tagged else [])])
     cuts = [PortionTask(rows.only(portion), place, schema) for place, portion in enumerate(read.portions)]
-    return SqlView(schema, cuts)
+    return SqlView(schema, cuts, rows.in_delta(read))
 
 
 @dataclass(frozen=True)

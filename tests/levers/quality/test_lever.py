@@ -10,6 +10,7 @@ import pytest
 from tests.levers.quality.worlds import (
     COUNT,
     MEAN,
+    OTHERS,
     PLAIN,
     ROWS,
     begun,
@@ -21,7 +22,7 @@ from tests.levers.quality.worlds import (
 from tests.pipeline.streams import BEGIN, SITES, World, attribute, json_lines, sites
 
 from evidence.quality.row_group_reads import record_row_groups
-from spillway.engine import ProcessEngine
+from spillway.engine import ProcessEngine, statements
 from spillway.errors import SpillwayError
 from spillway.ledger import total_imbalance
 from spillway.levers.quality.checks import check_answer
@@ -399,6 +400,58 @@ def test_spark_and_this_process_answer_alike(tmp_path: Path, engine: Any) -> Non
             for key, value in one.items():
                 assert other[key] == (pytest.approx(value) if isinstance(value, float) else value), key
     assert here.rows("coverage") == there.rows("coverage")
+
+
+def test_spark_reads_delta_itself_where_no_value_must_be_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
+) -> None:
+    """A narrow channel sheds `temp` of the first stream; `others` has no lever, and keeps every value."""
+    warm = (
+        "SELECT site, max(temp) AS top, count(sky) AS n FROM {} WHERE temp > 45 GROUP BY site ORDER BY site"
+    )
+    queries = [
+        query("shed", warm.format("sites")),
+        query("whole", warm.format("others"), inputs=["others"]),
+        query("mean", "SELECT avg(temp) AS mean_temp FROM others", inputs=["others"]),
+    ]
+    plans: list[str | None] = []
+    real = statements._delta_frame
+
+    def noting(spark: Any, view: statements.SqlView) -> Any:
+        spark.conf.set("spark.sql.maxMetadataStringLength", "10000")
+        frame = real(spark, view)
+        plan = (
+            None
+            if frame is None
+            else frame.where("temp > 45")._jdf.queryExecution().executedPlan().toString()
+        )
+        plans.append(plan)
+        return frame
+
+    here, there = (World.begin(ProcessEngine(), tmp_path / name, SITES, OTHERS) for name in "ab")
+    for world in (here, there):
+        put_queries(world, *queries)
+        for number in range(3):
+            for stream in ("sites", "others"):
+                rows = json_lines(sites(number * 4 * ROWS, 4 * ROWS))
+                world.deliver(f"{stream}/2020-02-{number + 1:02d}/a.json", rows)
+            world.shed()
+            if not number:
+                world.train("sites")
+    there.engine = engine
+    with monkeypatch.context() as noted:
+        noted.setattr(statements, "_delta_frame", noting)
+        assert run(here) == run(there) > 0
+    for name in ("shed", "whole", "mean"):
+        assert there.rows("results", name) == here.rows("results", name)
+    native = [plan for plan in plans if plan is not None]
+    assert 0 < len(native) < len(plans)
+    for plan in native:
+        scan = next(line for line in plan.splitlines() if "FileScan parquet" in line)
+        assert "/transmitted/others" in scan
+        for pushed in ("PartitionFilters: [", "batch_date", "PushedFilters: [", "GreaterThan(temp,45.0)"):
+            assert pushed in scan
+        assert "pulses" not in scan, "only the columns of the query are read"
 
 
 @pytest.mark.long
