@@ -195,9 +195,9 @@ def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
     return tuple(sorted(found - {""}))
 
 
-def group_rows(rows: Iterable[Row], column: str = "stream") -> dict[str, list[Row]]:
+def group_rows(rows: Iterable[Row], column: str = "stream") -> dict[Any, list[Row]]:
     """Group rows by a column."""
-    found: dict[str, list[Row]] = {}
+    found: dict[Any, list[Row]] = {}
     for row in rows:
         found.setdefault(row[column], []).append(row)
     return found
