@@ -23,6 +23,7 @@ from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 
