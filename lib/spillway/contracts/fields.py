@@ -31,10 +31,10 @@ import dataclasses
 import difflib
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from spillway.errors import Problem
 
@@ -295,8 +295,8 @@ class OneOrMore:
 
 
 @cache
-def _declared_fields(of: Hashable) -> dict[str, dataclasses.Field[Any]]:
-    return {f.metadata.get("yaml", f.name): f for f in dataclasses.fields(cast(type[Any], of)) if "shape" in f.metadata}
+def _declared_fields(of: type[Any]) -> dict[str, dataclasses.Field[Any]]:
+    return {f.metadata.get("yaml", f.name): f for f in dataclasses.fields(of) if "shape" in f.metadata}
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class Record:
 
     def fields(self) -> dict[str, dataclasses.Field[Any]]:
         """Return the declared fields by their names in YAML."""
-        return _declared_fields(self.of)
+        return _declared_fields(self.of)  # type: ignore[arg-type]  # a class is hashable
 
     def json_schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}
