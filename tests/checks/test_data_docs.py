@@ -25,7 +25,10 @@ def run(docs: Path, number: int) -> str:
     archive_docs(docs)
     page = docs / "validations" / "ledger" / "r" / "page.html"
     page.parent.mkdir(parents=True)
-    page.write_text(f"<html><head></head>run {number}<script>act()</script></html>", encoding="utf-8")
+    page.write_text(
+        f'<html><head></head><body class="c">run {number}<script>act()</script></body></html>',
+        encoding="utf-8",
+    )
     (docs / "static").mkdir()
     index = finish_docs(docs, [SuiteResult("ledger", (), number, 0, 99)])
     os.utime(index, (60 * number, 60 * number))
@@ -49,6 +52,25 @@ def test_the_last_runs_stay_and_are_linked_newest_first(tmp_path: Path) -> None:
     for link in links:
         (outcome,) = re.findall(r'href="(validations[^"]+)"', (docs / link).read_text(encoding="utf-8"))
         assert "<script" not in ((docs / link).parent / outcome).read_text(encoding="utf-8")
+
+
+def test_pages_link_the_index_and_the_index_links_the_report_also_of_earlier_runs(tmp_path: Path) -> None:
+    docs = tmp_path / "data_docs"
+    for number in range(2):
+        run(docs, number)
+    (earlier,) = (docs / "earlier").iterdir()
+
+    def targets(page: Path) -> set[Path]:
+        links = re.findall(r'href="([^"]+)"', page.read_text(encoding="utf-8"))
+        return {(page.parent / link).resolve() for link in links}
+
+    for folder in (docs, earlier):
+        (page,) = folder.glob("validations/**/*.html")
+        assert targets(page) == {folder / "index.html"}
+    report = tmp_path / "report.html"
+    assert report in targets(docs / "index.html")
+    assert docs / "index.html" in targets(earlier / "index.html")
+    assert report not in targets(earlier / "index.html")
 
 
 def test_pages_of_a_run_that_died_are_not_kept(tmp_path: Path) -> None:

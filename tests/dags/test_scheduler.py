@@ -250,9 +250,10 @@ def assert_links_lead_to_pages(small: Settings, server: Server) -> None:
         "Spillway report": "/spillway/report.html",
         "Data Docs": "/spillway/data_docs/index.html",
     }
-    # an entry of the menu that opens a tab: in a frame, a page without origin gets no cookie
+    # an entry of the menu that opens a tab: in a frame, a page without origin gets no cookie, and at the top level
+    # Airflow 3.3 draws a button that opens nothing
     assert {(one["destination"], one["nav_top_level"], one["url_route"]) for one in entries.values()} == {
-        ("nav", True, None)
+        ("nav", False, None)
     }
     Path(small.build, "report.html").write_text("<p>how it stands</p>")
     Path(small.build, "report").mkdir(exist_ok=True)

@@ -38,14 +38,16 @@ _ENTRIES = {
 
 
 def menu_entries() -> list[dict[str, object]]:
-    """Return the entries of the menu, as `external_views` of a plugin; they also work if the UI is below a path."""
+    """Return the entries of the menu *Plugins*, as `external_views`. They also work if the UI is below a path.
+
+    At the top level of the menu, Airflow 3.3 draws an external view as a button that opens nothing.
+    """
     below = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
     return [
         {
             "name": name,
             "href": f"{below}{PAGES}/{page}",
             "destination": "nav",
-            "nav_top_level": True,
             "icon": _icon(shape, "#3f3f46"),
             "icon_dark_mode": _icon(shape, "#d4d4d8"),
         }

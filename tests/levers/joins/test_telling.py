@@ -91,7 +91,10 @@ def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path
     missed = sum(row["missed"] for row in other.rows("join_windows") if row["subject"] == "levels")
     assert f" pairs, {missed:,.0f} are missed, by count" in told.way
     pairs = next(iter(join_pictures(other.contracts.joins["levels"], other.tables.now())))
-    assert f" found; {missed:,.0f} are missed, by count." in pairs.note
+    assert pairs.title.startswith("levels: ")
+    assert pairs.note.startswith(f"{missed:,.0f} are missed, by count.")
+    assert "interval" not in pairs.note
+    assert not pairs.data["band"]
 
 
 def test_the_command_line_explains_joins_beside_attributes(

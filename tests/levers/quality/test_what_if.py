@@ -15,7 +15,7 @@ from tests.whole_reads import whole_reads
 
 from spillway.cli import main
 from spillway.clock import utc_now
-from spillway.errors import SpillwayError, UsageError
+from spillway.errors import SpillwayError, UsageError, format_number
 from spillway.levers.quality import explain as telling
 from spillway.levers.quality.lever import LEVER
 from spillway.report.alerts import recorded_alerts, send_alerts
@@ -159,8 +159,16 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     assert "room desk can do 300 in a slice, and 2 queries share it (fair)" in tells.told.because
     assert tells.told.numbers["bytes kept"] < tells.told.numbers["bytes offered"]
     pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
-    assert [picture.kind for picture in pictures] == ["lines", "bars"]
-    assert not list(LEVER.pictures(world.contracts.queries["warm"], world.tables.now()))
+    assert [(one.kind, one.section) for one in pictures] == [
+        ("table", "answers"), ("lines", "details"), ("bars", "details"),
+    ]  # fmt: skip
+    (answer,) = LEVER.pictures(world.contracts.queries["warm"], world.tables.now())
+    last = [row for row in world.rows("coverage") if row["subject"] == "warm"][-1]
+    assert f"represents {100 * last['sic']:.3g} % of its input" in answer.title
+    assert answer.data["heads"] == ["#warm"]
+    ((shown,),) = answer.data["rows"]
+    (row,) = [row for row in world.rows("results", "warm") if row["window"] == last["window"]]
+    assert shown.split()[0] == format_number(row["warm__estimate"])
     page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
     assert "Room desk: what every answer rests on" in page
     _nothing_of_older_windows_is_read_but_columns(world, monkeypatch)

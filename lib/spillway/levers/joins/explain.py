@@ -254,7 +254,8 @@ def _pairs(rows: Sequence[Row], contract: Workload, settings: JoinSettings) -> P
         for x, row in zip(at, rows, strict=True)
         if math.isfinite(row["missed_high"])
     ]
-    band = band if len(band) > 1 else []
+    if len(band) < 2 or all(low == high for _, low, high in band):
+        band = []
     missed = missed_pairs_sentence(rows, _windows_of_a_row(contract, settings))
     return Picture(
         f"{contract.subject}: {sum(row['pairs'] for row in rows):,} pairs found",
