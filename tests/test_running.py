@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,8 @@ from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError
 from spillway.intake.ingest import ingest
 from spillway.pipeline.pending import waiting_values
+from spillway.pipeline.run import run_streams
+from spillway.report.result import Progress
 from spillway.streams import train
 
 
@@ -284,3 +291,77 @@ def test_a_plan_of_one_stream_does_not_ask_for_the_contract_of_another(
     assert "meters" in capsys.readouterr().out, "what cannot be planned is said"
     assert main(["plan", "meters"]) == 1
     assert "`the file` must be YAML" in capsys.readouterr().err
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait until something is true, at most two minutes."""
+    for _ in range(1200):
+        if true():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{what} must happen")
+
+
+def test_run_every_goes_on_after_a_fault_and_ends_between_two_steps(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a user does meanwhile: land a file, break a contract, correct it, land another file, end the process."""
+    path = Path(world.settings.schemas, "streams", "sites.yaml")
+    was, faults = path.read_text(encoding="utf-8"), list[BaseException]()
+    said: list[str] = []
+    failed = Progress.failed
+    monkeypatch.setattr(Progress, "failed", lambda self, text: (said.append(text), failed(self, text))[1])
+
+    def meanwhile() -> None:
+        try:
+            until(lambda: statuses(world, "sites") == [(DONE, ("attributes",))], "the first batch")
+            path.write_text(was.replace("role: key", "role: king"), encoding="utf-8")
+            world.deliver("sites/2020-01-01/b.json", json_lines(sites(330, 130)))
+            until(lambda: any("king" in one for one in said), "the sentence of the fault")
+            path.write_text(was, encoding="utf-8")
+            until(lambda: len(world.rows("recovered", "sites")) == 460, "the recovery of the second batch")
+        except BaseException as problem:
+            faults.append(problem)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    thread = threading.Thread(target=meanwhile)
+    thread.start()
+    try:
+        assert main(["run", "--every", "0.2s", "--stream", "sites"]) == 0
+    finally:
+        thread.join()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert faults == []
+    assert len(said) == 1, "a fault that stays is told once"
+    told = capsys.readouterr().out
+    assert "stopped between two steps" in told
+    assert told.count("nothing was shed since the last validation") < 5
+    assert statuses(world, "sites") == [(DONE, ("attributes",))] * 2
+    assert world.rows("transmitted", "meters") == [], "only the stream that was asked for"
+
+
+def test_a_run_that_is_to_end_leaves_the_steps_that_follow_to_the_next_run(world: World) -> None:
+    steps = iter([False, False, True])
+    run_streams(
+        world.tables, world.engine, world.contracts, ["sites"], "run", stopped=lambda: next(steps, True)
+    )
+    assert [status for status, _ in statuses(world, "sites")] == [DONE]
+    assert world.rows("recovered", "sites") == []
+    run_streams(world.tables, world.engine, world.contracts, ["sites"], "run 2")
+    assert len(world.rows("recovered", "sites")) == 330
+
+
+@pytest.mark.parametrize("given", ["0s", "soon", "-1", "5 days"])
+def test_a_time_between_runs_that_is_none_is_refused(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", f"--every={given}"])
+    assert ended.value.code == 2
+    assert "must be a time like 30s" in capsys.readouterr().err
+
+
+def test_run_every_has_no_document_to_print(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--every", "1s", "--json"]) == 2
+    assert "`--json` must be absent with --every" in capsys.readouterr().out

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
 from spillway.settings import ROOT_VARIABLES, Settings
 
@@ -66,13 +65,13 @@ def spark_step(job: str) -> dict[str, Any]:
     """Return the arguments of a `SparkSubmitOperator` for a job; only the connection decides where it runs.
 
     `JOB_VARIABLES` are passed to the application, so that its driver has the same roots of the lake on every
-    machine.
+    machine. Spark's settings are not among the arguments: `SubmitJob` makes them on the machine that submits the job,
+    because cores, folders and Python of the machine that parses DAGs may be others.
     """
     return {
         "conn_id": "spark_default",
         "application": job_path(job),
         "name": f"spillway-{job}",
-        "conf": spark_conf(),
         "env_vars": {name: os.environ[name] for name in JOB_VARIABLES if name in os.environ} or None,
     }
 

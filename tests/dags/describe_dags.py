@@ -60,6 +60,24 @@ def describe_dag(dag: Any) -> dict[str, Any]:
     }
 
 
+def submitted_conf(bag: Any) -> dict[str, dict[str, str]]:
+    """Spark's settings of each task that submits a job, on a machine that is not the one that parsed the DAGs."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    from spillway.airflow.tasks import SubmitJob
+
+    SparkSubmitOperator.execute = lambda self, context: dict(self.conf)
+    os.environ |= {"SPILLWAY_DRIVER_MEMORY": "3g", "SPILLWAY_JARS": "/opt/elsewhere"}
+    return {
+        f"{dag_id}.{task.task_id}": SubmitJob.execute.__wrapped__(
+            task, {}
+        )  # the rest asks for a running task
+        for dag_id, dag in bag.dags.items()
+        for task in dag.tasks
+        if isinstance(task, SubmitJob)
+    }
+
+
 def main() -> None:
     from airflow.dag_processing.dagbag import DagBag
 
@@ -69,6 +87,7 @@ def main() -> None:
         "engines": sorted(set(sys.modules) & {"pyspark", "delta", "great_expectations", "numba"}),
         "dags": {dag_id: describe_dag(dag) for dag_id, dag in bag.dags.items()},
     }
+    facts["submitted_conf"] = submitted_conf(bag)
     print(json.dumps(facts, default=str), flush=True)
 
 

@@ -148,8 +148,11 @@ def test_spark_is_reached_through_the_operator_and_the_connection_alone(
         assert task["operator"] == "SubmitJob"
         assert task["connection"] == "spark_default"
         assert task["application"].endswith(f"/jobs/{step}.py")
-        assert not [key for key in task["conf"] if "master" in key or "deployMode" in key]
-        assert "delta-spark" in task["conf"]["spark.jars"]
+        assert not task["conf"], "what the machine that parses would say is not passed on"
+        conf = dags["submitted_conf"][f"{dag_id}.{task_id}"]
+        assert not [key for key in conf if "master" in key or "deployMode" in key]
+        assert conf["spark.jars"].startswith("/opt/elsewhere/delta-spark")
+        assert conf["spark.driver.memory"] == "3g"
 
 
 @pytest.mark.parametrize(

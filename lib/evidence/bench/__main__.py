@@ -57,9 +57,10 @@ def bench() -> None:
 
         figures |= bench_encoding.encoding_bench(Settings.from_environment().home)
     if asked.only in (None, "engine"):
-        from evidence.bench import bench_engine
+        from evidence.bench import bench_engine, bench_latency
 
         figures |= bench_engine.engine_bench(asked.streams)
+        figures |= bench_latency.latency_figures()
     if asked.only in (None, "joins"):
         from evidence.bench import bench_joins
 

@@ -39,6 +39,7 @@ from airflow.sdk import (
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from spillway.airflow.notify import alert_on_failure
+from spillway.engine.spark_conf import spark_conf
 from spillway.errors import SpillwayError
 from spillway.job import FAILURE_FILE
 from spillway.scheduling import (
@@ -54,9 +55,14 @@ from spillway.settings import HOOK_PREFIX, Settings
 
 
 class SubmitJob(SparkSubmitOperator):
-    """Submit one of Spillway's jobs with the arguments of `spillway.scheduling.spark_step`."""
+    """Submit one of Spillway's jobs with the arguments of `spillway.scheduling.spark_step`.
+
+    Spark's settings are those of the machine that submits the job (`spark_conf`). `conf` overrides single ones.
+    """
 
     def execute(self, context: Any) -> Any:
+        own: dict[str, Any] = getattr(self, "conf", None) or {}
+        self.conf = {**spark_conf(), **own}
         with tempfile.TemporaryDirectory(prefix="spillway-") as folder:
             note = Path(folder, "failed")
             os.environ[FAILURE_FILE] = str(note)

@@ -8,19 +8,25 @@ fixed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from spillway.cli.output import add_command, jsonable, parse_date, print_json, print_line
-from spillway.errors import SpillwayError, UsageError, format_count
+from spillway.errors import SpillwayError, UsageError, escape_text, format_count
 from spillway.settings import Settings
 
 if TYPE_CHECKING:
     from spillway.contracts import Contracts
     from spillway.engine import Engine
+    from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
 ENGINES = ("process", "spark")
@@ -38,7 +44,19 @@ def add_run(commands: Any) -> None:
         "run",
         "Process the landed files without Airflow: take in, train, shed, sketch, compute joins and queries, validate. "
         "The exit code is 1 if a stream fails, a file is refused or a batch exceeds its channel.",
-        ["spillway run", "spillway run --stream weather", "spillway run --channel cellular --engine spark"],
+        [
+            "spillway run",
+            "spillway run --stream weather",
+            "spillway run --channel cellular --engine spark",
+            "spillway run --every 30s   # until Ctrl-C",
+        ],
+    )
+    made.add_argument(
+        "--every",
+        type=_seconds,
+        metavar="TIME",
+        help="run again and again in one process, a run every TIME (10s, 5m), until SIGINT or SIGTERM ends it between "
+        "two steps; an error does not end it",
     )
     made.add_argument(
         "--now",
@@ -93,6 +111,158 @@ def engine_of(asked: argparse.Namespace) -> AbstractContextManager[Engine]:
     return nullcontext(ProcessEngine())
 
 
+def _seconds(text: str) -> float:
+    """Parse a time of the command line.
+
+    >>> _seconds("30s"), _seconds("1.5m"), _seconds("10")
+    (30.0, 90.0, 10.0)
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|h)?", text)
+    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[found[2]] if found else 0.0
+    if seconds <= 0:
+        raise argparse.ArgumentTypeError(f"must be a time like 30s, 5m or 1h, got {text!r}")
+    return seconds
+
+
+class StopSignal:
+    """Returns true after the process got SIGINT or SIGTERM. The second signal ends the process at once."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def listen(self) -> None:
+        """Handle the signals from now on; call it again after a library that handles them too was started."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def _note(self, number: int, _: object) -> None:
+        if self._asked.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        self._asked.set()
+
+    def __call__(self) -> bool:
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the signal, at most some seconds."""
+        self._asked.wait(max(0.0, seconds))
+
+
+SECONDS_BETWEEN_REPORTS = 60.0
+"""With `--every`: while runs have work, metrics, alerts and the report are written at most this often."""
+
+
+class _Loop:
+    """Runs of `spillway run --every` in one process, which share kernels, caches and, on Spark, the session."""
+
+    def __init__(self, asked: argparse.Namespace, settings: Settings, progress: Progress) -> None:
+        from spillway.store.tables import Tables
+
+        self.asked, self.settings, self.progress = asked, settings, progress
+        self.stopped = StopSignal()
+        self.tables = Tables(settings)
+        self._said: set[str] = set()
+        self._saying: set[str] = set()
+        self._alerted: list[str] = []
+        self._reported_at = -math.inf
+        self._is_due = True
+
+    def run(self) -> None:
+        """Run until a signal ends it. If Spark is lost, it is started again."""
+        self.stopped.listen()
+        while not self.stopped():
+            try:
+                with engine_of(self.asked) as engine:
+                    self._run_on(engine)
+            except (
+                Exception
+            ) as problem:  # a lost session raises many kinds of errors, also when it is stopped
+                self._say(f"the engine is started again: {escape_text(str(problem), 2000)}")
+                self.stopped.wait(self.asked.every)
+        self.progress.step("stopped between two steps; spillway run continues")
+
+    def _run_on(self, engine: Engine) -> None:
+        """Run until a signal ends it, or until the engine fails."""
+        from spillway.checks import load_in_background
+
+        engine.map(abs, [1])  # starts Spark now, and not when the first file has landed
+        self.stopped.listen()
+        load_in_background()
+        while not self.stopped():
+            began = time.monotonic()
+            if self._run_once(engine):
+                engine.map(abs, [1])
+            self.stopped.wait(self.asked.every - (time.monotonic() - began))
+
+    def _run_once(self, engine: Engine) -> list[str]:
+        """Run once, and return the sentences of what failed."""
+        from spillway.contracts import load_usable
+        from spillway.job import run_name
+        from spillway.pipeline.run import run_streams
+
+        self._said, self._saying = self._saying, set()
+        before, red, run_id = self._versions(), list[str](), run_name("run")
+        try:
+            contracts = load_usable(self.settings.schemas)
+            streams = _streams(self.asked, contracts)
+            run_streams(
+                self.tables,
+                engine,
+                contracts,
+                streams,
+                run_id,
+                self._say,
+                self.asked.now,
+                self.stopped,
+            )
+        except SpillwayError as problem:
+            red = str(problem).splitlines()
+        except Exception as problem:
+            red = [
+                f"unexpected {type(problem).__name__}: {escape_text(str(problem), 2000)}; the next run tries again"
+            ]
+        for sentence in red:
+            self._say(sentence, self.progress.failed)
+        has_worked = self._versions() != before
+        self._is_due |= has_worked or red != self._alerted
+        self._report(red, has_worked, run_id)
+        return red
+
+    def _say(self, line: str, how: Callable[[str], None] | None = None) -> None:
+        """Print a line, unless the run before printed it too."""
+        self._saying.add(line)
+        if line not in self._said:
+            (how or self.progress.detail)(line)
+
+    def _versions(self) -> tuple[int, ...]:
+        """Return the versions of the tables that every run with work writes."""
+        try:
+            now = self.tables.now()
+            return tuple(now.at(name).version for name in ("batches", "windows", "rejected"))
+        except SpillwayError:
+            return ()
+
+    def _report(self, red: list[str], has_worked: bool, run_id: str) -> None:
+        """Write metrics, alerts and the report if something changed; if runs have work all the time, now and then."""
+        from spillway.contracts import load_usable
+        from spillway.report.metrics import alert_and_write_metrics
+        from spillway.report.page import refresh_report
+
+        is_early = time.monotonic() - self._reported_at < SECONDS_BETWEEN_REPORTS
+        waits = has_worked and is_early and red == self._alerted
+        if not self._is_due or waits or self.stopped():
+            return
+        try:
+            fresh = [sentence for sentence in red if sentence not in self._alerted]
+            contracts = load_usable(self.settings.schemas)
+            alert_and_write_metrics(self.tables, contracts, self._say, fresh, run_id)
+            refresh_report(self.tables.now(), f"{self.settings.build}/report.html")
+        except Exception as problem:  # a report that cannot be written ends no run
+            self._say(f"the report cannot be written: {problem}")
+        self._alerted, self._is_due, self._reported_at = red, False, time.monotonic()
+
+
 def _run(asked: argparse.Namespace) -> int:
     from spillway.contracts import load_usable
     from spillway.job import run_name
@@ -102,6 +272,10 @@ def _run(asked: argparse.Namespace) -> int:
     from spillway.report.result import Progress
     from spillway.store.tables import Tables
 
+    if asked.every is not None and asked.json:
+        raise UsageError(
+            "`--json` must be absent with --every, which has no end to report; see: spillway status"
+        )
     settings = Settings.from_environment()
     contracts, tables, run_id = load_usable(settings.schemas), Tables(settings), run_name("run")
     streams = _streams(asked, contracts)
@@ -110,6 +284,9 @@ def _run(asked: argparse.Namespace) -> int:
     if asked.engine == AUTO:
         asked.engine = chosen_engine(tables.now(), contracts, streams)
         progress.detail(f"engine: {asked.engine}")
+    if asked.every is not None:
+        _Loop(asked, settings, progress).run()
+        return 0
     red: list[str] = []
     try:
         with engine_of(asked) as engine:

@@ -217,6 +217,7 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
+    _forget_dead_jvm()
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = master or os.environ.get("SPILLWAY_MASTER", "local[*]")
     if master.startswith("sc://") and not submitted:
@@ -239,6 +240,15 @@ def spark_session(name: str, master: str | None = None, **conf: str) -> SparkSes
     for key, value in {**own, **conf}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _forget_dead_jvm() -> None:
+    """Let PySpark start a new JVM if the one of an earlier session of this process has died."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None and getattr(gateway, "proc", None) is not None and gateway.proc.poll() is not None:
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
 def _submitted_with() -> dict[str, str]:

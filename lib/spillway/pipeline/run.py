@@ -11,7 +11,7 @@ of its own. No other step waits for a sketch. If a sketch cannot be made, a late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import partial
 
@@ -118,30 +118,21 @@ def run_streams(
     run_id: str,
     say: Say = lambda _: None,
     at_once: bool = False,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run these streams from end to end; other streams on their channels count with their last offered rate.
 
-    `at_once`: if true, also send the batches that wait for later ones (`batching:`).
+    `at_once`: if true, also send the batches that wait for later ones (`batching:`). `stopped`: asked before each step;
+    if true, the remaining steps are left to the next run.
     """
     faults = Faults(say)
     mine = {name: contracts.stream(name) for name in streams}
     now = tables.now()
     now.at("batches")  # opened before anything changes
-    fresh = faults.run_each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
-    new = [name for name, missing in fresh.items() if missing]
-    faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
-    held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
-    train_taken_in(tables, engine, contracts, held, faults, say)
-    going = mine.keys() - faults.conflicting_streams  # leave a stream to another run that committed first
-    for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
-        through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
-        _collect_faults(faults, room, partial(through, at_once=at_once))
-        sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))
-        _collect_faults(faults, "sketch", sketches)
-    reading = [one.subject for one in select_workloads(contracts) if mine.keys() & set(one.inputs)]
-    if reading:
-        _collect_faults(faults, "workloads", partial(run_workloads, tables, engine, contracts, reading, say))
-    _collect_faults(faults, "validate", partial(validate, tables, engine, contracts, run_id, say, list(mine)))
+    for step in _steps(tables, now, engine, contracts, mine, run_id, say, at_once, faults):
+        if stopped():
+            break
+        step()
     after = tables.now()
     for name, contract in mine.items():
         look = partial(_shortcomings, now, after, contract, run_id)
@@ -150,6 +141,44 @@ def run_streams(
     if set(mine) == set(contracts.streams):
         faults.record_broken_contracts(contracts)
     faults.raise_all()
+
+
+def _steps(
+    tables: Tables,
+    now: Tables,
+    engine: Engine,
+    contracts: Contracts,
+    mine: Mapping[str, StreamContract],
+    run_id: str,
+    say: Say,
+    at_once: bool,
+    faults: Faults,
+) -> Iterator[Callable[[], object]]:
+    """Yield the steps of a run, in order; a step is planned when the steps before it are done.
+
+    `now`: the tables as they are before the first step.
+    """
+
+    def begin() -> None:
+        fresh = faults.run_each("train", mine, lambda name: bool(untrained_levers(now, mine[name])))
+        new = [name for name, missing in fresh.items() if missing]
+        faults.run_each("take in", new, lambda name: ingest(tables, engine, mine[name], run_id, say))
+        held = [name for name in new if any(batch.rows for batch in load_batches(tables.now(), name))]
+        train_taken_in(tables, engine, contracts, held, faults, say)
+
+    yield begin
+    going = mine.keys() - faults.conflicting_streams  # leave a stream to another run that committed first
+    for room in sorted({contracts.planning_channel(mine[name].channel) for name in going}):
+        through = partial(run_channel, tables, engine, contracts, room, run_id, say, only=set(going))
+        yield partial(_collect_faults, faults, room, partial(through, at_once=at_once))
+        sketches = partial(sketch_channel, tables, engine, contracts, room, say, only=set(going))
+        yield partial(_collect_faults, faults, "sketch", sketches)
+    reading = [one.subject for one in select_workloads(contracts) if mine.keys() & set(one.inputs)]
+    if reading:
+        work = partial(run_workloads, tables, engine, contracts, reading, say)
+        yield partial(_collect_faults, faults, "workloads", work)
+    judge = partial(validate, tables, engine, contracts, run_id, say, list(mine))
+    yield partial(_collect_faults, faults, "validate", judge)
 
 
 def _paths(tables: Tables, stream: str) -> list[str]:

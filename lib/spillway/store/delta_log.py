@@ -203,7 +203,7 @@ OWN_OPERATIONS = frozenset(
     {"CREATE TABLE", "WRITE", "ADD COLUMN", "DROP COLUMN NOT NULL", "SET TBLPROPERTIES"}
 )
 """The operations of Spillway's own commits; delta-rs names them."""
-MOST_COMMITS_SEEN = 50
+MOST_COMMITS_SEEN = 20
 """The number of a table's newest commits that `foreign_commits` reads."""
 _COMMIT = re.compile(r"/(\d{20})\.json\Z")
 

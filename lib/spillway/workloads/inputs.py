@@ -42,6 +42,12 @@ MOST_WINDOWS = 64
 """The most windows that are read, computed and published at a time, which is the most that an interrupted run loses."""
 
 
+FEWEST_IN_DELTA = 2_000_000
+"""The fewest rows for which Spark reads a Delta table itself.
+
+On two cores, a grouped average of one of eleven columns took 1.6 times as long as with tasks of this package for 2,000
+rows, and 0.9 times as long for 2 million.
+"""
 MOST_RANGES = 100
 """The most ranges of `seq` in the condition by which Spark reads a Delta table; with more, the kernels read."""
 
@@ -129,10 +135,11 @@ class WindowRows:
     def in_delta(self, read: SqlInput) -> DeltaRows | None:
         """Return where Spark can read these rows by itself: in `transmitted`, if no value must be recovered there.
 
-        `read`: the columns and portions to read. None: the rows must be made by the kernels of recovery.
+        `read`: the columns and portions to read. None: the rows must be made by the kernels of recovery, or they are
+        so few that opening the table takes longer.
         """
         sent, known = self.sent, self.inexact
-        if sent is None:
+        if sent is None or sum(one.tuples for one in read.portions) < FEWEST_IN_DELTA:
             return None
         columns = []
         for name in read.columns:
