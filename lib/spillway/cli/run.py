@@ -279,7 +279,8 @@ def _run(asked: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     contracts, tables, run_id = load_usable(settings.schemas), Tables(settings), run_name("run")
     streams = _streams(asked, contracts)
-    progress = Progress.for_stream(sys.stderr if asked.json else sys.stdout, asked.verbose)
+    stream, verbose = sys.stderr if asked.json else sys.stdout, asked.verbose or asked.every is not None
+    progress = Progress.for_stream(stream, verbose)
     progress.step(_named(streams))
     if asked.engine == AUTO:
         asked.engine = chosen_engine(tables.now(), contracts, streams)
