@@ -341,10 +341,11 @@ def _bytes_section(channel: ChannelFacts) -> Section:
         name = format_count(len(others), "more stream")
         shown = [*shown, (name, math.fsum(one[1] for one in others), math.fsum(one[2] for one in others))]
     rows = [
-        (words, [(one[at], f"c{place}", one[0]) for place, one in enumerate(shown)])
-        for at, words in ((1, "all rows, exact"), (2, "sent"))
+        ("all rows, exact", [(amount, f"c{place}", name) for place, (name, amount, _) in enumerate(shown)]),
+        ("sent", [(amount, f"c{place}", name) for place, (name, _, amount) in enumerate(shown)]),
     ]
-    offered, sent = (math.fsum(one[at] for one in order) for at in (1, 2))
+    offered = math.fsum(amount for _, amount, _ in order)
+    sent = math.fsum(amount for _, _, amount in order)
     note = "All rows, exact: every row as Parquet, with the best encoding of each column."
     if channel.quota is None:
         limit, of, when = channel.capacity.kbps, "capacity", ""
