@@ -4,7 +4,7 @@ A section without content has a sentence that says why. The levers supply pictur
 each kind of picture:
 
     lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?, is_time?}
-    recovery  {x: [...], original: [...], recovered: [...], bound: [...], y, unit, is_time}
+    recovery  {x: [...], original: [...], recovered: [...], bound: [...], y, unit, is_time, used_pct?}
     timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
     bars      {rows: [(name, [(value, style, words)])], unit?}
     regions   {rects: [(from x, to x, from y, to y, darkness, words)], x, y, x_ticks?, y_ticks?: [(at, words)]}
@@ -509,9 +509,9 @@ def _values_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Secti
             else "no column was rounded or shed."
         )
         return Section("values", title, absent=why)
-    worst = [float(picture.data["used_pct"]) for picture in order[:SHOWN_VALUES]]
-    said = f"{title}: the worst of these errors is {max(worst):.0f} % of its bound"
-    return Section("values", said, cards)
+    worst = max((picture.data.get("used_pct", 0.0) for picture in order[:SHOWN_VALUES]), default=0.0)
+    said = f": the worst of these errors is {worst:.0f} % of its bound" if worst else ""
+    return Section("values", title + said, cards)
 
 
 def _values_of(one: StreamDetails) -> list[Picture]:
@@ -595,8 +595,7 @@ def channel_folds(channel: ChannelFacts) -> list[Fold]:
 def _stream_fold(one: StreamDetails) -> Fold:
     contract, ledger = one.contract, one.recent.ledger
     text = f"{contract.description} Mode {contract.mode}.".strip()
-    shown = [picture for picture in one.pictures if picture.section in ("details", "values")]
-    cards = list(_cards(shown))
+    cards = list(_cards(one.pictures))
     if one.comparison is not None:
         cards.append(picture_card(comparison_picture(one.comparison)))
     cards += [_stage_card(ledger), _certificate_card(one.recent.certificates), _ledger_card(ledger)]
@@ -604,8 +603,7 @@ def _stream_fold(one: StreamDetails) -> Fold:
 
 
 def _workload_fold(one: WorkloadFacts) -> Fold:
-    shown = [picture for picture in one.pictures if picture.section == "details"]
-    cards = (*_cards(shown), _stage_card(one.ledger), _ledger_card(one.ledger))
+    cards = (*_cards(one.pictures), _stage_card(one.ledger), _ledger_card(one.ledger))
     return Fold(one.name, one.description, tuple(card for card in cards if not _is_empty(card)))
 
 
