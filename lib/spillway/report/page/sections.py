@@ -436,13 +436,12 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
         said.append("; ".join(map(_dropped_sentence, dropped)))
     if changed:
         loss = channel.overview.loss_pct if channel.overview is not None else 0.0
-        many = format_count(changed, "column is", "columns are")
-        said.append(
-            f"{changed:,} of {format_count(len(measures), 'column')} "
-            f"{'is' if changed == 1 else 'are'} rounded or shed; a value is off by {format_loss(loss)} on average"
-            if not dropped
-            else f"{many} rounded or shed"
-        )
+        are = "is" if changed == 1 else "are"
+        many = f"{changed:,} of {format_count(len(measures), 'column')} {are} rounded or shed"
+        off = f"; a value is off by {format_loss(loss)} on average"
+        if any(one.absent for _, one in measures):
+            off = f"; the mean loss is {format_loss(loss)}, where a value kept at the source counts as 100 %"
+        said.append(many + ("" if dropped else off))
     title = ". ".join(said) or "Nothing is lost: every value arrives exact"
     table = _loss_table(measures[:SHOWN_COLUMNS], several)
     cards = [Card("Losses by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
