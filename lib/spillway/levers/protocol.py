@@ -121,7 +121,7 @@ class Picture:
     note: str = ""
     wide: bool = False
     section: str = "details"
-    """The section of a channel's page: losses, values, answers, or details, which are folded."""
+    """The section of a channel's page: losses, values or answers. The details, which are folded, have every picture."""
 
 
 @dataclass(frozen=True)

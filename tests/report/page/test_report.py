@@ -459,6 +459,22 @@ def test_every_kind_of_picture_is_drawn() -> None:
     assert "00:01" in cards[4] or "00:00:30" in cards[4]
 
 
+def test_a_picture_of_a_lever_of_others_is_drawn_in_the_section_that_it_names(uplink: ChannelFacts) -> None:
+    (detail,) = uplink.details
+    points = [(0.0, 1.0), (1.0, 2.0)]
+    lines = {"lines": [{"name": "one", "points": points}], "x": "x", "y": "y"}
+    own = tuple(
+        Picture(name, "lines", lines, section=name) for name in ("losses", "values", "answers", "else")
+    )
+    facts = replace(uplink, details=(replace(detail, pictures=own),))
+    text = channel_page(facts, "report.html", "", NOW)
+    front, _, details = text.partition('id="details"')
+    assert [name for name in ("losses", "values", "answers", "else") if f"<h3>{name}</h3>" in front] == [
+        "losses", "values",
+    ]  # fmt: skip
+    assert all(f"<h3>{picture.title}</h3>" in details for picture in own)
+
+
 def test_failed_expectations_come_first_and_reported_ones_are_no_failures(lake: Settings) -> None:
     rows = [
         {"table": "ledger", "expectation": "a", "success": True, "where_": None, "batch_date": DAYS[0]},

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.report.page.svg import Line, bars, line_chart, region_map, ticks, timeline
+from spillway.report.page.svg import Line, Plot, bars, line_chart, plots, region_map, ticks, timeline
 
 FINITE = st.floats(-1e9, 1e9, allow_nan=False)
 
@@ -99,3 +99,42 @@ def test_a_map_of_regions_is_drawn_in_proportion_and_the_darker_the_more_is_drop
     assert (faint, dark) == ("0.250", "1.000")
     assert "left &lt;1&gt;" in page
     assert region_map([], x_label="x", y_label="y") == ""
+
+
+def test_plots_stand_one_above_the_other_over_one_axis() -> None:
+    points = [(0.0, 1.0), (60.0, 2.0), (120.0, 1.5)]
+    values = Plot(
+        [Line(points, "recovered", "recovered")], "temp", band=[(x, y - 1, y + 1) for x, y in points]
+    )
+    errors = Plot([Line([(x, 0.1) for x, _ in points], "error", "error")], "error", height=120)
+    chart = plots([values, errors], "", is_time=True)
+
+    upper, lower = (
+        [tuple(map(float, pair.split())) for pair in re.split("[ML]", path)[1:]]
+        for path in re.findall(r'<path class="line \w+" d="([^"]+)"', chart)
+    )
+    assert [x for x, _ in upper] == [x for x, _ in lower]
+    assert max(y for _, y in upper) < min(y for _, y in lower)
+    assert chart.count('class="band"') == 1
+    assert re.findall(r">(00:0\d):00<", chart) == ["00:00", "00:01", "00:02"]
+    assert plots([Plot([Line([], "a", "a")], "y")], "x") == ""
+
+
+def test_an_axis_of_whole_numbers_has_whole_ticks() -> None:
+    chart = line_chart([Line([(1, 1.5), (2, 2.5)], "a", "a")], x_label="batch", y_label="y")
+
+    assert re.findall(r'y="\d+" text-anchor="\w+">([^<]+)</text>', chart)[-3:-1] == ["1", "2"]
+
+
+@given(st.floats(0.1, 1e6), st.floats(0.1, 1e6))
+def test_a_limit_stands_where_the_scale_says_and_crosses_no_words(value: float, limit: float) -> None:
+    chart = bars(
+        [("sent", [(value, "c0", "a")])], width=720, limit=(limit, "capacity"), show=lambda _: "12.3 kB"
+    )
+
+    (line,) = (float(x) for x in re.findall(r'<line class="mark" x1="([\d.]+)"', chart))
+    ((start, wide),) = re.findall(r'<rect class="c0" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', chart)
+    end = float(start) + float(wide)
+    assert (line >= end - 0.1) == (limit >= value) or line == pytest.approx(end, abs=0.1)
+    (words,) = (float(x) for x in re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="start">12.3 kB', chart))
+    assert line <= words or line >= words + 78

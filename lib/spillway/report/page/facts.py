@@ -221,10 +221,20 @@ def _details(tables: Tables, contract: StreamContract, seen: StreamOverview) -> 
     )
 
 
+def _by_batch(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row["batch"], []).append(row)
+    return found
+
+
 def _trend(tables: Tables, contract: StreamContract, recent: RecentBatches) -> Iterator[TrendPoint]:
     """Yield the last batches that were sent and had a capacity."""
-    sent, ledger = last_stages(recent.ledger), group_rows(recent.ledger, "batch")
-    proofs = group_rows(recent.certificates, "batch")
+    sent, ledger, proofs = (
+        last_stages(recent.ledger),
+        _by_batch(recent.ledger),
+        _by_batch(recent.certificates),
+    )
     through = [
         one for one in recent.batches if one.batch in sent and one.seconds_covered and one.allowed_kbps
     ]

@@ -4,7 +4,7 @@ A section without content has a sentence that says why. The levers supply pictur
 each kind of picture:
 
     lines     {lines: [{name, points: [(x, y)], style?, steps?, dots?}], x, y, from_zero?, band?, mark?, is_time?}
-    recovery  {x: [...], original: [...], recovered: [...], bound: [...], y, unit, is_time}
+    recovery  {x: [...], original: [...], recovered: [...], bound: [...], y, unit, is_time, used_pct?}
     timeline  {rows: [(name, [(from, to, style, words)])], x, legend?: {style: words}}
     bars      {rows: [(name, [(value, style, words)])], unit?}
     regions   {rects: [(from x, to x, from y, to y, darkness, words)], x, y, x_ticks?, y_ticks?: [(at, words)]}
@@ -341,10 +341,11 @@ def _bytes_section(channel: ChannelFacts) -> Section:
         name = format_count(len(others), "more stream")
         shown = [*shown, (name, math.fsum(one[1] for one in others), math.fsum(one[2] for one in others))]
     rows = [
-        ("all rows, exact", [(one[1], f"c{place}", one[0]) for place, one in enumerate(shown)]),
-        ("sent", [(one[2], f"c{place}", one[0]) for place, one in enumerate(shown)]),
+        ("all rows, exact", [(amount, f"c{place}", name) for place, (name, amount, _) in enumerate(shown)]),
+        ("sent", [(amount, f"c{place}", name) for place, (name, _, amount) in enumerate(shown)]),
     ]
-    offered, sent = math.fsum(one[1] for one in order), math.fsum(one[2] for one in order)
+    offered = math.fsum(amount for _, amount, _ in order)
+    sent = math.fsum(amount for _, _, amount in order)
     note = "All rows, exact: every row as Parquet, with the best encoding of each column."
     if channel.quota is None:
         limit, of, when = channel.capacity.kbps, "capacity", ""
@@ -435,13 +436,12 @@ def _loss_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Section
         said.append("; ".join(map(_dropped_sentence, dropped)))
     if changed:
         loss = channel.overview.loss_pct if channel.overview is not None else 0.0
-        many = format_count(changed, "column is", "columns are")
-        said.append(
-            f"{changed:,} of {format_count(len(measures), 'column')} "
-            f"{'is' if changed == 1 else 'are'} rounded or shed; a value is off by {format_loss(loss)} on average"
-            if not dropped
-            else f"{many} rounded or shed"
-        )
+        are = "is" if changed == 1 else "are"
+        many = f"{changed:,} of {format_count(len(measures), 'column')} {are} rounded or shed"
+        off = f"; a value is off by {format_loss(loss)} on average"
+        if any(one.absent for _, one in measures):
+            off = f"; the mean loss is {format_loss(loss)}, where a value kept at the source counts as 100 %"
+        said.append(many + ("" if dropped else off))
     title = ". ".join(said) or "Nothing is lost: every value arrives exact"
     table = _loss_table(measures[:SHOWN_COLUMNS], several)
     cards = [Card("Losses by column", table=table, note=_LOSS_NOTE, wide=True)] if changed else []
@@ -508,9 +508,9 @@ def _values_section(channel: ChannelFacts, pictures: Sequence[Picture]) -> Secti
             else "no column was rounded or shed."
         )
         return Section("values", title, absent=why)
-    worst = [float(picture.data["used_pct"]) for picture in order[:SHOWN_VALUES]]
-    said = f"{title}: the worst of these errors is {max(worst):.0f} % of its bound"
-    return Section("values", said, cards)
+    worst = max((picture.data.get("used_pct", 0.0) for picture in order[:SHOWN_VALUES]), default=0.0)
+    said = f": the worst of these errors is {worst:.0f} % of its bound" if worst else ""
+    return Section("values", title + said, cards)
 
 
 def _values_of(one: StreamDetails) -> list[Picture]:
@@ -594,8 +594,7 @@ def channel_folds(channel: ChannelFacts) -> list[Fold]:
 def _stream_fold(one: StreamDetails) -> Fold:
     contract, ledger = one.contract, one.recent.ledger
     text = f"{contract.description} Mode {contract.mode}.".strip()
-    shown = [picture for picture in one.pictures if picture.section in ("details", "values")]
-    cards = list(_cards(shown))
+    cards = list(_cards(one.pictures))
     if one.comparison is not None:
         cards.append(picture_card(comparison_picture(one.comparison)))
     cards += [_stage_card(ledger), _certificate_card(one.recent.certificates), _ledger_card(ledger)]
@@ -603,8 +602,7 @@ def _stream_fold(one: StreamDetails) -> Fold:
 
 
 def _workload_fold(one: WorkloadFacts) -> Fold:
-    shown = [picture for picture in one.pictures if picture.section == "details"]
-    cards = (*_cards(shown), _stage_card(one.ledger), _ledger_card(one.ledger))
+    cards = (*_cards(one.pictures), _stage_card(one.ledger), _ledger_card(one.ledger))
     return Fold(one.name, one.description, tuple(card for card in cards if not _is_empty(card)))
 
 
