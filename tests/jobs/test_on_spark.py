@@ -177,6 +177,18 @@ STEPS = {
 """What a DAG's run does, and how the descriptions of its Spark jobs begin."""
 
 
+def logged(events: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of all of Spark's event logs in a folder."""
+    for log in events.rglob("events_*"):
+        yield from map(json.loads, log.read_text(encoding="utf-8").splitlines())
+
+
+def jobs_of(events: Path) -> Counter[str]:
+    """Return the number of jobs by description, from Spark's event logs."""
+    begun = [event for event in logged(events) if event["Event"] == "SparkListenerJobStart"]
+    return Counter(event["Properties"].get("spark.job.description", "") for event in begun)
+
+
 def tasks_of(events: Path) -> Counter[str]:
     """Return the number of finished tasks by the description of their job, from Spark's event logs."""
     found: Counter[str] = Counter()
@@ -215,6 +227,55 @@ def test_jobs_submitted_as_by_the_dags_run_each_step_in_tasks_with_the_same_rows
     assert tasks["train"] >= 1
     assert tasks["train, by attribute"] >= 2
     assert_same(found, expected)
+
+
+JOBS_OF_A_CHANNEL = """
+import sys
+from pathlib import Path
+from tests.pipeline.streams import SITES, World, json_lines, sites
+from spillway.engine import ProcessEngine
+from spillway.engine.spark import SparkEngine, spark_session
+from spillway.intake.ingest import ingest
+from spillway.streams.shed import shed_channel
+
+folder, events = sys.argv[1:]
+log = {"enabled": "true", "dir": f"file:{events}", "compress": "false"}
+spark = spark_session("jobs", "local[2]", **{f"spark.eventLog.{name}": value for name, value in log.items()})
+for count in (1, 6):
+    names = [f"s{number}" for number in range(count)]
+    streams = [{**SITES, "stream": one, "source": {**SITES["source"], "path": one}, "levers": []} for one in names]
+    world = World.begin(ProcessEngine(), Path(folder, str(count)), *streams, capacity="900 kbps")
+    for name in names:
+        world.deliver(f"{name}/2020-01-01/a.json", json_lines(sites(0, 60)))
+        ingest(world.tables.now(), world.engine, world.contracts.streams[name], "run")
+    world.engine = SparkEngine(lambda: spark, f"{count} streams")
+    assert len(shed_channel(world.tables.now(), world.engine, world.contracts, "narrow")) == count
+    world.validate()
+    assert all(batch.is_validated for name in names for batch in world.batches(name))
+spark.stop()
+"""
+
+
+def test_the_number_of_jobs_of_a_channel_does_not_grow_with_its_streams(
+    landed: World, tmp_path: Path
+) -> None:
+    script, events = tmp_path / "jobs.py", tmp_path / "events"
+    script.write_text(JOBS_OF_A_CHANNEL)
+    events.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), str(events)],
+        env=environment(landed),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    jobs = jobs_of(events)
+    steps = ("shed narrow, draft 1", "recover", "summarise")
+    assert {said: jobs[f"6 streams: {said}"] for said in steps} == dict.fromkeys(steps, 1), jobs
+    assert {said: jobs[f"1 streams: {said}"] for said in steps} == dict.fromkeys(steps, 1), jobs
+    assert jobs.total() <= 2 * len(steps) + 1, "and one that counts the cores"
 
 
 @pytest.fixture(scope="module")
