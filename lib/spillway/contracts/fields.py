@@ -339,7 +339,7 @@ class Record:
 
     def fields(self) -> dict[str, dataclasses.Field[Any]]:
         """Return the declared fields by their names in YAML."""
-        return _declared_fields(self.of)
+        return _declared_fields(self.of)  # type: ignore[arg-type]  # a class is hashable
 
     def json_schema(self) -> dict[str, Any]:
         properties: dict[str, Any] = {}
