@@ -320,7 +320,7 @@ def test_explain_gives_rule_numbers_bound_and_remedies(
     assert code == 0
     assert "fields.temp is shed" in text
     assert (
-        "because of all that fits the capacity this loses least: its synopsis stays until it is asked for"
+        "because this plan loses least of those that fit the capacity: its synopsis is kept at the source"
         in words(text)
     )
     assert "The plan says: lowest rank." in words(text)
@@ -376,7 +376,11 @@ def test_explain_of_a_stream_without_levers_says_so(
 @pytest.mark.parametrize(
     ("stream", "attribute", "said"),
     [
-        ("fields", "wind", "of all that fits the capacity this loses least: it is rounded within its bound"),
+        (
+            "fields",
+            "wind",
+            "this plan loses least of those that fit the capacity: it is rounded within its bound",
+        ),
         ("fields", "site", "because role key is never rounded or shed: it says who sent the tuple."),
         ("fields", "at", "because role order is never rounded or shed: it says when."),
         ("meadows", "temp", "because no scheme yet: the stream waits to be taken in, trained and shed."),

@@ -93,7 +93,7 @@ def test_what_fails_twice_is_set_aside_and_what_waited_behind_it_goes_through(wo
     assert two.frame_origin == one.frame_origin
     assert three.frame_origin == three.first_seq, "no frame goes over what is not sent"
     (trouble,) = [found for found in status(world.tables.now()).shortages if found.kind == "set_aside"]
-    assert "batch 2 of 2020-01-01 failed 2 times and is set aside" in trouble.sentence
+    assert "batch 2 of 2020-01-01 failed 2 times and is quarantined" in trouble.sentence
 
     world.shed()  # nothing is left to do, and nothing is red
     world.contract_becomes(SOUND, METERS)

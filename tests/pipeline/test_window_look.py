@@ -329,7 +329,7 @@ def short_of(world: World) -> list[str]:
 
 def test_an_input_that_falls_silent_is_named_with_what_waits_for_it(tmp_path: Path) -> None:
     world = one_falls_silent(tmp_path)
-    said = "7 windows wait for others, which has sent nothing of their time"
+    said = "7 windows wait for rows of others"
     assert short_of(world) == [said], "nothing was worked out yet"
     assert run(world) == 1
     assert short_of(world) == [said]

@@ -57,6 +57,7 @@ def test_comparison_of_a_plan_is_stored_for_the_report(
 ) -> None:
     assert main(["plan", "sites", "--compare"]) == 0
     told = capsys.readouterr()
+    assert told.err == "", "progress is for a terminal"
     raw = world.at("raw", "sites").rows().sort_by("seq").select([one["name"] for one in SITES["attributes"]])
     orders = raw, raw.sort_by([("site", "ascending"), ("at", "ascending")])
     xz = min(

@@ -68,7 +68,7 @@ def test_status_says_that_it_is_untrained_and_later_which_facts_it_has(lake: Set
     assert dict(before.streams[0].facts) == {"mute": None, "attributes": 4}
     assert before.streams[0].untrained == ("mute",)
     assert [(s.kind, s.sentence) for s in before.shortages if s.kind == "untrained"] == [
-        ("untrained", "is taken in but not trained (mute): nothing of it is shed yet")
+        ("untrained", "mute is not trained yet: rows are taken in, and nothing is sent")
     ]
     assert dict(after.streams[0].facts) == {"mute": 3, "attributes": 4}
     assert after.streams[0].untrained == ()

@@ -50,12 +50,12 @@ def test_what_is_shed_is_told_with_its_rank_rate_bound_and_the_way_back(lake: Se
 
     assert temp.way == "shed"
     assert temp.because.startswith(
-        "of all that fits the capacity this loses least: its synopsis stays until it is asked for; it ranks 1 of 2"
+        "this plan loses least of those that fit the capacity: its synopsis is kept at the source; it ranks 1 of 2"
     )
     assert temp.because.endswith("The plan says: lowest rank")
     assert temp.numbers["rank"] == "1 of 2 (score 0.4, recoverability)"
     assert temp.numbers["bound"] == {"% (from category)": ERROR_PCT}
-    assert temp.numbers["rate"]["too much"] == 0.2
+    assert temp.numbers["rate"].endswith("200 bps too much")
     assert temp.numbers["so far"] == {"tuples shed": 240}
     assert temp.remedies[-1] == "recover it: spillway recover fields --attributes temp"
 

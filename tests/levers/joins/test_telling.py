@@ -48,9 +48,10 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     assert part.told is not None
     rows = world.rows("join_windows")
     numbers = part.told.numbers
-    assert part.told.way.startswith("compared as far as its budget goes: ")
+    assert part.told.way.startswith("compared within its budget: ")
     each = f"{60 * world.contracts.joins['alike'].window.seconds:,.10g} in each window"
-    assert f"60 steps (entries of the index read and lists looked up) a second, {each}" in part.told.because
+    assert "steps (entries read from the index, and lookups)" in part.told.because
+    assert each.removesuffix(" in each window") in part.told.because
     assert numbers["comparisons made"] == sum(row["compared"] for row in rows)
     assert numbers["pairs found"] == len(world.rows("joined", "alike"))
     missed = total_missed_pairs(rows)
@@ -102,12 +103,12 @@ def test_the_command_line_explains_joins_beside_attributes(
 ) -> None:
     assert main(["explain", "alike"]) == 0
     said = capsys.readouterr().out
-    assert "alike, from east, west: Alarms that are about the same." in said
+    assert "alike, reads east, west: Alarms that are about the same." in said
     assert "pairs missed, estimated" in said
     assert main(["explain", "alike", "--json"]) == 0
     assert '"comparisons made"' in capsys.readouterr().out
     assert main(["explain", "east"]) == 0
-    assert "spillway explain east ATTRIBUTE (one of site, at" in capsys.readouterr().out
+    assert "spillway explain east ATTRIBUTE, which is one of site, at" in capsys.readouterr().out
     assert main(["explain", "east", "nothing"]) == 2
     assert "`attribute` must be one of east's" in capsys.readouterr().err
 
@@ -121,7 +122,7 @@ def test_shares_are_written_in_decimals_however_small(world: World, tmp_path: Pa
 
 
 def test_the_table_of_advice_writes_small_shares_in_decimals(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("", ["", "#estimate"], [("core_pct that it takes", 6.7e-07)])
+    print_table("", ["", "#estimate"], [("% of a core", 6.7e-07)])
     assert "0.00000067" in capsys.readouterr().out
 
 

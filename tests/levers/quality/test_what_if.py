@@ -155,8 +155,8 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     assert found is not None
     (tells,) = found.levers
     assert tells.told is not None
-    assert "of its tuples" in tells.told.way
-    assert "room desk can do 300 in a slice, and 2 queries share it (fair)" in tells.told.because
+    assert "of its rows" in tells.told.way
+    assert "capacity group desk has 300 a slice, and 2 queries share it (policy fair)" in tells.told.because
     assert tells.told.numbers["bytes kept"] < tells.told.numbers["bytes offered"]
     pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
     assert [(one.kind, one.section) for one in pictures] == [

@@ -117,18 +117,18 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
     position = "it was not ranked"
     if attribute.name in names:
         rank = names.index(attribute.name) + 1
-        position = f"it ranks {rank} of {len(names)} by {stated.rank_by}, first to go first"
+        position = f"it ranks {rank} of {len(names)} by {stated.rank_by}"
     way = treatment_in(newest, attribute.name)
     if stated.plan == "prefix":
         return {
-            "keep": f"{position}, and the rate fits without touching it",
-            "round": f"{position}; rounding within its bound needs no synopsis and is the cheaper way",
+            "keep": f"{position}, and the rate fits without it",
+            "round": f"{position}; to round it within its bound needs no synopsis and fewer bytes",
             "shed": f"{position}, and attributes are shed in that order until the rate fits the capacity",
         }[way.way]
-    what = {"keep": "it travels as it is", "round": "it is rounded within its bound"}.get(way.way)
+    what = {"keep": "it is sent exact", "round": "it is rounded within its bound"}.get(way.way)
     if what is None:
-        what = "its synopsis is sent in its place" if way.sent else "its synopsis stays until it is asked for"
-    return f"of all that fits the capacity this loses least: {what}; {position.replace(', first to go first', '')}"
+        what = "its synopsis is sent instead" if way.sent else "its synopsis is kept at the source"
+    return f"this plan loses least of those that fit the capacity: {what}; {position}"
 
 
 def _scheme_numbers(contract: StreamContract, attribute: str, shed: Sequence[_RunOfBatch]) -> dict[str, Any]:
