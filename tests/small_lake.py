@@ -73,7 +73,14 @@ def batch_row(
         "batch_date": date(2026, 1, number),
         "status": status,
         "files": [
-            {"name": name, "size": size, "digest": f"d{name}", "records": 1, "base_seq": 0, "status": "taken"}
+            {
+                "name": name,
+                "size": size,
+                "digest": f"d{name}",
+                "records": 1,
+                "base_seq": 0,
+                "status": "ingested",
+            }
             | {"modified_at": None}
             for name, size in files
         ],

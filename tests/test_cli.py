@@ -340,9 +340,13 @@ def test_explain_tells_programs_numbers_with_their_units(
     _, found = document(capsys, "explain", "fields", "rain")
 
     (attributes,) = found["levers"]
-    assert (attributes["lever"], attributes["facts"], attributes["told"]["way"]) == ("attributes", 1, "shed")
-    assert attributes["told"]["numbers"]["so far"] == {"tuples kept": 120, "tuples shed": 120}
-    assert attributes["told"]["numbers"]["width"] == {"bits a tuple": 12.0}
+    assert (attributes["lever"], attributes["facts"], attributes["explanation"]["treatment"]) == (
+        "attributes",
+        1,
+        "shed",
+    )
+    assert attributes["explanation"]["numbers"]["so far"] == {"tuples kept": 120, "tuples shed": 120}
+    assert attributes["explanation"]["numbers"]["width"] == {"bits a tuple": 12.0}
 
 
 def test_explain_names_a_lever_that_tells_nothing_and_each_of_several(

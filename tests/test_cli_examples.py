@@ -38,7 +38,7 @@ def test_an_example_names_what_exists(words: list[str]) -> None:
     """Newcomer B17: `explain calms` and `what-if analysts` named nothing that exists."""
     contracts = load_contracts(ROOT / "schemas")
     subjects = {*contracts.streams, *contracts.joins, *contracts.queries}
-    rooms = {query.room for query in contracts.queries.values()}
+    rooms = {query.capacity_group for query in contracts.queries.values()}
     known = {
         "explain": subjects,
         "ask": subjects,

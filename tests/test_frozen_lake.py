@@ -18,7 +18,7 @@ ROWS: list[dict[str, Any]] = [
     {
         "stream": "a",
         "batch": 1,
-        "way": "keep",
+        "treatment": "keep",
         "error": 0.5,
         "at": datetime(2026, 1, 1, tzinfo=UTC),
         "seconds": 0.1,
@@ -26,7 +26,7 @@ ROWS: list[dict[str, Any]] = [
     {
         "stream": "a",
         "batch": 2,
-        "way": "shed",
+        "treatment": "shed",
         "error": None,
         "at": datetime(2026, 1, 2, tzinfo=UTC),
         "seconds": 0.2,
@@ -34,7 +34,7 @@ ROWS: list[dict[str, Any]] = [
     {
         "stream": "b",
         "batch": 1,
-        "way": "keep",
+        "treatment": "keep",
         "error": 0.0,
         "at": datetime(2026, 1, 1, tzinfo=UTC),
         "seconds": 0.3,
@@ -72,7 +72,7 @@ def test_changed_value_is_reported_by_table_stream_and_column(tmp_path: Path) ->
 
 def test_lost_row_and_new_word_are_reported(tmp_path: Path) -> None:
     before = lake_of(tmp_path / "before", ROWS)
-    after = lake_of(tmp_path / "after", [{**ROWS[0], "way": "round"}, ROWS[2]])
+    after = lake_of(tmp_path / "after", [{**ROWS[0], "treatment": "round"}, ROWS[2]])
     (line,) = table_differences(before, after)
     assert "rows of a (2 rows became 1 rows) differ" in line
     assert "words way: ['keep', 'shed'] became ['keep', 'round']" in line

@@ -66,7 +66,7 @@ def test_run_brings_all_streams_through_with_progress_report_and_metrics(
         assert statuses(world, stream) == [(DONE, ("attributes",))]
         assert len(world.rows("recovered", stream)) == len(world.rows("raw", stream)) > 0
     assert (Path(world.settings.build) / "report.html").is_file()
-    assert 'spillway_tuples_taken_in{stream="sites"} 330' in (
+    assert 'spillway_tuples_ingested{stream="sites"} 330' in (
         Path(world.settings.build) / "metrics" / "spillway.prom"
     ).read_text(encoding="utf-8")
     before = world.everything("sites", "meters")
@@ -130,7 +130,7 @@ def test_a_stream_that_another_run_took_in_first_is_left_to_that_run(
     monkeypatch.setattr("spillway.pipeline.run.ingest", outrun)
     assert main(["run"]) == 1
     assert "FAILED: sites: another run has changed batch 1" in capsys.readouterr().out
-    assert [status for status, _ in statuses(world, "sites")] == ["taken_in"]
+    assert [status for status, _ in statuses(world, "sites")] == ["ingested"]
     assert statuses(world, "meters") == [(DONE, ("attributes",))]
 
 

@@ -20,7 +20,7 @@ QUERY = {
     "name": "means",
     "inputs": ["sites"],
     "window": {"seconds": 600},
-    "room": "desk",
+    "capacity_group": "desk",
     "levers": [
         {
             "lever": "quality",

@@ -1,5 +1,5 @@
 -- The rows of a batch from intake to its last stage, by the ledger. Rows dropped at intake do not count as lost.
-SELECT subject AS stream, batch, arg_min(kept, ordinal) AS taken_in, arg_max(kept, ordinal) AS kept,
+SELECT subject AS stream, batch, arg_min(kept, ordinal) AS ingested, arg_max(kept, ordinal) AS kept,
   arg_max(stage, ordinal) AS last_stage, arg_max(bytes_kept, ordinal) AS sent_bytes, max(shortfall) AS shortfall,
   sum(lost) - arg_min(lost, ordinal) AS lost
 FROM {ledger}

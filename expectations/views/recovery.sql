@@ -2,7 +2,7 @@
 -- if no row was recovered from another place.
 SELECT stream, batch, batch_date, coalesce(r.row_count, 0) AS row_count, r.null_columns, r.null_keys, r.checksum,
   coalesce(t.row_count, 0) AS transmitted_rows, coalesce(b.lost, 0) AS lost,
-  coalesce(a.row_count, b.taken_in, t.row_count) - coalesce(b.lost, 0) AS expected_rows,
+  coalesce(a.row_count, b.ingested, t.row_count) - coalesce(b.lost, 0) AS expected_rows,
   CASE WHEN a.row_count IS NOT NULL THEN a.null_keys
     WHEN r.row_count = t.row_count THEN t.null_keys END AS expected_null_keys,
   CASE WHEN a.row_count IS NULL AND r.row_count = t.row_count THEN t.checksum

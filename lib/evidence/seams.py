@@ -170,7 +170,7 @@ SIFTERS: dict[str, Any] = {
     "lever": "sifters",
     "queries": [{"where": "load < 30"}, {"where": "load < 60"}],
     "regions": 4,
-    "unasked": "by_region",
+    "unqueried": "by_region",
     # a sampled row in a hundred: no region is dropped whole, so that row weights can stand for all rows
     "sample": {"marked_pct": 1.0},
 }

@@ -13,13 +13,13 @@ from datetime import date, datetime
 from typing import Any
 
 RECORDED = "recorded"
-TAKEN_IN = "taken_in"
+INGESTED = "ingested"
 UNTRAINED = "untrained"
 PLANNED = "planned"
 DONE = "done"
 RETIRED = "retired"
-SET_ASIDE = "set_aside"
-PENDING = (RECORDED, TAKEN_IN, UNTRAINED, PLANNED)
+QUARANTINED = "quarantined"
+PENDING = (RECORDED, INGESTED, UNTRAINED, PLANNED)
 IN_WORK = (RECORDED, PLANNED)
 """With these statuses a run may be writing data that depends on the batch's row as it is now."""
 SHOWN_BATCHES = 1000
@@ -29,16 +29,16 @@ MOST_ATTEMPTS = 2
 
 A run that dies or loses to a concurrent run does not count.
 """
-TAKEN, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
-    "taken", "replayed", "duplicate", "empty", "refused", "missed",
+FILE_INGESTED, REPLAYED, DUPLICATE, EMPTY, REFUSED, MISSED = (
+    "ingested", "replayed", "duplicate", "empty", "refused", "missed",
 )  # fmt: skip
 """The statuses of a landing file."""
 UNPLANNED: Mapping[str, Any] = {
-    "status": TAKEN_IN, "levers": (), "models": {}, "capacity_kbps": None, "trunk_kbps": None, "frame_origin": None,
+    "status": INGESTED, "levers": (), "models": {}, "capacity_kbps": None, "trunk_kbps": None, "frame_origin": None,
     "frame_tuples": None,
 }  # fmt: skip
 """The values of these fields in a batch without a plan."""
-HELD = (TAKEN_IN, UNTRAINED, PLANNED, DONE, SET_ASIDE)
+HELD = (INGESTED, UNTRAINED, PLANNED, DONE, QUARANTINED)
 """With each of these statuses the rows of a batch, if it has any, are in `raw` (see `is_in_raw`)."""
 
 
@@ -49,7 +49,7 @@ class LandingFile:
     `records` is an upper bound of its line numbers; record n of the file has seq `base_seq + n`. `status` is
     one of:
 
-    - `taken`: its tuples were accepted;
+    - `ingested`: its tuples were accepted;
     - `duplicate`: its digest was accepted before;
     - `empty`: it has no records; it may be filled later, so this status is never final;
     - `refused`: rejected as a whole; `reason` says why, and what to do;
@@ -113,7 +113,7 @@ class Batch:
     """The end of the batch's event time; the next batch covers the time from there."""
     sent_with: int | None = None
     """The first batch of its group, which is sent in one file; None: the batch is sent alone."""
-    beside_bytes: int | None = None
+    overhead_bytes: int | None = None
     """The bytes of its files of `raw` without the stream's columns, when they were written, plus their log entries."""
     sent_whole: str | None = None
     """Why nothing of the batch is shed although its contract lists levers: an exemption, or a request to resend it."""
@@ -141,7 +141,7 @@ class Batch:
     @property
     def accepted_files(self) -> tuple[LandingFile, ...]:
         """Return the files whose tuples are accepted."""
-        return tuple(file for file in self.files if file.status in (TAKEN, REPLAYED))
+        return tuple(file for file in self.files if file.status in (FILE_INGESTED, REPLAYED))
 
     @property
     def is_in_raw(self) -> bool:
@@ -175,7 +175,7 @@ class Batch:
     def failed(self, now: datetime, problem: object) -> Batch:
         """Return the batch after one more failure; it is quarantined if it failed `MOST_ATTEMPTS` times."""
         attempts = self.attempts + 1
-        aside = {"status": SET_ASIDE} if attempts >= MOST_ATTEMPTS else {}
+        aside = {"status": QUARANTINED} if attempts >= MOST_ATTEMPTS else {}
         return self.with_changes(now, attempts=attempts, reason=str(problem), **aside)
 
     def quarantine_sentence(self, problem: object) -> str:

@@ -84,7 +84,7 @@ kept 2 + shed 0 + deduplicated 0 + rejected 0; this is a fault of the stage, rep
     bytes_offered: int = 0
     bytes_kept: int = 0
     bytes_source: int = 0
-    bytes_asked_back: int = 0
+    bytes_requested: int = 0
     bytes_fixed: int = 0
     seconds: float = 0.0
 

@@ -114,7 +114,14 @@ def sound_stream(stream: str) -> Rows:
         "join_windows": [
             dict.fromkeys(_numbers("join_windows"), 0)
             | {"subject": stream, "window": 7, "batch_date": DAY, "updated_at": NOW}
-            | {"left_rows": 3, "right_rows": 3, "possible": 9, "compared": 4, "may_spend": 5.0, "sampled": 2}
+            | {
+                "left_rows": 3,
+                "right_rows": 3,
+                "possible": 9,
+                "compared": 4,
+                "budget_steps": 5.0,
+                "sampled": 2,
+            }
             | {"missed": 5.0, "missed_low": 3.0, "missed_high": 8.0, "pairs": 2, "utility": 2.0}
         ],
         "joined": [pair(0, 1), pair(2, 1)],
@@ -124,7 +131,7 @@ def sound_stream(stream: str) -> Rows:
         ],
         "coverage": [
             dict.fromkeys(_numbers("coverage"), 0)
-            | {"subject": stream, "window": 7, "batch_date": DAY, "room": "desk", "policy": "fair"}
+            | {"subject": stream, "window": 7, "batch_date": DAY, "capacity_group": "desk", "policy": "fair"}
             | {"from_time": NOW, "to_time": NOW + timedelta(minutes=1), "updated_at": NOW, "relative": True}
             | {
                 "floor": 0.5,
@@ -138,7 +145,13 @@ def sound_stream(stream: str) -> Rows:
         ],
         "certificates": [
             at
-            | {"lever": "attributes", "attribute": "temp", "way": "shed", "error_pct": 2.0, "shed_values": 6}
+            | {
+                "lever": "attributes",
+                "attribute": "temp",
+                "treatment": "shed",
+                "error_pct": 2.0,
+                "shed_values": 6,
+            }
             | {"rounded_values": 0, "stored_values": 2, "stored_share_pct": 33.3, "max_error_pct": 1.5}
             | {"mean_error_pct": 0.4, "worst_over_threshold": 0.75, "violations": 0, "column_bytes": 50}
             | {"wire_bytes": 0, "synopsis_bytes": 20, "created_at": NOW}
@@ -164,8 +177,14 @@ def sound_stream(stream: str) -> Rows:
             {"stream": stream, "until": NOW + timedelta(days=1), "reason": "audit", "created_at": NOW}
         ],
         "alerts": [
-            {"hook": "desk", "key": f"about {stream}", "event": "refusal", "stream": stream, "status": "told"}
-            | {"sentence": "3 of 9 records were refused", "tries": 1, "told_at": NOW}
+            {
+                "hook": "desk",
+                "key": f"about {stream}",
+                "event": "refusal",
+                "stream": stream,
+                "status": "delivered",
+            }
+            | {"sentence": "3 of 9 records were refused", "tries": 1, "tried_at": NOW}
         ],
         "validations": [
             {"run_id": "r", "table": "ledger", "stream": stream, "batch_date": DAY, "success": True}
@@ -220,7 +239,14 @@ def examined_results(table: str, stream: str, rows: list[dict[str, Any]]) -> Exa
 
 def region(number: int, threshold: float, offered: int, kept: int) -> dict[str, Any]:
     """What became of the rows of a region."""
-    found = {"bounds": "all", "frequency": 1.0, "worth": 1.0, "asked": True, "sampled_rows": 2, "marked": 0}
+    found = {
+        "bounds": "all",
+        "frequency": 1.0,
+        "utility": 1.0,
+        "queried": True,
+        "sampled_rows": 2,
+        "marked": 0,
+    }
     return {"region": number, "threshold": threshold, "offered": offered, "kept": kept} | found
 
 
@@ -236,7 +262,7 @@ def sound_batch(stream: str) -> Batch:
         1,
         DAY,
         "done",
-        (LandingFile("a.json", 9, f"digest of {stream}", ROWS, 0, "taken", NOW),),
+        (LandingFile("a.json", 9, f"digest of {stream}", ROWS, 0, "ingested", NOW),),
         0,
         ROWS - 1,
         "r",
@@ -326,7 +352,7 @@ def thinned_stream(stream: str) -> Rows:
     for row in rows["recovered"]:
         row["scheme"] = 1 if row["seq"] % 2 == 0 else None
     rows["certificates"][0]["shed_values"] = 3
-    aside = {"lever": "thin", "attribute": "", "way": "shed", "shed_values": 2, "stored_values": 0}
+    aside = {"lever": "thin", "attribute": "", "treatment": "shed", "shed_values": 2, "stored_values": 0}
     rows["certificates"].append(copy.deepcopy(rows["certificates"][0]) | aside)
     return rows
 
@@ -344,7 +370,7 @@ def sifted_stream(stream: str) -> Rows:
 
 def way(attribute: str, done: str, reason: str | None = None) -> dict[str, Any]:
     """How one attribute travels."""
-    return {"attribute": attribute, "way": done, "stage": 1, "predictor": None, "reason": reason}
+    return {"attribute": attribute, "treatment": done, "stage": 1, "predictor": None, "reason": reason}
 
 
 def arrow(table: str, rows: list[dict[str, Any]]) -> pa.Table:

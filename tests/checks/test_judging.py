@@ -112,7 +112,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ("batches", "one_row_per_batch"): again("batches"),
     ("batches", "known_status"): put("batches", status="lost"),
     ("batches", "every_file_has_a_fate"): put("batches", files=[file("forgotten")]),
-    ("batches", "a_file_is_taken_in_once"): put("batches", files=[file("taken"), file("taken")]),
+    ("batches", "a_file_is_taken_in_once"): put("batches", files=[file("ingested"), file("ingested")]),
     ("batches", "seq_numbers_are_its_own"): again(
         "batches", batch=2, first_seq=5, last_seq=9, files=[], rows=1
     ),
@@ -207,7 +207,7 @@ FAULTS: dict[tuple[str, str], Spoil] = {
     ),
     ("join_windows", "a_window_is_worked_out_once"): again("join_windows"),
     ("join_windows", "no_more_is_compared_than_there_is"): put("join_windows", compared=10),
-    ("join_windows", "without_a_budget_everything_is_compared"): put("join_windows", may_spend=None),
+    ("join_windows", "without_a_budget_everything_is_compared"): put("join_windows", budget_steps=None),
     ("join_windows", "the_estimate_lies_in_its_interval"): put("join_windows", missed=9.0),
     ("join_windows", "the_sample_is_of_the_comparisons"): put("join_windows", sampled=700),
     ("joined", "required_columns_are_filled"): put("joined", weight=None),

@@ -107,13 +107,13 @@ def test_every_rule_of_the_list_is_told_by_field_rule_and_remedy(
 
 def test_problems_of_an_entry_come_together_with_those_of_the_stream() -> None:
     contract = {
-        **with_settings(rank_by="size", ways=["shed"], cycle={"attributes": ["orgin"]}),
+        **with_settings(rank_by="size", treatments=["shed"], cycle={"attributes": ["orgin"]}),
         "mode": "drop",
     }
     assert {p.field for p in problems_of(contract)} == {
         "mode",
         "levers[0].rank_by",
-        "levers[0].ways",
+        "levers[0].treatments",
         "levers[0].cycle.attributes[0]",
     }
 

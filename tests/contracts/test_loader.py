@@ -143,14 +143,14 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (with_settings(predictors=["last", "trendy"]), "levers[0].predictors[1]", "be one of last", "mean trend?"),
         (with_settings(predictors=["last", "last"]), "levers[0].predictors[1]", "stand once", "remove the repeat"),
         (with_settings(predictors="last"), "levers[0].predictors", "be a list", "write [last]"),
-        (with_settings(ways=["shed"]), "levers[0].ways", "hold keep", "add keep"),
-        (with_settings(plan="prefix", ways=["keep", "round"]), "levers[0].ways", "hold shed when", "add shed"),
+        (with_settings(treatments=["shed"]), "levers[0].treatments", "hold keep", "add keep"),
+        (with_settings(plan="prefix", treatments=["keep", "round"]), "levers[0].treatments", "hold shed", "add shed"),
         (with_settings(fit="count"), "levers[0].fit", "be absent if the plan is not prefix", "write plan: prefix"),
         (with_settings(fit="size"), "levers[0].fit", "be one of bits, count", "use one of"),
         (with_settings(plan="prefixes", fit="count"), "levers[0].plan", "be one of least_loss, prefix", "mean prefix?"),
         (with_settings(synopsis="stay"), "levers[0].synopsis", "be one of auto, send, hold", "use one of"),
-        (with_settings(asked_back_pct=101), "levers[0].asked_back_pct", "at most 100", "write 100 or less"),
-        (with_settings(asked_back_pct=-1), "levers[0].asked_back_pct", "at least 0", "write 0 or more"),
+        (with_settings(requested_pct=101), "levers[0].requested_pct", "at most 100", "write 100 or less"),
+        (with_settings(requested_pct=-1), "levers[0].requested_pct", "at least 0", "write 0 or more"),
         (changed(priority=0), "priority", "be a number above 0", "write more than 0"),
         (changed(priority="high"), "priority", "be a number above 0", "plain number"),
         (changed(share={"weight": 2.0}), "share", "be written as priority", "write priority: 2.0"),
@@ -380,10 +380,10 @@ def test_worth_is_stated_by_one_word_on_streams_and_measures() -> None:
 
 def test_the_rule_of_the_text_is_asked_for_by_its_plan() -> None:
     ours = read_stream(WEATHER).lever_settings("attributes")
-    assert (ours.plan, ours.fit, ours.synopsis, ours.asked_back_pct) == ("least_loss", "bits", "auto", 1.0)
-    text = read_stream(with_settings(plan="prefix", fit="count", synopsis="hold", asked_back_pct=0))
+    assert (ours.plan, ours.fit, ours.synopsis, ours.requested_pct) == ("least_loss", "bits", "auto", 1.0)
+    text = read_stream(with_settings(plan="prefix", fit="count", synopsis="hold", requested_pct=0))
     settings = text.lever_settings("attributes")
-    assert (settings.plan, settings.fit, settings.synopsis, settings.asked_back_pct) == (
+    assert (settings.plan, settings.fit, settings.synopsis, settings.requested_pct) == (
         "prefix", "count", "hold", 0.0,
     )  # fmt: skip
     assert read_stream(to_plain(text)) == text

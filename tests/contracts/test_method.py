@@ -107,7 +107,11 @@ def test_paper_ranks_windows_of_one_cycle() -> None:
 
 def test_paper_keeps_or_sheds_and_recovers_from_the_last_stored_value() -> None:
     settings = own_settings(stream({"method": "paper"}))
-    assert (settings.ways, settings.predictors, settings.synopsis) == (("keep", "shed"), ("last",), "hold")
+    assert (settings.treatments, settings.predictors, settings.synopsis) == (
+        ("keep", "shed"),
+        ("last",),
+        "hold",
+    )
 
 
 def test_stated_settings_of_attributes_override_the_preset() -> None:
@@ -172,7 +176,7 @@ def test_paper_takes_one_window_before_the_other_and_types_by_worth(monkeypatch:
     assert (len(whole), len(each)) == (1, 0)
     types = {
         "left": {"attribute": "tag", "type": "kind", "lasts_seconds": 4},
-        "types": [{"name": "high", "worth": 3.0}],
+        "types": [{"name": "high", "utility": 3.0}],
     }
     with pytest.raises(
         ContractError, match=r"adapt.direction` must be each if rows have types \(Algorithm 5\)"

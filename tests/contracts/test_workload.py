@@ -61,13 +61,17 @@ def test_without_their_folders_there_are_no_joins_and_no_queries(folder: Path) -
 
 
 def test_joins_and_queries_are_read_beside_the_streams(folder: Path) -> None:
-    put(folder, "joins", "gusts", {**GUSTS, "room": "east_cpu", "description": "Gusts with rain."})
+    put(folder, "joins", "gusts", {**GUSTS, "capacity_group": "east_cpu", "description": "Gusts with rain."})
     put(folder, "queries", "mean", {**GUSTS, "name": "mean", "inputs": ["rain"]})
     contracts = load_contracts(folder)
     gusts = contracts.joins["gusts"]
     assert (gusts.subject, gusts.inputs, gusts.window.seconds) == ("gusts", ("weather", "rain"), 60.0)
-    assert (gusts.room, gusts.lever_names, gusts.lever_settings("toy").every) == ("east_cpu", ("toy",), 10)
-    assert (list(contracts.queries), contracts.queries["mean"].room) == (["mean"], None)
+    assert (gusts.capacity_group, gusts.lever_names, gusts.lever_settings("toy").every) == (
+        "east_cpu",
+        ("toy",),
+        10,
+    )
+    assert (list(contracts.queries), contracts.queries["mean"].capacity_group) == (["mean"], None)
     assert contracts.files["gusts"] == "joins/gusts.yaml"
     assert read_workload(to_plain(gusts)) == gusts
 
@@ -88,7 +92,7 @@ def test_a_stream_may_be_joined_with_itself() -> None:
         ({"window": {"seconds": 60, "waits_seconds": 1e300}}, "window.waits_seconds", "at most 1e+10"),
         ({"window": {}}, "window.seconds", "be there"),
         ({"window": ...}, "window", "be there"),
-        ({"room": ""}, "room", "be text"),
+        ({"capacity_group": ""}, "capacity_group", "be text"),
         ({"levers": []}, "levers", "hold at least 1"),
         ({"levers": ...}, "levers", "be there"),
         ({"levers": [{"lever": "tyo"}]}, "levers[0].lever", "be a registered lever"),
@@ -107,7 +111,7 @@ def test_reader_and_schema_refuse_what_breaks_a_rule(change: dict[str, Any], fie
 
 
 def test_the_schema_accepts_what_the_reader_does() -> None:
-    for contract in (GUSTS, {**GUSTS, "room": None, "description": ""}):
+    for contract in (GUSTS, {**GUSTS, "capacity_group": None, "description": ""}):
         read_workload(contract)
         jsonschema.Draft202012Validator(workload_json_schema()).validate(contract)
 

@@ -228,7 +228,7 @@ def test_what_a_channel_has_and_what_all_share_is_kept_in_a_task_each(tmp_path: 
     assert states_of(done) == dict.fromkeys(
         ["keep.narrow", "keep.wide", "keep.what_all_share", "tell"], "success"
     )
-    assert "spillway_tuples_taken_in" in Path(world.settings.build, "metrics", "spillway.prom").read_text()
+    assert "spillway_tuples_ingested" in Path(world.settings.build, "metrics", "spillway.prom").read_text()
 
 
 def test_a_task_whose_job_never_began_says_what_stood_in_its_way_and_where_to_look(

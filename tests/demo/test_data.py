@@ -210,7 +210,7 @@ def test_the_demos_contracts_show_every_way_and_delete_nothing() -> None:
     assert bounds == {"temp": (0.5, "degF")}
     assert [contract.stream for contract in streams if contract.lever_names == ("sifters",)] == ["flights"]
     by_columns = [contract for contract in streams if contract.lever_names == ("attributes",)]
-    ways = {contract.stream: set(contract.lever_settings("attributes").ways) for contract in by_columns}
+    ways = {contract.stream: set(contract.lever_settings("attributes").treatments) for contract in by_columns}
     assert ways["stocks"] == {"keep", "round"}
     assert ways["weather"] == ways["network"] == {"keep", "round", "shed"}
 

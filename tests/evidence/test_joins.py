@@ -98,7 +98,7 @@ def test_a_peak_that_moved_is_noticed_and_found_again_within_three_windows() -> 
         one.row["pairs"] / hindsight_pairs(JoinRun([full]), JoinRun([one]))
         for full, one in zip(whole.outcomes, ours.outcomes, strict=True)
     ]
-    assert [at for at, one in enumerate(ours.outcomes) if one.row["moved"]] == [8]
+    assert [at for at, one in enumerate(ours.outcomes) if one.row["drift_detected"]] == [8]
     assert shares[8] < 0.6 < min(shares[11:])
     # forgetting nothing, the same rows are looked for where they were
     assert ours.outcomes[-1].row["left_ranks"][0] <= 2

@@ -38,7 +38,7 @@ SENTENCES = {
 }
 """Columns with text for people. They have digests of their own, and the digests of rows leave them out."""
 WORDS = (
-    "scope", "stage", "unit", "dimension_kind", "status", "way", "kind", "lever", "fact", "table", "policy",
+    "scope", "stage", "unit", "dimension_kind", "status", "treatment", "kind", "lever", "fact", "table", "policy",
     "partition",
 )  # fmt: skip
 """Columns with a fixed vocabulary: the values that occur are listed."""

@@ -123,7 +123,7 @@ class FrozenLake:
         self.run("exempt", "meters", "--until", "2026-01-08", "--reason", "an audit", "--json")
         with self.contract("sites") as contract:
             contract["attributes"].append({"name": "wind", "type": "double", "error_pct": 2.0})
-            contract["levers"][0]["ways"] = ["keep", "round"]
+            contract["levers"][0]["treatments"] = ["keep", "round"]
         inputs.third_day(landing)
         self.run("run", "--json")
         self.run("resend", "sites", "--from", "2026-01-02", "--json")

@@ -28,8 +28,8 @@ def test_explain_counts_tuples_and_neither_headers_nor_refused_lines(tmp_path: P
     world = world_of(tmp_path, content)
     for name in ("power", "count"):
         (part,) = explain(world.tables.now(), "meters", name).levers
-        assert part.told is not None
-        assert sum(part.told.numbers["so far"].values()) == COUNT
+        assert part.explanation is not None
+        assert sum(part.explanation.numbers["so far"].values()) == COUNT
 
 
 def test_a_file_delivered_twice_counts_its_tuples_and_not_its_header(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 
-from spillway.batch import RECORDED, SET_ASIDE, TAKEN_IN
+from spillway.batch import INGESTED, QUARANTINED, RECORDED
 from spillway.contracts import StreamContract
 from spillway.errors import InvalidExternalValue, SpillwayError
 from spillway.intake import parse, raw
@@ -33,7 +33,7 @@ def test_a_file_with_too_many_bad_records_is_refused_and_the_rest_of_its_batch_g
     world.deliver("b.json", lines(range(20, 30)) + 10 * BAD)
     world.deliver("c.json", lines(range(30, 49)) + BAD)
     (batch,) = world.take_in()
-    assert world.fates() == [("a.json", "taken"), ("b.json", "refused"), ("c.json", "taken")]
+    assert world.fates() == [("a.json", "ingested"), ("b.json", "refused"), ("c.json", "ingested")]
     assert world.ats() == [*range(20), *range(30, 49)]
     assert (batch.rows, batch.rejected) == (39, 21)
     assert world.totals() == [(60, 39, 21, 0)]
@@ -54,7 +54,7 @@ def test_where_the_batch_as_a_whole_is_sound_no_file_of_it_is_refused(world: Lan
     world.deliver("a.json", lines(range(100)))
     world.deliver("b.json", lines(range(100, 102)) + BAD)
     world.take_in()
-    assert world.fates() == [("a.json", "taken"), ("b.json", "taken")]
+    assert world.fates() == [("a.json", "ingested"), ("b.json", "ingested")]
     assert world.totals() == [(103, 102, 1, 0)]
 
 
@@ -63,7 +63,7 @@ def test_a_strict_contract_refuses_every_file_with_a_defect(tmp_path: Path) -> N
     world.deliver("a.json", lines(range(100)) + BAD)
     world.deliver("b.json", lines(range(100, 103)))
     world.take_in()
-    assert world.fates() == [("a.json", "refused"), ("b.json", "taken")]
+    assert world.fates() == [("a.json", "refused"), ("b.json", "ingested")]
     assert world.ats() == [100, 101, 102]
 
 
@@ -106,7 +106,7 @@ def test_a_refused_file_that_is_mended_is_a_delivery_like_any_other(world: Landi
     assert world.fates() == [("a.json", "refused")]
     world.deliver("a.json", lines(range(4)))
     world.take_in()
-    assert world.fates() == [("a.json", "refused"), ("a.json", "taken")]
+    assert world.fates() == [("a.json", "refused"), ("a.json", "ingested")]
     assert world.ats() == [0, 1, 2, 3]
     assert world.look().refused == ()
 
@@ -131,7 +131,7 @@ def test_a_file_on_which_the_parser_itself_fails_stops_no_other(
 
     monkeypatch.setattr(parse, "parse_blocks", crashing)
     world.take_in()
-    assert world.fates() == [("a.json", "refused"), ("b.json", "taken")]
+    assert world.fates() == [("a.json", "refused"), ("b.json", "ingested")]
     assert "`the file` must be one that can be read, got 'RecursionError: maximum depth'" in (
         world.files()[0].reason or ""
     )
@@ -227,16 +227,16 @@ def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(raw, "time_covered", failing)
         assert "batch 1 could not be written and is tried once more: `at` must be kind" in world.fails()
-        assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 1), (TAKEN_IN, 0)]
+        assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 1), (INGESTED, 0)]
         assert "batch 1 failed a second time and is set aside: `at` must be kind" in world.fails()
         (first, _) = world.batches()
-        assert (first.status, first.attempts) == (SET_ASIDE, 2)
+        assert (first.status, first.attempts) == (QUARANTINED, 2)
         assert first.reason == "`at` must be kind, got unkind; mend it"
         world.deliver("2026-01-03/c.json", lines(range(6, 9)))
         assert world.fails() == ""
-        assert [b.status for b in world.batches()] == [SET_ASIDE, TAKEN_IN, TAKEN_IN]
+        assert [b.status for b in world.batches()] == [QUARANTINED, INGESTED, INGESTED]
     assert world.replay().reopened == (1,)
-    assert [(b.status, b.attempts, b.reason) for b in world.batches()] == 3 * [(TAKEN_IN, 0, None)]
+    assert [(b.status, b.attempts, b.reason) for b in world.batches()] == 3 * [(INGESTED, 0, None)]
     assert sorted(world.ats()) == list(range(9))
     world.totals()
 

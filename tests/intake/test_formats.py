@@ -133,7 +133,7 @@ def without_bytes(tables: dict[str, list[dict[str, Any]]]) -> dict[str, list[dic
             {
                 k: v
                 for k, v in row.items()
-                if k not in ("files", "beside_bytes") and not k.startswith("bytes_")
+                if k not in ("files", "overhead_bytes") and not k.startswith("bytes_")
             }
             for row in found
         ]

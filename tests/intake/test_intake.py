@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from spillway.batch import RECORDED, TAKEN_IN, Batch
+from spillway.batch import INGESTED, RECORDED, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun
@@ -104,8 +104,8 @@ def test_files_are_taken_in_in_name_order_and_numbered_once(tables: Tables, cont
     deliver(tables, "2026-01-01/z.json", lines(0, 10))
     taken = ingest(tables, HERE, contract, "run 1")
     assert [(b.batch, b.batch_date, b.rows, b.status) for b in taken] == [
-        (1, date(2026, 1, 1), 10, TAKEN_IN),
-        (2, date(2026, 1, 2), 20, TAKEN_IN),
+        (1, date(2026, 1, 1), 10, INGESTED),
+        (2, date(2026, 1, 2), 20, INGESTED),
     ]
     assert raw(tables) == [(i, i) for i in range(30)]
     assert [batch.seconds_covered for batch in taken] == [1.0, 2.0]
@@ -129,7 +129,7 @@ def test_defects_are_kept_by_name_and_the_rest_goes_on(tables: Tables, contract:
     deliver(tables, "2026-01-01/empty.json", b"")
     (batch,) = ingest(tables, HERE, contract, "run")
     assert (batch.rows, batch.rejected, batch.deduplicated) == (4, 4, 8)
-    assert [file.status for file in batch.files] == ["taken", "duplicate", "empty"]
+    assert [file.status for file in batch.files] == ["ingested", "duplicate", "empty"]
     kept = rows(tables, "rejected")
     assert [(row["file"], row["line"], row["seq"], row["original"]) for row in kept] == [
         ("delays/2026-01-01/a.json", line, line - 1, original)
@@ -184,7 +184,7 @@ def test_a_file_that_was_empty_when_first_seen_and_is_filled_later_is_taken_in(
     assert ingest(tables, HERE, contract, "run 2") == []
     deliver(tables, "2026-01-01/a.json", lines(0, 3))
     (second,) = ingest(tables, HERE, contract, "run 3")
-    assert (second.batch, second.rows, [file.status for file in second.files]) == (2, 3, ["taken"])
+    assert (second.batch, second.rows, [file.status for file in second.files]) == (2, 3, ["ingested"])
     assert raw(tables) == [(i, i) for i in range(3)]
     assert ingest(tables, HERE, contract, "run 4") == []
 
@@ -281,7 +281,7 @@ def test_of_two_runs_at_once_one_wins_and_the_other_says_so(tables: Tables, cont
         outcomes = list(pool.map(run, range(2)))
     assert "done" in outcomes
     assert all(outcome == "done" or "nothing was doubled" in outcome for outcome in outcomes)
-    assert [(batch.status, batch.rows) for batch in batches(tables)] == [(TAKEN_IN, 10)]
+    assert [(batch.status, batch.rows) for batch in batches(tables)] == [(INGESTED, 10)]
     assert raw(tables) == [(i, i) for i in range(10)]
     assert len(rows(tables, "rejected")) == 1
     assert total_imbalance(rows(tables, "ledger")) == 0

@@ -94,7 +94,7 @@ def test_a_known_name_with_other_bytes_is_refused_by_name_counted_and_its_earlie
     world.deliver("a.json", lines(range(6)))
     world.take_in()
     assert world.ats() == [0, 1, 2, 3]
-    assert world.fates() == [("a.json", "taken"), ("a.json", "refused")]
+    assert world.fates() == [("a.json", "ingested"), ("a.json", "refused")]
     sentence = world.files()[1].reason or ""
     assert "delays/a.json: `the file` must not change once it was taken in (batch 1" in sentence
     assert "deliver what is new as a new file, or spillway replay delays --file a.json" in sentence
@@ -117,7 +117,7 @@ def test_a_known_name_with_as_many_other_bytes_is_seen_by_its_time(world: Landin
     world.take_in()
     world.deliver("a.json", lines(range(4, 7)))
     world.take_in()
-    assert world.fates() == [("a.json", "taken"), ("a.json", "refused")]
+    assert world.fates() == [("a.json", "ingested"), ("a.json", "refused")]
 
 
 def test_the_contract_may_take_a_changed_file_in_as_a_new_batch(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_renamed_file_is_known_by_its_digest_and_its_old_name_may_be_used_agai
     world.take_in()
     path.rename(path.with_name("b.json"))
     world.take_in()
-    assert world.fates() == [("a.json", "taken"), ("b.json", "duplicate")]
+    assert world.fates() == [("a.json", "ingested"), ("b.json", "duplicate")]
     assert world.ats() == [0, 1, 2]
     assert world.is_quiet()
 
@@ -242,7 +242,7 @@ def test_a_file_that_goes_or_changes_under_our_hands_is_left_for_later_and_stops
 def test_whatever_letters_a_name_has_the_file_is_taken_in(world: LandingWorld, name: str) -> None:
     world.deliver(name, lines(range(3)))
     world.take_in()
-    assert world.fates() == [(name, "taken")]
+    assert world.fates() == [(name, "ingested")]
     assert world.ats() == [0, 1, 2]
     assert world.is_quiet()
 
@@ -253,7 +253,7 @@ def test_a_name_that_is_no_text_is_refused_by_name_and_taken_in_once_renamed(wor
     with open(odd, "wb") as file:
         file.write(lines(range(2, 4)))
     world.take_in()
-    assert world.fates() == [("\\xff\\xfe.json", "refused"), ("a.json", "taken")]
+    assert world.fates() == [("\\xff\\xfe.json", "refused"), ("a.json", "ingested")]
     assert r"must have a name in UTF-8, got '\\xff\\xfe.json'; rename it" in world.rejected()[0]["reason"]
     assert world.is_quiet()
     os.rename(odd, world.zone / "b.json")
@@ -329,7 +329,7 @@ def test_a_file_that_may_not_be_read_is_refused_by_name_until_it_is_replayed(
         # whoever runs the tests may be allowed to read everything
         patch.setattr(recording, "open_landing_file", locked)
         world.take_in()
-    assert world.fates() == [("a.json", "taken"), ("b.json", "refused")]
+    assert world.fates() == [("a.json", "ingested"), ("b.json", "refused")]
     assert "must be readable, got 'Permission denied'" in (world.files()[1].reason or "")
     assert world.is_quiet()
     world.replay()
@@ -413,5 +413,5 @@ def test_of_however_many_batches_only_those_that_know_a_file_are_read(
         patch.setattr(Batch, "from_row", noting)
         (taken,) = world.take_in()
     assert (taken.batch, taken.rows, taken.first_seq) == (7, 2, 18)
-    assert [file.status for file in taken.files] == ["duplicate", "taken"]
+    assert [file.status for file in taken.files] == ["duplicate", "ingested"]
     assert read <= {3, 7}, "batch 3 took in the same bytes under another name"

@@ -17,7 +17,7 @@ import pytest
 from tests.intake.landing_world import LandingWorld, lines
 from tests.intake.landing_world import contract as landed
 
-from spillway.batch import RETIRED, TAKEN_IN, Batch, LandingFile
+from spillway.batch import INGESTED, RETIRED, Batch, LandingFile
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
 from spillway.engine.spark import SparkEngine
@@ -70,10 +70,10 @@ def batch(number: int, first: int, last: int) -> Batch:
     """A batch whose rows came in two files, the first of ten rows."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     files = (
-        LandingFile("sites/a.json", 1, "d1", 10, first - 1, "taken"),
-        LandingFile("sites/b.json", 1, "d2", last - first - 9, first + 9, "taken"),
+        LandingFile("sites/a.json", 1, "d1", 10, first - 1, "ingested"),
+        LandingFile("sites/b.json", 1, "d2", last - first - 9, first + 9, "ingested"),
     )
-    return Batch("sites", number, date(2020, 1, number), TAKEN_IN, files, first, last, "run", now, now)
+    return Batch("sites", number, date(2020, 1, number), INGESTED, files, first, last, "run", now, now)
 
 
 def table(first: int, rows: Sequence[Row]) -> pa.Table:
@@ -282,7 +282,7 @@ def test_batches_that_are_taken_in_at_once_are_compared_with_each_other_in_their
 def test_what_is_retired_is_no_history_though_its_rows_are_there_still(tmp_path: Path) -> None:
     files = stored(tmp_path, table(20, [("a", 1.0), ("b", 1.0)]))
     history = stored(tmp_path, table(0, [("a", 1.0)]))
-    for status, repeated in ((TAKEN_IN, [20]), (RETIRED, [])):
+    for status, repeated in ((INGESTED, [20]), (RETIRED, [])):
         before = replace(batch(1, 0, 19), status=status).row_numbers
         found = find_repeats(HERE, contract(rows="exact"), batch(2, 20, 21), files, history, None, [before])
         assert found.rows.tolist() == repeated
@@ -483,7 +483,7 @@ def test_a_state_that_is_made_again_for_a_late_batch_says_what_is_retired_of_its
     batches = [batch(1, 0, 59), batch(2, 60, 89), batch(3, 90, 129)]
     history = stored(tmp_path, table(90, some_rows(3, 40)))
     late = stored(tmp_path, table(60, some_rows(2, 30)))
-    for status, within, unseen in ((RETIRED, 100, 59), (RETIRED, 70, None), (TAKEN_IN, 100, None)):
+    for status, within, unseen in ((RETIRED, 100, 59), (RETIRED, 70, None), (INGESTED, 100, None)):
         standing = [replace(batches[0], status=status, rows=60), batches[2]]
         asked = contract(rows="filter", within=within)
         found = find_repeats(HERE, asked, batches[1], late, history, None, standing)

@@ -16,7 +16,7 @@ import pytest
 from tests.intake.landing_world import CONTRACT, LandingWorld, contract, lines
 from tests.whole_reads import whole_reads
 
-from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, TAKEN_IN
+from spillway.batch import DONE, INGESTED, PLANNED, QUARANTINED, RETIRED
 from spillway.errors import SpillwayError
 from spillway.intake import raw
 from spillway.report.recent import read_recent
@@ -49,7 +49,7 @@ def world(tmp_path: Path) -> LandingWorld:
     world.deliver("2026-03-01/a.json", lines(range(30)) + without_delay(30) + lines([31]) + without_delay(32))
     world.deliver("2026-03-01/b.json", b"".join(without_delay(at) for at in range(40, 43)))
     world.take_in()
-    assert world.fates() == [("2026-03-01/a.json", "taken"), ("2026-03-01/b.json", "refused")]
+    assert world.fates() == [("2026-03-01/a.json", "ingested"), ("2026-03-01/b.json", "refused")]
     assert world.totals() == [(36, 31, 5, 0)]
     return world
 
@@ -371,7 +371,7 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     now = world.now
     first, second, third = world.batches()
     pinned = {"frame_origin": 0, "frame_tuples": 100}
-    aside = first.with_changes(now, status=SET_ASIDE, attempts=2, reason="a kernel failed", **pinned)
+    aside = first.with_changes(now, status=QUARANTINED, attempts=2, reason="a kernel failed", **pinned)
     save_batches(
         world.tables, [aside, *(b.with_changes(now, status=DONE, **pinned) for b in (second, third))]
     )
@@ -384,7 +384,7 @@ def test_a_batch_that_was_set_aside_while_it_was_shed_goes_on_with_all_that_came
     save_batches(world.tables, [aside.with_changes(now, frame_origin=None, revision=stands)])
     world.replay(reason="kernel")
     (first, second, *_) = world.batches()
-    assert first.status == TAKEN_IN
+    assert first.status == INGESTED
     save_batches(
         world.tables,
         [aside.with_changes(now, revision=first.revision), second.with_changes(now, status=RETIRED)],

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import ROOT, SITES, World, json_lines, sites
 
-from spillway.batch import DONE, PLANNED, RECORDED, TAKEN_IN
+from spillway.batch import DONE, INGESTED, PLANNED, RECORDED
 from spillway.engine import ProcessEngine
 from spillway.engine.spark_conf import SHORT_LIVED_JVM
 from spillway.intake.ingest import ingest
@@ -30,7 +30,7 @@ TAKING_IN: Deaths = (
     ("before rejected 1", RECORDED),
     ("before ledger 1", RECORDED),
     ("before batches 1", RECORDED),
-    ("before batches 2", TAKEN_IN),
+    ("before batches 2", INGESTED),
 )
 SHEDDING: Deaths = (
     ("within synopsis", PLANNED),
@@ -113,24 +113,24 @@ def expected(landed: World, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 
 @pytest.fixture
-def taken_in(landed: World, tmp_path: Path) -> World:
+def ingested(landed: World, tmp_path: Path) -> World:
     """The lake with the file taken in and not shed."""
-    world = landed.copy(tmp_path / "taken_in")
+    world = landed.copy(tmp_path / "ingested")
     ingest(world.tables, world.engine, world.contracts.streams["sites"], "run")
     return world
 
 
 @pytest.mark.parametrize("every", [2, pytest.param(1, marks=pytest.mark.long)])
 def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
-    landed: World, taken_in: World, expected: Rows, tmp_path: Path, every: int
+    landed: World, ingested: World, expected: Rows, tmp_path: Path, every: int
 ) -> None:
     """Every second death by default, and all of them in `make test-long`."""
     fresh_file = landed.copy(tmp_path / "landed")
     taking_in, shedding = TAKING_IN[::every], SHEDDING[::every]
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(lives, fresh_file, taking_in), pool.submit(lives, taken_in, shedding)]
+        both = [pool.submit(lives, fresh_file, taking_in), pool.submit(lives, ingested, shedding)]
         assert [tuple(one.result()) for one in both] == [taking_in, shedding]
-    for broken in (fresh_file, taken_in):
+    for broken in (fresh_file, ingested):
         broken.shed()
         assert broken.batches("sites")[-1].status == DONE
         assert_the_same(broken.everything("sites"), expected)
@@ -138,13 +138,13 @@ def test_whatever_is_killed_is_finished_by_the_next_run_row_for_row(
 
 @pytest.mark.long
 def test_a_spark_job_that_is_killed_within_a_task_is_finished_row_for_row(
-    taken_in: World, expected: Rows
+    ingested: World, expected: Rows
 ) -> None:
-    (death,) = lives(taken_in, (("within transmitted", PLANNED),), "spark")
+    (death,) = lives(ingested, (("within transmitted", PLANNED),), "spark")
     assert death == ("within transmitted", PLANNED)
-    code, said = run(taken_in, "spark", "never")
+    code, said = run(ingested, "spark", "never")
     assert code == 0, said
-    assert_the_same(taken_in.everything("sites"), expected)
+    assert_the_same(ingested.everything("sites"), expected)
 
 
 def test_a_run_that_dies_just_after_it_made_a_table_is_finished_by_the_next_one(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.clock import START
 from tests.pipeline.interleaved import Lake, Stepped
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
-from spillway.batch import DONE, DUPLICATE, REPLAYED, TAKEN
+from spillway.batch import DONE, DUPLICATE, FILE_INGESTED, REPLAYED
 from spillway.intake.dedupe import DELIVERED_BEFORE
 from spillway.intake.replay import Selection, replay
 from spillway.ledger import TOTAL, total_imbalance
@@ -60,7 +60,9 @@ def contract(levers: Sequence[Mapping[str, Any]], temp_may_be_null: bool) -> dic
 
 LEVERS: dict[str, list[dict[str, Any]]] = {
     "none": [],
-    "attributes": [{"lever": "attributes", "training": {"tuples": TRAINING_ROWS}, "ways": ["keep", "shed"]}],
+    "attributes": [
+        {"lever": "attributes", "training": {"tuples": TRAINING_ROWS}, "treatments": ["keep", "shed"]}
+    ],
 }
 
 Line = tuple[str, dict[str, Any]]
@@ -293,7 +295,7 @@ class LakeMachine(RuleBasedStateMachine):
             file.base_seq + line: (file.name, line)
             for batch in self.world.batches(STREAM)
             for file in batch.files
-            if file.status in (TAKEN, REPLAYED)
+            if file.status in (FILE_INGESTED, REPLAYED)
             for line in range(1, 1 + len(self.delivered[file.name]))
         }
         rows = self.world.at("raw", STREAM).rows().to_pylist()
@@ -352,7 +354,7 @@ class LakeMachine(RuleBasedStateMachine):
         assert gone <= set(stayed), "a repeated row has left, and none stayed"
         ledger = self.world.rows("ledger")
         assert total_imbalance(ledger) == 0
-        taken_in = {
+        ingested = {
             row["batch"]: row
             for row in ledger
             if (row["stage"], row["unit"], row["dimension_kind"]) == ("intake", "rows", TOTAL)
@@ -360,7 +362,7 @@ class LakeMachine(RuleBasedStateMachine):
         held = Counter(row["batch"] for row in raw.values())
         for batch in batches:
             if batch.rows is not None:
-                line = taken_in[batch.batch]
+                line = ingested[batch.batch]
                 assert batch.rows == held[batch.batch] == line["kept"]
                 assert (batch.rejected, batch.deduplicated) == (line["rejected"], line["deduplicated"])
 

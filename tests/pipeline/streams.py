@@ -64,7 +64,7 @@ SITES: dict[str, Any] = {
     "channel": "narrow",
     "rate": {"from": "declared", "tuples_per_second": 100},
     "frame": {"tuples": 100},
-    "levers": [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "shed"]}],
+    "levers": [{"lever": "attributes", "training": {"tuples": 240}, "treatments": ["keep", "shed"]}],
 }
 METERS: dict[str, Any] = {
     "stream": "meters",

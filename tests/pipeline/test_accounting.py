@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 import pytest
-from tests.pipeline.test_room import rooms, stream, taken_in
+from tests.pipeline.test_room import ingested, rooms, stream
 
 from spillway import registry
 from spillway.engine import ProcessEngine
@@ -30,7 +30,7 @@ def test_what_there_is_no_room_for_is_a_shortfall_though_no_lever_works_on_it(
     tables: Tables, capacity: float, fits: bool
 ) -> None:
     contract = stream("net", mode="shed")
-    batch = taken_in(tables, contract)
+    batch = ingested(tables, contract)
     shed_channel(tables, ProcessEngine(), rooms(contract, capacity=f"{capacity} kbps"), "up")
     (sent,) = tables.now().at("ledger").rows(stage="sent", unit="rows").to_pylist()
     kbps = sent["bytes_kept"] * 8 / 1000 / (batch.seconds_covered or 0.0)
@@ -49,7 +49,7 @@ def test_a_lever_that_drops_where_it_is_only_observed_stops_the_run_before_anyth
     with registry.extra_levers(thin="tests.levers.thin"):
         contract = stream("net", levers=[{"lever": "thin"}], mode="observe")
         contracts = rooms(contract)
-        taken_in(tables, contract)
+        ingested(tables, contract)
         train_stream(tables, contracts, "net")
         with pytest.raises(
             SpillwayError, match=r"thin must drop nothing .*mode: observe, got 10 rows of batch 1"

@@ -54,7 +54,7 @@ def values(tables: Tables, world: World) -> dict[str, list[Any]]:
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return brought_across(tmp_path_factory.mktemp("sent"), synopsis="send", ways=["keep", "shed"])
+    return brought_across(tmp_path_factory.mktemp("sent"), synopsis="send", treatments=["keep", "shed"])
 
 
 def test_what_was_sent_is_given_back_there_by_itself_as_it_is_at_the_source(sent: World) -> None:
@@ -73,9 +73,12 @@ def test_what_was_sent_is_given_back_there_by_itself_as_it_is_at_the_source(sent
 
 
 def test_what_is_held_is_absent_there_and_comes_back_at_the_source(tmp_path: Path) -> None:
-    world = brought_across(tmp_path, synopsis="hold", ways=["keep", "shed"])
+    world = brought_across(tmp_path, synopsis="hold", treatments=["keep", "shed"])
     held = {
-        way["attribute"] for row in world.rows("schemes") for way in row["attributes"] if way["way"] == "shed"
+        way["attribute"]
+        for row in world.rows("schemes")
+        for way in row["attributes"]
+        if way["treatment"] == "shed"
     }
     assert held
     there, here = values(at_the_destination(world), world), values(world.tables.now(), world)
@@ -103,7 +106,7 @@ def test_what_is_counted_is_what_lies_there(sent: World) -> None:
 def test_a_batch_that_is_shed_again_is_told_again_with_the_facts_that_it_was_the_first_to_tell(
     tmp_path: Path,
 ) -> None:
-    world = brought_across(tmp_path, synopsis="send", ways=["keep", "shed"])
+    world = brought_across(tmp_path, synopsis="send", treatments=["keep", "shed"])
     before = values(at_the_destination(world), world)
     world.shed(dates=(FIRST_DAY, FIRST_DAY))
     there = at_the_destination(world)
@@ -140,14 +143,17 @@ def test_when_and_by_whom_a_batch_was_taken_in_changes_no_byte_that_crosses(
 ) -> None:
     for module in ("streams.shed", "streams.facts", "intake.ingest"):
         monkeypatch.setattr(f"spillway.{module}.utc_now", lambda: datetime(1999, 12, 31, tzinfo=UTC))
-    later = brought_across(tmp_path, synopsis="send", ways=["keep", "shed"])
-    assert later.rows("told") == sent.rows("told")
+    later = brought_across(tmp_path, synopsis="send", treatments=["keep", "shed"])
+    assert later.rows("destination_metadata") == sent.rows("destination_metadata")
     assert later.rows("ledger") == sent.rows("ledger")
 
 
 def test_what_is_told_is_as_large_as_it_was_counted_though_a_shortfall_came_out(tmp_path: Path) -> None:
     world = brought_across(tmp_path, synopsis="hold", capacity="1 kbps")
-    told = {row["batch"]: BatchMetadata("sites", row["batch"], row["payload"]) for row in world.rows("told")}
+    told = {
+        row["batch"]: BatchMetadata("sites", row["batch"], row["payload"])
+        for row in world.rows("destination_metadata")
+    }
     for row in world.rows("schemes"):
         batch = next(one for one in world.batches("sites") if one.batch == row["batch"])
         counted = {
@@ -169,11 +175,13 @@ def test_where_source_and_destination_are_one_place_nothing_is_told(tmp_path: Pa
     world.shed()
     world.train("sites")
     world.shed()
-    assert not world.at("told").exists
+    assert not world.at("destination_metadata").exists
     assert destination_tables(world.settings).settings == world.settings
 
 
-LEVERS = [{"lever": "attributes", "training": {"tuples": 240}, "synopsis": "send", "ways": ["keep", "shed"]}]
+LEVERS = [
+    {"lever": "attributes", "training": {"tuples": 240}, "synopsis": "send", "treatments": ["keep", "shed"]}
+]
 
 
 def sent_one_by_one(folder: Path, capacities: list[str], frame: int = 100, days: int = 1) -> World:
@@ -204,7 +212,7 @@ WIDE, NARROW = "1 Mbps", "4.5 kbps"
 
 def test_batch_without_loss_needs_no_metadata_and_is_read_there(tmp_path: Path) -> None:
     world = sent_one_by_one(tmp_path, [WIDE, WIDE])
-    assert not world.at("told").exists
+    assert not world.at("destination_metadata").exists
     there = at_the_destination(world)
     assert every_value(there, world) == every_value(world.tables.now(), world)
     of_source = [(one.batch, one.batch_date, one.rows) for one in world.batches("sites")]
@@ -213,8 +221,8 @@ def test_batch_without_loss_needs_no_metadata_and_is_read_there(tmp_path: Path) 
 
 def test_batch_that_sheds_sends_the_metadata_of_earlier_batches_of_its_frame(tmp_path: Path) -> None:
     world = sent_one_by_one(tmp_path, [WIDE, WIDE, NARROW, WIDE], frame=5500)
-    assert [row["batch"] for row in world.rows("told")] == [3]
-    assert any(way["way"] == "shed" for row in world.rows("schemes") for way in row["attributes"])
+    assert [row["batch"] for row in world.rows("destination_metadata")] == [3]
+    assert any(way["treatment"] == "shed" for row in world.rows("schemes") for way in row["attributes"])
     there = at_the_destination(world)
     assert every_value(there, world) == every_value(world.tables.now(), world)
     assert [one.batch for one in load_batches(there, "sites")] == [1, 2, 3, 4]
@@ -232,16 +240,16 @@ def test_batch_of_another_frame_is_not_in_the_metadata(tmp_path: Path) -> None:
 
 def test_batch_that_had_metadata_has_it_again_if_it_is_sent_without_loss(tmp_path: Path) -> None:
     world = sent_one_by_one(tmp_path, [NARROW, NARROW])
-    assert [row["batch"] for row in world.rows("told")] == [1, 2]
+    assert [row["batch"] for row in world.rows("destination_metadata")] == [1, 2]
     dates = (FIRST_DAY, FIRST_DAY)
     resend(world.tables, world.engine, world.contracts, "sites", dates, world.said.append)
-    assert [row["batch"] for row in world.rows("told")] == [1, 2]
+    assert [row["batch"] for row in world.rows("destination_metadata")] == [1, 2]
     assert every_value(at_the_destination(world), world) == every_value(world.tables.now(), world)
 
 
 def test_changed_rows_whose_metadata_is_missing_are_not_shown_as_exact(tmp_path: Path) -> None:
     world = sent_one_by_one(tmp_path, [WIDE, NARROW, WIDE], frame=100)
-    world.tables.now().at("told").delete(stream="sites", batch=2)
+    world.tables.now().at("destination_metadata").delete(stream="sites", batch=2)
     assert [one.batch for one in load_batches(at_the_destination(world), "sites")] == [1, 3]
     compact(world.at("transmitted", "sites"), lambda file: True)
     assert [one.batch for one in load_batches(at_the_destination(world), "sites")] == [1, 3]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import METERS, OF_A_STREAM, SITES, TABLES, WATCHED, World, json_lines, sites
 
-from spillway.batch import DONE, PLANNED, RETIRED, TAKEN_IN, UNTRAINED, Batch
+from spillway.batch import DONE, INGESTED, PLANNED, RETIRED, UNTRAINED, Batch
 from spillway.checks import ExpectationsFailed, Outcome
 from spillway.clock import utc_now
 from spillway.errors import SpillwayError
@@ -117,7 +117,7 @@ def test_a_frame_goes_on_only_from_the_batch_just_before_it(world: World, tmp_pa
         [(100, 0, 149), (64, 150, 249), (None, 250, 349), (None, 350, 420)]
     ):
         framed: dict[str, Any] = {"frame_origin": first, "frame_tuples": tuples, "levers": ("attributes",)}
-        status = DONE if number < 2 else TAKEN_IN
+        status = DONE if number < 2 else INGESTED
         held.append(
             Batch(
                 *("s", number + 1, FIRST, status, (), first, last, "run", utc_now(), utc_now()),
@@ -125,7 +125,7 @@ def test_a_frame_goes_on_only_from_the_batch_just_before_it(world: World, tmp_pa
             )
         )
     save_batches(fresh.tables, held)
-    pending = [batch for batch in fresh.batches("s") if batch.status == TAKEN_IN]
+    pending = [batch for batch in fresh.batches("s") if batch.status == INGESTED]
     now = fresh.tables.now()
     pinned = _pinned(
         now, fresh.contracts.streams["s"], pending, {one.batch: CapacityShare(1.0) for one in pending}, None
@@ -164,7 +164,7 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
         frame_origin=0,
         frame_tuples=tuples,
     )
-    mine = Batch("s", 2, FIRST, TAKEN_IN, (), 150, 249, "run", *at)
+    mine = Batch("s", 2, FIRST, INGESTED, (), 150, 249, "run", *at)
     _, mine = save_batches(fresh.tables, [before, mine])
     (pinned,) = _pinned(
         fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: CapacityShare(1.0)}, None

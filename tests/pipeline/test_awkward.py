@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.pipeline.streams import World, attribute, json_lines
 
-from spillway.batch import DONE, TAKEN_IN, UNTRAINED
+from spillway.batch import DONE, INGESTED, UNTRAINED
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import Facts, open_questions
@@ -134,7 +134,7 @@ def test_a_channel_narrower_than_the_key_sheds_all_it_may_and_records_the_shortf
     ledger = [row for row in awkward.rows("ledger") if (row["subject"], row["stage"]) == ("lone", "sent")]
     (sent_bytes,) = [row["bytes_kept"] for row in ledger if row["unit"] == "rows"]
     for row in rows:
-        assert [way["way"] for way in row["attributes"]] == ["shed"]
+        assert [way["treatment"] for way in row["attributes"]] == ["shed"]
         more = max(row["planned_kbps"], 8 * sent_bytes / 1000 / batch.seconds_covered)
         assert row["shortfall_kbps"] == pytest.approx(more - row["capacity_kbps"])
         assert row["shortfall_kbps"] > 0
@@ -169,7 +169,7 @@ def test_a_batch_whose_rate_cannot_be_known_waits_by_name_and_stops_nobody(
     world.shed("other")
     assert any("untimed: batch 1: its rate is not known: it waits" in said for said in world.said)
     assert [b.status for b in world.batches("beside")] == [DONE]
-    assert [b.status for b in world.batches("untimed")] == [TAKEN_IN]
+    assert [b.status for b in world.batches("untimed")] == [INGESTED]
     assert not is_pending(world.contracts.streams["untimed"], world.tables)
 
     world.deliver(

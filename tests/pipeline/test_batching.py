@@ -12,7 +12,7 @@ from tests.pipeline.interleaved import Lake, Run, places
 from tests.pipeline.streams import SITES, World, json_lines, sites
 
 from spillway import registry
-from spillway.batch import DONE, PLANNED, SET_ASIDE, TAKEN_IN, Batch
+from spillway.batch import DONE, INGESTED, PLANNED, QUARANTINED, Batch
 from spillway.clock import use_clock, utc_now
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, SpillwayError, format_bytes
@@ -121,7 +121,7 @@ def is_whole(world: World) -> None:
 
 def test_small_batches_wait_in_raw_and_are_sent_together_after_their_time(world: World) -> None:
     deliver(world, 2, 3, 4)
-    assert statuses(world) == [DONE, TAKEN_IN, TAKEN_IN, TAKEN_IN]
+    assert statuses(world) == [DONE, INGESTED, INGESTED, INGESTED]
     assert world.at("raw", "sites").rows(["seq"]).num_rows == 330 + 3 * ROWS, (
         "joins and queries have the rows"
     )
@@ -217,7 +217,7 @@ def test_group_holds_one_batch_date_and_each_date_has_its_own_wait(world: World)
         deliver(world, 4, 5, day="2020-01-03")
     with at(HOUR, early):
         assert [batch.batch for batch in world.shed()] == [2, 3]
-    assert statuses(world)[3:] == [TAKEN_IN, TAKEN_IN]
+    assert statuses(world)[3:] == [INGESTED, INGESTED]
     with at(2 * HOUR, early):
         assert [batch.batch for batch in world.shed()] == [4, 5]
     assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [4, 5]]
@@ -246,7 +246,9 @@ def narrow(shed_together: World, tmp_path: Path) -> World:
 
 def test_shed_values_of_a_group_are_recovered_and_its_bytes_fit(narrow: World) -> None:
     world = narrow
-    shed = {way["way"] for row in world.rows("schemes") if row["batch"] > 1 for way in row["attributes"]}
+    shed = {
+        way["treatment"] for row in world.rows("schemes") if row["batch"] > 1 for way in row["attributes"]
+    }
     assert "shed" in shed
     seconds = 3 * ROWS / 100
     assert kept_bytes(world, 2, 3, 4) * 8 / 1000 / seconds <= held(world, 2).allowed_kbps
@@ -344,7 +346,7 @@ def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> N
         assert statuses(world)[:3] == [DONE, DONE, DONE], "what comes before it"
         with pytest.raises(SpillwayError, match="batch 4 failed a second time and is set aside"):
             world.shed()
-        assert statuses(world) == [DONE, DONE, DONE, SET_ASIDE, DONE, DONE]
+        assert statuses(world) == [DONE, DONE, DONE, QUARANTINED, DONE, DONE]
         assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [5, 6]]
         world.contract_becomes(poisoned(None))
         from spillway.intake.replay import Selection, replay
@@ -358,7 +360,7 @@ def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> N
 SMALL: dict[str, Any] = {
     **TOGETHER,
     "frame": {"tuples": 20},
-    "levers": [{"lever": "attributes", "training": {"tuples": 60}, "ways": ["keep", "shed"]}],
+    "levers": [{"lever": "attributes", "training": {"tuples": 60}, "treatments": ["keep", "shed"]}],
 }
 
 
@@ -436,7 +438,7 @@ def test_only_the_chosen_batches_are_sent(world: World) -> None:
         at_once=True,
     )
     assert [batch.batch for batch in done] == [3]
-    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    assert statuses(world) == [DONE, INGESTED, DONE, INGESTED]
     assert [batch.sent_with for batch in done] == [None]
 
 
@@ -477,7 +479,7 @@ def test_an_empty_file_that_passes_waiting_batches_moves_no_frame(tmp_path: Path
     world.shed()
     world.deliver("sites/2020-01-02/last.json", rows_of(3))
     world.shed()
-    assert statuses(world) == [DONE, TAKEN_IN, DONE, TAKEN_IN]
+    assert statuses(world) == [DONE, INGESTED, DONE, INGESTED]
     world.shed(at_once=True)
     assert [batch.frame_origin for batch in world.batches("sites")[1:2]] == [330]
     assert statuses(world) == [DONE] * 4
@@ -495,7 +497,7 @@ def test_batches_that_go_in_another_order_come_back_whole(tmp_path: Path, tuples
     is_whole(world)
 
 
-@pytest.mark.parametrize(("back", "status_then"), [(60, TAKEN_IN), (3 * 365 * 86_400, DONE)])
+@pytest.mark.parametrize(("back", "status_then"), [(60, INGESTED), (3 * 365 * 86_400, DONE)])
 def test_a_batch_that_was_taken_in_by_a_clock_that_was_wrong_does_not_wait_for_years(
     world: World, back: float, status_then: str
 ) -> None:

@@ -83,7 +83,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 def test_what_is_no_quantity_comes_back_as_it_was(trained: World) -> None:
     raw, given = trained.frame("raw", "rooms"), trained.frame("recovered", "rooms")
-    touched = {row["attribute"] for row in trained.rows("certificates") if row["way"] != "keep"}
+    touched = {row["attribute"] for row in trained.rows("certificates") if row["treatment"] != "keep"}
     assert {"people", "last_seen", "http_status", "power_w", "load"} <= touched
     for name in EXACT:
         assert (raw[name] == given[name]).all(), name

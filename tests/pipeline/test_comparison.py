@@ -104,7 +104,7 @@ def test_compared_bytes_are_those_of_a_run_with_these_settings(
 def test_a_contract_of_no_error_sends_exact_synopses_in_fewer_bytes(begun: World, tmp_path: Path) -> None:
     world, whole = begun.copy(tmp_path / "exact"), begun.copy(tmp_path / "whole")
     paid_by_byte(world, synopsis="send", error_pct=0)
-    paid_by_byte(whole, ways=["keep"])
+    paid_by_byte(whole, treatments=["keep"])
     for one in (world, whole):
         one.shed()
     ways = {

@@ -17,7 +17,7 @@ import pytest
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway import registry
-from spillway.batch import DONE, TAKEN_IN
+from spillway.batch import DONE, INGESTED
 from spillway.contracts import load_contracts, load_usable
 from spillway.engine import ProcessEngine
 from spillway.errors import ConcurrentRun, ContractError, RunFailed, SpillwayError
@@ -271,7 +271,7 @@ def test_a_batch_without_a_rate_keeps_no_other_stream_back(tmp_path: Path) -> No
     world.shed()
     assert any("sites: batch 1: its rate is not known: it waits" in said for said in world.said)
     assert statuses(world, "meters") == [DONE]
-    assert statuses(world, "sites") == [TAKEN_IN]
+    assert statuses(world, "sites") == [INGESTED]
 
 
 def test_a_stream_that_fails_has_the_place_of_what_it_last_offered(ready: World, tmp_path: Path) -> None:

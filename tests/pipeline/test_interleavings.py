@@ -25,7 +25,7 @@ BARE: dict[str, Any] = {**SITES, "levers": []}
 SMALL: dict[str, Any] = {
     **SITES,
     "frame": {"tuples": 20},
-    "levers": [{"lever": "attributes", "training": {"tuples": 60}, "ways": ["keep", "shed"]}],
+    "levers": [{"lever": "attributes", "training": {"tuples": 60}, "treatments": ["keep", "shed"]}],
 }
 IN_STEPS: dict[str, Any] = {**BARE, "source": {**BARE["source"], "files_at_a_time": 1}}
 
@@ -92,9 +92,9 @@ def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_on
     shedding: Lake, nth: int
 ) -> None:
     steps, wanted = alone(shedding)
-    taken_in = steps.index("open exemptions")
-    taking = [at for at in places(steps) if 0 < at < taken_in]
-    sheds = [at for at, what in enumerate(steps) if at > taken_in and what.startswith("commit")]
+    ingested = steps.index("open exemptions")
+    taking = [at for at in places(steps) if 0 < at < ingested]
+    sheds = [at for at, what in enumerate(steps) if at > ingested and what.startswith("commit")]
     for here, there in list(product(taking, sheds))[::nth]:
         shedding.put_back()
         slow, quick = Run(shedding.world), Run(shedding.world)
@@ -151,8 +151,8 @@ def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its
     told = os.stat(landed).st_mtime
     steps, _ = alone(bare)
     recorded = steps.index("commit batches") + 1
-    taken_in = recorded + steps[recorded:].index("commit batches") + 1
-    reading = [at for at in places(steps) if recorded <= at <= taken_in]
+    ingested = recorded + steps[recorded:].index("commit batches") + 1
+    reading = [at for at in places(steps) if recorded <= at <= ingested]
     for here, there in list(product(reading, places(steps)[::2]))[::nth]:
         for first_ends in (True, False):
             os.utime(landed, (told, told))

@@ -269,7 +269,7 @@ def test_old_outcomes_go_and_nothing_is_validated_again_for_it(lake: World, tmp_
 
 
 def after(world: World, what: str) -> None:
-    source = {**SITES["source"], "after_taken_in": what}
+    source = {**SITES["source"], "after_ingest": what}
     world.contract_becomes({**SITES, "source": source}, METERS)
 
 

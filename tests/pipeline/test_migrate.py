@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from tests.pipeline.renamed_lake import as_it_was as with_earlier_names
 from tests.small_lake import batch_row, write_table
 
 from spillway.batch import Batch
@@ -20,12 +21,14 @@ from spillway.store import delta_log
 from spillway.store import tables as stored
 from spillway.store.batches import load_batches
 from spillway.store.delta_log import FORMAT_PROPERTY, PROPERTIES
+from spillway.store.renames import RENAMES
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Tables
 from spillway.streams import migrate as migrating
 from spillway.streams.migrate import migrate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NEW = {"way": "treatment", "beside_bytes": "overhead_bytes"}
 GAINED = {
     "certificates": (
         "error",
@@ -42,13 +45,15 @@ GAINED = {
 
 
 def as_it_was(contract: TableContract) -> TableContract:
+    """The column contract of that commit, with the names of that time."""
     gone = GAINED.get(contract.table, ())
     columns = tuple(
         replace(one, nullable=one.nullable and one.name != "error_pct")
         for one in contract.columns
         if one.name not in gone
     )
-    return replace(contract, columns=columns, version=contract.version - 1 if gone else contract.version)
+    then = replace(contract, columns=columns)
+    return with_earlier_names(then) if contract.table in RENAMES else then
 
 
 def certificate(batch: int, at: datetime, **more: Any) -> dict[str, Any]:
@@ -84,10 +89,13 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
         tables = Tables(settings)
         for row in kept:
             row["files"] = []
+            row["beside_bytes"] = row.pop("overhead_bytes", None)
         tables.at("batches").append(kept)
         later = NOW + timedelta(hours=1)
         for number in (1, 2):
-            tables.at("certificates").append([certificate(number, later)])
+            row = certificate(number, later)
+            row["way"] = row.pop("treatment")
+            tables.at("certificates").append([row])
         outcome = {"table": "certificates", "stream": "s", "expectation": "e", "sentence": "s", "run_id": "r"}
         said = [(date(2026, 1, 1), True), (date(2026, 1, 2), False)]
         write_table(
@@ -98,30 +106,48 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return settings
 
 
-def test_an_old_lake_is_read_as_it_is_and_refuses_what_it_cannot_hold(old: Settings) -> None:
+def test_an_old_lake_is_refused_with_the_remedy(old: Settings) -> None:
     tables = Tables(old)
     assert DeltaTable(tables.path("certificates")).metadata().configuration.get(FORMAT_PROPERTY) is None
-    assert tables.at("certificates").format_version == tables.contract("certificates").version - 1
-    assert (
-        tables.at("certificates").rows(["error_pct", "error"]).to_pylist()
-        == [{"error_pct": 2.0, "error": None}] * 2
-    )
-    bound_in_units = certificate(3, NOW, error_pct=None, error=0.5)
-    with pytest.raises(InvalidValue, match="be null, as version 4 does, got 3; run `spillway migrate`"):
-        tables.at("certificates").replace([bound_in_units], stream="s", batch=3)
+    for name, found in (("batches", 3), ("certificates", 4)):
+        assert stored_version(old, name) == found
+        with pytest.raises(
+            InvalidValue, match=f"be at least {found + 1}.*got {found}; run `spillway migrate`"
+        ):
+            tables.at(name)
+
+
+def stored_version(settings: Settings, name: str) -> int | None:
+    tables = Tables(settings)
+    return tables.own(tables.path(name), tables.contract(name)).format_version
+
+
+def test_a_null_that_the_table_cannot_hold_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    tables = Tables(Settings.from_environment({"SPILLWAY_HOME": str(tmp_path)}))
+    contract = tables.contract("validations")
+    strict = tuple(replace(one, nullable=one.nullable and one.name != "stream") for one in contract.columns)
+    row = {"table": "ledger", "stream": "s", "expectation": "e", "sentence": "s", "run_id": "r"}
+    row |= {"success": True, "validated_at": NOW}
+    tables.own(tables.path("validations"), replace(contract, columns=strict)).append([row])
+    with pytest.raises(
+        InvalidValue, match="let `stream` be null, as version 1 does, got 1; run `spillway migrate`"
+    ):
+        tables.at("validations").append([{**row, "stream": None}])
 
 
 def test_it_is_said_before_it_is_done(old: Settings) -> None:
-    before = {name: Tables(old).at(name).version for name in ("batches", "certificates", "validations")}
+    names = ("batches", "certificates", "validations")
+    before = {name: DeltaTable(Tables(old).path(name)).version() for name in names}
     said: list[str] = []
     found = migrate(old, said.append, dry_run=True)
-    assert {name: Tables(old).at(name).version for name in before} == before
+    assert {name: DeltaTable(Tables(old).path(name)).version() for name in before} == before
     assert any("`error_pct` may be null" in one for one in said)
     assert said[-1] == f"{len(found)} changes would be made"
 
 
 def test_what_was_there_is_there_and_what_could_not_be_can(old: Settings) -> None:
-    rows = Tables(old).at("certificates").rows().to_pylist()
+    rows = DeltaTable(Tables(old).path("certificates")).to_pyarrow_table().to_pylist()
+    rows = [{NEW.get(name, name): value for name, value in row.items()} for row in rows]
     migrate(old)
     tables = Tables(old)
     contract = tables.contract("certificates")
@@ -135,7 +161,6 @@ def test_what_was_there_is_there_and_what_could_not_be_can(old: Settings) -> Non
 
 
 def test_what_was_validated_stays_validated(old: Settings) -> None:
-    assert [one.batch for one in changed_batches(Tables(old), "s")] == [1, 2, 3]
     migrate(old)
     assert [one.batch for one in changed_batches(Tables(old), "s")] == [2, 3], (
         "one failed, one has no certificate"

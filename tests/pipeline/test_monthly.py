@@ -81,7 +81,10 @@ def test_what_the_cycle_is_made_of_is_never_shed_and_all_else_comes_back(world: 
         "a declared key that repeats needs no measure"
     )
     shed = {
-        way["attribute"] for row in world.rows("schemes") for way in row["attributes"] if way["way"] == "shed"
+        way["attribute"]
+        for row in world.rows("schemes")
+        for way in row["attributes"]
+        if way["treatment"] == "shed"
     }
     assert {"sales", "price"} <= shed
     assert not shed & set(cycle)

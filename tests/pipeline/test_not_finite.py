@@ -86,6 +86,6 @@ def test_what_is_no_number_comes_back_as_it_was_and_a_number_as_a_number(world: 
 
 def test_something_of_it_was_shed_or_rounded_and_nothing_is_outside_its_bound(world: World) -> None:
     found = {row["attribute"]: row for row in world.rows("certificates")}
-    assert {name for name, row in found.items() if row["way"] != "keep"} == {"celsius", "watts"}
+    assert {name for name, row in found.items() if row["treatment"] != "keep"} == {"celsius", "watts"}
     assert all(row["violations"] == 0 for row in found.values())
     assert all(row["max_error"] is None or np.isfinite(row["max_error"]) for row in found.values())

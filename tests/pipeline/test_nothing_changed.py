@@ -88,7 +88,7 @@ def test_a_certificate_is_of_the_file_that_was_written_and_not_of_the_rows_in_me
     found = {
         (row["batch"], row["attribute"]): row for row in lake.rows("certificates") if row["stream"] == "sites"
     }
-    ways = {batch.batch: found[batch.batch, "temp"]["way"] for batch in lake.batches("sites")}
+    ways = {batch.batch: found[batch.batch, "temp"]["treatment"] for batch in lake.batches("sites")}
     assert "shed" in ways.values()
     for batch, way in ways.items():
         if way == "keep":  # no certificate counts what was sent exact: its checksum must differ

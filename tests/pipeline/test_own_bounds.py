@@ -67,9 +67,9 @@ def brought(folder: Path, **lever: Any) -> World:
 @pytest.fixture(scope="module", params=["round", "shed", "hold"])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
     levers: dict[str, dict[str, Any]] = {
-        "round": {"ways": ["keep", "round"], "rank_by": "stddev"},
-        "shed": {"ways": ["keep", "shed"], "synopsis": "send"},
-        "hold": {"ways": ["keep", "shed"], "synopsis": "hold"},
+        "round": {"treatments": ["keep", "round"], "rank_by": "stddev"},
+        "shed": {"treatments": ["keep", "shed"], "synopsis": "send"},
+        "hold": {"treatments": ["keep", "shed"], "synopsis": "hold"},
     }
     return brought(tmp_path_factory.mktemp(request.param), **levers[request.param])
 
@@ -116,8 +116,8 @@ def test_a_reader_gets_both_bounds_and_without_the_source_infinity_means_absent(
 def test_explain_gives_bound_and_errors_in_one_unit(world: World) -> None:
     for name, unit in (("cog", "in its own unit"), ("sog", "%")):
         (part,) = explain(world.tables, "ais", name).levers
-        assert part.told is not None
-        numbers = part.told.numbers
+        assert part.explanation is not None
+        numbers = part.explanation.numbers
         assert {key.partition(" (")[0] for key in numbers["bound"]} >= {unit}
         assert unit in numbers["worst error"]
         if name == "cog":
@@ -132,7 +132,7 @@ def test_the_report_draws_the_band_of_small_values(world: World, tmp_path: Path)
 
 def test_a_lake_without_the_column_gains_it_with_the_next_batch(tmp_path: Path) -> None:
     """An older lake's `recovered` has no `__bound`."""
-    plain = contract(ways=["keep", "round"], rank_by="stddev")
+    plain = contract(treatments=["keep", "round"], rank_by="stddev")
     del plain["attributes"][2]["error"]
     plain["attributes"][2]["error_pct"] = 5.0
     world = World.begin(ProcessEngine(), tmp_path, plain, capacity="3.5 kbps")
@@ -142,7 +142,7 @@ def test_a_lake_without_the_column_gains_it_with_the_next_batch(tmp_path: Path) 
     world.shed()
     world.validate()
     assert "cog__bound" not in world.at("recovered", "ais").schema.names
-    world.contract_becomes(contract(ways=["keep", "round"], rank_by="stddev"), capacity="3.5 kbps")
+    world.contract_becomes(contract(treatments=["keep", "round"], rank_by="stddev"), capacity="3.5 kbps")
     world.deliver(
         "ais/2026-01-02/b.json", json_lines([{**row, "ship": f"t{row['ship']}"} for row in ships()])
     )

@@ -57,7 +57,7 @@ def ways(world: World, stream: str, attribute: str, seq: pd.Series) -> np.ndarra
     found = np.full(len(seq), "none", dtype=object)
     for row in world.rows("schemes"):
         if row["stream"] == stream:
-            (way,) = [w["way"] for w in row["attributes"] if w["attribute"] == attribute]
+            (way,) = [w["treatment"] for w in row["attributes"] if w["attribute"] == attribute]
             found[(seq >= row["from_seq"]) & (seq <= row["to_seq"])] = way
     return found
 
@@ -217,7 +217,7 @@ def test_a_file_delivered_under_two_names_is_taken_in_once_and_counted(world: Wo
     ]
     assert [(f.name, f.status) for f in world.batches("sites")[1].files] == [
         ("sites/2020-01-01/again.json", "duplicate"),
-        ("sites/2020-01-01/b.json", "taken"),
+        ("sites/2020-01-01/b.json", "ingested"),
     ]
 
 

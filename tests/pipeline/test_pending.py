@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.small_lake import batch_row, deliver, small_settings, write_table
 
-from spillway.batch import DONE, PENDING, RECORDED, RETIRED, SET_ASIDE, TAKEN_IN, UNTRAINED
+from spillway.batch import DONE, INGESTED, PENDING, QUARANTINED, RECORDED, RETIRED, UNTRAINED
 from spillway.contracts import load_contracts
 from spillway.contracts.sections import Rate
 from spillway.engine import ProcessEngine
@@ -86,10 +86,10 @@ def test_a_file_that_was_empty_and_is_filled_is_work_and_one_that_stays_empty_is
 
 
 def test_what_waits_for_somebody_is_no_work(settings: Settings) -> None:
-    rows = [batch_row("river", 1, SET_ASIDE), batch_row("river", 2, TAKEN_IN, seconds_covered=None)]
+    rows = [batch_row("river", 1, QUARANTINED), batch_row("river", 2, INGESTED, seconds_covered=None)]
     contract = load_contracts(settings.schemas).streams["river"]
     timed = replace(contract, rate=Rate(from_="event_time"))
-    write_table(settings, "batches", [batch_row("river", 1, SET_ASIDE, seconds_covered=None), rows[1]])
+    write_table(settings, "batches", [batch_row("river", 1, QUARANTINED, seconds_covered=None), rows[1]])
     assert not is_pending(timed, Tables(settings))
     assert is_pending(contract, Tables(settings)), "declared since: it can go on"
 

@@ -244,7 +244,7 @@ def brought_across(folder: Path, **lever: Any) -> World:
 def test_at_a_destination_elsewhere_it_is_read_without_the_source_and_what_is_held_is_told_from_what_was_null(
     tmp_path: Path,
 ) -> None:
-    world = brought_across(tmp_path, synopsis="hold", ways=["keep", "shed"])
+    world = brought_across(tmp_path, synopsis="hold", treatments=["keep", "shed"])
     here = read(world, "sites")
     (tmp_path / "lake").rename(tmp_path / "away")
     there = spillway.read(

@@ -15,14 +15,14 @@ from spillway.batch import (
     DONE,
     DUPLICATE,
     EMPTY,
+    FILE_INGESTED,
     MISSED,
     PENDING,
     PLANNED,
+    QUARANTINED,
     REFUSED,
     REPLAYED,
     RETIRED,
-    SET_ASIDE,
-    TAKEN,
     Batch,
     LandingFile,
 )
@@ -71,10 +71,10 @@ def outlived(tables: Tables, name: str) -> list[ExpiredRows]:
 
 
 def test_what_somebody_may_still_work_on_stays_however_old_it_is(tables: Tables) -> None:
-    every = [*PENDING, DONE, RETIRED, SET_ASIDE, DONE]
+    every = [*PENDING, DONE, RETIRED, QUARANTINED, DONE]
     save_batches(tables, [batch(number, status) for number, status in enumerate(every, 1)])
     (found,) = outlived(tables, "batches")
-    assert [every[number - 1] for number in found.where["batch"]] == [DONE, RETIRED, SET_ASIDE]
+    assert [every[number - 1] for number in found.where["batch"]] == [DONE, RETIRED, QUARANTINED]
     assert len(every) not in found.where["batch"], "the next one counts on from the last"
 
 
@@ -147,12 +147,12 @@ def test_a_dry_run_takes_nothing_out_and_says_as_much(tables: Tables) -> None:
 def test_of_delivered_files_only_those_whose_bytes_are_in_a_batch_that_is_through_may_be_put_away(
     tables: Tables,
 ) -> None:
-    fates = (TAKEN, DUPLICATE, EMPTY, REFUSED, MISSED, REPLAYED)
-    for number, status in enumerate((DONE, RETIRED, PLANNED, SET_ASIDE), 1):
+    fates = (FILE_INGESTED, DUPLICATE, EMPTY, REFUSED, MISSED, REPLAYED)
+    for number, status in enumerate((DONE, RETIRED, PLANNED, QUARANTINED), 1):
         files = tuple(LandingFile(f"{status}/{fate}", 1, "d", 1, 0, fate) for fate in fates)
         save_batches(tables, [replace(batch(number, status), files=files)])
     assert sorted(_done_files(tables.now(), "net")) == [
-        f"{status}/{fate}" for status in (DONE, RETIRED) for fate in (DUPLICATE, TAKEN)
+        f"{status}/{fate}" for status in (DONE, RETIRED) for fate in (DUPLICATE, FILE_INGESTED)
     ]
 
 

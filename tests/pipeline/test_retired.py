@@ -11,7 +11,7 @@ import pytest
 from tests.clock import START
 from tests.pipeline.test_room import stream
 
-from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
+from spillway.batch import DONE, PLANNED, QUARANTINED, RETIRED, Batch
 from spillway.checks import Outcome
 from spillway.clock import utc_now
 from spillway.pipeline.validate import _mark_validated, retire_raw_dates
@@ -42,7 +42,7 @@ def certificate(one: Batch, revision: int, violations: int = 0) -> dict[str, Any
         "synopsis_bytes",
     )
     place = {"stream": "net", "batch": one.batch, "batch_date": one.batch_date, "created_at": utc_now()}
-    said = {"lever": "attributes", "attribute": "temp", "way": "shed", "violations": violations}
+    said = {"lever": "attributes", "attribute": "temp", "treatment": "shed", "violations": violations}
     return {**place, **said, "revision": revision, **dict.fromkeys(counts, 0)}
 
 
@@ -83,7 +83,7 @@ DOUBTS = {
     ],
     "was shed again since": lambda tables, one: save_batches(tables, [proven(tables, one)]),
     "is to be shed again": lambda tables, one: proven(tables, replace(one, status=PLANNED)),
-    "was set aside": lambda tables, one: proven(tables, replace(one, status=SET_ASIDE)),
+    "was set aside": lambda tables, one: proven(tables, replace(one, status=QUARANTINED)),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.pipeline.streams import METERS, SITES, WATCHED, World, json_lines, sites
 
-from spillway.batch import DONE, PLANNED, RECORDED, RETIRED, TAKEN_IN
+from spillway.batch import DONE, INGESTED, PLANNED, RECORDED, RETIRED
 from spillway.clock import utc_now
 from spillway.errors import ConcurrentRun, InvalidValue, SpillwayError
 from spillway.intake import ingest as taking_in
@@ -149,7 +149,7 @@ def test_a_run_that_stood_still_after_it_recorded_a_batch_writes_no_raw_over_wha
 def test_a_batch_is_reserved_only_as_it_was_read(aged: World) -> None:
     (one,) = load_batches(aged.tables.now(), "sites")[2:]
     reserve(aged.tables.now(), [one], [])
-    save_batches(aged.tables.now(), [one.with_changes(utc_now(), status=TAKEN_IN)])
+    save_batches(aged.tables.now(), [one.with_changes(utc_now(), status=INGESTED)])
     with pytest.raises(ConcurrentRun, match=OVERTAKEN):
         reserve(aged.tables.now(), [one], [])
     reserve(aged.tables.now(), [], [])

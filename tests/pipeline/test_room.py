@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway import registry
-from spillway.batch import DONE, TAKEN_IN, Batch
+from spillway.batch import DONE, INGESTED, Batch
 from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel, read_stream
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError
@@ -73,7 +73,7 @@ def tables(request: pytest.FixtureRequest) -> Iterator[Tables]:
     tables.forget()
 
 
-def taken_in(
+def ingested(
     tables: Tables, contract: StreamContract, rows: int = 100, seconds: float | None = 1.0, **more: Any
 ) -> Batch:
     """A batch of so many rows, as taking in leaves it."""
@@ -88,7 +88,7 @@ def taken_in(
     draft = raw.draft(ProcessEngine(), [FileTask({"batch_date": str(DAY)}, 1, None)], make)
     raw.publish(draft.written, batch_date=DAY, batch=1)
     batch = Batch(
-        contract.stream, 1, DAY, more.pop("status", TAKEN_IN), (), 0, rows - 1, "run", NOW, NOW, rows, 0, 0,
+        contract.stream, 1, DAY, more.pop("status", INGESTED), (), 0, rows - 1, "run", NOW, NOW, rows, 0, 0,
         seconds_covered=seconds, **more,
     )  # fmt: skip
     save_batches(tables, [batch])
@@ -148,7 +148,7 @@ def test_where_nobody_has_a_choice_each_is_told_its_share() -> None:
 
 def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None:
     contract = stream("net")
-    batch = taken_in(tables, contract, rows=100, seconds=4.0)
+    batch = ingested(tables, contract, rows=100, seconds=4.0)
     load = measure_load(tables, contract, batch)
     raw = tables.at("raw", "net")
     (file,) = raw.files()
@@ -165,13 +165,13 @@ def test_a_load_is_bits_as_written_over_the_time_it_took(tables: Tables) -> None
 
 def test_a_declared_width_is_taken_at_its_word(tables: Tables) -> None:
     contract = stream("net", width="declared")
-    load = measure_load(tables, contract, taken_in(tables, contract))
+    load = measure_load(tables, contract, ingested(tables, contract))
     assert load.widths_bits == {"site": 128.0, "at": 64.0, "temp": 32.0, "seq": 64.0}
 
 
 def test_a_batch_without_a_span_of_time_is_told_how_to_declare_its_rate(tables: Tables) -> None:
     contract = stream("net")
-    batch = taken_in(tables, contract, seconds=None)
+    batch = ingested(tables, contract, seconds=None)
     with pytest.raises(SpillwayError, match=r"the rate of batch 1 must be known.*declare it: `rate:"):
         measure_load(tables, contract, batch)
 
@@ -179,9 +179,9 @@ def test_a_batch_without_a_span_of_time_is_told_how_to_declare_its_rate(tables: 
 def test_a_quiet_stream_keeps_the_place_of_its_last_batch(tables: Tables) -> None:
     busy, quiet = stream("busy"), stream("quiet")
     contracts = rooms(busy, quiet)
-    loud = taken_in(tables, busy)
+    loud = ingested(tables, busy)
     alone = capacity_shares(tables.now(), CapacityGroup("up", contracts, tables.now()), {"busy": [loud]})
-    taken_in(tables, quiet, status=DONE)
+    ingested(tables, quiet, status=DONE)
     now = tables.now()
     beside = capacity_shares(now, CapacityGroup("up", contracts, now), {"busy": [loud]})
     assert alone["quiet"].own_kbps == 0.0
@@ -190,7 +190,7 @@ def test_a_quiet_stream_keeps_the_place_of_its_last_batch(tables: Tables) -> Non
 
 def test_a_part_is_to_hold_the_densest_batch_that_waits_but_none_of_a_few_tuples(tables: Tables) -> None:
     contract = stream("net")
-    sparse = taken_in(tables, contract, rows=100, seconds=2.0)
+    sparse = ingested(tables, contract, rows=100, seconds=2.0)
     dense, few = replace(sparse, batch=2, seconds_covered=1.0), replace(sparse, batch=3, rows=10)
     now = tables.now()
 
@@ -208,7 +208,7 @@ def test_a_part_is_to_hold_the_densest_batch_that_waits_but_none_of_a_few_tuples
 def test_a_channel_that_goes_into_another_is_held_to_both(tables: Tables) -> None:
     east, west = stream("east", channel="one"), stream("west", channel="two")
     contracts = rooms(east, west, capacity="30 kbps", into_up=("one", "two"))
-    waiting = {one.stream: [taken_in(tables, one)] for one in (east, west)}
+    waiting = {one.stream: [ingested(tables, one)] for one in (east, west)}
     now = tables.now()
     found = capacity_shares(now, CapacityGroup("up", contracts, now), waiting)
     for part in found.values():
@@ -228,8 +228,8 @@ def test_a_stream_whose_contract_cannot_be_used_keeps_its_place_in_its_channel_a
         )
         contracts = rooms(east, west, capacity="40 kbps", into_up=("one", "two"))
         contracts = replace(contracts, broken=(BrokenContract("streams", "lost", (), "one"),))
-        waiting = {one.stream: [taken_in(tables, one)] for one in (east, west)}
-        taken_in(tables, stream("lost"), status=DONE)
+        waiting = {one.stream: [ingested(tables, one)] for one in (east, west)}
+        ingested(tables, stream("lost"), status=DONE)
         sent = LedgerRow(
             "stream", "lost", 1, DAY, "sent", 1, "rows", offered=100, kept=100, bytes_offered=3240
         )
@@ -255,7 +255,7 @@ def test_what_a_stream_is_trained_for_does_not_hang_on_who_was_trained_before_it
         one, two = (stream(name, levers=[{"lever": "thin"}], mode="shed") for name in ("one", "two"))
         contracts, waiting = rooms(one, two, capacity="1 kbps"), {}
         for contract in (one, two):
-            waiting[contract.stream] = [taken_in(tables, contract)]
+            waiting[contract.stream] = [ingested(tables, contract)]
         found = []
         for _ in range(2):
             now = tables.now()
@@ -276,7 +276,7 @@ class TestWhenMoreComesOutThanWasPlanned:
     @pytest.fixture
     def narrow(self, tables: Tables) -> Contracts:
         contract = stream("net", levers=[{"lever": "thin"}], mode="shed")
-        taken_in(tables, contract)
+        ingested(tables, contract)
         contracts = rooms(contract, capacity="1 kbps")
         train_stream(tables, contracts, "net")
         return contracts
@@ -381,7 +381,7 @@ def test_batch_whose_fixed_bytes_do_not_fit_says_collect_more(
     tables: Tables, rows: int, collect: bool
 ) -> None:
     contract = stream("net", mode="shed")
-    taken_in(tables, contract, rows=rows, seconds=1.0)
+    ingested(tables, contract, rows=rows, seconds=1.0)
     offered = measure_load(tables, contract, load_batches(tables, "net")[0])
     # two rows fit without the footer; of 20,000 most do not
     kbps = offered.rate_kbps - 0.5 * offered.fixed_kbps if collect else 0.25 * offered.rate_kbps
@@ -397,13 +397,13 @@ def test_batch_whose_fixed_bytes_do_not_fit_says_collect_more(
 
 def test_a_batch_that_does_not_fit_waits_in_the_queue_until_it_does(tables: Tables) -> None:
     contract = stream("net", mode="shed", on_overflow="queue")
-    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    first = ingested(tables, contract, rows=100, seconds=1.0)
     save_batches(tables, [replace(first, batch=2, rows=0, revision=0)])
     said: list[str] = []
     narrow, wide = (rooms(contract, capacity=capacity) for capacity in ("1 kbps", "1 Mbps"))
     assert shed.shed_channel(tables.now(), ProcessEngine(), narrow, "up", said.append) == [] or said
     queued = load_batches(tables.now(), "net", batch=1)[0]
-    assert (queued.status, queued.is_pinned, queued.spends_on) == (TAKEN_IN, False, first.batch_date)
+    assert (queued.status, queued.is_pinned, queued.spends_on) == (INGESTED, False, first.batch_date)
     assert "waits in the queue" in (queued.reason or "")
     assert any("batch 1 of 2026-01-01 waits in the queue" in one for one in said)
     now = tables.now()
@@ -417,7 +417,7 @@ def test_a_batch_that_does_not_fit_waits_in_the_queue_until_it_does(tables: Tabl
 
 def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> None:
     contract = stream("net", mode="shed", on_overflow="queue")
-    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    first = ingested(tables, contract, rows=100, seconds=1.0)
     size = measure_load(tables, contract, first).rate_kbps * 125
     contracts = rooms(contract, capacity=f"{1.5 * size:.0f} B/day")
     spent = LedgerRow(
@@ -436,7 +436,7 @@ def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> N
     tables.at("ledger").append([spent.to_dict()])
     save_batches(tables, [replace(first, batch=9, status=DONE, frame_origin=0, rows=9, revision=0)])
     shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up")
-    assert load_batches(tables.now(), "net", batch=1)[0].status == TAKEN_IN
+    assert load_batches(tables.now(), "net", batch=1)[0].status == INGESTED
     # a batch of the next day shows that the quota has been renewed
     later = replace(first, batch=10, batch_date=date(2026, 1, 2), rows=0, revision=0)
     save_batches(tables.now(), [later])
@@ -456,7 +456,7 @@ def test_a_queued_batch_is_sent_on_the_quota_of_a_later_day(tables: Tables) -> N
 @pytest.mark.parametrize("overflow", ["queue", "fail"])
 def test_batch_above_its_share_takes_the_unspent_bytes_of_the_quota(tables: Tables, overflow: str) -> None:
     contract = stream("net", mode="shed", on_overflow=overflow)
-    second = replace(taken_in(tables, contract, rows=100, seconds=900.0), batch_date=DAY)
+    second = replace(ingested(tables, contract, rows=100, seconds=900.0), batch_date=DAY)
     size = measure_load(tables, contract, second).rate_kbps * 125 * 900
     contracts = rooms(contract, capacity=f"{3 * size:.0f} B/day")
     # the day before offered ten times the quota, all of it in the evening
@@ -482,16 +482,16 @@ def test_batch_above_its_share_takes_the_unspent_bytes_of_the_quota(tables: Tabl
 
 def test_batch_above_what_the_quota_has_left_still_waits(tables: Tables) -> None:
     contract = stream("net", mode="shed", on_overflow="queue")
-    first = taken_in(tables, contract, rows=100, seconds=900.0)
+    first = ingested(tables, contract, rows=100, seconds=900.0)
     size = measure_load(tables, contract, first).rate_kbps * 125 * 900
     contracts = rooms(contract, capacity=f"{0.9 * size:.0f} B/day")
     assert shed.shed_channel(tables.now(), ProcessEngine(), contracts, "up") == []
-    assert load_batches(tables.now(), "net", batch=1)[0].status == TAKEN_IN
+    assert load_batches(tables.now(), "net", batch=1)[0].status == INGESTED
 
 
 def test_batch_above_its_share_is_never_faster_than_the_burst(tables: Tables) -> None:
     contract = stream("net", mode="shed", on_overflow="queue")
-    first = taken_in(tables, contract, rows=100, seconds=1.0)
+    first = ingested(tables, contract, rows=100, seconds=1.0)
     kbps = measure_load(tables, contract, first).rate_kbps
     capacity = {"quota": "86.4 MB", "per": "day", "burst": f"{max(8.0, 0.9 * kbps):.4f} kbps"}
     assert kbps > 10

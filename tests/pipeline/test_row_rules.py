@@ -30,7 +30,7 @@ HOT = sum((row["temp"] or 0) > 80 for row in sites(0, 60))
 
 
 @pytest.fixture(scope="module")
-def taken_in(tmp_path_factory: pytest.TempPathFactory) -> World:
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> World:
     world = World.begin(ProcessEngine(), tmp_path_factory.mktemp("ruled"), ruled("calm"), ruled("wild"))
     for stream in ("calm", "wild"):
         world.deliver(f"{stream}/2020-01-01/a.parquet", parquet_bytes(sites(0, 60)))
@@ -50,8 +50,8 @@ def judged(world: World) -> list[tuple[str, str, bool]]:
     return [(row["stream"], row["expectation"], row["success"]) for row in rows]
 
 
-def test_a_broken_rule_stops_its_own_stream_alone_until_it_is_mended(taken_in: World, tmp_path: Path) -> None:
-    world = taken_in.copy(tmp_path)
+def test_a_broken_rule_stops_its_own_stream_alone_until_it_is_mended(ingested: World, tmp_path: Path) -> None:
+    world = ingested.copy(tmp_path)
     world.contract_becomes(ruled("calm", HELD), ruled("wild", HELD, BROKEN))
 
     with pytest.raises(SpillwayError) as caught:
@@ -76,8 +76,8 @@ def test_a_broken_rule_stops_its_own_stream_alone_until_it_is_mended(taken_in: W
     assert stands(world) == {"calm": RETIRED, "wild": RETIRED}
 
 
-def test_a_rule_that_warns_is_reported_and_stops_nothing(taken_in: World, tmp_path: Path) -> None:
-    world = taken_in.copy(tmp_path)
+def test_a_rule_that_warns_is_reported_and_stops_nothing(ingested: World, tmp_path: Path) -> None:
+    world = ingested.copy(tmp_path)
     world.contract_becomes(ruled("calm"), ruled("wild", {**BROKEN, "action": "warn"}))
 
     world.validate("wild")

@@ -155,7 +155,7 @@ def test_what_is_asked_for_again_is_exact_at_recovery_and_counted_beside_what_ha
     assert values(world, "transmitted", 3) == others
     for number in (1, 2):
         before = [
-            row["bytes_asked_back"]
+            row["bytes_requested"]
             for row in world.rows("ledger")
             if (row["subject"], row["batch"], row["stage"]) == ("sites", number, "sent_before")
         ]

@@ -13,7 +13,7 @@ from tests.levers.failing import lever as failing
 from tests.pipeline.streams import METERS, SITES, World, csv_lines, json_lines, meters, sites
 
 from spillway import registry
-from spillway.batch import DONE, PLANNED, RETIRED, SET_ASIDE, Batch
+from spillway.batch import DONE, PLANNED, QUARANTINED, RETIRED, Batch
 from spillway.clock import utc_now
 from spillway.engine import ProcessEngine
 from spillway.errors import SpillwayError, is_own_fault
@@ -88,11 +88,11 @@ def test_what_fails_twice_is_set_aside_and_what_waited_behind_it_goes_through(wo
     said = failed(world)
     assert said.startswith("sites: batch 2 failed a second time and is set aside: ZeroDivisionError")
     assert said.endswith("; mend it, then spillway replay sites --date 2020-01-01")
-    assert fates(world) == [(DONE, 0), (SET_ASIDE, 2), (DONE, 0)]
+    assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (DONE, 0)]
     one, two, three = (held(world)[n] for n in (1, 2, 3))
     assert two.frame_origin == one.frame_origin
     assert three.frame_origin == three.first_seq, "no frame goes over what is not sent"
-    (trouble,) = [found for found in status(world.tables.now()).shortages if found.kind == "set_aside"]
+    (trouble,) = [found for found in status(world.tables.now()).shortages if found.kind == "quarantined"]
     assert "batch 2 of 2020-01-01 failed 2 times and is quarantined" in trouble.sentence
 
     world.shed()  # nothing is left to do, and nothing is red
@@ -114,13 +114,13 @@ def test_two_in_a_row_are_no_longer_the_fault_of_a_batch(world: World) -> None:
     for number in (2, 3):
         landed(world, number)
         failed(world)
-    assert fates(world) == [(DONE, 0), (SET_ASIDE, 2), (PLANNED, 1)]
+    assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (PLANNED, 1)]
     for _ in range(3):
         assert "set aside" not in failed(world)
-    assert fates(world) == [(DONE, 0), (SET_ASIDE, 2), (PLANNED, 2)]
+    assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (PLANNED, 2)]
     world.contract_becomes(SOUND, METERS)
     world.shed()
-    assert fates(world) == [(DONE, 0), (SET_ASIDE, 2), (DONE, 0)]
+    assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (DONE, 0)]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_backfill_that_fails_twice_sets_aside_what_fails_and_brings_the_rest_t
         world.shed(dates=(day, day))
     assert fates(world) == [(DONE, 0), (PLANNED, 1), (PLANNED, 0)]
     assert "set aside" in failed(world)
-    assert fates(world) == [(DONE, 0), (SET_ASIDE, 2), (DONE, 0)]
+    assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (DONE, 0)]
 
 
 class Py4JJavaError(Exception):
@@ -199,7 +199,7 @@ def test_only_what_went_through_after_a_batch_was_set_aside_says_that_its_stream
 
     assert not _is_quarantine_unresolved(tables, "net"), "none was set aside"
     for one, none_since in (
-        (batch(2, SET_ASIDE, at), True),
+        (batch(2, QUARANTINED, at), True),
         (batch(1, DONE, at + hour), True),
         (batch(3, DONE, at - hour), True),
         (batch(4, PLANNED, at + hour), True),

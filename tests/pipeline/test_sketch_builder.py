@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spillway.batch import RECORDED, RETIRED, TAKEN_IN, Batch
+from spillway.batch import INGESTED, RECORDED, RETIRED, Batch
 from spillway.cli import main
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine import ProcessEngine
@@ -93,7 +93,7 @@ class World:
         number: int,
         first: int,
         rows: Sequence[Mapping[str, Any]],
-        status: str = TAKEN_IN,
+        status: str = INGESTED,
         on: date | None = None,
     ) -> None:
         """Rows in `raw` and their batch, as intake leaves them: in two files."""

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pipeline.test_room import rooms, stream, taken_in
+from tests.pipeline.test_room import ingested, rooms, stream
 
-from spillway.batch import DONE, PLANNED, TAKEN_IN, Batch
+from spillway.batch import DONE, INGESTED, PLANNED, Batch
 from spillway.contracts import BrokenContract, Contracts, StreamContract, read_channel
 from spillway.contracts.capacity import Quota
 from spillway.engine import ProcessEngine
@@ -57,7 +57,7 @@ def declared(name: str, **more: Any) -> StreamContract:
 
 
 def batch(name: str, number: int, day: date = DAY, seconds: float = HOUR, **more: Any) -> Batch:
-    status = more.pop("status", TAKEN_IN)
+    status = more.pop("status", INGESTED)
     rows = more.pop("rows", 1000)
     if status in (DONE, PLANNED):
         more = {"capacity_kbps": 8.0, "frame_origin": 0, **more}
@@ -131,7 +131,7 @@ def test_what_was_asked_back_of_a_batch_crossed_too(tables: Tables) -> None:
     done = batch("net", 1, seconds=12 * HOUR, status=DONE)
     sent(tables, (done, int(20 * MB)))
     asked = LedgerRow(
-        "stream", "net", 1, DAY, "asked back", -1, "rows", offered=9, kept=9, bytes_asked_back=int(1.6 * MB)
+        "stream", "net", 1, DAY, "asked back", -1, "rows", offered=9, kept=9, bytes_requested=int(1.6 * MB)
     )
     tables.at("ledger").append([asked.to_dict()])
     assert allotted(tables, contracts, batch("net", 2))["net"][2].own_kbps == pytest.approx(12.0)
@@ -411,7 +411,7 @@ def test_a_batch_is_pinned_to_what_was_left_and_a_rerun_does_what_the_first_run_
     contract = stream("net")
     contracts = rooms(contract, capacity="1 MB/day")
     quota = Quota(1e6, "day")
-    taken_in(tables, contract, rows=100, seconds=12 * HOUR)
+    ingested(tables, contract, rows=100, seconds=12 * HOUR)
     (first,) = shed_channel(tables, ProcessEngine(), contracts, "up")
     assert first.capacity_kbps == pytest.approx(quota.allowance(86_400, 0, 0, 12 * HOUR))
     now = tables.now()
@@ -420,7 +420,7 @@ def test_a_batch_is_pinned_to_what_was_left_and_a_rerun_does_what_the_first_run_
     (line,) = now.at("ledger").rows(stage="sent", unit="rows").to_pylist()
     assert crossed == line["bytes_kept"] > 0
     later = replace(
-        first, batch=2, status=TAKEN_IN, frame_origin=None, rows=0, seconds_covered=HOUR, revision=0
+        first, batch=2, status=INGESTED, frame_origin=None, rows=0, seconds_covered=HOUR, revision=0
     )
     save_batches(tables, [later])
     (second,) = shed_channel(tables, ProcessEngine(), contracts, "up")

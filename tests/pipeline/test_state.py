@@ -57,12 +57,12 @@ def test_what_is_asked_for_is_counted_as_crossing_and_validation_asks_for_nothin
     world.shed()
     world.validate()
     contract, now = world.contracts.streams["sites"], world.tables.now()
-    assert sum(row["bytes_asked_back"] for row in world.rows("ledger")) == 0
+    assert sum(row["bytes_requested"] for row in world.rows("ledger")) == 0
     recover_batches(now, world.engine, contract, world.batches("sites"), asked=True)
-    (line,) = [row for row in world.rows("ledger") if row["bytes_asked_back"]]
+    (line,) = [row for row in world.rows("ledger") if row["bytes_requested"]]
     assert (line["stage"], line["ordinal"], line["kept"]) == ("asked_back", -1, 240)
     payloads = sum(len(row["payload"]) for row in world.rows("synopsis"))
-    assert line["bytes_asked_back"] == payloads
+    assert line["bytes_requested"] == payloads
     assert total_imbalance(world.rows("ledger")) == 0
 
 

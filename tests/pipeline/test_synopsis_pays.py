@@ -40,7 +40,7 @@ def landed(name: str, second: np.ndarray, minimize: str) -> Lake:
             "levers": [
                 {
                     "lever": "attributes",
-                    "ways": ["keep", "shed"],
+                    "treatments": ["keep", "shed"],
                     "synopsis": "send",
                     "error_pct": 5,
                     "training": {"tuples": TUPLES},

@@ -25,7 +25,7 @@ CHANNELS = {
 def one_after_the_other(contract: dict[str, Any]) -> dict[str, Any]:
     """The contract with attributes kept or shed whole, as the text has it."""
     (lever,) = contract["levers"]
-    return {**contract, "levers": [{**lever, "plan": "prefix", "ways": ["keep", "shed"]}]}
+    return {**contract, "levers": [{**lever, "plan": "prefix", "treatments": ["keep", "shed"]}]}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def newest(world: World, table: str, stream: str) -> list[dict[str, Any]]:
 @STREAMS
 def test_each_stage_has_a_synopsis_of_what_it_shed(joined: World, stream: str) -> None:
     (scheme,) = newest(joined, "schemes", stream)
-    shed = {(way["attribute"], way["stage"]) for way in scheme["attributes"] if way["way"] == "shed"}
+    shed = {(way["attribute"], way["stage"]) for way in scheme["attributes"] if way["treatment"] == "shed"}
     assert {stage for _, stage in shed} == {1, 2}
     assert {(block["attribute"], block["stage"]) for block in newest(joined, "synopsis", stream)} == shed
     assert "trunk: " in scheme["reason"]
@@ -76,7 +76,7 @@ def test_what_is_sent_fits_both_channels(joined: World) -> None:
 
 @STREAMS
 def test_values_of_both_stages_come_back_within_their_thresholds(joined: World, stream: str) -> None:
-    certified = [row for row in newest(joined, "certificates", stream) if row["way"] == "shed"]
+    certified = [row for row in newest(joined, "certificates", stream) if row["treatment"] == "shed"]
     assert len(certified) == 2
     assert [row["violations"] for row in certified] == [0, 0]
     batch = joined.batches(stream)[-1]

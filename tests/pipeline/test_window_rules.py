@@ -47,7 +47,7 @@ def changed(**entries: Any) -> dict[str, Any]:
     [
         (changed(right={"attribute": "tagz"}), ("tagz", "be an attribute of west", "did you mean tags?")),
         (
-            changed(left={"type": "urgent"}, types=[{"name": "high", "worth": 2}]),
+            changed(left={"type": "urgent"}, types=[{"name": "high", "utility": 2}]),
             ("urgent", "be an attribute of east", "did you mean urgency?"),
         ),
         (
@@ -120,7 +120,7 @@ def test_what_no_two_rows_can_be_compared_by_is_told_before_any_run(
         changed(left={"attribute": "site"}),
         changed(left={"attribute": "batch_date"}, right={"attribute": "batch_date"}, **VALUES),
         changed(left={"attribute": "level"}, right={"attribute": "seq"}, **VALUES),
-        changed(left={"type": "level"}, types=[{"name": "100.0", "worth": 2}]),
+        changed(left={"type": "level"}, types=[{"name": "100.0", "utility": 2}]),
     ],
 )
 def test_nothing_is_wrong_with_a_join_by_what_its_inputs_have(tmp_path: Path, join: dict[str, Any]) -> None:

@@ -171,7 +171,7 @@ def test_what_a_run_failed_with_is_told_by_a_later_one_when_nobody_answered(
     ]
     assert told(settings, said, NOW + timedelta(hours=2)) == 0
     (row,) = Tables(settings).at("alerts").rows().to_pylist()
-    assert (row["status"], row["tries"]) == ("told", 2)
+    assert (row["status"], row["tries"]) == ("delivered", 2)
 
 
 def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server: Server) -> None:

@@ -80,7 +80,7 @@ def test_kept_shed_rejected_violations_headroom_and_lag_are_what_the_tables_say(
     certificates = world.rows("certificates")
     for stream in ("sites", "meters"):
         raw = world.rows("raw", stream)
-        assert of(found, "tuples_taken_in", stream) == len(raw)
+        assert of(found, "tuples_ingested", stream) == len(raw)
         ledger = [
             r for r in world.rows("ledger") if r["subject"] == stream and r["dimension_kind"] == "total"
         ]

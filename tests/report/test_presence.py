@@ -30,7 +30,12 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A stream whose synopses stay at the source, validated; its destination lies elsewhere."""
     folder = tmp_path_factory.mktemp("held")
     levers = [
-        {"lever": "attributes", "training": {"tuples": 240}, "synopsis": "hold", "ways": ["keep", "shed"]}
+        {
+            "lever": "attributes",
+            "training": {"tuples": 240},
+            "synopsis": "hold",
+            "treatments": ["keep", "shed"],
+        }
     ]
     there = {"SPILLWAY_DESTINATION": str(folder / "there")}
     world = World.begin(ProcessEngine(), folder, {**SITES, "levers": levers}, capacity="3 kbps", **there)
@@ -71,7 +76,7 @@ def test_certificates_count_what_a_reader_without_the_source_finds_absent(held: 
     rows = held.rows("certificates")
 
     assert sum(absent.values()) > 0
-    assert {row["attribute"]: row["held_values"] for row in rows} == absent
+    assert {row["attribute"]: row["source_values"] for row in rows} == absent
     assert {(row["offered_values"], row["lost_values"]) for row in rows} == {(330, 0)}
 
 
@@ -117,8 +122,8 @@ def test_explain_says_which_share_of_an_attribute_is_at_the_destination(held: Wo
     absent = absent_at_the_destination(held)
     for name in MEASURES:
         (part,) = explain(held.tables, "sites", name).levers
-        assert part.told is not None
-        there = part.told.numbers["at the destination"]
+        assert part.explanation is not None
+        there = part.explanation.numbers["at the destination"]
         assert there["% absent"] == pytest.approx(100 * absent[name] / 330)
         assert there["% present within its bound"] == pytest.approx(100 - 100 * absent[name] / 330)
 
@@ -130,7 +135,7 @@ def test_certificates_of_an_older_lake_are_unknown_until_they_are_migrated(
     aged = World(held.folder, held.engine, held.tables.now(), held.contracts)
     table = aged.tables.at("certificates")
     rows = table.rows().to_pylist()
-    blank = dict.fromkeys(("offered_values", "held_values", "lost_values"))
+    blank = dict.fromkeys(("offered_values", "source_values", "lost_values"))
     table.replace([row | blank for row in rows], stream="sites", batch=[1])
     try:
         page = whole_report(build_report(aged.tables.now(), tmp_path / "report.html"))

@@ -16,7 +16,7 @@ from tests.pipeline.streams import SITES, World, json_lines, made_once, sites
 from tests.report.test_overview import FIGURES, TEMP, WEATHER
 
 from demo.run import where_to_look
-from spillway.batch import TAKEN_IN
+from spillway.batch import INGESTED
 from spillway.clock import utc_now
 from spillway.engine import ProcessEngine
 from spillway.lossless import csv_bytes
@@ -113,7 +113,7 @@ def test_rows_that_were_taken_in_and_not_sent_wait(world: World) -> None:
     before = {one.seen.figures.stream: one.seen.rows_waiting for one in result(world).streams}
     assert before["sites"] == 0
     (batch,) = world.batches("sites")[-1:]
-    waits = replace(batch, batch=batch.batch + 1, status=TAKEN_IN, rows=40, attempts=0)
+    waits = replace(batch, batch=batch.batch + 1, status=INGESTED, rows=40, attempts=0)
     save_batches(world.tables.now(), [waits.with_changes(utc_now(), revision=0)])
     after = {one.seen.figures.stream: one.seen.rows_waiting for one in result(world).streams}
     assert after == before | {"sites": 40}
@@ -131,7 +131,7 @@ def test_verdict_of_exact_streams_states_no_loss() -> None:
 def test_dropped_rows_and_held_values_are_named_as_exceptions() -> None:
     dropped = replace(EXACT, figures=replace(FIGURES, rows_lost=9_062))
     assert "none missing except 9,062 dropped rows." in screen(dropped)
-    held = replace(SENT, figures=replace(FIGURES, held_values=1))
+    held = replace(SENT, figures=replace(FIGURES, source_values=1))
     assert "none missing except 1 value kept at the source." in screen(held)
     assert "1 value kept at the source" in format_stream_loss(held)
     assert "off by" not in format_stream_loss(held), (

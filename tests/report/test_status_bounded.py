@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.small_lake import batch_row, small_settings, write_table
 
-from spillway.batch import DONE, PLANNED, SET_ASIDE
+from spillway.batch import DONE, PLANNED, QUARANTINED
 from spillway.ledger import LedgerRow
 from spillway.report import recent
 from spillway.report.explain import explain
@@ -53,7 +53,7 @@ def lake(folder: Path, *statuses: str, part: int = 10, violations: int = 0, **mo
                     "lever": "attributes",
                     "attribute": "a",
                 },
-                **{"way": "shed", "error_pct": 2.0, "created_at": datetime(2026, 6, 1, tzinfo=UTC)},
+                **{"treatment": "shed", "error_pct": 2.0, "created_at": datetime(2026, 6, 1, tzinfo=UTC)},
                 **dict.fromkeys(("shed_values", "rounded_values", "stored_values"), 1),
                 **dict.fromkeys(("column_bytes", "wire_bytes", "synopsis_bytes"), 1),
                 "violations": violations if number == 1 else 0,
@@ -112,12 +112,12 @@ def test_what_was_counted_all_along_is_of_all_batches(tmp_path: Path) -> None:
 
 
 def test_an_old_batch_that_waits_was_set_aside_or_never_validated_is_named(tmp_path: Path) -> None:
-    settings = lake(tmp_path, PLANNED, SET_ASIDE, *[DONE] * 7, attempts=2, reason="a kernel failed")
+    settings = lake(tmp_path, PLANNED, QUARANTINED, *[DONE] * 7, attempts=2, reason="a kernel failed")
     now = datetime(2026, 6, 1, tzinfo=UTC)
     (stream,) = status(Tables(settings), now).streams
     assert stream.waiting_since is not None
     told = {one.kind: one.sentence for one in status(Tables(settings), now).shortages}
-    assert told["set_aside"].startswith("batch 2 of 2026-01-03 failed 2 times")
+    assert told["quarantined"].startswith("batch 2 of 2026-01-03 failed 2 times")
     assert told["pending"] == "1 batch waits"
     # of 3 to 6 no expectation ever held; what was certified of the last ones is not asked for again
     assert told["unvalidated"] == "4 sent batches are not validated yet"

@@ -35,15 +35,15 @@ CERTIFICATES = [
         "batch": 1,
         "lever": "attributes",
         "attribute": "level",
-        "way": "shed",
+        "treatment": "shed",
         "error_pct": 2.0,
         "shed_values": 6,
     }
     | {"stored_values": 3, "mean_error_pct": 1.0, "max_error_pct": 1.0},
-    {"batch": 1, "lever": "attributes", "attribute": "depth", "way": "shed+round", "error_pct": 8.0}
+    {"batch": 1, "lever": "attributes", "attribute": "depth", "treatment": "shed+round", "error_pct": 8.0}
     | {"shed_values": 2, "rounded_values": 8, "stored_values": 1, "mean_error_pct": 4.0, "max_error_pct": 6.0}
     | {"violations": 2},
-    {"batch": 1, "lever": "thin", "attribute": "", "way": "shed", "shed_values": 3, "violations": 1},
+    {"batch": 1, "lever": "thin", "attribute": "", "treatment": "shed", "shed_values": 3, "violations": 1},
 ]
 
 
@@ -60,8 +60,8 @@ def tables(tmp_path: Path) -> Iterator[Tables]:
     # not sent yet: its time must not thin out the rate, its part of the channel counts
     second = batch_row("river", 2, "planned", seconds_covered=1.0, rows=None, capacity_kbps=12.0)
     write_table(settings, "batches", [first, second])
-    taken_in = replace(LEDGER[0], batch=2)
-    write_table(settings, "ledger", [row.to_dict() for row in (*LEDGER, taken_in)])
+    ingested = replace(LEDGER[0], batch=2)
+    write_table(settings, "ledger", [row.to_dict() for row in (*LEDGER, ingested)])
     write_table(settings, "certificates", [row | {"stream": "river"} for row in CERTIFICATES])
     yield from lake(settings)
 

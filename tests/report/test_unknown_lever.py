@@ -89,7 +89,7 @@ def test_status_asks_for_what_the_newest_facts_of_any_lever_had_to_assume(lake: 
 def test_explain_names_it_in_its_place_and_says_what_became_of_its_rows(lake: Settings) -> None:
     found = explain(Tables(lake), "fields", "temp")
 
-    assert [(part.lever, part.told is None) for part in found.levers] == [
+    assert [(part.lever, part.explanation is None) for part in found.levers] == [
         ("mute", True),
         ("attributes", False),
     ]

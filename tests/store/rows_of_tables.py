@@ -18,7 +18,7 @@ DAY = date(2026, 1, 1)
 ATTRIBUTES = [("v", "double"), ("at", "timestamp"), ("day", "date"), ("text", "string"), ("flag", "boolean")]
 LONG = "a text of more than thirty-two letters, as they come"
 NOON = datetime(2026, 1, 1, 12, 0, 0, 1234, tzinfo=UTC)
-FILE = LandingFile("s/2026-01-01/a.json", 10, "d1", 3, -1, "taken", NOW)
+FILE = LandingFile("s/2026-01-01/a.json", 10, "d1", 3, -1, "ingested", NOW)
 
 
 def fact(stream: str = "s", version: int = 1, value: str = "9") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.store.rows_of_tables import FILE, batch, fact
 
-from spillway.batch import DONE, PENDING, PLANNED, TAKEN_IN, Batch
+from spillway.batch import DONE, INGESTED, PENDING, PLANNED, Batch
 from spillway.errors import InvalidValue
 from spillway.levers.attributes.scheme import SCHEMES, state_before
 from spillway.pipeline.validate import changed_batches
@@ -133,8 +133,8 @@ def test_runs_leave_few_files_of_what_is_through_and_touch_nothing_that_waits(la
 def test_runs_leave_few_files_of_batches_that_wait_and_none_of_them_holds_one_in_work(lake: Settings) -> None:
     """A day of small batches may wait to be sent together; each is a row, and every step opens all files."""
     tables = Tables(lake)
-    saved(tables, [batch(1, status=DONE, rows=3), batch(2, status=TAKEN_IN), batch(3, status=PLANNED)])
-    waiting = [batch(n, status=TAKEN_IN, rows=3) for n in range(4, 4 + MOST_FILES)]
+    saved(tables, [batch(1, status=DONE, rows=3), batch(2, status=INGESTED), batch(3, status=PLANNED)])
+    waiting = [batch(n, status=INGESTED, rows=3) for n in range(4, 4 + MOST_FILES)]
     saved(tables, waiting[:-1])
     compact_batches(tables.now(), "s")
     assert len(tables.now().at("batches").files()) == 3 + MOST_FILES - 1

@@ -97,12 +97,12 @@ def test_bytes_of_a_commit_are_those_of_its_file_in_the_log(tables: Tables) -> N
 def test_paths_of_partitions_are_counted_as_the_log_spells_them(tables: Tables, stream: str) -> None:
     told = [BatchMetadata(stream, number, b"x" * 40) for number in (1, 20)]
     write_metadata(tables, told[:1])
-    table = tables.now().at("told")
+    table = tables.now().at("destination_metadata")
     (file,) = table.files()
     assert_counted(table, table.version, [written_file(file, table.path)])
     assert file.size + log_size(table) == told[0].size
     write_metadata(tables, told[:1])
-    table = tables.now().at("told")
+    table = tables.now().at("destination_metadata")
     assert_counted(
         table, table.version, [written_file(one, table.path) for one in table.files()], [file], table.path
     )

@@ -131,7 +131,7 @@ class Trial:
             allowed_kbps=kbps,
             synopsis=synopsis,
             rank_by="recoverability",
-            asked_back_pct=0.0,
+            requested_pct=0.0,
             plan="least_loss",
         )
         found = self._read(lake)
@@ -162,8 +162,8 @@ class Trial:
         """Return the error of every order, each batch in its own capacity, by `ranking_error` or the best of its
         treatments.
 
-        The overhead of shedding (`beside_bytes`) is subtracted from the capacity, as for the plan, which is measured as
-        a whole. Otherwise an order could seem to fit that does not fit if it is sent.
+        The overhead of shedding (`overhead_bytes`) is subtracted from the capacity, as for the plan, which is measured
+        as a whole. Otherwise an order could seem to fit that does not fit if it is sent.
         """
         found = []
         for order in orders:
@@ -171,7 +171,7 @@ class Trial:
             def of(batch: int, order: Sequence[str] = order) -> float:
                 options = self.options[batch]
                 measures = sum(self.sent_whole.batch_bytes[batch][name] for name in self.measures)
-                room, around = measures * capacity_pct / 100.0, self.beside_bytes[batch]
+                room, around = measures * capacity_pct / 100.0, self.overhead_bytes[batch]
                 if synopsis == "send":
                     around = float(self.around_bytes.get(batch, 0))
                 return error(options, order, room, synopsis, around=around, **how)
@@ -180,7 +180,7 @@ class Trial:
         return found
 
     @cached_property
-    def beside_bytes(self) -> dict[int, float]:
+    def overhead_bytes(self) -> dict[int, float]:
         """Return, by batch, the smallest addition of shedding one measure (synopsis not sent) to footers, schemes and
         log.
         """

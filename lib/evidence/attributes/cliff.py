@@ -40,7 +40,7 @@ TUPLES = 2_000
 FRAME_TUPLES = 256
 CASES = {
     "default": AttributeSettings(),
-    "shed only": AttributeSettings(synopsis="hold", ways=("keep", "shed")),
+    "shed only": AttributeSettings(synopsis="hold", treatments=("keep", "shed")),
 }
 ROUNDING = 1e-9
 WIDE_KBPS = 1e9

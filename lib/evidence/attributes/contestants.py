@@ -71,7 +71,7 @@ def thesis_settings() -> dict[str, Any]:
     return {
         "plan": "prefix",
         "rank_by": "stddev",
-        "ways": ("keep", "shed"),
+        "treatments": ("keep", "shed"),
         "synopsis": "hold",
         "fit": "bits",
         "reevaluate": Reevaluate(cap_windows=None),

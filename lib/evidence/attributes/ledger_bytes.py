@@ -24,7 +24,7 @@ def bytes_at(destination: Path, stream: str) -> int:
     total = 0
     for log in [*destination.rglob("_delta_log")]:
         table = log.parent
-        if table.name not in (stream, "sent_synopsis", "told"):
+        if table.name not in (stream, "sent_synopsis", "destination_metadata"):
             continue
         for commit in sorted(log.glob("*.json")):
             lines = [

@@ -185,7 +185,7 @@ def compare(name: str, contract: StreamContract, files: Mapping[str, bytes]) -> 
 
 def with_every_treatment(contract: StreamContract) -> StreamContract:
     """Return the contract with every treatment allowed."""
-    return with_settings(contract, replace(own_settings(contract), ways=WAYS))
+    return with_settings(contract, replace(own_settings(contract), treatments=WAYS))
 
 
 def trained_before_newest(contract: StreamContract, batches: Sequence[Batch]) -> StreamContract:
@@ -208,7 +208,9 @@ def sent_bytes_of(lake: Lake, stream: str, batch: Batch) -> SentBytes:
         payloads[row["attribute"]] += len(row["payload"])
     told = {
         row["batch"]: len(row["payload"])
-        for row in lake.tables.at("told").rows(["batch", "payload"], stream=stream).to_pylist()
+        for row in lake.tables.at("destination_metadata")
+        .rows(["batch", "payload"], stream=stream)
+        .to_pylist()
     }
     # each batch repeats its own metadata; the largest row has the models as well
     models = max(told.values(), default=0) - told.get(batch.batch, 0)

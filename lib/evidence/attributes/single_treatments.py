@@ -48,7 +48,7 @@ def run_as_in_paper(lab: Lab) -> RunResult:
 
 def run_with_fewest_bytes(lab: Lab) -> RunResult:
     """Run the product's plan on a channel that is paid by the byte: a stored byte costs as much as a sent one."""
-    return lab.run(paid_by_byte=True, asked_back_pct=0.0, synopsis="hold")
+    return lab.run(paid_by_byte=True, requested_pct=0.0, synopsis="hold")
 
 
 def single_treatments(book: Book, labs: Mapping[str, Lab]) -> dict[str, float]:

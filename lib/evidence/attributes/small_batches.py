@@ -192,7 +192,7 @@ class Street:
 
     def metadata_bytes(self) -> int:
         """Return the bytes of destination metadata that were sent of the day."""
-        table, found = self.tables.at("told"), 0
+        table, found = self.tables.at("destination_metadata"), 0
         logs = list(Path(table.path, "_delta_log").glob("*.json"))
         for file in table.files(batch=Between(2)):
             name = Path(file.path).name
@@ -202,7 +202,7 @@ class Street:
     def checkpoint_bytes(self) -> float:
         """Return the bytes of log checkpoints that the commits of the day bring, as a mean over many days."""
         found = 0.0
-        for table in (self.tables.at("transmitted", "docks"), self.tables.at("told")):
+        for table in (self.tables.at("transmitted", "docks"), self.tables.at("destination_metadata")):
             log = Path(table.path, "_delta_log")
             sent = str(SENT_ON)
             commits = sum(sent in path.read_text() for path in log.glob("*.json")) if table.exists else 0

@@ -33,7 +33,7 @@ import psutil
 import pyarrow as pa
 
 from evidence.bench.paired_difference import CLOCKS
-from spillway.batch import DONE, TAKEN_IN, Batch
+from spillway.batch import DONE, INGESTED, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.spark import SparkEngine, spark_engine
 from spillway.pipeline.validate import validate
@@ -86,7 +86,7 @@ def telemetry_stream(shed: int, error_pct: float | None = None) -> dict[str, Any
             {
                 "lever": "attributes",
                 "plan": "prefix",
-                "ways": ["keep", "shed"],
+                "treatments": ["keep", "shed"],
                 "training": {"tuples": TRAINING_ROWS},
                 "error_pct": error_pct,
             }
@@ -132,7 +132,7 @@ def make_raw(tables: Tables, engine: SparkEngine, rows: int, noise: float = 0.01
         "telemetry",
         1,
         DAY,
-        TAKEN_IN,
+        INGESTED,
         (),
         0,
         rows - 1,
@@ -156,7 +156,7 @@ def reset_batch(tables: Tables) -> None:
     (batch,) = load_batches(now, "telemetry")
     unpinned = batch.with_changes(
         batch.updated_at,
-        status=TAKEN_IN,
+        status=INGESTED,
         levers=(),
         models={},
         capacity_kbps=None,

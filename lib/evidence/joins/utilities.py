@@ -107,7 +107,7 @@ def _utility_gain(worth: Numbers, how: str, seed: int) -> float:
         rates=constant_rate(RATE, SECONDS), types=len(worth), type_shares=tuple(float(x) for x in shares)
     )
     left, right = streams.both(seed)
-    types = [{"name": f"t{i}", "worth": float(value)} for i, value in enumerate(worth)]
+    types = [{"name": f"t{i}", "utility": float(value)} for i, value in enumerate(worth)]
     side = {"type": "kind"}
     aware = overlap(20, False, budget=budget_of(CAPACITY), types=types, otherwise=0.0, side=side)
     # the same accounting, but every type is believed to be worth the same

@@ -140,7 +140,7 @@ def load_query(name: str, sql: str, **settings: Any) -> Workload:
             "name": name,
             "inputs": ["loads"],
             "window": {"seconds": FILES_A_WINDOW * SECONDS_A_FILE},
-            "room": "evidence",
+            "capacity_group": "evidence",
             "levers": [{"lever": "quality", "sql": sql, "portion_tuples": TUPLES_A_FILE, **settings}],
         }
     )

@@ -46,7 +46,7 @@ def crowded_group(queries: int, portions_each: int, seed: int = 1) -> tuple[Any,
             "name": "q",
             "inputs": ["s"],
             "window": {"seconds": 3600},
-            "room": "r",
+            "capacity_group": "r",
             "levers": [
                 {
                     "lever": "quality",
@@ -69,7 +69,7 @@ def crowded_group(queries: int, portions_each: int, seed: int = 1) -> tuple[Any,
         window = Window("query", name, 99, PLANNED, begin, begin + _HOUR, (("s", 1),), begin, begin)
         work.append(WindowWork(one, {}, (window,), portions={99: portions}))
     coverage = _past(list(contracts), chance)
-    table = SimpleNamespace(rows=lambda columns, room: coverage.select(columns))
+    table = SimpleNamespace(rows=lambda columns, capacity_group: coverage.select(columns))
     room = SimpleNamespace(
         name="r",
         contracts=SimpleNamespace(queries=contracts),

@@ -74,7 +74,7 @@ def random_sifter(
         "rows_per_second": share * rate,
         "queries": queries,
         "sample": {"marked_pct": marked_pct},
-        "unasked": str(chance.choice(["first", "by_region"])),
+        "unqueried": str(chance.choice(["first", "by_region"])),
         "regions": int(chance.integers(1, 12)),
     }
 

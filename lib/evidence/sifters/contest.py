@@ -8,7 +8,7 @@ drops too many keeps some at random. Quality is measured on the test rows, which
 
 A query without a test row loses nothing (C_q = 1), as in the paper, which notes that this raises all curves; `asked`
 leaves such queries out. Schemes are tested by regions alone, as in the paper
-(`unasked: by_region`). `shipped` is the default of contracts: rows that no query requests are dropped first, in any
+(`unqueried: by_region`). `shipped` is the default of contracts: rows that no query requests are dropped first, in any
 region, and regions are for the others; `index` is its rival on equal terms. Rivals:
 
     random     every row with the same probability (as in the paper)
@@ -139,13 +139,13 @@ def product_thresholds(one: GeneratedQueries) -> np.ndarray:
     asks, of_test = (
         hits_of(rows, asked.boxes, np.ones(len(asked.boxes))) > 0 for rows in (one.sample, one.test)
     )
-    unasked = 1.0 - float(asks.mean())
+    unqueried = 1.0 - float(asks.mean())
     rows = one.sample[:, asks] if asks.any() else one.sample
-    throttle = requested_throttle(settings.throttle, unasked, 1.0)
+    throttle = requested_throttle(settings.throttle, unqueried, 1.0)
     throttle = throttle if throttle < 1.0 else HALF
     found = build_regions(one.space, rows, asked, settings.regions, USUAL, throttle, settings.fairness)
     worth = consolidate_queries(found.tree, found.frequencies, asked, rows)
-    worth = replace(worth, frequencies=np.append(worth.frequencies * (1.0 - unasked), unasked))
+    worth = replace(worth, frequencies=np.append(worth.frequencies * (1.0 - unqueried), unqueried))
     thresholds = configure_filter(worth, settings.throttle, 0.0, settings.fairness, 0.0).thresholds
     return np.asarray(thresholds[np.where(of_test, found.tree.regions_of(one.test), found.tree.count)])
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from evidence.book import Book
-from spillway.batch import TAKEN_IN, Batch
+from spillway.batch import INGESTED, Batch
 from spillway.contracts import Contracts, read_channel, read_stream
 from spillway.engine.protocol import Engine
 from spillway.engine.spark import spark_engine
@@ -92,7 +92,7 @@ def prepare_batch(tables: Tables, engine: Engine, contracts: Contracts, rows: in
         "probes",
         1,
         PROBE_DAY,
-        TAKEN_IN,
+        INGESTED,
         (),
         0,
         rows - 1,
@@ -138,8 +138,8 @@ def differing_rows(book: Book) -> Mapping[str, float]:
         (batch,) = load_batches(now, "probes")
     of = SifterFilter.from_bytes(row["payload"])
     expected = kernel_rows(of, raw, batch.first_seq)
-    unasked = np.asarray(raw["seq"])[of.regions_of(raw) == of.tree.count]
-    off = len(np.setxor1d(unasked, by_spark))
+    unqueried = np.asarray(raw["seq"])[of.regions_of(raw) == of.tree.count]
+    off = len(np.setxor1d(unqueried, by_spark))
     differing = len(np.setxor1d(np.asarray(sent["seq"]), expected["seq"]))
     if not differing:
         for name in ("weight", "in_sample"):
@@ -163,7 +163,7 @@ def differing_rows(book: Book) -> Mapping[str, float]:
                 sent.num_rows,
                 COMPARED_ROWS * room,
                 differing,
-                len(unasked),
+                len(unqueried),
                 off,
                 len(row["payload"]),
                 row["reason"],
@@ -173,7 +173,7 @@ def differing_rows(book: Book) -> Mapping[str, float]:
     return {
         "sifters.rows_kernel_differs_from_spark": differing,
         "sifters.rows_compared_with_spark": COMPARED_ROWS,
-        "sifters.rows_unasked": len(unasked),
+        "sifters.rows_unasked": len(unqueried),
         "sifters.rows_unasked_differ_from_spark": off,
         "sifters.filter_bytes": len(row["payload"]),
         "sifters.sent_over_room": sent.num_rows / (COMPARED_ROWS * room),

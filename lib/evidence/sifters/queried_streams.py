@@ -139,7 +139,7 @@ def measure_qualities(one: QueriedStream, throttle: float) -> tuple[dict[str, fl
     count = int(kept.sum())
     rng = np.random.default_rng(1)
     quality = {"sifter": _quality(wants, kept, weights)}
-    _, alone = learn_and_sift(one, replace(settings, unasked="by_region"), train, test, throttle)
+    _, alone = learn_and_sift(one, replace(settings, unqueried="by_region"), train, test, throttle)
     # as many rows as the sifter kept: too many go, or others come, at random
     drawn = rng.random(test.num_rows)
     quality["regions"] = _quality(wants, _first(drawn - alone, count), weights)

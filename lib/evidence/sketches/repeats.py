@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evidence.book import Say
-from spillway.batch import TAKEN_IN, Batch
+from spillway.batch import INGESTED, Batch
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import ProcessEngine
 from spillway.intake.dedupe import find_repeats
@@ -44,7 +44,7 @@ def stream_of(
 
 def batch_of(number: int, first: int, last: int) -> Batch:
     now = datetime(2013, 1, 1, tzinfo=UTC)
-    return Batch("keys", number, date(2013, 1, 1), TAKEN_IN, (), first, last, "run", now, now)
+    return Batch("keys", number, date(2013, 1, 1), INGESTED, (), first, last, "run", now, now)
 
 
 def write_raw_file(folder: str | Path, keys: Integers, seqs: Integers) -> DataFile:

@@ -56,7 +56,7 @@ _CONTRACT: dict[str, Any] = {
     ],
     "duplicates": {"rows": "exact", "on": ["site", "at"]}, "retain_raw": {"days": 3},
     "sketches": [{"kind": "count_min", "attributes": ["site"]}, {"kind": "quantiles", "attributes": ["level"]}],
-    "levers": [{"lever": "attributes", "rank_by": "relative", "ways": ["keep", "round"]}],
+    "levers": [{"lever": "attributes", "rank_by": "relative", "treatments": ["keep", "round"]}],
 }  # fmt: skip
 _CHANNELS: dict[str, Any] = {
     "channels": {

@@ -35,7 +35,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from spillway.batch import REFUSED, TAKEN
+from spillway.batch import FILE_INGESTED, REFUSED
 from spillway.contracts import StreamContract, read_stream
 from spillway.engine.local import ProcessEngine
 from spillway.intake import new_batches, parse
@@ -255,7 +255,7 @@ def _compare_with_files(
     rows = tables.now().at("raw", STREAM).rows(["number"]) if any(one.rows for one in batches) else None
     there = Counter(rows["number"].to_pylist() if rows is not None else ())
     refused = {file.digest for batch in batches for file in batch.files if file.status == REFUSED}
-    taken = [file.digest for batch in batches for file in batch.files if file.status == TAKEN]
+    taken = [file.digest for batch in batches for file in batch.files if file.status == FILE_INGESTED]
     expected = Counter(number for digest in set(taken) for number in _numbers(contents[digest]))
     settled = {content for found in seen.values() for content in found}
     owed = {n for content in settled if _digest(content) not in refused for n in _numbers(content)}

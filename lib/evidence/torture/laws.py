@@ -71,7 +71,9 @@ def _of_batches(batches: list[Row]) -> Iterator[str]:
     for number, times in Counter(row["batch"] for row in batches).items():
         if times > 1:
             yield f"batch {number} stands {times} times in batches"
-    digests = Counter(file["digest"] for row in batches for file in row["files"] if file["status"] == "taken")
+    digests = Counter(
+        file["digest"] for row in batches for file in row["files"] if file["status"] == "ingested"
+    )
     for digest, times in digests.items():
         if times > 1:
             yield f"a file of digest {digest[:12]} was taken in {times} times"

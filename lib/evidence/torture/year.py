@@ -87,7 +87,7 @@ class Year:
             contract = {
                 "stream": stream,
                 "channel": "link",
-                "source": {"path": stream, "after_taken_in": "remove", "settle_seconds": 0},
+                "source": {"path": stream, "after_ingest": "remove", "settle_seconds": 0},
                 "attributes": [
                     {"name": "site", "type": "string", "role": "key", "nullable": False},
                     {"name": "at", "type": "timestamp", "role": "order", "nullable": False},

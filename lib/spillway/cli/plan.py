@@ -96,7 +96,9 @@ def add_what_if(commands: Any) -> None:
             "spillway what-if operations --weight slow_routers=2",
         ],
     )
-    made.add_argument("room", help="capacity group: the `room` of one or more queries", metavar="ROOM")
+    made.add_argument(
+        "capacity_group", help="capacity group: the `capacity_group` of one or more queries", metavar="GROUP"
+    )
     made.add_argument(
         "--capacity", type=float, help="capacity of the group per window, in the unit of its contracts"
     )
@@ -126,7 +128,7 @@ def _run_what_if(asked: argparse.Namespace) -> int:
     settings = Settings.from_environment()
     changes = RuleChanges(asked.capacity, asked.policy, dict(_weight(text) for text in asked.weight))
     contracts = load_usable(settings.schemas)
-    found = what_if(Tables(settings), ProcessEngine(), contracts, asked.room, changes, dates)
+    found = what_if(Tables(settings), ProcessEngine(), contracts, asked.capacity_group, changes, dates)
     if asked.json:
         print_json(found)
     else:
@@ -144,7 +146,7 @@ def _weight(text: str) -> tuple[str, float]:
 
 def _say(found: WhatIf) -> None:
     print_line(
-        f"{found.room}, {found.first} to {found.last}: {format_count(found.windows, 'window')}, "
+        f"{found.capacity_group}, {found.first} to {found.last}: {format_count(found.windows, 'window')}, "
         f"{format_count(found.offered, 'row')} offered",
         "bold",
     )

@@ -255,15 +255,17 @@ def _say_workload(asked: argparse.Namespace, found: WorkloadExplanation) -> int:
 
 def _say_part(what: str, part: VersionedExplanation, one_of_several: bool) -> None:
     by = f" by {part.lever}" if one_of_several else ""
-    if part.told is None:
+    if part.explanation is None:
         print_line(f"{part.lever} has no explanation of {what}; see the counts of its stage", "bold")
         return
-    print_line(f"{what} is {part.told.way}{by}, because {part.told.because}.", "bold")
+    print_line(f"{what} is {part.explanation.treatment}{by}, because {part.explanation.because}.", "bold")
     numbers = [
-        (name, value) for name, value in part.told.numbers.items() if value not in (None, "", 0, [], {})
+        (name, value)
+        for name, value in part.explanation.numbers.items()
+        if value not in (None, "", 0, [], {})
     ]
     print_table("", ["", ""], [(f"  {name}", format_value(value)) for name, value in numbers])
-    for remedy in part.told.remedies:
+    for remedy in part.explanation.remedies:
         print_line(f"To {remedy}")
 
 

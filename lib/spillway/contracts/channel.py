@@ -35,7 +35,7 @@ MINIMIZE = ("error", "bytes")
 class Prices:
     """The prices of a channel that minimizes bytes. Only the ratio of the two prices matters.
 
-    >>> Prices(sent_per_gb=5.0, kept_per_gb=0.1).cost(sent_bytes=2e9, held_bytes=1e9, asked_back_pct=2.0)
+    >>> Prices(sent_per_gb=5.0, kept_per_gb=0.1).cost(sent_bytes=2e9, held_bytes=1e9, requested_pct=2.0)
     10.2
     """
 
@@ -46,15 +46,15 @@ class Prices:
         0.0,
     )
 
-    def cost(self, sent_bytes: float, held_bytes: float, asked_back_pct: float) -> float:
+    def cost(self, sent_bytes: float, held_bytes: float, requested_pct: float) -> float:
         """Return the cost that `minimize: bytes` minimizes:
 
-            (sent_bytes x sent_per_gb + held_bytes x (asked_back_pct / 100 x sent_per_gb + kept_per_gb)) / 1e9
+            (sent_bytes x sent_per_gb + held_bytes x (requested_pct / 100 x sent_per_gb + kept_per_gb)) / 1e9
 
-        `held_bytes`: bytes that are kept at the source. `asked_back_pct`: the percentage of them that is requested and
+        `held_bytes`: bytes that are kept at the source. `requested_pct`: the percentage of them that is requested and
         sent later.
         """
-        held = asked_back_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
+        held = requested_pct / 100.0 * self.sent_per_gb + self.kept_per_gb
         return (sent_bytes * self.sent_per_gb + held_bytes * held) / 1e9
 
     def rules(self) -> Iterator[Broken]:

@@ -310,7 +310,7 @@ class Record:
             names = ", ".join(f"{name}: ..." for name in self.fields())
             return report.add(path, "be a mapping", value, f"write {{{names}}}")
         fields = self.fields()
-        value = _with_preset(self.of, value)
+        value = self._with_new_names(_with_preset(self.of, value), path, report)
         for name in value:
             if name not in fields:
                 former = self.of.former_field(str(name)) if hasattr(self.of, "former_field") else None
@@ -336,6 +336,16 @@ class Record:
         for where, rule_, got, remedy in record.rules() if hasattr(record, "rules") else ():
             report.add(join_path(path, where), rule_, got, remedy)
         return record
+
+    def _with_new_names(self, value: Mapping[Any, Any], path: str, report: Report) -> Mapping[Any, Any]:
+        """Return `value` with the present names of fields that were renamed; report each former name."""
+        former = {one.metadata.get("former"): name for name, one in self.fields().items()}
+        for name in [name for name in value if isinstance(name, str) and name in former]:
+            now = former[name]
+            remedy = f"rename it to {now}: its meaning and its values are the same"
+            report.add(join_path(path, name), f"be called `{now}` now", value[name], remedy)
+            value = {now: value[name], **{key: one for key, one in value.items() if key != name}}
+        return value
 
     def fields(self) -> dict[str, dataclasses.Field[Any]]:
         """Return the declared fields by their names in YAML."""
@@ -388,12 +398,20 @@ def _as_meant(value: object) -> object:
     return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
-def rule(shape: Shape, doc: str, default: Any = dataclasses.MISSING, yaml: str | None = None) -> Any:
+def rule(
+    shape: Shape,
+    doc: str,
+    default: Any = dataclasses.MISSING,
+    yaml: str | None = None,
+    former: str | None = None,
+) -> Any:
     """Declare a field of a record: its shape, its documentation, its default, its name in YAML if that differs.
 
-    A field without default is required.
+    A field without default is required. `former`: its name in older contracts, which is refused with the present name.
     """
     metadata: dict[str, Any] = {"shape": shape, "doc": doc}
+    if former is not None:
+        metadata["former"] = former
     if yaml is not None:
         metadata["yaml"] = yaml
     return dataclasses.field(default=default, metadata=metadata)

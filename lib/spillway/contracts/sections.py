@@ -125,11 +125,12 @@ class Source:
     mb_at_a_time: float = rule(
         Number(above=0), "maximum megabytes per intake step; a larger file has a step of its own", 256.0
     )
-    after_taken_in: str = rule(
+    after_ingest: str = rule(
         Choice(("keep", "archive", "remove")),
         "treatment of files whose batch is done, by `spillway keep`. keep: leave them; archive: move "
         "them to the folder .archived in the landing folder; remove: delete them",
         "keep",
+        former="after_taken_in",
     )
 
     def rules(self) -> Iterator[Broken]:

@@ -102,11 +102,12 @@ class Workload(Subject):
         "the input streams, in order; a stream that is listed twice is joined with itself",
     )
     window: TimeSpan = rule(Record(TimeSpan), "the windows of event time")
-    room: str | None = rule(
+    capacity_group: str | None = rule(
         OptionalValue(Text()),
-        "capacity group: the queries with the same `room` share its capacity, for example that of a "
+        "capacity group: the queries with the same `capacity_group` share its capacity, for example that of a "
         "cluster; null: no other query shares it",
         None,
+        former="room",
     )
     levers: tuple[LeverEntry, ...] = rule(Levers(least=1), "the levers, in order")
     alerts: tuple[AlertHook, ...] = rule(

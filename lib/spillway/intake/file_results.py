@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from spillway.batch import EMPTY, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.batch import EMPTY, FILE_INGESTED, MISSED, REFUSED, REPLAYED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.errors import escape_text
 from spillway.records import sum_counts
@@ -45,7 +45,7 @@ class FileResult:
     """
 
     file: LandingFile
-    status: str = TAKEN
+    status: str = FILE_INGESTED
     good: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     reason: str | None = None
@@ -59,7 +59,7 @@ class FileResult:
 
     def merged_with(self, other: FileResult) -> FileResult:
         """Return the sum of this result and that of another slice of the same file."""
-        worst = next((s for s in (MISSED, REFUSED) if s in (self.status, other.status)), TAKEN)
+        worst = next((s for s in (MISSED, REFUSED) if s in (self.status, other.status)), FILE_INGESTED)
         return replace(
             self,
             status=worst,
@@ -87,16 +87,16 @@ FILE_REFUSED = "file refused"
 def final_results(contract: StreamContract, fates: Sequence[FileResult]) -> list[FileResult]:
     """Return the final result of each file of a batch, after all of them are parsed."""
     limit = 0.0 if contract.bad_records.action == "fail" else contract.bad_records.max_share_pct
-    files = [one for one in fates if one.file.status == TAKEN]
+    files = [one for one in fates if one.file.status == FILE_INGESTED]
     too_many = _share(sum(one.good for one in files), sum(one.bad for one in files)) > limit
-    found = [one for one in fates if one.file.status != TAKEN]
+    found = [one for one in fates if one.file.status != FILE_INGESTED]
     for one in files:
         share = _share(one.good, one.bad)
-        if one.status == TAKEN and not (one.good or one.bad):
+        if one.status == FILE_INGESTED and not (one.good or one.bad):
             one = replace(one, status=EMPTY)
-        elif one.status == TAKEN and too_many and share > limit and not one.whole:
+        elif one.status == FILE_INGESTED and too_many and share > limit and not one.whole:
             one = replace(one, status=REFUSED, reason=_why(contract, one, limit, share))
-        elif one.status == TAKEN and not one.good:
+        elif one.status == FILE_INGESTED and not one.good:
             # `rejected` has its records one by one, or one row for the whole file
             reason = one.reason if one.whole else _why(contract, one, limit, share)
             one = replace(one, status=REFUSED, reason=reason, whole=True)
@@ -124,10 +124,10 @@ def files_with_results(batch: Batch, fates: Sequence[FileResult]) -> tuple[Landi
     by_seq = {one.file.base_seq: one for one in fates}
     files = []
     for file in batch.files:
-        one = by_seq.get(file.base_seq) if file.status in (TAKEN, REPLAYED) else None
-        if one is not None and file.status == REPLAYED and one.status != TAKEN:
+        one = by_seq.get(file.base_seq) if file.status in (FILE_INGESTED, REPLAYED) else None
+        if one is not None and file.status == REPLAYED and one.status != FILE_INGESTED:
             file = replace(file, status=MISSED, reason=one.reason)
-        elif one is not None and file.status == TAKEN:
+        elif one is not None and file.status == FILE_INGESTED:
             reason = one.reason if one.status in (REFUSED, MISSED) else file.reason
             file = replace(file, status=one.status, reason=reason, header=one.header)
         files.append(file)

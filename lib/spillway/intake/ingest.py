@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 
-from spillway.batch import RECORDED, TAKEN_IN, UNTRAINED, Batch
+from spillway.batch import INGESTED, RECORDED, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
@@ -80,7 +80,7 @@ def has_intake(tables: Tables, contract: StreamContract, now: datetime | None = 
     """
     if not folder_exists(landing_root(contract, tables.settings.landing)):
         return True
-    waiting = load_batches(tables, contract.stream, status=[RECORDED, TAKEN_IN, UNTRAINED])
+    waiting = load_batches(tables, contract.stream, status=[RECORDED, INGESTED, UNTRAINED])
     if any(batch.status == RECORDED or is_waiting_for_rate(batch) for batch in waiting):
         return True
     found = find_landing_files(contract, tables, now)
@@ -112,7 +112,7 @@ def can_be_rated(contract: StreamContract, batch: Batch, known: Sequence[RatedBa
 def is_waiting_for_rate(batch: Batch) -> bool:
     """Return whether the rate of the batch is unknown, so that no share of a channel can be computed for it."""
     return bool(
-        batch.status in (TAKEN_IN, UNTRAINED)
+        batch.status in (INGESTED, UNTRAINED)
         and batch.rows
         and not batch.seconds_covered
         and not batch.is_pinned
@@ -131,7 +131,7 @@ def _with_rates(
     Return `written`, with the new rates.
     """
     waiting = list(
-        filter(is_waiting_for_rate, load_batches(tables, contract.stream, status=[TAKEN_IN, UNTRAINED]))
+        filter(is_waiting_for_rate, load_batches(tables, contract.stream, status=[INGESTED, UNTRAINED]))
     )
     known = rated_batches(tables, contract.stream) if waiting else []
     given: dict[int, Batch] = {}

@@ -33,7 +33,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from spillway.batch import DUPLICATE, MISSED, REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.batch import DUPLICATE, FILE_INGESTED, MISSED, REFUSED, REPLAYED, Batch, LandingFile
 from spillway.clock import utc_now
 from spillway.contracts import StreamContract
 from spillway.errors import InvalidValue
@@ -156,7 +156,7 @@ def find_landing_files(
                 refused.append((one, same))
         elif seconds and not (is_whole or one.problem) and one.modified_at > settled:
             settling.append(one)
-        elif one.problem is None and any(entry.status in (TAKEN, DUPLICATE) for entry in entries):
+        elif one.problem is None and any(entry.status in (FILE_INGESTED, DUPLICATE) for entry in entries):
             doubtful.append(one)
         else:
             fresh.append(one)

@@ -17,12 +17,12 @@ from functools import partial
 from spillway.batch import (
     DUPLICATE,
     EMPTY,
+    FILE_INGESTED,
     IN_WORK,
     MISSED,
     RECORDED,
     REFUSED,
     REPLAYED,
-    TAKEN,
     Batch,
     LandingFile,
 )
@@ -87,7 +87,7 @@ def record_batches(
     for one in step:
         if measured[one].missed is None and one.name not in unmoved:
             by_date.setdefault(batch_date_of(one.name, now.date()), []).append(one)
-    digests = {file.digest for batch in known for file in batch.files if file.status == TAKEN}
+    digests = {file.digest for batch in known for file in batch.files if file.status == FILE_INGESTED}
     (number, seq), arrived = next_numbers(tables, stream), last_arrival(tables, stream)
     batches = []
     for batch_date in sorted(by_date):
@@ -103,7 +103,7 @@ def record_batches(
             )
             if reason is not None:
                 say(f"{contract.stream}: {reason}")
-            if status == TAKEN:
+            if status == FILE_INGESTED:
                 digests.add(found.digest)
                 seq += found.records
         batches.append(
@@ -149,7 +149,7 @@ def _file_status(
             (batch, file)
             for batch in reversed(known)
             for file in batch.files
-            if file.name == one.name and file.status in (TAKEN, DUPLICATE)
+            if file.name == one.name and file.status in (FILE_INGESTED, DUPLICATE)
         ),
         None,
     )
@@ -163,10 +163,10 @@ def _file_status(
     if found.digest in digests and contract.duplicates.files == "skip":
         return DUPLICATE, None
     if before is None or again:
-        return TAKEN, None
+        return FILE_INGESTED, None
     batch, file = before
     if contract.source.changed == "new_batch":
-        return TAKEN, (
+        return FILE_INGESTED, (
             f"{escape_text(one.name)} has changed since batch {batch.batch} took it in ({file.size:,} bytes then, "
             f"{one.size:,} now); it is taken in whole as a new batch, the earlier rows stay (source.changed: new_batch)"
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Each write replaces what the same batch wrote before. So a rerun, a retry, or a kill at any time leads to the same rows.
 Batches are written together. If that fails, each batch is written alone, so that the fault of one does not stop the
-others. A batch that fails a second time is quarantined (status `SET_ASIDE`).
+others. A batch that fails a second time is quarantined (status `QUARANTINED`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from spillway.batch import MISSED, REFUSED, SET_ASIDE, TAKEN_IN, Batch
+from spillway.batch import INGESTED, MISSED, QUARANTINED, REFUSED, Batch
 from spillway.contracts import StreamContract
 from spillway.engine.protocol import Engine
 from spillway.errors import ConcurrentRun, SpillwayError, is_own_fault
@@ -67,7 +67,7 @@ def write_batches(
 
 
 def _failure_message(batch: Batch, problem: SpillwayError) -> str:
-    if batch.status == SET_ASIDE:
+    if batch.status == QUARANTINED:
         return batch.quarantine_sentence(problem)
     return f"{batch.stream}: batch {batch.batch} could not be written and is tried once more: {problem}"
 
@@ -195,14 +195,14 @@ def _finish_batches(
         time = time_covered(tables, contract, one.batch, rows, rated, end_before)
         done = one.batch.with_changes(
             clock(),
-            status=TAKEN_IN,
+            status=INGESTED,
             rows=rows,
             rejected=sum(one.reasons.values()),
             deduplicated=_delivered_before(contract, one.batch) + (len(again.rows) if again else 0),
             seconds_covered=time.seconds,
             rate_note=time.note,
             event_end=time.event_end,
-            beside_bytes=_overhead_bytes(contract, files[number]),
+            overhead_bytes=_overhead_bytes(contract, files[number]),
             attempts=0,
             reason=None,
         )

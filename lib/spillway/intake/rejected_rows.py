@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import REFUSED, REPLAYED, TAKEN, Batch, LandingFile
+from spillway.batch import FILE_INGESTED, REFUSED, REPLAYED, Batch, LandingFile
 from spillway.contracts import StreamContract
 from spillway.contracts.sections import Options
 from spillway.intake.dedupe import DELIVERED_BEFORE
@@ -164,7 +164,7 @@ def _refused_before(batches: Sequence[Batch], known: Iterable[Batch]) -> dict[tu
     again: dict[str, list[int]] = {}
     for batch in batches:
         for file in batch.files:
-            if file.status in (TAKEN, REFUSED):
+            if file.status in (FILE_INGESTED, REFUSED):
                 again.setdefault(file.name, []).append(batch.batch)
     found: dict[tuple[int, str], int] = {}
     for batch in known:

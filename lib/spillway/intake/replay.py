@@ -23,14 +23,14 @@ import pyarrow.compute as pc
 
 from spillway.batch import (
     DUPLICATE,
+    FILE_INGESTED,
+    INGESTED,
     PLANNED,
+    QUARANTINED,
     RECORDED,
     REFUSED,
     REPLAYED,
     RETIRED,
-    SET_ASIDE,
-    TAKEN,
-    TAKEN_IN,
     Batch,
     LandingFile,
 )
@@ -122,7 +122,9 @@ def replay(
         and asked.takes_date(_date_of(known, entry))
     ]
     # if a file changed after it was taken in, `raw` has most of its rows: replay it only if the selection names it
-    before = {file.name for batch in known for file in batch.files if file.status in (TAKEN, DUPLICATE)}
+    before = {
+        file.name for batch in known for file in batch.files if file.status in (FILE_INGESTED, DUPLICATE)
+    }
     files = [one for one in waiting if asked.file is not None or one.name not in before]
     if len(files) < len(waiting):
         names = ", ".join(escape_text(one.name) for one in waiting if one.name in before)
@@ -157,7 +159,7 @@ def _reopen_batches(
     """
     found = [
         batch
-        for batch in load_batches(tables, contract.stream, status=SET_ASIDE)
+        for batch in load_batches(tables, contract.stream, status=QUARANTINED)
         if asked.takes_date(batch.batch_date)
         and asked.takes_reason(batch.reason)
         and (asked.file is None or any(asked.takes_file(file.name) for file in batch.files))
@@ -175,11 +177,11 @@ def _reopen_batches(
                 f"{contract.stream}: batch {batch.batch} must go before batch {', '.join(gone)} of its date "
                 f"{batch.batch_date}, whose raw tuples are retired; deliver its files again under another date"
             )
-        after |= {b.batch: b for b in later if b.is_pinned and b.status != SET_ASIDE}
+        after |= {b.batch: b for b in later if b.is_pinned and b.status != QUARANTINED}
     reopened = [
         batch.with_changes(
             clock(),
-            status=RECORDED if batch.rows is None else PLANNED if batch.is_pinned else TAKEN_IN,
+            status=RECORDED if batch.rows is None else PLANNED if batch.is_pinned else INGESTED,
             attempts=0,
             reason=None,
         )

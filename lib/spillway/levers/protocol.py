@@ -102,7 +102,7 @@ class OpenQuestion:
 class LeverExplanation:
     """A lever's part of `explain`: the treatment of an attribute, the reason, numbers, and remedies."""
 
-    way: str
+    treatment: str
     """The treatment, as the end of the sentence "temp is ...": `kept`, `rounded`, `not planned yet`."""
     because: str
     """The reason, as the end of the sentence "because ...", without a full stop."""

@@ -100,7 +100,7 @@ TRIES, MOST_RUNS = 3, 5
 LOOK_BACK = timedelta(days=7)
 """Older events are not reported."""
 MOST_AT_ONCE = 50
-HEARD = "told"
+DELIVERED_STATUS = "delivered"
 
 FindAddress = Callable[[str], str | None]
 
@@ -223,19 +223,21 @@ def _send_to_hook(
     pause: Callable[[float], None],
 ) -> int:
     before = {row["key"]: row for row in tables.at("alerts").rows(hook=hook).to_pylist()}
-    known = {key for key, row in before.items() if row["status"] == HEARD or row["tries"] >= MOST_RUNS}
+    known = {
+        key for key, row in before.items() if row["status"] == DELIVERED_STATUS or row["tries"] >= MOST_RUNS
+    }
     # alerts of failed runs exist only in this table: retry those that were not delivered
     left = {
         key: Alert(row["event"], row["stream"] or "", "", row["sentence"])
         for key, row in before.items()
-        if row["event"] == "failure" and row["told_at"] >= now - LOOK_BACK
+        if row["event"] == "failure" and row["tried_at"] >= now - LOOK_BACK
     }
     found = left | {one.key: one for one in alerts}
     news = {key: one for key, one in found.items() if key not in known}
     news = dict(list(news.items())[:MOST_AT_ONCE])
     if not news:
         return 0
-    status = HEARD
+    status = DELIVERED_STATUS
     try:
         _post(check_address(hook, address(hook)), list(news.values()), pause)
     except SpillwayError as problem:
@@ -250,12 +252,12 @@ def _send_to_hook(
             "sentence": one.sentence,
             "status": status,
             "tries": 1 + (before[key]["tries"] if key in before else 0),
-            "told_at": now,
+            "tried_at": now,
         }
         for key, one in news.items()
     ]
     tables.at("alerts").replace(rows, hook=hook, key=list(news))
-    return len(news) if status == HEARD else 0
+    return len(news) if status == DELIVERED_STATUS else 0
 
 
 def _post(address: str, alerts: Sequence[Alert], pause: Callable[[float], None]) -> None:

@@ -33,7 +33,7 @@ class VersionedExplanation:
 
     lever: str
     facts: int | None
-    told: LeverExplanation | None
+    explanation: LeverExplanation | None
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
 
 _LAST = f", of the last {SHOWN_BATCHES} batches"
 _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
-    "tuples_taken_in": ("Tuples taken in.", lambda one: one.figures.tuples),
+    "tuples_ingested": ("Tuples taken in.", lambda one: one.figures.tuples),
     "tuples_rejected": (
         "Tuples that broke the contract, each where it was read last.",
         lambda one: one.figures.rejected,

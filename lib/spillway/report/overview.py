@@ -275,14 +275,14 @@ class ChannelOverview:
 class WorkloadOverview:
     """A join or a query: the explanations of its levers, and the work of its stages."""
 
-    told: WorkloadExplanation
+    explanation: WorkloadExplanation
 
     def flat(self) -> dict[str, float]:
         """Return the numbers by their names in `build/run.json`."""
         found: dict[str, float] = {}
-        for stage in self.told.stages:
-            found[f"{stage.unit}_offered.{self.told.name}"] = stage.offered
-            found[f"{stage.unit}_kept.{self.told.name}"] = stage.handed_on
+        for stage in self.explanation.stages:
+            found[f"{stage.unit}_offered.{self.explanation.name}"] = stage.offered
+            found[f"{stage.unit}_kept.{self.explanation.name}"] = stage.handed_on
         return found
 
 
@@ -487,11 +487,11 @@ def overview_lines(found: Overview) -> list[str]:
 
 def workload_lines(one: WorkloadOverview) -> Iterator[str]:
     """Yield a join or a query as a few sentences."""
-    told = one.told
+    told = one.explanation
     for part in told.levers:
-        if part.told is not None:
+        if part.explanation is not None:
             yield from sentences(
-                f"{told.name} (reads {', '.join(told.inputs)}): {part.told.way}; {part.told.because}"
+                f"{told.name} (reads {', '.join(told.inputs)}): {part.explanation.treatment}; {part.explanation.because}"
             )
 
 
@@ -642,6 +642,6 @@ def presence_lines(figures: StreamFigures) -> list[str]:
         return []
     return sentences(
         f"{figures.stream}: {format_pct(figures.present_pct or 0.0)} of the values are present at the destination "
-        f"within their bound, {format_pct(figures.absent_pct)} are absent there ({figures.held_values:,} kept at the "
+        f"within their bound, {format_pct(figures.absent_pct)} are absent there ({figures.source_values:,} kept at the "
         f"source, {figures.lost_values:,} dropped for good)."
     )

@@ -212,7 +212,7 @@ def _missing(found: RunResult) -> str:
         for count, *words in (
             (sum(one.figures.rows_lost for one in found.seen), "dropped row"),
             (
-                sum(one.figures.held_values for one in found.seen),
+                sum(one.figures.source_values for one in found.seen),
                 "value kept at the source",
                 "values kept at the source",
             ),
@@ -258,10 +258,10 @@ def format_stream_loss(one: StreamOverview, brief: bool = False) -> str:
     if f.rows_lost:
         said = format_count(f.rows_lost, "row")
         parts.append(f"{said}, {format_query_share(one)}" if one.rows_asked and not brief else said)
-    if f.held_values:
-        parts.append(format_count(f.held_values, "value kept at the source", "values kept at the source"))
+    if f.source_values:
+        parts.append(format_count(f.source_values, "value kept at the source", "values kept at the source"))
     there = measured_loss([one])
-    if there and not f.held_values:
+    if there and not f.source_values:
         parts.append(f"values off by {format_loss(there)} on average")
     return "; ".join(parts) or "nothing"
 
@@ -278,9 +278,9 @@ def format_query_share(one: StreamOverview) -> str:
 def workload_lines(workloads: Iterable[WorkloadOverview]) -> list[str]:
     """Return the share of its work that each join and query did; no line if there is none."""
     shares = [
-        f"{one.told.name} {format_pct(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
+        f"{one.explanation.name} {format_pct(100.0 * stage.handed_on / stage.offered)} of {stage.unit}"
         for one in workloads
-        for stage in one.told.stages
+        for stage in one.explanation.stages
         if stage.unit in ("rows", "comparisons") and stage.offered
     ]
     return sentences(f"Joins and queries, share of the work done: {'; '.join(shares)}.") if shares else []

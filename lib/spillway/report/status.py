@@ -20,7 +20,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import DONE, PENDING, RETIRED, SET_ASIDE, UNTRAINED, Batch
+from spillway.batch import DONE, PENDING, QUARANTINED, RETIRED, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, Subject, load_usable
 from spillway.contracts.capacity import DAY_SECONDS
@@ -151,10 +151,10 @@ def delivery_problems(
             f"correct and deliver the file again; or correct the contract, then spillway replay {stream}",
         )
     for batch in batches:
-        if batch.status == SET_ASIDE:
+        if batch.status == QUARANTINED:
             named = f"batch {batch.batch} of {batch.batch_date}"
             yield (
-                "set_aside",
+                "quarantined",
                 f"{named} failed {batch.attempts} times and is quarantined: {batch.reason}",
                 f"correct the cause, then spillway replay {stream} --date {batch.batch_date}",
             )
@@ -344,7 +344,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
     validations = last_outcomes(tables)
     recent_of = read_recent_of_all(tables, contracts.streams)
     exempt = exempt_streams(tables, contracts.streams, utc_now())
-    in_work = held.streams_with(*PENDING, SET_ASIDE)
+    in_work = held.streams_with(*PENDING, QUARANTINED)
     streams: list[StreamStatus] = []
     shortages: list[Shortage] = []
     for stream, contract in sorted(contracts.streams.items()):
@@ -352,7 +352,7 @@ def status(tables: Tables, now: datetime | None = None) -> Status:
         facts = _facts(contract, versions.get(stream, []))
         whole = recent.batches if recent.first == 1 else None
         landing = find_landing_files(contract, tables, now, whole)
-        waiting = load_batches(tables, stream, status=[*PENDING, SET_ASIDE]) if stream in in_work else []
+        waiting = load_batches(tables, stream, status=[*PENDING, QUARANTINED]) if stream in in_work else []
         together = load_waiting_batches(tables, contract, now or utc_now())
         found = StreamStatus(
             stream=stream,
@@ -638,10 +638,10 @@ def _absent(figures: StreamFigures) -> Iterator[Shortage]:
             figures.stream, "absent", False,
             f"{format_pct(figures.absent_pct)} of the values are absent at the destination: "
             + " and ".join(
-                [f"{figures.held_values:,} kept at the source"] * bool(figures.held_values)
+                [f"{figures.source_values:,} kept at the source"] * bool(figures.source_values)
                 + [f"{figures.lost_values:,} dropped for good"] * bool(figures.lost_values)
             ),
-            (f"to get those kept at the source: spillway recover {figures.stream}; " * bool(figures.held_values))
+            (f"to get those kept at the source: spillway recover {figures.stream}; " * bool(figures.source_values))
             + "to send more, widen the channel",
         )  # fmt: skip
 

@@ -75,7 +75,7 @@ class StreamFigures:
     """
     absent_pct: float | None = None
     """The share that is absent at the destination: kept at the source, or dropped with its row."""
-    held_values: int = 0
+    source_values: int = 0
     lost_values: int = 0
     bytes_offered: int = 0
     bytes_sent: int = 0
@@ -184,7 +184,7 @@ def stream_figures(
         rows_lost=sum(row["lost"] for row in way if row["unit"] == "rows"),
         present_pct=None if there is None else there.present_pct,
         absent_pct=None if there is None else there.absent_pct,
-        held_values=0 if there is None else there.held,
+        source_values=0 if there is None else there.held,
         lost_values=0 if there is None else there.lost,
         bytes_offered=offered,
         bytes_sent=kept,
@@ -192,7 +192,7 @@ def stream_figures(
 
 
 def _by_way(certificates: Iterable[Row], way: str) -> tuple[str, ...]:
-    found = {row["attribute"] for row in certificates if way in str(row["way"]).split("+")}
+    found = {row["attribute"] for row in certificates if way in str(row["treatment"]).split("+")}
     return tuple(sorted(found - {""}))
 
 

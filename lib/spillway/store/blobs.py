@@ -215,6 +215,17 @@ def remove(path: str) -> None:
             filesystem.delete_file(inside)
 
 
+def remove_folder(path: str) -> None:
+    """Delete a folder with everything below it, if it exists."""
+    if path.startswith(MEMORY):
+        free_memory(path)
+        return
+    filesystem, inside = filesystem_of(path)
+    with translate_store_errors(path):
+        if filesystem.get_file_info(inside).type == pafs.FileType.Directory:
+            filesystem.delete_dir(inside)
+
+
 def move(path: str, to: str) -> None:
     """Move a file within its file system, and create the folders above the target."""
     if path.startswith(MEMORY):

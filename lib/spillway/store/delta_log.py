@@ -44,7 +44,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from importlib.metadata import version
 from itertools import repeat
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -433,6 +433,9 @@ class Log(Protocol):
     ) -> None:
         """Add and remove files in one commit; `same_rows`: the commit changes no row (`dataChange` is false)."""
 
+    def overwrite(self, added: Sequence[WrittenFile], schema: pa.Schema) -> None:
+        """Replace all files, and the columns of the table, in one commit."""
+
 
 def open_log(path: str) -> Log:
     """Return the log of the table at a path."""
@@ -583,20 +586,10 @@ class DeltaLog:
     def commit(
         self, added: Sequence[WrittenFile], removed: Sequence[DataFile], same_rows: bool = False
     ) -> None:
-        from deltalake import CommitProperties
-        from deltalake.exceptions import CommitFailedError
-        from deltalake.transaction import AddAction, RemoveAction
+        from deltalake.transaction import RemoveAction
 
-        assert self._table is not None
-        refuse_features(self.path, self._table, to_write=True)
         now = int(time.time() * 1000)
-        actions: list[Any] = [
-            AddAction(
-                one.path, one.size, dict(one.partition), one.written_at_ms, not same_rows, one.statistics
-            )
-            for one in added
-        ]
-        actions += [
+        actions = [
             RemoveAction(
                 self._inside(file),
                 not same_rows,
@@ -606,12 +599,38 @@ class DeltaLog:
             )
             for file in removed
         ]
+        self._write(added, actions, same_rows, "append", None)
+
+    def overwrite(self, added: Sequence[WrittenFile], schema: pa.Schema) -> None:
+        self._write(added, [], False, "overwrite", schema)
+
+    def _write(
+        self,
+        added: Sequence[WrittenFile],
+        removals: Sequence[Any],
+        same_rows: bool,
+        mode: Literal["append", "overwrite"],
+        schema: pa.Schema | None,
+    ) -> None:
+        """Write one commit, or raise `CommitConflict` if another writer has committed; `schema`: the new columns."""
+        from deltalake import CommitProperties, Schema
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction
+
+        assert self._table is not None
+        refuse_features(self.path, self._table, to_write=True)
+        additions = [
+            AddAction(
+                one.path, one.size, dict(one.partition), one.written_at_ms, not same_rows, one.statistics
+            )
+            for one in added
+        ]
         try:
             with translate_store_errors(self.path, missing_too=True):
                 self._table.create_write_transaction(
-                    actions,
-                    "append",
-                    self._table.schema(),
+                    [*additions, *removals],
+                    mode,
+                    self._table.schema() if schema is None else Schema.from_arrow(schema),
                     self._table.metadata().partition_columns,
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )
@@ -765,6 +784,14 @@ class MemoryLog:
             for one in added:
                 file = data_file(self.path, one, held.schema)
                 held.files[file.path] = file
+            held.version += 1
+        self.refresh()
+
+    def overwrite(self, added: Sequence[WrittenFile], schema: pa.Schema) -> None:
+        with _one_at_a_time:
+            held = self._current()
+            held.schema = schema
+            held.files = {one.path: one for one in (data_file(self.path, one, schema) for one in added)}
             held.version += 1
         self.refresh()
 

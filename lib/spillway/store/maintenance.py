@@ -24,6 +24,7 @@ from spillway.store.delta_log import open_delta
 from spillway.store.drafts import discard
 from spillway.store.file_writer import WrittenFile, conform_to_schema, write_file
 from spillway.store.files import ARRIVAL, DataFile, groups_of, rows_of, sort_keys_of
+from spillway.store.renames import Renames, rename_rows, rename_schema
 from spillway.store.tables import ROWS_AT_A_TIME, Table
 
 SAFE_HOURS = 7 * 24
@@ -168,6 +169,40 @@ def correct_rows(
             assert one is not None, "a file that was found has rows"
             table.rewrite([file], [one])
     return count
+
+
+def has_earlier_names(table: Table, renames: Renames) -> bool:
+    """Return whether a table has a column or a value with an earlier name."""
+    now = rename_schema(table.schema, renames)
+    if now.names != table.schema.names or now.types != table.schema.types:
+        return True
+    schema = table.file_schema
+    parts = (rows for file in table.files() if renames.values for rows in _rows_with(file, schema))
+    return any(not rename_rows(rows, renames).equals(rows) for rows in parts)
+
+
+def rename_columns(table: Table, renames: Renames) -> None:
+    """Rewrite a table with the new names of its columns and values in one commit.
+
+    Each file becomes one file with the same rows in the same order. The format version is set later, by a commit of its
+    own (`Table.evolve_schema`).
+    """
+    before, apart = table.file_schema, table.contract.row_group_column
+    schema, group = rename_schema(before, renames), None if apart else ROWS_OF_A_SMALL_GROUP
+    written = []
+    for file in table.files():
+        partition = {name: str(value) for name, value in file.partition}
+        parts = (rename_rows(rows, renames) for rows in _rows_with(file, before))
+        one = write_file(
+            table.path, partition, schema, parts, apart, group, bool(apart), sort_keys_of(file), True
+        )
+        assert one is not None, "a file that was found has rows"
+        written.append(one)
+    table.overwrite(written, rename_schema(table.schema, renames))
+
+
+def _rows_with(file: DataFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    return (conform_to_schema(part, schema) for part in groups_of(file, schema.names))
 
 
 def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:

@@ -63,6 +63,7 @@ from spillway.store.files import (
 )
 from spillway.store.filters import Between, Filter, all_match, format_filter, integer_ranges, match_mask
 from spillway.store.listing import Listing
+from spillway.store.renames import refuse_earlier_names
 from spillway.store.schemas import (
     TableContract,
     refuse_newer,
@@ -366,6 +367,7 @@ class Tables:
                 path, contract = self.path(table, stream), self.contract(table)
                 log = open_log(path)
                 refuse_newer(path, contract, log.format_version)
+                refuse_earlier_names(path, contract, log.version, log.format_version)
                 # a table of one stream may have many files, and each step opens it once
                 cache = self._cache if contract.scope == "shared" else ReadCache()
                 self._open[table, stream] = Table(path, contract, OpenedLog(path, log, cache))
@@ -743,6 +745,24 @@ class Table:
                     f"{self.path}: another run wrote what was to be put together at the same time; it stays as that "
                     "run left it, the next spillway_keep looks at it again"
                 )
+
+    def overwrite(self, written: Sequence[WrittenFile], schema: pa.Schema) -> None:
+        """Replace all rows and the columns in one commit; create the table if there is none.
+
+        Raise `ConcurrentRun` if another writer has committed to the table since it was opened.
+        """
+        with self._lock:
+            if not self.exists:
+                self._log.create(self.contract)
+            try:
+                self._log.overwrite(written, schema)
+            except CommitConflict as problem:
+                discard(self.path, written)
+                raise ConcurrentRun(
+                    f"{self.path}: another run wrote to the table while it was migrated; nothing was changed, stop "
+                    "the runs of this lake and migrate it again"
+                ) from problem
+            self._opened.known = self._opened.listing()
 
     def _is_committed(self, added: Sequence[WrittenFile]) -> bool:
         """Return whether a commit succeeded although its answer was lost."""

@@ -47,7 +47,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spillway.batch import DONE, RETIRED, SET_ASIDE, Batch
+from spillway.batch import DONE, QUARANTINED, RETIRED, Batch
 from spillway.contracts import Channel, Contracts, StreamContract
 from spillway.contracts.capacity import DAY_SECONDS, Period, Quota
 from spillway.errors import ExternalFault, SpillwayError
@@ -106,8 +106,8 @@ def raw_column_bytes(tables: Tables, contract: StreamContract, batch: Batch) -> 
     raw = tables.at("raw", contract.stream)
     files = raw.files(batch_date=batch.batch_date, batch=batch.batch)
     measured, around = batch_bytes(files, [*OVERHEAD, *contract.names], batch.batch)
-    if batch.beside_bytes is not None:
-        return measured, max(0, batch.beside_bytes)
+    if batch.overhead_bytes is not None:
+        return measured, max(0, batch.overhead_bytes)
     return measured, around + commit_bytes([written_file(file, raw.path) for file in files])
 
 
@@ -390,7 +390,7 @@ def _work(tables: Tables, way: ShedPlan, name: str, ordinal: int, again: DraftMe
     others = [
         batch
         for batch in load_batches(tables, stream, batch_date=days)
-        if batch.levers == levers and batch.rows and batch.batch not in mine and batch.status != SET_ASIDE
+        if batch.levers == levers and batch.rows and batch.batch not in mine and batch.status != QUARANTINED
     ]
     framed = tuple(sorted([*others, *way.batches], key=lambda batch: batch.batch))
     versions = {batch.models[name] for batch in framed if name in batch.models}
@@ -697,7 +697,7 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
     rows = (
         tables.at("ledger")
         .rows(
-            ["batch", "ordinal", "bytes_offered", "bytes_kept", "bytes_asked_back"],
+            ["batch", "ordinal", "bytes_offered", "bytes_kept", "bytes_requested"],
             subject=stream,
             batch=list(batches),
             batch_date=sorted({batch.batch_date for batch in batches.values()}),
@@ -709,7 +709,7 @@ def _crossed(tables: Tables, stream: str, batches: Mapping[int, Batch]) -> dict[
     last = {row["batch"]: row for row in sorted(rows, key=lambda row: row["ordinal"]) if row["ordinal"] > 0}
     asked_back = dict.fromkeys(batches, 0)
     for row in rows:
-        asked_back[row["batch"]] += row["bytes_asked_back"]
+        asked_back[row["batch"]] += row["bytes_requested"]
     nothing = {"bytes_kept": 0, "bytes_offered": 0}
     return {
         number: (

@@ -3,7 +3,8 @@
 A batch that is sent without loss needs no metadata: its rows in `transmitted` are all that there is to know. Its row of
 `batches` is derived from them at the destination (`_batches_sent_whole`).
 
-The table `told` holds the metadata of the other batches, one row per batch. The payload of a row has these parts:
+The table `destination_metadata` holds the metadata of the other batches, one row per batch. The payload of a row has
+these parts:
 
 - the row of `batches` as it will be when the batch is done;
 - the facts that the batch was shed with, without their evidence, and once per version. Retention keeps a row while a
@@ -48,9 +49,10 @@ from spillway.store.delta_log import commit_bytes
 from spillway.store.drafts import split_by_weight
 from spillway.store.file_writer import write_file
 from spillway.store.files import DataFile, as_date, rows_of
+from spillway.store.renames import RENAMES, rename_record
 from spillway.store.tables import ROWS_AT_A_TIME, Between, Tables
 
-TOLD = "told"
+DESTINATION_METADATA = "destination_metadata"
 EARLIER = "earlier"
 """The part of a payload with the metadata of earlier batches, by batch number."""
 DERIVED_FRAME = 65_536
@@ -79,7 +81,7 @@ def metadata_sizes(told: Sequence[BatchMetadata]) -> dict[int, int]:
     if not told:
         return {}
     rows = pa.table({"batch": [one.batch for one in told], "payload": [one.payload for one in told]})
-    folder = f"{blobs.MEMORY}{TOLD}"
+    folder = f"{blobs.MEMORY}{DESTINATION_METADATA}"
     one = write_file(folder, {"stream": told[0].stream}, rows.schema, [rows])
     assert one is not None, "a table with rows is a file"
     blobs.remove(f"{folder}/{one.path}")
@@ -96,7 +98,7 @@ def destination_metadata(
     """
     if tables.settings.destination == tables.settings.lake:
         return []
-    numbers = tables.at(TOLD).rows(["batch"], stream=batches[0].stream)["batch"].to_pylist()
+    numbers = tables.at(DESTINATION_METADATA).rows(["batch"], stream=batches[0].stream)["batch"].to_pylist()
     exact = all(plan.is_exact(batch.batch) for plan in levers.values() for batch in batches)
     if exact and not {batch.batch for batch in batches} & set(numbers):
         return []
@@ -111,10 +113,53 @@ def destination_metadata(
 
 
 def write_metadata(tables: Tables, told: Sequence[BatchMetadata]) -> None:
-    """Write the destination metadata to the table `told`."""
+    """Write the destination metadata to the table `destination_metadata`."""
     if told:
         rows = [{"stream": one.stream, "batch": one.batch, "payload": one.payload} for one in told]
-        tables.at(TOLD).replace(rows, stream=told[0].stream, batch=[one.batch for one in told])
+        tables.at(DESTINATION_METADATA).replace(
+            rows, stream=told[0].stream, batch=[one.batch for one in told]
+        )
+
+
+def move_metadata(tables: Tables) -> bool:
+    """Copy the metadata from the folder of the table's earlier name, and remove it; return whether there was one.
+
+    The rows are copied in one commit, with the new names of columns. If the process dies after it, the next call only
+    removes the earlier folder.
+    """
+    renames = RENAMES[DESTINATION_METADATA]
+    path, contract = tables.path(DESTINATION_METADATA), tables.contract(DESTINATION_METADATA)
+    assert renames.table is not None
+    earlier = f"{path.removesuffix(DESTINATION_METADATA)}{renames.table}"
+    if not blobs.folder_exists(earlier):
+        return False
+    table = tables.own(path, contract)
+    if table.version < 1:
+        written = []
+        for file in tables.own(earlier, contract).files():
+            parts = (_with_new_names(part) for part in rows_of(file, ["batch", "payload"], ROWS_AT_A_TIME))
+            partition = {name: str(value) for name, value in file.partition}
+            one = write_file(path, partition, contract.file_schema, parts)
+            assert one is not None, "a file that was found has rows"
+            written.append(one)
+        table.overwrite(written, contract.arrow_schema)
+    blobs.remove_folder(earlier)
+    return True
+
+
+def _with_new_names(rows: pa.Table) -> pa.Table:
+    payloads = [_renamed(payload) for payload in rows["payload"].to_pylist()]
+    return rows.set_column(rows.column_names.index("payload"), "payload", pa.array(payloads, pa.binary()))
+
+
+def _renamed(payload: bytes) -> bytes:
+    """Return a payload with the new names of the columns of its rows, compressed as it was."""
+    found = json.loads(zlib.decompress(payload))
+    for records in (found, *found.get(EARLIER, {}).values()):
+        for table in records.keys() & RENAMES.keys():
+            records[table] = [rename_record(row, RENAMES[table]) for row in records[table]]
+    level = 0 if zlib.compress(b"", 0)[:2] == payload[:2] else 9
+    return zlib.compress(json.dumps(found).encode(), level)
 
 
 def destination_tables(settings: Settings) -> Tables:
@@ -125,12 +170,12 @@ def destination_tables(settings: Settings) -> Tables:
     """
     here = Tables(settings)
     streams = blobs.list_folders(f"{settings.destination}/transmitted")
-    if here.at("batches").exists or not (streams or here.at(TOLD).exists):
+    if here.at("batches").exists or not (streams or here.at(DESTINATION_METADATA).exists):
         return here
-    there = Tables(replace(settings, lake=f"memory://told/{settings.destination}"))
+    there = Tables(replace(settings, lake=f"memory://destination_metadata/{settings.destination}"))
     there.forget_lake()
     told: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for row in here.at(TOLD).rows().to_pylist():
+    for row in here.at(DESTINATION_METADATA).rows().to_pylist():
         told[row["stream"], row["batch"]] = _read(row)
     for (stream, _), payload in list(told.items()):
         for number, rows in payload.get(EARLIER, {}).items():
@@ -271,7 +316,7 @@ def batches_with_needed_facts(tables: Tables, stream: str, expired: Collection[i
     Facts are sent once per version (`_known_versions`). The metadata of the batch that brought them stays at the
     destination while any other batch there needs them.
     """
-    rows = tables.at(TOLD).rows(stream=stream).to_pylist()
+    rows = tables.at(DESTINATION_METADATA).rows(stream=stream).to_pylist()
     kept = [row["batch"] for row in rows if row["batch"] not in expired]
     pinned = (
         tables.at("batches").rows(["models"], stream=stream, batch=kept)["models"].to_pylist() if kept else []
@@ -293,12 +338,12 @@ def _to_json(value: Any) -> Any:
 
 
 def _read(row: Mapping[str, Any]) -> dict[str, Any]:
-    where = f"told: {row['stream']}, batch {row['batch']}"
+    where = f"destination_metadata: {row['stream']}, batch {row['batch']}"
     try:
         found: dict[str, Any] = json.loads(zlib.decompress(row["payload"]))
     except (zlib.error, ValueError) as problem:
         raise InvalidValue(
-            "payload", "be what a source told", str(problem), "have it sent again", where
+            "payload", "be metadata that a source sent", str(problem), "have it sent again", where
         ) from problem
     return found
 

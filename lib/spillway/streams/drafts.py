@@ -40,7 +40,7 @@ from spillway.store.drafts import Draft, FileMaker, FileTask, draft_files
 from spillway.store.tables import Table, Tables, publish_files, replace_rows
 from spillway.streams.capacity import DraftMeasurements, ShedPlan, raw_column_bytes
 from spillway.streams.destination import (
-    TOLD,
+    DESTINATION_METADATA,
     BatchMetadata,
     destination_metadata,
     metadata_sizes,
@@ -277,7 +277,7 @@ def _sent_before(tables: Tables, way: ShedPlan) -> list[LedgerRow]:
                     reason="had crossed shed; sent again whole",
                     offered=last["kept"],
                     kept=last["kept"],
-                    bytes_asked_back=last["bytes_kept"],
+                    bytes_requested=last["bytes_kept"],
                 )
             )
     return lines
@@ -426,7 +426,7 @@ def written_tables(tables: Tables, way: ShedPlan) -> list[Table]:
     levers = [lever(name) for name in (stream_levers() if whole else way.batches[0].levers)]
     own = [table for one in levers for table in (*one.tables_at_source, *one.record_tables)]
     elsewhere = tables.settings.destination != tables.settings.lake
-    names = ["batches", "ledger", *own, *([TOLD] if elsewhere else []), "transmitted"]
+    names = ["batches", "ledger", *own, *([DESTINATION_METADATA] if elsewhere else []), "transmitted"]
     return [own_table(tables, way.contract, name) for name in names]
 
 

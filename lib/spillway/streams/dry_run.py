@@ -29,7 +29,7 @@ from itertools import count
 
 import pyarrow as pa
 
-from spillway.batch import DONE, HELD, TAKEN_IN, UNPLANNED, UNTRAINED, Batch
+from spillway.batch import DONE, HELD, INGESTED, UNPLANNED, UNTRAINED, Batch
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract, read_channel
 from spillway.engine.protocol import Engine
@@ -162,7 +162,7 @@ def spending_before(
     waiting = {
         stream: [one for one in found if is_before(one) and not one.is_pinned]
         for stream in chosen
-        if (found := load_batches(tables, stream, status=[TAKEN_IN, UNTRAINED], rows=Between(1)))
+        if (found := load_batches(tables, stream, status=[INGESTED, UNTRAINED], rows=Between(1)))
     }
     has_quota = any(one.capacity.quota for one in contracts.channels.values())
     shares = batch_shares(tables, room, waiting, Faults()) if has_quota and any(waiting.values()) else {}
@@ -229,13 +229,13 @@ def tuples_at_both_ends(run: DryRun, stream: str, from_seq: int, to_seq: int) ->
     contract, batch = run.contracts.streams[stream], run.batches[stream]
     columns = ["seq", *contract.names]
     files = run.tables.at("raw", stream).files(batch_date=batch.batch_date, batch=batch.batch)
-    taken_in = read_rows(files, columns, from_seq, to_seq)
+    ingested = read_rows(files, columns, from_seq, to_seq)
     (plan,) = recovery_plans(run.tables, contract, [batch])
     sent = run.tables.at("transmitted", stream).stored_files(batch_date=[batch.batch_date])
     rows: Rows = TableRows(sent.reader_for(batch.batch_date), len(contract.attributes))
     for decision in reversed(plan.decisions):
         rows = decision.rows_at_destination(rows, batch.batch_date)
-    return taken_in, rows(columns[1:], from_seq, to_seq)
+    return ingested, rows(columns[1:], from_seq, to_seq)
 
 
 MOST_ROWS = 50_000

@@ -1,15 +1,18 @@
 """Migrate the tables of an earlier version of Spillway to the column contracts of this version.
 
-Tables are migrated one by one. Each step is a commit, and the version is set last, so an interrupted migration can be
-run again. These steps are taken:
+Tables are migrated one by one. Each step is a commit, and the version is set after it, so an interrupted migration can
+be run again. These steps are taken:
 
-1. columns and fields that the contract has gained are added;
-2. columns that may be null now are made nullable;
-3. values that a version derives from other tables are filled in;
-4. the version of the table is set.
+1. a table with another name now is copied to the folder of the new name, and its earlier folder is removed;
+2. columns, fields and values with other names now are renamed: every file of the table is rewritten, in one commit;
+3. columns and fields that the contract has gained are added;
+4. columns that may be null now are made nullable;
+5. the version of the table is set;
+6. values that a version derives from other tables are filled in.
 
 Rows are not rewritten for a new column: it is null in them. Some changes cannot be made in place: another column type,
-or a table of a later version. They are refused with the table's name before anything is written.
+or a table of a later version. They are refused with the table's name before anything is written. Until a table is
+renamed, every other command refuses it (`store.renames`). No run may write to the lake while it is migrated.
 """
 
 from __future__ import annotations
@@ -32,11 +35,14 @@ from spillway.errors import ContractError, SpillwayError
 from spillway.intake.rejected_rows import mark_as_replayed
 from spillway.levers.protocol import Say
 from spillway.settings import Settings
+from spillway.store import blobs
 from spillway.store.batches import load_batches, save_batches
 from spillway.store.blobs import list_folders
-from spillway.store.maintenance import correct_rows
-from spillway.store.schemas import SchemaDifferences, schema_differences
+from spillway.store.maintenance import correct_rows, has_earlier_names, rename_columns
+from spillway.store.renames import RENAMES, Renames, rename_schema
+from spillway.store.schemas import SchemaDifferences, refuse_newer, schema_differences
 from spillway.store.tables import Table, Tables
+from spillway.streams.destination import move_metadata
 from spillway.streams.presence import WHOLE_ROWS, presence
 
 
@@ -59,23 +65,48 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
     """Migrate every table to its contract; return what was done, or, for a dry run, would be done."""
     tables = Tables(settings)
     found = list(_differing(tables))
+    earlier = [name for name, one in RENAMES.items() if _is_under_earlier_name(tables, name, one)]
     impossible = [
         f"{table.path}: column `{name}` must stay {was}, got {now} in its column contract; write the table anew under "
         "another name, or use the Spillway that wrote it"
-        for table, lacks in found
+        for table, _, lacks in found
         for name, was, now in lacks.impossible
     ]
     if impossible:
         raise SpillwayError("\n".join(impossible))
     done: list[Migration] = []
-    for table, lacks in found:
+    for name in earlier:
+        one = Migration(
+            name, 1, tables.contract(name).version, (f"its earlier name was `{RENAMES[name].table}`",)
+        )
+        if not dry_run:
+            move_metadata(tables)
+        say(one.sentence)
+        done.append(one)
+    for table, renames, lacks in found:
         name = table.path.removeprefix(settings.lake + "/").removeprefix(settings.destination + "/")
-        changes = [*lacks.summary, *(["a change data feed from now on"] if table.lacks_change_feed else [])]
+        changes = [*(renames.summary if renames else ()), *lacks.summary]
+        if table.lacks_change_feed:
+            changes.append("a change data feed from now on")
         one = Migration(name, table.format_version or 1, table.contract.version, tuple(changes))
         if not dry_run:
+            if renames:
+                rename_columns(table, renames)
             table.evolve_schema(relax=True)
         say(one.sentence)
         done.append(one)
+    if dry_run and (earlier or any(renames for _, renames, _ in found)):
+        say("what is derived from these tables is found out when they have the new names")
+    else:
+        done += _derived(settings, say, dry_run)
+    count = len(done)
+    say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
+    return done
+
+
+def _derived(settings: Settings, say: Say, dry_run: bool) -> list[Migration]:
+    """Fill in the values that a version derives from other tables; return what was done."""
+    tables, done = Tables(settings), list[Migration]()
     held = _validated_before(tables)
     if held:
         count = sum(map(len, held.values()))
@@ -105,19 +136,32 @@ def migrate(settings: Settings, say: Say = lambda _: None, dry_run: bool = False
         one = Migration(name, version, version, (change,))
         say(one.sentence)
         done.append(one)
-    count = len(done)
-    say(f"{count} changes {'would be ' if dry_run else ''}made" if done else "every table is as it should be")
     return done
 
 
-def _differing(tables: Tables) -> Iterator[tuple[Table, SchemaDifferences]]:
-    """Yield the tables that have an earlier version or lack something, with the differences."""
+def _is_under_earlier_name(tables: Tables, name: str, renames: Renames) -> bool:
+    folder = tables.path(name).removesuffix(name)
+    return renames.table is not None and blobs.folder_exists(f"{folder}{renames.table}")
+
+
+def _differing(tables: Tables) -> Iterator[tuple[Table, Renames | None, SchemaDifferences]]:
+    """Yield the tables that have an earlier version or lack something, with their renames and other differences."""
     for name, stream in tables.names():
-        table = tables.at(name, stream)
-        lacks = schema_differences(table.schema, table.contract)
-        behind = table.format_version != table.contract.version or table.lacks_change_feed
+        contract = tables.contract(name)
+        table = tables.own(tables.path(name, stream), contract)
+        refuse_newer(table.path, contract, table.format_version)
+        renames = RENAMES.get(name)
+        if renames is not None and not (
+            table.exists
+            and (table.format_version or 1) < renames.version
+            and has_earlier_names(table, renames)
+        ):
+            renames = None
+        schema = rename_schema(table.schema, renames) if renames else table.schema
+        lacks = schema_differences(schema, contract)
+        behind = table.format_version != contract.version or table.lacks_change_feed
         if table.exists and (behind or lacks.summary or lacks.impossible):
-            yield table, lacks
+            yield table, renames, lacks
 
 
 def _read_again_before(tables: Tables, dry_run: bool) -> Iterator[int]:
@@ -150,7 +194,7 @@ def _presence_before(tables: Tables, dry_run: bool) -> Iterator[int]:
         rows = certificates.rows(stream=stream, batch=known).to_pylist()
         for row in rows:
             found = there.get((row["batch"], row["attribute"])) or there[row["batch"], WHOLE_ROWS]
-            row |= {"offered_values": found.offered, "held_values": found.held, "lost_values": found.lost}
+            row |= {"offered_values": found.offered, "source_values": found.held, "lost_values": found.lost}
         if rows and not dry_run:
             certificates.replace(rows, stream=stream, batch=known)
         if rows:

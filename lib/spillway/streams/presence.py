@@ -128,4 +128,4 @@ def certified_presence(certificates: Iterable[Row]) -> Presence | None:
 
 def presence_of_row(row: Row) -> Presence:
     """Return the counts of one certificate."""
-    return Presence(int(row["offered_values"]), int(row["held_values"]), int(row["lost_values"]))
+    return Presence(int(row["offered_values"]), int(row["source_values"]), int(row["lost_values"]))

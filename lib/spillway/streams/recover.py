@@ -155,7 +155,7 @@ def _recovery_line(batch: Batch, draft: Draft) -> LedgerRow:
         reason="given back on demand",
         offered=rows,
         kept=rows,
-        bytes_asked_back=draft.counts.get(batch.batch, {}).get("asked_back_bytes", 0),
+        bytes_requested=draft.counts.get(batch.batch, {}).get("asked_back_bytes", 0),
     )
 
 

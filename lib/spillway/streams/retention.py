@@ -33,7 +33,7 @@ from datetime import date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from spillway.batch import DONE, DUPLICATE, PENDING, RETIRED, SET_ASIDE, TAKEN, LandingFile
+from spillway.batch import DONE, DUPLICATE, FILE_INGESTED, PENDING, QUARANTINED, RETIRED, LandingFile
 from spillway.clock import utc_now
 from spillway.contracts import Contracts, StreamContract
 from spillway.contracts.workload import Workload
@@ -46,7 +46,7 @@ from spillway.store.files import DataFile, as_date
 from spillway.store.maintenance import MaintenanceResult, compact, shorten_log, vacuum
 from spillway.store.schemas import TableContract
 from spillway.store.tables import Between, Table, Tables
-from spillway.streams.destination import TOLD, batches_with_needed_facts
+from spillway.streams.destination import DESTINATION_METADATA, batches_with_needed_facts
 
 BATCHES, MODELS, WINDOWS, VALIDATIONS = "batches", "models", "windows", "validations"
 TRANSMITTED = "transmitted"
@@ -84,7 +84,7 @@ class Retention:
             for workload in [*self.contracts.joins.values(), *self.contracts.queries.values()]:
                 for found in self._of_workload(workload):
                     take_out(found)
-            dated = ((VALIDATIONS, "validated_at"), (ALERTS, "told_at"))
+            dated = ((VALIDATIONS, "validated_at"), (ALERTS, "tried_at"))
             for found in [*(one for name, at in dated for one in self._dated(name, at)), *self._windows()]:
                 take_out(found)
 
@@ -112,7 +112,7 @@ class Retention:
             needed |= self._last_or_delivered(stream, held)
         if contract.table == TRANSMITTED:
             needed |= self._waited_for(stream.stream)
-        if contract.table == TOLD:
+        if contract.table == DESTINATION_METADATA:
             needed |= batches_with_needed_facts(self.tables, stream.stream, held - needed)
         gone = sorted(held - needed)
         if gone:
@@ -123,7 +123,10 @@ class Retention:
 
     def _closed(self, stream: str, limit: date) -> dict[int, date]:
         """Return the finished batches before a date, with their dates; a late batch counts from its intake."""
-        where = {"status": [DONE, RETIRED, SET_ASIDE], "batch_date": Between(high=limit - timedelta(days=1))}
+        where = {
+            "status": [DONE, RETIRED, QUARANTINED],
+            "batch_date": Between(high=limit - timedelta(days=1)),
+        }
         where["created_at"] = Between(high=_last_moment_before(limit, self.now))
         rows = self.tables.at(BATCHES).rows(["batch", "batch_date"], stream=stream, **where)
         return dict(zip(rows["batch"].to_pylist(), rows["batch_date"].to_pylist(), strict=True))
@@ -356,7 +359,7 @@ def maintain_lake(
 
     attempt("retention", partial(Retention(tables, contracts, now, shared).take_expired, take_out))
     for contract in contracts.streams.values():
-        if contract.source.after_taken_in != "keep":
+        if contract.source.after_ingest != "keep":
             attempt(contract.stream, partial(_archive_files, tables, contract, done, say))
     if shared:
         attempt("files of ended jobs", partial(_remove_task_files, tables, now, done))
@@ -454,7 +457,7 @@ def _archive_files(tables: Tables, contract: StreamContract, done: RetentionResu
     landing = tables.settings.landing
     known = _done_files(tables, contract.stream)
     root = landing_root(contract, landing).rstrip("/")
-    archive = contract.source.after_taken_in == "archive"
+    archive = contract.source.after_ingest == "archive"
     files = bytes_ = 0
     for one in list_delivered_files(contract, tables.settings):
         if one.problem or not any(_is_same(one, file) for file in known.get(one.name, ())):
@@ -481,7 +484,7 @@ def _done_files(tables: Tables, stream: str) -> dict[str, list[LandingFile]]:
     found: dict[str, list[LandingFile]] = {}
     for files in rows.to_pylist():
         for one in (LandingFile(**file) for file in files or ()):
-            if one.status in (TAKEN, DUPLICATE):
+            if one.status in (FILE_INGESTED, DUPLICATE):
                 found.setdefault(one.name, []).append(one)
     return found
 

@@ -18,7 +18,7 @@ table, one commit. The group must fit the sum of the shares of its batches. Each
 and certificates, and can be sent again alone. If a group fails, it is divided, so that the faulty batch is found and
 the others are sent.
 
-Quarantine: a batch that fails twice while it is shed gets the status `set_aside`, and its stream goes on without it.
+Quarantine: a batch that fails twice while it is shed gets the status `quarantined`, and its stream goes on without it.
 
 - Only faults of the batch itself count. A full disk, a lost Spark session, or a table or model that cannot be read does
   not (`errors.is_own_fault`).
@@ -46,9 +46,9 @@ from spillway.batch import (
     MOST_ATTEMPTS,
     PENDING,
     PLANNED,
+    QUARANTINED,
     RECORDED,
     RETIRED,
-    SET_ASIDE,
     UNPLANNED,
     UNTRAINED,
     Batch,
@@ -109,7 +109,7 @@ def count_failures(
         if batch is None or fault.batches != (batch.batch,) or not is_own_fault(fault.problem):
             continue
         after = faults.attempt(batch.stream, "set aside", partial(_counted, tables, batch, fault))
-        if after is not None and after.status == SET_ASIDE:
+        if after is not None and after.status == QUARANTINED:
             sentence = after.quarantine_sentence(after.reason)
             faults.found[at] = replace(fault, problem=SpillwayError(sentence))
             say(sentence)
@@ -122,10 +122,10 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
     now = utc_now()
     told = str(fault.problem) if isinstance(fault.problem, SpillwayError) else format_exception(fault.problem)
     after = batch.failed(now, told)
-    if after.status == SET_ASIDE and _is_quarantine_unresolved(tables, batch.stream):
+    if after.status == QUARANTINED and _is_quarantine_unresolved(tables, batch.stream):
         after = replace(after, status=batch.status, attempts=MOST_ATTEMPTS)
     loose = []
-    if after.status == SET_ASIDE:
+    if after.status == QUARANTINED:
         later = load_batches(
             tables,
             batch.stream,
@@ -140,7 +140,7 @@ def _counted(tables: Tables, batch: Batch, fault: Fault) -> Batch:
 
 def _is_quarantine_unresolved(tables: Tables, stream: str) -> bool:
     """Return whether a batch with rows was quarantined, and no later batch has been shed since then."""
-    last = newest_batch(tables, stream, status=SET_ASIDE, rows=Between(1))
+    last = newest_batch(tables, stream, status=QUARANTINED, rows=Between(1))
     if last is None:
         return False
     since = {"batch": Between(last.batch + 1), "updated_at": Between(last.updated_at)}
@@ -484,7 +484,7 @@ def _pinned(
             # batch, or a quarantined batch, which is not sent; later batches may have been pinned first
             earlier = [number for number in framed[batch.batch_date] if number < batch.batch]
             before = framed[batch.batch_date][max(earlier)] if earlier else None
-            alive = before is not None and before.status != SET_ASIDE
+            alive = before is not None and before.status != QUARANTINED
             goes_on = (
                 alive
                 and before is not None

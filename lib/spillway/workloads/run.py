@@ -323,7 +323,7 @@ def run_workloads(
     waiting = {name: found for name, found in pinned.items() if found}
     rooms: dict[str, list[str]] = {}
     for name in waiting:
-        rooms.setdefault(chosen[name].room or name, []).append(name)
+        rooms.setdefault(chosen[name].capacity_group or name, []).append(name)
     done: list[Window] = []
     for name, members in rooms.items():
         room = CapacityGroup(name, contracts, tables)

@@ -107,7 +107,7 @@ def _examined(
     table: Table,
     windows: Sequence[Window],
 ) -> Iterator[dict[str, Any]]:
-    room = CapacityGroup(contract.room or contract.subject, contracts, tables)
+    room = CapacityGroup(contract.capacity_group or contract.subject, contracts, tables)
     stand = _unchanged_inputs(tables, windows)
     for window, inputs in _with_inputs(tables, room, contract, of, windows):
         mine: dict[str, Any] = {"batch_date": window.day, "window": window.window}

@@ -58,7 +58,7 @@ class QueryOutcome:
 class WhatIf:
     """The outcomes of every query of the group as it is and as it would be."""
 
-    room: str
+    capacity_group: str
     first: date
     last: date
     windows: int
@@ -95,10 +95,12 @@ def _group_replay(
 ) -> tuple[GroupReplay, dict[str, Workload], int]:
     """Return the windows of the group's last day, or of some dates, its queries, and how many cannot be replayed."""
     tables = tables.now()
-    members = {n: one for n, one in sorted(contracts.queries.items()) if (one.room or n) == room}
+    members = {n: one for n, one in sorted(contracts.queries.items()) if (one.capacity_group or n) == room}
     if not members:
-        rooms = sorted({one.room or name for name, one in contracts.queries.items()})
-        raise UsageError(f"`room` must be one that queries share, got {room!r}; {suggest(room, rooms)}")
+        rooms = sorted({one.capacity_group or name for name, one in contracts.queries.items()})
+        raise UsageError(
+            f"`capacity_group` must be one that queries share, got {room!r}; {suggest(room, rooms)}"
+        )
     known = {name: StoredWindows(tables, one) for name, one in members.items()}
     for name, one in members.items():
         refuse_other_length(known[name], one)
@@ -106,7 +108,7 @@ def _group_replay(
     days = [window.day for windows in done.values() for window in windows]
     if not days:
         raise UsageError(
-            f"`room` must have windows that were worked out, got none of {room}; run spillway_workloads first"
+            f"`capacity_group` must have windows that were worked out, got none of {room}; run spillway_workloads first"
         )
     first, last = dates or (max(days), max(days))
     replayed = {

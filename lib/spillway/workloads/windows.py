@@ -176,7 +176,7 @@ def _problems_of(contracts: Contracts, contract: Workload) -> Iterator[Problem]:
     others = [
         one
         for one in of_scope.values()
-        if one is not contract and (one.room or one.subject) == (contract.room or name)
+        if one is not contract and (one.capacity_group or one.subject) == (contract.capacity_group or name)
     ]
     for where, rule, value, remedy in found.capacity_problems(contract, others):
         yield Problem(name, join_path("levers[0]", where), rule, value, remedy)

@@ -83,7 +83,7 @@ def choosing_of(costs: Mapping[str, Sequence[float]], **settings: Any) -> Decisi
     """What a decision rests on: these options, all of one priority."""
     stated = AttributeSettings(**{"rank_by": "stddev", **settings})
     return DecisionInputs(
-        stated, options(costs), load(costs), Objective("error", stated.synopsis, stated.ways)
+        stated, options(costs), load(costs), Objective("error", stated.synopsis, stated.treatments)
     )
 
 

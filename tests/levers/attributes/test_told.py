@@ -48,7 +48,7 @@ def line(picture: Picture, name: str) -> list[tuple[float, float]]:
 def test_what_is_shed_is_told_with_its_rank_rate_bound_and_the_way_back(lake: Settings) -> None:
     temp = told_of(lake, "temp")
 
-    assert temp.way == "shed"
+    assert temp.treatment == "shed"
     assert temp.because.startswith(
         "this plan loses least of those that fit the capacity: its synopsis is kept at the source; it ranks 1 of 2"
     )
@@ -70,7 +70,7 @@ def test_every_way_that_an_attribute_travelled_is_counted(lake: Settings) -> Non
 def test_a_role_needs_no_further_reason_and_no_way_back(lake: Settings) -> None:
     site = told_of(lake, "site")
 
-    assert (site.way, site.because) == (
+    assert (site.treatment, site.because) == (
         "kept",
         "role key is never rounded or shed: it says who sent the tuple",
     )
@@ -81,7 +81,7 @@ def test_without_a_scheme_it_waits(lake: Settings) -> None:
     contract = load_contracts(lake.schemas).streams["meadows"]
     waits = explain_attribute(contract, "temp", None, Tables(lake))
 
-    assert (waits.way, waits.numbers) == ("not planned yet", {})
+    assert (waits.treatment, waits.numbers) == ("not planned yet", {})
     assert waits.because == "no scheme yet: the stream waits to be taken in, trained and shed"
 
 

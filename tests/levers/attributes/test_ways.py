@@ -89,7 +89,7 @@ def test_no_other_way_is_taken_at_any_capacity_at_either_stage(
     ways: tuple[str, ...], form: dict[str, str], own: float, trunk: float | None, ranking: list[str]
 ) -> None:
     part = CapacityShare(own * RATE_KBPS, None if trunk is None else trunk * RATE_KBPS)
-    found = policy_of(contract(ways=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(ranking)
+    found = policy_of(contract(treatments=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(ranking)
     assert {way.way for way in found.ways} <= set(ways)
     assert [way.attribute for way in found.ways] == list(NAMES)
 
@@ -113,7 +113,7 @@ def test_what_is_allowed_is_used_and_what_is_too_much_is_said(
     form: dict[str, str], ways: tuple[str, ...], capacity: float, taken: set[str]
 ) -> None:
     part = CapacityShare(capacity * RATE_KBPS)
-    found = policy_of(contract(ways=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(NAMES)
+    found = policy_of(contract(treatments=list(ways), **form), CHANNEL, learned(), LOAD, part).decide(NAMES)
     assert {way.way for way in found.ways} - {"keep"} >= taken
     if not taken:
         assert found.planned_kbps == RATE_KBPS
@@ -137,7 +137,9 @@ def test_a_shared_channel_is_offered_no_ways_that_the_contract_forbids(ways: tup
     )
     least = {("keep",): 80.0, ("keep", "round"): 32.0, ("keep", "shed"): 0.16}
     for allowed in (ways, ("keep", "shed")):
-        offer = LEVER.update_offer(Offer(RATE_KBPS, LOAD), contract(ways=list(allowed)), CHANNEL, facts, None)
+        offer = LEVER.update_offer(
+            Offer(RATE_KBPS, LOAD), contract(treatments=list(allowed)), CHANNEL, facts, None
+        )
         assert [min(one.crosses for one in item) for item in offer.items] == pytest.approx(
             [least[allowed]] * 3
         )
@@ -146,7 +148,7 @@ def test_a_shared_channel_is_offered_no_ways_that_the_contract_forbids(ways: tup
 @pytest.mark.parametrize("ways", [["keep", "shed"], ["keep", "round", "shed"], ["keep", "round"]])
 def test_a_contract_tightened_after_training_is_planned_within(ways: list[str]) -> None:
     part = CapacityShare(0.2 * RATE_KBPS)
-    tight = contract({"a": {"error_pct": 1.5}, "b": {"error_pct": 0.5}}, ways=ways)
+    tight = contract({"a": {"error_pct": 1.5}, "b": {"error_pct": 0.5}}, treatments=ways)
     found = policy_of(tight, CHANNEL, learned(), LOAD, part).decide(NAMES)
     by_name = {way.attribute: way for way in found.ways}
     assert by_name["a"].way == "keep" or by_name["a"].precision == 0

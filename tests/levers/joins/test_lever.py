@@ -71,7 +71,7 @@ def test_without_a_budget_it_is_the_full_join(world: World) -> None:
     assert all((row["missed"], row["missed_low"], row["missed_high"]) == (0, 0, 0) for row in rows)
     assert {row["weight"] for row in world.rows("joined", "alike")} == {1.0}
     assert {row["sic"] for row in rows} == {1.0}, "nothing of the source information was left out"
-    assert {(row["pairs_given_back"], row["bound_pct"]) for row in rows} == {(0, None)}
+    assert {(row["inexact_pairs"], row["bound_pct"]) for row in rows} == {(0, None)}
     assert run(world) == 0
 
 
@@ -103,7 +103,7 @@ def test_the_budget_is_kept_over_the_windows(world: World) -> None:
     assert sum(row["steps"] for row in rows) <= 60 * 10 * 4 + rows[-1]["debt_steps"]
     # and what there is to spend is spent: rounding to whole rows is all that is left
     assert sum(row["steps"] for row in rows) > 0.93 * 60 * 10 * 4
-    assert [row["may_spend"] for row in rows] == [600.0] * 4
+    assert [row["budget_steps"] for row in rows] == [600.0] * 4
     debt = 0.0
     for row in rows:
         debt = max(0.0, debt + row["steps"] - 600.0)
@@ -275,7 +275,7 @@ def test_a_stream_joined_with_itself_pairs_no_row_with_itself(world: World) -> N
 
 def test_rows_of_a_type_that_nobody_named_are_counted_and_worth_what_others_are(world: World) -> None:
     side = {"attribute": "tags", "lasts_seconds": 20, "type": "urgency"}
-    types = [{"name": "high", "worth": 5.0}]
+    types = [{"name": "high", "utility": 5.0}]
     contract_becomes(world, JOIN, left=side, right=side, types=types, otherwise=0.5, **BUDGET)
     run(world)
     kinds = {"high": 5.0}
@@ -306,7 +306,7 @@ def test_a_join_by_an_attribute_that_may_be_inexact_is_refused_by_name(world: Wo
         run(world)
     (problem,) = {one.field for one in workload_problems(world.contracts)}
     assert problem == "level"
-    kept = {**lossy, "levers": [{"lever": "attributes", "ways": ["keep"]}]}
+    kept = {**lossy, "levers": [{"lever": "attributes", "treatments": ["keep"]}]}
     world.contract_becomes(kept, {**kept, "stream": "west", "source": {"path": "west", "format": "json"}})
     contract_becomes(world, JOIN, **by_level)
     assert run(world) == 4
@@ -316,7 +316,7 @@ def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_pat
     """Batches that were shed when the contract still allowed a bound."""
     stream = {
         **STREAM,
-        "levers": [{"lever": "attributes", "training": {"tuples": 100}, "ways": ["keep", "shed"]}],
+        "levers": [{"lever": "attributes", "training": {"tuples": 100}, "treatments": ["keep", "shed"]}],
     }
     world = begun(tmp_path, ProcessEngine(), stream=stream)
     west = {"stream": "west", "source": {"path": "west", "format": "json"}}
@@ -337,9 +337,9 @@ def test_rows_with_an_inexact_value_match_nothing_and_leave_no_upper_end(tmp_pat
     assert {row["left_bound_pct"] or 0.0 for row in world.rows("joined", "alike")} <= {0.0}
     told = LEVER.explain(world.contracts.joins["alike"], world.tables.now())
     assert told is not None
-    assert "rows match nothing, because a value of the join key was rounded" in told.way
-    assert "at least " in told.way
-    assert "no upper end: rows with inexact values match nothing" in told.way
+    assert "rows match nothing, because a value of the join key was rounded" in told.treatment
+    assert "at least " in told.treatment
+    assert "no upper end: rows with inexact values match nothing" in told.treatment
     assert told.numbers["... at most"] is None
 
 

@@ -21,7 +21,7 @@ def contract(**changes: Any) -> dict[str, Any]:
     return made
 
 
-TYPES = [{"name": "high", "worth": 1.0}]
+TYPES = [{"name": "high", "utility": 1.0}]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ TYPES = [{"name": "high", "worth": 1.0}]
             },
             "threshold", "be at most as many as the attributes (2)", False,
         ),
-        ({"types": [{"name": "high", "worth": -1}]}, "types[0].worth", "at least 0", True),
+        ({"types": [{"name": "high", "utility": -1}]}, "types[0].utility", "at least 0", True),
         ({"types": TYPES}, "types", "stand with left.type or right.type", False),
         ({"left": {"attribute": "tags", "type": "urgency"}}, "left.type", "stand with types", False),
         (
@@ -77,7 +77,7 @@ TYPES = [{"name": "high", "worth": 1.0}]
         (
             {
                 "left": {"attribute": "tags", "type": "urgency"},
-                "types": [{"name": "high", "worth": 0}], "otherwise": 0,
+                "types": [{"name": "high", "utility": 0}], "otherwise": 0,
             },
             "types", "be worth something", False,
         ),
@@ -101,9 +101,9 @@ def test_what_breaks_a_rule_is_told_by_field_rule_and_remedy(
 
 def test_types_may_be_worth_nothing_as_long_as_one_is_worth_something() -> None:
     left = {"attribute": "tags", "type": "urgency"}
-    types = [{"name": "high", "worth": 1}, {"name": "low", "worth": 0}]
+    types = [{"name": "high", "utility": 1}, {"name": "low", "utility": 0}]
     read = read_workload(contract(left=left, types=types, otherwise=0))
-    assert [one.worth for one in read.lever_settings("joins").types] == [1.0, 0.0]
+    assert [one.utility for one in read.lever_settings("joins").types] == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -358,7 +358,7 @@ def test_where_types_pick_basic_windows_out_no_whole_window_is_searched_along_ch
         for one in sides
     )
     stated: dict[str, Any] = {"predicate": "equality", "threshold": None, "sets": None}
-    stated |= {"types": [{"name": "a", "worth": 1.0}], "otherwise": 0.5}
+    stated |= {"types": [{"name": "a", "utility": 1.0}], "otherwise": 0.5}
     stated |= {
         name: {"attribute": "x", "lasts_seconds": lasts, "type": "kind"}
         for name, lasts in (("left", 10), ("right", 6))

@@ -45,19 +45,19 @@ def test_explain_says_what_was_compared_what_was_missed_and_what_would_miss_less
     found = explain_workload(world.tables.now(), "alike")
     assert found is not None
     (part,) = found.levers
-    assert part.told is not None
+    assert part.explanation is not None
     rows = world.rows("join_windows")
-    numbers = part.told.numbers
-    assert part.told.way.startswith("compared within its budget: ")
+    numbers = part.explanation.numbers
+    assert part.explanation.treatment.startswith("compared within its budget: ")
     each = f"{60 * world.contracts.joins['alike'].window.seconds:,.10g} in each window"
-    assert "steps (entries read from the index, and lookups)" in part.told.because
-    assert each.removesuffix(" in each window") in part.told.because
+    assert "steps (entries read from the index, and lookups)" in part.explanation.because
+    assert each.removesuffix(" in each window") in part.explanation.because
     assert numbers["comparisons made"] == sum(row["compared"] for row in rows)
     assert numbers["pairs found"] == len(world.rows("joined", "alike"))
     missed = total_missed_pairs(rows)
     assert missed.low <= missed.estimate <= missed.high
     assert numbers["pairs missed, estimated"] == round(missed.estimate)
-    assert any("raise the budget" in remedy for remedy in part.told.remedies)
+    assert any("raise the budget" in remedy for remedy in part.explanation.remedies)
     assert explain_workload(world.tables.now(), "east") is None
 
 
@@ -69,7 +69,7 @@ def test_windows_of_an_older_version_are_not_said_to_miss_no_lost_row(
     contract, tables = world.contracts.joins["alike"], world.tables.now()
     now = telling.explain_join(contract, tables)
     assert now is not None
-    assert "older Spillway" not in now.way
+    assert "older Spillway" not in now.treatment
     for row in rows[1:]:
         row |= dict.fromkeys(
             ("missed_here", "left_produced", "right_produced", "unweighted_rows", "inexact_rows")
@@ -77,7 +77,7 @@ def test_windows_of_an_older_version_are_not_said_to_miss_no_lost_row(
     monkeypatch.setattr(telling, "_windows", lambda *_: rows)
     told = telling.explain_join(contract, tables)
     assert told is not None
-    assert f"{len(rows) - 1:,} of these windows are of an older Spillway" in told.way
+    assert f"{len(rows) - 1:,} of these windows are of an older Spillway" in told.treatment
 
 
 def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path: Path) -> None:
@@ -87,10 +87,10 @@ def test_of_equal_values_what_was_missed_is_said_by_count(world: World, tmp_path
     run(other)
     found = explain_workload(other.tables.now(), "levels")
     assert found is not None
-    told = found.levers[0].told
+    told = found.levers[0].explanation
     assert told is not None
     missed = sum(row["missed"] for row in other.rows("join_windows") if row["subject"] == "levels")
-    assert f" pairs, {missed:,.0f} are missed, by count" in told.way
+    assert f" pairs, {missed:,.0f} are missed, by count" in told.treatment
     pairs = next(iter(join_pictures(other.contracts.joins["levels"], other.tables.now())))
     assert pairs.title.startswith("levels: ")
     assert pairs.note.startswith(f"{missed:,.0f} are missed, by count.")

@@ -122,7 +122,7 @@ def test_queries_of_one_room_agree_on_what_it_can_do(tmp_path: Path) -> None:
     world = begun(
         tmp_path, query("means", MEAN, capacity={"tuples": 5}), query("warm", COUNT, capacity={"tuples": 6})
     )
-    with pytest.raises(SpillwayError, match="`capacity` must be one for all queries of a room"):
+    with pytest.raises(SpillwayError, match="`capacity` must be one for all queries of a capacity group"):
         run(world)
 
 

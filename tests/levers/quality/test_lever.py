@@ -247,7 +247,7 @@ def test_a_death_before_the_ledger_ends_in_the_same_tables(
 def test_what_earlier_levers_shed_is_read_as_given_back(tmp_path: Path) -> None:
     stream = {
         **SITES,
-        "levers": [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "shed"]}],
+        "levers": [{"lever": "attributes", "training": {"tuples": 240}, "treatments": ["keep", "shed"]}],
     }
     sql = "SELECT count(temp) AS n, count(temp__bound_pct) AS given_back, max(temp__bound_pct) AS bound FROM sites"
     world = begun(tmp_path, query("means", sql), stream=stream)
@@ -269,11 +269,11 @@ def _intervals_hold_for_what_was_given_back(world: World) -> None:
     part = {"capacity": {"tuples": 160}, "portion_tuples": 20, "starve_slices": 0}
     put_queries(
         world,
-        query("whole", mean, room="wide"),
-        query("part", mean, room="tight", assume_alike=True, **part),
-        query("strict", mean, room="alone", **part),
-        query("warm", COUNT, room="wide"),
-        query("plus", "SELECT avg(temp + 1) AS m, count(*) AS n FROM sites", room="wide"),
+        query("whole", mean, capacity_group="wide"),
+        query("part", mean, capacity_group="tight", assume_alike=True, **part),
+        query("strict", mean, capacity_group="alone", **part),
+        query("warm", COUNT, capacity_group="wide"),
+        query("plus", "SELECT avg(temp + 1) AS m, count(*) AS n FROM sites", capacity_group="wide"),
     )
     run(world)
     _reasons_are_said(world, "whole", "part", "strict", "warm", "plus")

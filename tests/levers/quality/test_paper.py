@@ -102,7 +102,7 @@ def test_preset_selects_what_the_paper_describes_and_explicit_settings_override_
     assert (own.policy, own.cost_model, own.queries["q"].starve_slices) == ("fair", "mean", 3)
     plain = group(read_workload(query("q", "SELECT 1")))
     assert (plain.policy, plain.cost_model, plain.queries["q"].starve_slices) == ("fair", "affine", 8)
-    with pytest.raises(InvalidValue, match="be one for all queries of a room"):
+    with pytest.raises(InvalidValue, match="be one for all queries of a capacity group"):
         group(paper, read_workload(query("other", "SELECT 1")))
 
 

@@ -214,7 +214,7 @@ def test_windows_that_cut_the_counts_say_a_range(forgetting: list[SiftedLake]) -
 
 
 def test_rows_kept_aside_are_read_all_of_them(forgetting: list[SiftedLake]) -> None:
-    made = sifted_lake("aside", 2, 0.0, 0.3, keep_aside=True)
+    made = sifted_lake("aside", 2, 0.0, 0.3, keep_at_source=True)
     forgetting.append(made)
     held = IntervalCounts()
     compare_query(made, "everything", STATEMENTS["everything"], held)
@@ -232,7 +232,7 @@ def test_bounds_of_rounded_values_add_to_the_doubt_of_sampling(forgetting: list[
     ]
     last = [{**row, "at": rows_at(700, 701, 0.0)[0]["at"]} for row in rows[:100]]
     sifter = {"rows_per_second": 2.0, "queries": [{"where": "load < 30"}], "takes": "rest"}
-    behind = [{"lever": "attributes", "training": {"tuples": 240}, "ways": ["keep", "round"]}]
+    behind = [{"lever": "attributes", "training": {"tuples": 240}, "treatments": ["keep", "round"]}]
     widths, kept, off = [], [], 0.0
     for minimize in ("error", "bytes"):
         made = meters_lake(f"rounded-{minimize}", sifter, [rows, last], 4.0, None, behind, minimize)

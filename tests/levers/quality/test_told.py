@@ -84,7 +84,7 @@ def test_portions_larger_than_the_capacity_are_refused_by_check_and_by_a_run(tmp
         "levers[0].portion_tuples",
         60,
     )
-    assert "be at most 50, the capacity of its room" in problem.rule
+    assert "be at most 50, the capacity of its group" in problem.rule
     assert problem.remedy == "write e.g. 5, or raise the capacity"
     with pytest.raises(SpillwayError, match=r"`levers\[0\]\.portion_tuples` must be at most 50"):
         run(world)

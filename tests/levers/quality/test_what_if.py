@@ -80,10 +80,10 @@ def test_an_answer_of_all_that_a_sifter_left_is_no_error() -> None:
 
 def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN, **SMALL))
-    with pytest.raises(UsageError, match="`room` must have windows that were worked out"):
+    with pytest.raises(UsageError, match="`capacity_group` must have windows that were worked out"):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges())
     with pytest.raises(
-        UsageError, match="`room` must be one that queries share, got 'dekk'; did you mean desk"
+        UsageError, match="`capacity_group` must be one that queries share, got 'dekk'; did you mean desk"
     ):
         what_if(world.tables, world.engine, world.contracts, "dekk", RuleChanges())
     run(world)
@@ -154,10 +154,13 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     found = explain_workload(world.tables.now(), "means")
     assert found is not None
     (tells,) = found.levers
-    assert tells.told is not None
-    assert "of its rows" in tells.told.way
-    assert "capacity group desk has 300 a slice, and 2 queries share it (policy fair)" in tells.told.because
-    assert tells.told.numbers["bytes kept"] < tells.told.numbers["bytes offered"]
+    assert tells.explanation is not None
+    assert "of its rows" in tells.explanation.treatment
+    assert (
+        "capacity group desk has 300 a slice, and 2 queries share it (policy fair)"
+        in tells.explanation.because
+    )
+    assert tells.explanation.numbers["bytes kept"] < tells.explanation.numbers["bytes offered"]
     pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
     assert [(one.kind, one.section) for one in pictures] == [
         ("table", "answers"), ("lines", "details"), ("bars", "details"),

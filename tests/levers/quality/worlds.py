@@ -22,7 +22,7 @@ ROWS = 60
 
 def query(name: str, sql: str, **more: Any) -> dict[str, Any]:
     """A contract; what is no field of it is a setting of the lever."""
-    own = {"inputs": ["sites"], "window": {"seconds": 2400}, "room": "desk"}
+    own = {"inputs": ["sites"], "window": {"seconds": 2400}, "capacity_group": "desk"}
     settings = {key: value for key, value in more.items() if key not in (*own, "alerts")}
     contract = {key: value for key, value in more.items() if key in (*own, "alerts")}
     said = {"sql": sql} if sql else {}

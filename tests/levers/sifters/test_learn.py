@@ -45,11 +45,11 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("unasked", ["first", "by_region"])
+@pytest.mark.parametrize("unqueried", ["first", "by_region"])
 @pytest.mark.parametrize("name", ODD)
-def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, unasked: str) -> None:
+def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, unqueried: str) -> None:
     """Of its own rows, and of such as it has never seen."""
-    found = learned(contract_of(unasked=unasked), ODD[name])
+    found = learned(contract_of(unqueried=unqueried), ODD[name])
     assert found.frequencies.sum() == pytest.approx(1.0)
     for rows in (ODD[name], rows_like(9, 3000), made(3000, None, None, None)):
         counts = count_rows_by_region(found, rows)
@@ -63,16 +63,16 @@ def test_any_sample_makes_a_filter_that_keeps_what_there_is_room_for(name: str, 
         assert abs(kept.sum() - outcome.kept_share * rows.num_rows) <= 1 + 1e-6
 
 
-@pytest.mark.parametrize("unasked", ["first", "by_region"])
+@pytest.mark.parametrize("unqueried", ["first", "by_region"])
 def test_queries_where_no_row_of_the_sample_lies_have_theirs_when_they_come(
-    unasked: str,
+    unqueried: str,
 ) -> None:
     queries = [*SIFTERS["queries"], {"where": "latency > 1e12", "weight": 9.0}, {"where": "latency < -1e12"}]
-    found = learned(contract_of(queries=queries, unasked=unasked), rows_like(8, 900))
+    found = learned(contract_of(queries=queries, unqueried=unqueried), rows_like(8, 900))
     outcome = configure_filter(found.worth(), 0.5, 0.0, 1.0, found.base.share)
     of = found.base.with_thresholds(outcome.thresholds)
     lost = [outcome.thresholds[of.regions_of(made(1, latency, "INFO"))[0]] for latency in (2e12, -2e12)]
-    assert lost == [0.0, 0.0] if unasked == "first" else max(lost) <= outcome.thresholds.max()
+    assert lost == [0.0, 0.0] if unqueried == "first" else max(lost) <= outcome.thresholds.max()
 
 
 def test_what_queries_must_have_beats_fairness_and_the_least_that_can_be_is_said(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_what_queries_must_have_beats_fairness_and_the_least_that_can_be_is_said
     world.shed()
     (row,) = world.rows("sifters")
     assert "fairness 0.1 cannot be kept, 0." in row["reason"]
-    asked = [one["threshold"] for one in row["regions"] if one["region"] >= 0 and one["asked"]]
+    asked = [one["threshold"] for one in row["regions"] if one["region"] >= 0 and one["queried"]]
     assert max(asked) - min(asked) == pytest.approx(row["fairness"], abs=1e-6)
     assert row["fairness"] > 0.1
 
@@ -109,7 +109,7 @@ DIMENSIONS: list[dict[str, Any]] = SIFTERS["dimensions"]
         {"partition": "query_data"},
         {"fairness": 0.5},
         {"sample": {"rows": 800, "marked_pct": 3.0}},
-        {"unasked": "by_region"},
+        {"unqueried": "by_region"},
     ],
 )
 def test_whatever_of_the_contract_shapes_a_filter_makes_another(change: dict[str, Any]) -> None:

@@ -221,7 +221,7 @@ def test_what_fits_is_not_sifted(tmp_path: Path) -> None:
 
 
 def test_what_lies_aside_comes_back_and_counts_as_recoverable(tmp_path: Path) -> None:
-    world = shed_world(tmp_path, {**SIFTERS, "keep_aside": True})
+    world = shed_world(tmp_path, {**SIFTERS, "keep_at_source": True})
     (total,) = ledger(world, stage="sifters", unit="rows", dimension_kind="total", batch=1)
     assert total["recoverable"] == total["shed"] > 500
     assert total["lost"] == 0
@@ -240,7 +240,7 @@ def test_what_became_of_a_batchs_rows_outlives_what_its_contract_said(tmp_path: 
     lever = {**SIFTERS, "rows_per_second": 50.0}
     said: list[dict[str, Any]] = [
         {"mode": "observe", "levers": [lever]},
-        {"levers": [{**lever, "keep_aside": True}]},
+        {"levers": [{**lever, "keep_at_source": True}]},
         {"levers": [lever]},
         {"levers": [], "attributes": [*LOGS["attributes"], attribute("zone", "string")]},
     ]
@@ -257,7 +257,7 @@ def test_what_became_of_a_batchs_rows_outlives_what_its_contract_said(tmp_path: 
     assert sent[0] == sent[3] == 400
     assert max(sent[1:3]) <= 200
     assert world.frame("recovered", "logs").groupby("batch").size().tolist() == [400, 400, sent[2], 400]
-    assert [(row["drops"], row["keep_aside"]) for row in world.rows("sifters")] == [
+    assert [(row["drops"], row["keep_at_source"]) for row in world.rows("sifters")] == [
         (False, False),
         (True, True),
         (True, False),
@@ -274,7 +274,7 @@ def test_observing_drops_nothing_and_says_what_would_go(tmp_path: Path) -> None:
 def with_columns(takes: str) -> list[dict[str, Any]]:
     return [
         {**SIFTERS, "takes": takes},
-        {"lever": "attributes", "training": {"tuples": 1000}, "ways": ["keep", "shed", "round"]},
+        {"lever": "attributes", "training": {"tuples": 1000}, "treatments": ["keep", "shed", "round"]},
     ]
 
 
@@ -311,10 +311,10 @@ def test_the_cheaper_of_rows_and_columns_goes_and_says_by_what_figures(tmp_path:
 
 def test_it_is_explained_and_drawn(world: World) -> None:
     (part,) = explain(world.tables.now(), "logs", "latency").levers
-    assert part.told is not None
-    assert part.told.way == "dropped with whole rows"
-    assert part.told.numbers["queries about it"] == 2
-    assert any(line.startswith("warnings: ") for line in part.told.numbers["what queries get"])
+    assert part.explanation is not None
+    assert part.explanation.treatment == "dropped with whole rows"
+    assert part.explanation.numbers["queries about it"] == 2
+    assert any(line.startswith("warnings: ") for line in part.explanation.numbers["what queries get"])
     page = whole_report(build_report(world.tables.now(), world.folder / "report.html"))
     assert page.count('<rect class="region"') >= 20
     assert "slow at web-1" in page

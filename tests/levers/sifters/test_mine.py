@@ -206,7 +206,7 @@ def test_an_entry_is_drafted_that_the_contract_takes(tmp_path: Path) -> None:
         contract, [("select * from logs where severity >= 'WARN' and size > 3", 4.0), ("selec", 1.0)]
     )
     assert found.entry["queries"] == [{"where": "severity >= 'WARN'", "weight": 4.0}]
-    assert found.entry["unasked"] == "by_region"  # a log is examples of what is asked, not all of it
+    assert found.entry["unqueried"] == "by_region"  # a log is examples of what is asked, not all of it
     assert any("size > 3" in note for note in found.notes)
     levers = [{**SIFTERS, **found.entry}]
     assert write_contracts(tmp_path, [{**LOGS, "levers": levers}]).streams["logs"].lever_names == ("sifters",)

@@ -33,7 +33,7 @@ def settings_with(**settings: object) -> SifterSettings:
 
 def test_preset_selects_what_the_paper_describes() -> None:
     found = settings_with(method="paper")
-    assert (found.regions, found.partition, found.fairness, found.unasked, found.consolidation) == (
+    assert (found.regions, found.partition, found.fairness, found.unqueried, found.consolidation) == (
         16,
         "query_data",
         0.5,
@@ -83,13 +83,13 @@ def test_papers_rules_decide_regions_and_thresholds() -> None:
 
 
 def test_default_blends_the_sample_into_equation_5() -> None:
-    found = learned(contract_with(keep=[], unasked="by_region"), rows_like(3, 5000))
+    found = learned(contract_with(keep=[], unqueried="by_region"), rows_like(3, 5000))
     blended = consolidate_queries(found.base.tree, found.frequencies, found.query_boxes, found.points)
     assert found.worth().worths.tolist() == blended.worths.tolist()
 
 
 def test_method_shapes_a_filter_also_where_nothing_else_differs() -> None:
-    same = {"keep": [], "unasked": "by_region"}
+    same = {"keep": [], "unqueried": "by_region"}
     rows = rows_like(3, 2000)
     one, other = (
         learned(contract_with(**same, consolidation=how), rows).digest for how in ("sampled", "uniform")

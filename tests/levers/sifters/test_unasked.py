@@ -129,9 +129,9 @@ def test_regions_are_cut_for_the_room_that_is_left_to_what_is_asked_for(
 
     monkeypatch.setattr(learn, "build_regions", spied)
     found = learned(contract_of(keep=[]), rows_like(3, 2000), throttle)
-    unasked = found.frequencies[-1]
-    assert found.sample_rows == round(2000 * (1.0 - unasked)) < 800  # the others make no regions
-    room = (throttle - 0.02 * unasked) / (1.0 - unasked)
+    unqueried = found.frequencies[-1]
+    assert found.sample_rows == round(2000 * (1.0 - unqueried)) < 800  # the others make no regions
+    room = (throttle - 0.02 * unqueried) / (1.0 - unqueried)
     assert given_ == [pytest.approx(room if room < 1.0 else 0.5)]
     assert (room < 1.0) == (throttle < 0.9)
 
@@ -156,7 +156,7 @@ def test_regions_are_cut_and_set_among_the_rows_that_are_asked_for() -> None:
 
 def test_by_region_rows_go_as_their_region_does_and_too_many_boxes_are_not_sent() -> None:
     rows = rows_like(4, 2000)
-    plain = learned(contract_of(unasked="by_region"), rows)
+    plain = learned(contract_of(unqueried="by_region"), rows)
     assert not plain.base.has_unrequested_region
     assert plain.base.regions_of(rows).max() < plain.base.tree.count == len(plain.frequencies)
     many = [{"where": f"latency between {i} and {i + 0.5}"} for i in range(MOST_ASKED + 1)]

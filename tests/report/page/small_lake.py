@@ -197,11 +197,11 @@ def ledger_of(
 def _certificate(at: dict[str, Any], attribute: str, way: str, rows: int) -> dict[str, Any]:
     shed = rows if way == "shed" else 0
     return at | {
-        "lever": "attributes", "attribute": attribute, "way": way, "error_pct": ERROR_PCT, "shed_values": shed,
+        "lever": "attributes", "attribute": attribute, "treatment": way, "error_pct": ERROR_PCT, "shed_values": shed,
         "rounded_values": rows - shed, "stored_values": shed // 4, "stored_share_pct": 25.0 if shed else None,
         "max_error_pct": 4.0, "mean_error_pct": 0.5, "worst_over_threshold": 0.8, "violations": 0,
         "column_bytes": 9000, "wire_bytes": 0, "synopsis_bytes": 1500, "created_at": NOW,
-        "offered_values": rows, "held_values": 0, "lost_values": 0,
+        "offered_values": rows, "source_values": 0, "lost_values": 0,
     }  # fmt: skip
 
 

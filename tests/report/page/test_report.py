@@ -287,7 +287,7 @@ def test_rows_that_were_dropped_and_values_kept_at_the_source_are_in_the_headlin
     uplink: ChannelFacts,
 ) -> None:
     (one,) = uplink.streams
-    figures = replace(one.figures, rows_lost=8750, held_values=12)
+    figures = replace(one.figures, rows_lost=8750, source_values=12)
     found = headline([validated(replace(uplink, streams=(replace(one, figures=figures),)))])
     assert found.look == "part"
     assert "; 8,750 rows dropped for good; 12 values kept at the source" in found.text

@@ -184,7 +184,7 @@ def _certificate_numbers(certificates: Sequence[Row]) -> dict[str, Any]:
     found["outside bound"] = sum(int(row["violations"]) for row in certificates)
     if all(row.get("offered_values") is not None for row in certificates):
         offered, held, lost = (
-            sum(int(row[f"{name}_values"]) for row in certificates) for name in ("offered", "held", "lost")
+            sum(int(row[f"{name}_values"]) for row in certificates) for name in ("offered", "source", "lost")
         )
         absent = 100.0 * (held + lost) / max(1, offered)
         found["at the destination"] = {"% present within its bound": 100.0 - absent, "% absent": absent}

@@ -77,7 +77,7 @@ def inexact_names(contract: StreamContract) -> frozenset[str]:
     if contract.mode == "observe" or "attributes" not in contract.lever_names:
         return frozenset()
     settings: AttributeSettings = contract.lever_settings("attributes")
-    if set(settings.ways) == {"keep"}:
+    if set(settings.treatments) == {"keep"}:
         return frozenset()
     found = set()
     for attribute in (one for one in contract.attributes if one.name in contract.sheddable):
@@ -240,8 +240,8 @@ def objective_of(settings: AttributeSettings, channel: Channel) -> Objective:
     return Objective(
         channel.minimize,
         settings.synopsis,
-        settings.ways,
-        settings.asked_back_pct / 100.0,
+        settings.treatments,
+        settings.requested_pct / 100.0,
         channel.prices.sent_per_gb,
         channel.prices.kept_per_gb,
     )
@@ -387,7 +387,7 @@ def options_now(
     contract: StreamContract, learned: TrainedFacts, measures: Sequence[str]
 ) -> dict[str, tuple[Option, ...]]:
     """Return the options of each measure that the current contract allows by treatment and error bound."""
-    ways = own_settings(contract).ways
+    ways = own_settings(contract).treatments
     return {
         name: admissible_options(
             learned.options[name], learned.models[name], bound_now(contract, learned.models[name]), ways
@@ -454,7 +454,9 @@ def _decide_by_prefix(
 ) -> SchemeDecision:
     settings, load = rests_on.settings, rests_on.load
     able = [
-        name for name in ranking if "shed" in settings.ways and options_of(rests_on.options[name], "shed")
+        name
+        for name in ranking
+        if "shed" in settings.treatments and options_of(rests_on.options[name], "shed")
     ]
     room = max(exact_fraction(capacity_kbps) - exact_fraction(load.fixed_kbps), Fraction(1, 10**9))
     attributes = len(set(load.widths_bits) - set(OVERHEAD))
@@ -482,7 +484,7 @@ def prefix_alternatives(rests_on: DecisionInputs, ranking: Sequence[str]) -> tup
     kbps = {name: load.widths_bits[name] * load.tuples_per_second / 1000.0 for name in rests_on.options}
     whole = sum(kbps.values())
     found = []
-    for count in range(len(able) + 1 if "shed" in rests_on.settings.ways else 1):
+    for count in range(len(able) + 1 if "shed" in rests_on.settings.treatments else 1):
         gone = able[:count]
         crosses = max(0.0, whole - sum(kbps[name] for name in gone))
         lost = ABSENT * sum(worths[name] for name in gone)

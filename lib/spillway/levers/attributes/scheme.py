@@ -211,7 +211,7 @@ def run_from_row(row: Mapping[str, Any]) -> Run:
         tuple(
             AttributeTreatment(
                 w["attribute"],
-                w["way"],
+                w["treatment"],
                 int(w["stage"]),
                 w["predictor"],
                 w["reason"],

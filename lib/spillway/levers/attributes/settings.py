@@ -146,7 +146,7 @@ class AttributeSettings:
             "plan": "prefix",
             "fit": "count",
             "synopsis": "hold",
-            "ways": ["keep", "shed"],
+            "treatments": ["keep", "shed"],
             "predictors": ["last"],
             "reevaluate": {
                 "interval_windows": 1,
@@ -159,8 +159,8 @@ class AttributeSettings:
     method: str = rule(
         Choice(METHODS),
         "default: Spillway's rules; paper: the rules of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: "
-        "prefix`, `fit: count`, `synopsis: hold`, `ways: [keep, shed]`, `predictors: [last]`, and `reevaluate` as "
-        "Algorithm 2 is printed); a setting that the contract states takes precedence; for her rule on a shared "
+        "prefix`, `fit: count`, `synopsis: hold`, `treatments: [keep, shed]`, `predictors: [last]`, and `reevaluate` "
+        "as Algorithm 2 is printed); a setting that the contract states takes precedence; for her rule on a shared "
         "channel, write `divide_by: proportional` in the channel",
         "default",
     )
@@ -214,16 +214,18 @@ class AttributeSettings:
         "others stay at the source",
         "auto",
     )
-    asked_back_pct: float = rule(
+    requested_pct: float = rule(
         PERCENT,
         "expected share of the synopsis kept at the source that will be requested; it counts against "
         "the channel, and as cost for minimize: bytes",
         1.0,
+        former="asked_back_pct",
     )
-    ways: tuple[str, ...] = rule(
+    treatments: tuple[str, ...] = rule(
         Listing(Choice(WAYS), least=1, unique=True),
         "allowed treatments of a measure; [keep, shed]: as in Ahuja 2006",
         WAYS,
+        former="ways",
     )
     predictors: tuple[str, ...] = rule(
         Listing(Choice(PREDICTORS), least=1, unique=True),
@@ -236,13 +238,13 @@ class AttributeSettings:
     training: Training = rule(Record(Training), "the training data", Training())
 
     def rules(self) -> Iterator[Broken]:
-        if "keep" not in self.ways:
-            yield "ways", "hold keep", list(self.ways), "add keep: an attribute may have to stay"
-        if self.plan == "prefix" and "shed" not in self.ways:
+        if "keep" not in self.treatments:
+            yield "treatments", "hold keep", list(self.treatments), "add keep: an attribute may have to stay"
+        if self.plan == "prefix" and "shed" not in self.treatments:
             yield (
-                "ways",
+                "treatments",
                 "hold shed when the plan is prefix",
-                list(self.ways),
+                list(self.treatments),
                 "add shed: a prefix is shed whole",
             )
         if self.plan == "least_loss" and self.fit in FITS and self.fit != "bits":
@@ -252,7 +254,7 @@ class AttributeSettings:
     def schema_extra() -> dict[str, Any]:
         return {
             "if": {"properties": {"plan": {"const": "prefix"}}, "required": ["plan"]},
-            "then": {"properties": {"ways": {"contains": {"const": "shed"}}}},
+            "then": {"properties": {"treatments": {"contains": {"const": "shed"}}}},
             "else": {"properties": {"fit": {"const": "bits"}}},
         }
 

@@ -76,7 +76,7 @@ class Allocation:
     r: float
     chance: float
     """Sampling probability of a comparison. 1: all comparisons are made; 0: missed pairs are counted, not estimated."""
-    may_spend: float
+    budget_steps: float
     free_at: float
     directions: tuple[Direction, Direction]
     """The two directions, by probed window: the left window (probed by right rows), then the right window."""

@@ -38,7 +38,7 @@ so that the share is kept over the run.
 
 >>> adapt_fraction(0.5, fetched=800, arrived=1000), adapt_fraction(0.9, fetched=1000, arrived=1000)
 (0.4, 1.0)
->>> budget_fraction(may_spend=50.0, possible=200.0), budget_fraction(may_spend=50.0, possible=0.0)
+>>> budget_fraction(budget_steps=50.0, possible=200.0), budget_fraction(budget_steps=50.0, possible=0.0)
 (0.25, 1.0)
 
 **Join direction: the window with the higher yield per comparison comes first, the other gets the rest** (Algorithm 4).
@@ -199,9 +199,9 @@ def adapt_fraction(r: float, fetched: float, arrived: float, boost: float = BOOS
     return max(LEAST_FRACTION, beta * r) if beta < 1.0 else min(1.0, boost * r)
 
 
-def budget_fraction(may_spend: float, possible: float, boost: float = BOOST) -> float:
+def budget_fraction(budget_steps: float, possible: float, boost: float = BOOST) -> float:
     """Return r: budget / cost of the full join. `boost` is ignored."""
-    return 1.0 if possible <= may_spend else max(LEAST_FRACTION, may_spend / possible)
+    return 1.0 if possible <= budget_steps else max(LEAST_FRACTION, budget_steps / possible)
 
 
 @njit(cache=True)

@@ -50,7 +50,7 @@ def explain_join(contract: Workload, tables: Views) -> LeverExplanation | None:
             "before the join (dropped by sifters, or refused): more may be missed in them"
         )
     bound = max((row["bound_pct"] for row in rows if row["bound_pct"] is not None), default=None)
-    given_back = sum(row["pairs_given_back"] for row in rows)
+    given_back = sum(row["inexact_pairs"] for row in rows)
     if bound is not None:
         what += (
             f"; {given_back:,} of these pairs use values that were rounded or recovered (within "

@@ -183,7 +183,7 @@ class Memory:
 
 
 def _side(row: Mapping[str, Any]) -> LearnedSide:
-    pairs, expected, worth = (np.array(row[name], np.float64) for name in ("pairs", "expected", "worth"))
+    pairs, expected, worth = (np.array(row[name], np.float64) for name in ("pairs", "expected", "utility"))
     return LearnedSide(
         np.array(row["matches"], np.float64),
         np.array(row["comparisons"], np.float64),
@@ -200,7 +200,7 @@ def _row(side: LearnedSide) -> dict[str, Any]:
         "squares": side.squares,
         "pairs": side.types.pairs.tolist(),
         "expected": side.types.expected.tolist(),
-        "worth": side.types.worth.tolist(),
+        "utility": side.types.worth.tolist(),
         "type_squares": side.types.squares,
         "sample": list(side.sample),
     }

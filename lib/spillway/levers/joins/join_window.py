@@ -138,7 +138,7 @@ class JoinWindow:
     @property
     def worth(self) -> tuple[float, ...]:
         """Return the utility by row type; the last one is that of all other rows."""
-        return (*(one.worth for one in self.settings.types), self.settings.otherwise)
+        return (*(one.utility for one in self.settings.types), self.settings.otherwise)
 
     @property
     def allocation(self) -> Allocation:
@@ -242,7 +242,7 @@ class JoinWindow:
             if name.startswith("worth.")
             for _, _, z, y in [name.split(".")]
         )
-        may_spend = self.allocation.may_spend
+        budget_steps = self.allocation.budget_steps
         row = {
             "left_rows": self.left.high - self.left.low,
             "right_rows": self.right.high - self.right.low,
@@ -253,9 +253,9 @@ class JoinWindow:
             "possible": self.allocation.possible,
             "compared": counts.get("compared", 0),
             "steps": steps,
-            "may_spend": may_spend if np.isfinite(may_spend) else None,
+            "budget_steps": budget_steps if np.isfinite(budget_steps) else None,
             "pairs": counts.get("pairs", 0),
-            "pairs_given_back": counts.get("given_back", 0),
+            "inexact_pairs": counts.get("given_back", 0),
             "bound_pct": self._widest_bound,
             "utility": float(utility),
             "missed": missed.estimate,
@@ -270,7 +270,7 @@ class JoinWindow:
             "sampled": counts.get("compared", 0)
             - (0 if self._is_complete else sum(int(one.selected_volumes.sum()) for one in facing)),
             "r": self.allocation.r,
-            "moved": drifted,
+            "drift_detected": drifted,
             **{f"{name}_shares": facing[at].compared_shares() for at, name in enumerate(("left", "right"))},
             **{
                 f"{name}_ranks": rank_basic_windows(curves[at]).tolist()
@@ -316,7 +316,7 @@ class JoinWindow:
         if budget is None:
             return 0.0
         if budget.core_pct is None:
-            return max(0.0, before.debt_steps + steps - self.allocation.may_spend)
+            return max(0.0, before.debt_steps + steps - self.allocation.budget_steps)
         debt = before.debt_steps * (before.core_seconds / before.core_steps if before.core_steps else 0.0)
         return overdrawn_seconds(debt, used, budget.core_pct, self.seconds) / each if each else 0.0
 

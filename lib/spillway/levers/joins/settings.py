@@ -169,8 +169,10 @@ class RowType:
     """A type of row, and the utility of a pair with such a row."""
 
     name: str = rule(Text(), "value of the type attribute")
-    worth: float = rule(
-        Number(least=0), "utility of a pair with such a row; the larger utility of the two rows counts"
+    utility: float = rule(
+        Number(least=0),
+        "utility of a pair with such a row; the larger utility of the two rows counts",
+        former="worth",
     )
 
 
@@ -290,7 +292,7 @@ class JoinSettings:
                     "shorten basic_window_seconds, or let rows last longer",
                 )
             if side.type is not None and not self.types:
-                yield f"{name}.type", "stand with types", side.type, "say what they are worth: types: [...]"
+                yield f"{name}.type", "stand with types", side.type, "state their utilities: types: [...]"
         basic = self.basic_window_seconds
         longest = max(filter(_are_numbers, (self.left.lasts_seconds, self.right.lasts_seconds)), default=0.0)
         if _are_numbers(basic) and basic > 0 and longest / basic > MOST_BASIC_WINDOWS:
@@ -318,8 +320,8 @@ class JoinSettings:
         for i, name in enumerate(names):
             if name in names[:i]:
                 yield f"types[{i}].name", "stand once in the list", name, "remove the repeat"
-        if self.types and not any(one.worth for one in self.types) and not self.otherwise:
-            yield "types", "be worth something, at least one of them", 0, "give one a worth above 0"
+        if self.types and not any(one.utility for one in self.types) and not self.otherwise:
+            yield "types", "have a utility, at least one of them", 0, "give one a utility above 0"
 
 
 MOST_BASIC_WINDOWS = 10_000

@@ -1,7 +1,7 @@
 """Admit batches of queries to a capacity that is too small for all of them (Fiscato 2012, Algorithm 1).
 
     begin with every batch discarded; repeatedly take the query with the lowest projected sic, and admit its batch of
-    the highest sic, until the capacity (`room`) is used
+    the highest sic, until the capacity (`capacity_group`) is used
 
 `admit_fairly` differs from the paper's rule:
 

@@ -1,4 +1,4 @@
-"""Explain a query: its coverage, its share of the room, and what can be changed; draw its charts.
+"""Explain a query: its coverage, its share of the capacity group, and what can be changed; draw its charts.
 
 All figures are of the last `SHOWN_BATCHES` windows of each query, so the amount read does not grow with the history.
 """
@@ -29,7 +29,7 @@ def explain_query(contract: Workload, tables: Views) -> LeverExplanation | None:
     rows = coverage_rows(tables, contract.subject)
     if not rows:
         return None
-    room = room_rows(tables, rows[-1]["room"])
+    room = room_rows(tables, rows[-1]["capacity_group"])
     shed = sum(row["tuples_shed"] for row in rows)
     arrived = sum(row["arrived"] for row in rows)
     sic = np.array([row["sic"] for row in rows])
@@ -75,7 +75,7 @@ def _because(last: Mapping[str, Any], shed: int, members: int, cause: Cause | No
         return "its capacity group has no limit"
     others = f"{members} queries share it" if members > 1 else "it is the only query"
     capacity = format_number(float(last["capacity"]), 10)
-    can = f"capacity group {last['room']} has {capacity} a slice, and {others} (policy {last['policy']})"
+    can = f"capacity group {last['capacity_group']} has {capacity} a slice, and {others} (policy {last['policy']})"
     if cause is not None:
         return f"{can}; {cause.why}"
     return can if shed else f"{can}; it was always enough"
@@ -87,13 +87,15 @@ def _remedies(contract: Workload, rows: CoverageRows, shed: int) -> tuple[str, .
     if cause is not None:
         found.append(cause.remedy)
     if shed:
-        found.append(f"see what more capacity would give: spillway what-if {rows[-1]['room']} --capacity ...")
+        found.append(
+            f"see what more capacity would give: spillway what-if {rows[-1]['capacity_group']} --capacity ..."
+        )
         found.append(
             "give it more than others: `weight: 2`; strictly before them: `priority: 1`; at least: `floor: 0.8`"
         )
     if cause is None and any(row["arrived"] and not row["tuples_kept"] for row in rows):
         found.append(
-            "wait for its next windows: those of which others had been given all before it joined the room, or was "
+            "wait for its next windows: those of which others had been given all before it joined the group, or was "
             "mended, stay as they are"
         )
     if any(row["rows"] == 0 and row["sic"] > 0.999 and row["arrived"] for row in rows):
@@ -156,15 +158,15 @@ def excessive_fixed_cost(contract: Workload, rows: CoverageRows) -> Cause | None
 
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
-    """Yield the last answer, and two charts of a room: the coverage by window, and the tuples kept, shed and lost.
+    """Yield the last answer, and two charts of a capacity group: the coverage by window, and the tuples kept, shed and lost.
 
-    Only the first query of the room yields the charts, so that a room is shown once.
+    Only the first query of the capacity group yields the charts, so that a capacity group is shown once.
     """
     rows = coverage_rows(tables, contract.subject)
     if not rows:
         return
     yield from _answer(contract, rows, tables)
-    room = room_rows(tables, rows[-1]["room"])
+    room = room_rows(tables, rows[-1]["capacity_group"])
     names = sorted({row["subject"] for row in room})
     if contract.subject != names[0]:
         return  # a room is shown once, by the first of its queries
@@ -175,7 +177,7 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
         lines.append({"name": name, "points": points, "steps": True, "dots": len(points) < 40})
     spread = coverage_spread(np.array(list(_levels(room).values())))
     yield Picture(
-        f"Room {rows[-1]['room']}: what every answer rests on, window by window",
+        f"Capacity group {rows[-1]['capacity_group']}: what every answer rests on, window by window",
         "lines",
         {"lines": lines, "x": "windows", "y": "coverage in %", "from_zero": True},
         f"Jain's index of coverage by weight, over these windows: {spread.jain:.3f} (1: all alike); mean "
@@ -197,7 +199,7 @@ def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
             )
         )
     yield Picture(
-        f"Room {rows[-1]['room']}: tuples kept and shed",
+        f"Capacity group {rows[-1]['capacity_group']}: tuples kept and shed",
         "bars",
         {"rows": bars, "unit": "tuples"},
         "Files of what is shed whole are never opened.",
@@ -279,9 +281,11 @@ def coverage_rows(tables: Views, subject: str) -> list[dict[str, Any]]:
 
 
 def room_rows(tables: Views, room: str) -> list[dict[str, Any]]:
-    """Return the last windows of every query of a room."""
-    names = tables.at(COVERAGE).rows(["subject"], room=room)["subject"].unique().to_pylist()
-    return [row for name in sorted(names) for row in coverage_rows(tables, name) if row["room"] == room]
+    """Return the last windows of every query of a capacity group."""
+    names = tables.at(COVERAGE).rows(["subject"], capacity_group=room)["subject"].unique().to_pylist()
+    return [
+        row for name in sorted(names) for row in coverage_rows(tables, name) if row["capacity_group"] == room
+    ]
 
 
 def _levels(room: CoverageRows) -> dict[str, float]:

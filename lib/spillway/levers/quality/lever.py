@@ -114,7 +114,7 @@ class QueryPlan(WindowPlan):
             "subject": window.subject,
             "window": window.window,
             "batch_date": window.day,
-            "room": self.room,
+            "capacity_group": self.room,
             "slice": share.slice,
             "from_time": window.from_time,
             "to_time": window.to_time,
@@ -172,7 +172,7 @@ class QualityLever(WindowLever):
         if capacity is not None and portion is not None and portion > capacity:
             yield (
                 "portion_tuples",
-                f"be at most {capacity:g}, the capacity of its room in tuples, because a larger portion never fits",
+                f"be at most {capacity:g}, the capacity of its group in tuples, because a larger portion never fits",
                 portion,
                 f"write e.g. {max(1, int(capacity / 10))}, or raise the capacity",
             )

@@ -296,7 +296,7 @@ def room_history(
     Slices of `step` microseconds are computed from the windows, so a changed slice length applies to the past, too. If
     `since` is given, older slices are left out, except the `last_slices` last ones of each query.
     """
-    rows = tables.at(COVERAGE).rows(list(_COLUMNS), room=room)
+    rows = tables.at(COVERAGE).rows(list(_COLUMNS), capacity_group=room)
     return history_of(rows, again, step, since, last_slices)
 
 

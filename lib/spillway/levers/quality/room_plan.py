@@ -96,7 +96,7 @@ def room_rules(room: CapacityGroup) -> RoomRules:
     members = {
         name: contract
         for name, contract in sorted(room.contracts.queries.items())
-        if LEVER_NAME in contract.lever_names and (contract.room or name) == room.name
+        if LEVER_NAME in contract.lever_names and (contract.capacity_group or name) == room.name
     }
     settings = {name: contract.lever_settings(LEVER_NAME) for name, contract in members.items()}
     capacity = _agreed_value(members, {n: s.capacity for n, s in settings.items() if s.capacity}, "capacity")
@@ -114,7 +114,7 @@ def _agreed_value(members: Mapping[str, Workload], said: Mapping[str, Any], what
         one, other, *_ = different.values()
         raise InvalidValue(
             what,
-            f"be one for all queries of a room, as it is its room's, and {one} and {other} differ",
+            f"be one for all queries of a capacity group, and {one} and {other} differ",
             [str(value) for value in said.values()],
             "write the same in all of them, or in one alone",
             where=", ".join(members),

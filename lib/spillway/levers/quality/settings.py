@@ -1,4 +1,4 @@
-"""Define the settings of the lever `quality` in a contract: the query, the capacity of its room, and its entitlement.
+"""Define the settings of the lever `quality` in a contract: the query, the capacity of its group, and its entitlement.
 
 >>> QualitySettings(sql="SELECT count(*) AS n FROM weather").ordered_steps("busy")
 (('busy', 'SELECT count(*) AS n FROM weather'),)
@@ -64,7 +64,7 @@ class SqlStep:
 
 @dataclass(frozen=True, kw_only=True)
 class RoomCapacity:
-    """What all queries that share a room may process in a slice of event time."""
+    """What all queries that share a capacity group may process in a slice of event time."""
 
     tuples: float | None = rule(
         OptionalValue(Number(above=0)),
@@ -78,7 +78,7 @@ class RoomCapacity:
     )
     per_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "length of a slice in seconds of event time; null: the longest window of the room",
+        "length of a slice in seconds of event time; null: the longest window of the capacity group",
         None,
     )
     smooth_slices: int = rule(
@@ -174,7 +174,7 @@ class SourceRule:
 
 @dataclass(frozen=True, kw_only=True)
 class QualitySettings:
-    """The settings of a query: its SQL, its room, its entitlement, and its limits."""
+    """The settings of a query: its SQL, its capacity group, its entitlement, and its limits."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "paper": {"policy": ALGORITHM_1, "cost_model": "mean", "starve_slices": 0}
@@ -184,7 +184,7 @@ class QualitySettings:
     method: str = rule(
         Choice(METHODS),
         "default: Spillway's rules; paper: the rules of Fiscato 2012 (`policy: algorithm_1`, `cost_model: mean`, "
-        "`starve_slices: 0`); a setting that the contract states takes precedence; all queries of a room must state "
+        "`starve_slices: 0`); a setting that the contract states takes precedence; all queries of a group must state "
         "the same method",
         "default",
     )
@@ -197,18 +197,18 @@ class QualitySettings:
     )
     capacity: RoomCapacity | None = rule(
         OptionalValue(Record(RoomCapacity)),
-        "capacity of the room; all queries of the room that state it must state the same; null: no limit",
+        "capacity of the group; all queries of the capacity group that state it must state the same; null: no limit",
         None,
     )
     policy: str = rule(
         Choice(POLICIES),
         "policy that chooses the processed portions if the capacity is too small; the same for all "
-        "queries of a room; algorithm_1: the paper's rule, whose last portion may exceed the capacity",
+        "queries of a capacity group; algorithm_1: the paper's rule, whose last portion may exceed the capacity",
         "fair",
     )
     cost_model: str = rule(
         Choice(COST_MODELS),
-        "prediction of the cost for a capacity in seconds; the same for all queries of a room. "
+        "prediction of the cost for a capacity in seconds; the same for all queries of a capacity group. "
         "affine: a fixed cost and a cost per tuple for each query, by a robust fit; mean: the "
         "paper's, mean of seconds / tuples over the last slices, one for all queries",
         "affine",

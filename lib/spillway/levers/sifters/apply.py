@@ -42,7 +42,7 @@ class SiftedBatch:
     filter: SifterFilter | None
     drops: bool = True
     """Whether rows are dropped; if not (`mode: observe`), the rows that would be dropped are only counted."""
-    keep_aside: bool = False
+    keep_at_source: bool = False
     """Whether dropped rows are stored at the source, so that they are recoverable."""
     cells: TimeCells | None = None
     """The cells of event time by which the batch's rows are counted; None: they are not counted."""
@@ -81,7 +81,7 @@ class SifterDecision(Decision):
                 if not len(gone):
                     continue
                 counts["values"] = counts.get("values", 0) + int(before.values(gone).sum())
-                if one.keep_aside and one.drops:
+                if one.keep_at_source and one.drops:
                     rows = before(self.columns, int(gone[0]), int(gone[-1]))
                     rows = rows.filter(pa.array(np.isin(np.asarray(rows["seq"]), gone)))
                     yield rows.append_column("batch", pa.array(np.full(rows.num_rows, parts[0].batch)))
@@ -134,7 +134,7 @@ class SifterDecision(Decision):
             ]
             gone = np.concatenate([piece.seq[~piece.kept] for piece in pieces]) if pieces else gone
         # rows that are dropped for good are not guaranteed; the guarantee is that only these rows are missing
-        aside = one is not None and one.keep_aside
+        aside = one is not None and one.keep_at_source
         shed = len(gone) if aside else 0
         expected = was if aside else np.setdiff1d(was, gone)
         violations = len(np.setxor1d(expected, back))

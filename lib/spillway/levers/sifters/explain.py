@@ -36,7 +36,7 @@ def explain_rows(
     about = [query.title for query, predicate in wanted.queries if attribute in predicate.used_dimensions]
     rules = [rule.text for rule in wanted.keep if attribute in rule.used_dimensions]
     last = newest_record(tables, contract.stream)
-    aside = "stored at the source" if settings.keep_aside else "not stored"
+    aside = "stored at the source" if settings.keep_at_source else "not stored"
     if last is None:
         return LeverExplanation("not planned yet", "no batch was shed since the stream has this lever")
     numbers: dict[str, Any] = {
@@ -50,14 +50,14 @@ def explain_rows(
     }
     if last["filter"]:
         offered, kept = (sum(one[name] for one in last["regions"]) for name in ("offered", "kept"))
-        unasked = [one for one in last["regions"] if one["bounds"] == ASKED_BY_NONE]
+        unqueried = [one for one in last["regions"] if one["bounds"] == ASKED_BY_NONE]
         numbers |= {
             "rows offered": offered,
             "rows dropped": offered - kept,
             ASKED_BY_NONE: [
-                f"{100 * one['threshold']:.0f} % dropped of {one['offered']:,} rows" for one in unasked
+                f"{100 * one['threshold']:.0f} % dropped of {one['offered']:,} rows" for one in unqueried
             ],
-            "regions": f"{sum(one['region'] >= 0 for one in last['regions']) - len(unasked)} by {last['partition']}",
+            "regions": f"{sum(one['region'] >= 0 for one in last['regions']) - len(unqueried)} by {last['partition']}",
             "quality of the queries": {
                 "%": 100.0 * last["quality_planned"],
                 "as counted": _pct(last["quality"]),

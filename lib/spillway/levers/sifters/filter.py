@@ -41,7 +41,7 @@ fairness Delta. The other regions are built and configured for the remaining row
 
 If all requested rows fit, every query gets all of its rows. There are two conditions. The filter must contain the
 queries, which is possible for a few hundred boxes but not for many thousands (`MOST_ASKED`). And the queries must be
-complete: if they are only examples of the requests, such as a log, use `unasked: by_region`.
+complete: if they are only examples of the requests, such as a log, use `unqueried: by_region`.
 
 A row is searched only among the boxes that reach into its region, largest boxes first. The search compares keys, not
 places, so a row counts as requested exactly if a query's condition is true for it.
@@ -222,7 +222,7 @@ def is_in_any_box(boxes: np.ndarray, keys: np.ndarray) -> np.ndarray:
     return held
 
 
-def requested_throttle(throttle: float, unasked: float, most: float) -> float:
+def requested_throttle(throttle: float, unqueried: float, most: float) -> float:
     """Return the share of the requested rows that fits after up to the share `most` of the other rows is dropped.
 
     >>> requested_throttle(0.5, 0.25, 1.0), requested_throttle(0.5, 0.75, 1.0), requested_throttle(0.5, 0.0, 1.0)
@@ -230,9 +230,9 @@ def requested_throttle(throttle: float, unasked: float, most: float) -> float:
     >>> requested_throttle(0.25, 0.5, 0.75), requested_throttle(0.5, 1.0, 0.75)  # a part of the others stays as sample
     (0.25, 1.0)
     """
-    if unasked >= 1.0:
+    if unqueried >= 1.0:
         return 1.0
-    return 1.0 - min(1.0, max(0.0, (1.0 - throttle) - unasked * most) / (1.0 - unasked))
+    return 1.0 - min(1.0, max(0.0, (1.0 - throttle) - unqueried * most) / (1.0 - unqueried))
 
 
 @njit(cache=True, nogil=True)

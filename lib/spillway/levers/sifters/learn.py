@@ -1,7 +1,7 @@
 """Learn a stream's regions from a sample of its rows, and store them as a fact from which filters are built.
 
 The sample is selected by a hash of `seq`, so training again on the same rows gives the same regions. Two kinds of rows
-are removed before the sample is drawn: rows that must be kept, and, with `unasked: first`, rows that no query asks for.
+are removed before the sample is drawn: rows that must be kept, and, with `unqueried: first`, rows that no query reads.
 The regions separate the remaining rows.
 """
 
@@ -49,7 +49,7 @@ class LearnedRegions:
     """The share of the rows in each region, out of the rows that no rule keeps."""
     scheme: str
     points: np.ndarray
-    """The places of the sample's rows by dimension and row; with `unasked: first`, only rows that a query asks for."""
+    """The places of the sample's rows by dimension and row; with `unqueried: first`, only rows that a query reads."""
     digest: str
     consolidation: str = "sampled"
 
@@ -99,15 +99,15 @@ def learn_regions(
         # rows that are never shed do not shape regions, unless there are no other rows
         rows = rows.filter(pa.array(~held)) if not held.all() else rows
     layout = build_layout(wanted, draw_rows(rows, settings.sample.rows, seed))
-    unasked = 0.0
+    unqueried = 0.0
     if told := identifies_unrequested_rows(settings, wanted):
         asks = is_in_any_box(wanted.boxes, layout.keys(rows))
-        unasked = 1.0 - float(asks.mean())
+        unqueried = 1.0 - float(asks.mean())
         rows = rows.filter(pa.array(asks)) if asks.any() else rows
     rows = draw_rows(rows, settings.sample.rows, seed)
     points = layout.places(layout.keys(rows))
     most = 1.0 - settings.sample.marked_pct / 100.0
-    of_asked = requested_throttle(max(throttle, 1.0 - most), unasked, most)
+    of_asked = requested_throttle(max(throttle, 1.0 - most), unqueried, most)
     found: BuiltRegions = build_regions(
         layout.space,
         points,
@@ -119,7 +119,7 @@ def learn_regions(
     )
     frequencies = found.frequencies
     if told:
-        frequencies = np.append(frequencies * (1.0 - unasked), unasked)
+        frequencies = np.append(frequencies * (1.0 - unqueried), unqueried)
     base = _base(settings, wanted, layout, found.tree, seed)
     digest = filter_digest(settings, wanted)
     return LearnedRegions(wanted, base, frequencies, found.scheme, points, digest, settings.consolidation)
@@ -127,7 +127,7 @@ def learn_regions(
 
 def identifies_unrequested_rows(settings: SifterSettings, wanted: ParsedQueries) -> bool:
     """Return whether a filter tells for each row whether any query asks for it."""
-    return settings.unasked == "first" and len(wanted.boxes) <= MOST_ASKED
+    return settings.unqueried == "first" and len(wanted.boxes) <= MOST_ASKED
 
 
 def filter_digest(settings: SifterSettings, wanted: ParsedQueries) -> str:
@@ -141,7 +141,7 @@ def filter_digest(settings: SifterSettings, wanted: ParsedQueries) -> str:
         settings.partition,
         settings.fairness,
         settings.sample.marked_pct,
-        settings.unasked,
+        settings.unqueried,
         settings.consolidation,
     )
     if own in wanted.digests:
@@ -155,7 +155,7 @@ def filter_digest(settings: SifterSettings, wanted: ParsedQueries) -> str:
             for one in (*wanted.dimensions, *wanted.keep_dimensions)
         ],
         [settings.regions, settings.partition, settings.fairness, settings.sample.marked_pct],
-        settings.unasked,
+        settings.unqueried,
         # keep the digests of filters that were built before this setting existed
         *([settings.consolidation] if settings.consolidation != "sampled" else []),
     ]
@@ -233,7 +233,7 @@ def train(lesson: TrainingInput) -> list[Fact] | None:
     if regions.base.has_unrequested_region:
         evidence["asked_by_no_query_pct"] = 100.0 * float(regions.frequencies[-1])
         said = f"; none of them asks for {regions.frequencies[-1]:.1%}"
-    elif settings.unasked == "first":
+    elif settings.unqueried == "first":
         said = (
             f"; their {len(wanted.boxes):,} boxes are too many to tell row by row what none of them asks for"
         )

@@ -87,7 +87,7 @@ class SifterLever(Lever):
         found = sifted_batches(tables, contract, batches)
         aside = tables.at(ASIDE, contract.stream)
         days = sorted({batch.batch_date for batch in batches})
-        lies = aside.exists and any(one.keep_aside for one in found)
+        lies = aside.exists and any(one.keep_at_source for one in found)
         return SifterDecision(
             found, contract.names, aside_rows=aside.stored_files(batch_date=days) if lies else None
         )

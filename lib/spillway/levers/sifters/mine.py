@@ -162,9 +162,9 @@ def build_entry(contract: StreamContract, statements: Sequence[tuple[str, float]
         )
     queries = [{"where": where, "weight": float(weight)} for where, weight in found.queries]
     notes.append(
-        "write unasked: first if nothing but these is ever asked: rows that none of them wants go first then"
+        "write unqueried: first if nothing but these is ever asked: rows that none of them wants go first then"
     )
-    return MinedEntry({"lever": "sifters", "queries": queries, "unasked": "by_region"}, tuple(notes))
+    return MinedEntry({"lever": "sifters", "queries": queries, "unqueried": "by_region"}, tuple(notes))
 
 
 def _parse_statement(text: str) -> list[exp.Expr]:

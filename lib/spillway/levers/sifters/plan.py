@@ -197,7 +197,7 @@ class SifterPlan(Plan):
         mine = [
             SiftedBatch(
                 batch.batch, batch.first_seq, batch.last_seq, self.chosen[batch.batch].filter,
-                self.drops, self.settings.keep_aside, self._cells(batch),
+                self.drops, self.settings.keep_at_source, self._cells(batch),
             )
             for batch in self.work.batches
         ]  # fmt: skip
@@ -444,7 +444,7 @@ class SifterPlan(Plan):
         whole = batch.allowed_kbps + excess
         return LedgerBuilder(
             self.drops,
-            self.settings.keep_aside,
+            self.settings.keep_at_source,
             excess / whole if whole > 0 else 0.0,
             self.rows_in_room(batch),
             self._counted[1],
@@ -459,7 +459,7 @@ class SifterPlan(Plan):
                     self.outcomes.get(batch.batch),
                     self.short_kbps.get(batch.batch, 0.0),
                     self.drops,
-                    self.settings.keep_aside,
+                    self.settings.keep_at_source,
                     self._cells(batch),
                 )
                 for batch in self.work.batches

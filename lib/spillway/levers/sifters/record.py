@@ -137,7 +137,7 @@ def filter_row(
     drafted: MeasuredDraft | None,
     short_kbps: float,
     drops: bool,
-    keep_aside: bool,
+    keep_at_source: bool,
     cells: TimeCells | None = None,
 ) -> dict[str, Any]:
     """Return the row of the table `sifters` for a batch and its filter."""
@@ -160,7 +160,7 @@ def filter_row(
         "regions": [] if one.filter is None else _regions(one, drafted),
         "spans": None if cells is None or drafted is None else cells.spans(drafted.counts),
         "drops": drops,
-        "keep_aside": keep_aside,
+        "keep_at_source": keep_at_source,
         "payload": b"" if one.filter is None else one.filter.to_bytes(),
     }
 
@@ -196,7 +196,7 @@ def sifted_batches(
     if not chosen:
         return ()
     found = tables.at(SIFTERS).rows(
-        ["batch", "filter", "payload", "drops", "keep_aside"],
+        ["batch", "filter", "payload", "drops", "keep_at_source"],
         stream=contract.stream,
         batch_date=sorted({batch.batch_date for batch in chosen}),
         batch=[batch.batch for batch in chosen],
@@ -208,17 +208,17 @@ def sifted_batches(
 def _sifted(contract: StreamContract, batch: Batch, row: Mapping[str, Any] | None) -> SiftedBatch:
     if row is None or not row["filter"]:
         return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, None)
-    drops, aside = row["drops"], row["keep_aside"]
+    drops, aside = row["drops"], row["keep_at_source"]
     if drops is None or aside is None:  # a row of an older Spillway
         drops = contract.mode != "observe"
-        aside = SIFTERS in contract.lever_names and contract.lever_settings(SIFTERS).keep_aside
+        aside = SIFTERS in contract.lever_names and contract.lever_settings(SIFTERS).keep_at_source
     found = SifterFilter.from_bytes(row["payload"], f"{contract.stream}: sifters, batch {row['batch']}")
     return SiftedBatch(batch.batch, batch.first_seq, batch.last_seq, found, drops, aside)
 
 
 def dropped_rows(tables: Views, stream: str, batches: Sequence[int]) -> dict[int, DroppedRows]:
     """Return the dropped rows of each batch."""
-    columns = ["batch", "filter", "drops", "keep_aside", "regions", "spans"]
+    columns = ["batch", "filter", "drops", "keep_at_source", "regions", "spans"]
     edges = (
         tables.at("batches")
         .rows(["batch", "first_seq", "last_seq"], stream=stream, batch=list(batches))
@@ -249,7 +249,7 @@ def _dropped_rows_of(row: Mapping[str, Any], one_piece: bool) -> DroppedRows:
         max((1.0 / (1.0 - one["threshold"]) for one in sampled), default=1.0),
         spans,
         min((float(one["kept"]) for one in sampled), default=math.inf) if one_piece else 0.0,
-        bool(row["keep_aside"]),
+        bool(row["keep_at_source"]),
     )
 
 
@@ -285,8 +285,8 @@ def _regions(one: FilterChoice, drafted: MeasuredDraft | None) -> list[dict[str,
                 "bounds": region_words(one.filter, region),
                 "threshold": float(threshold),
                 "frequency": float(worth.frequencies[region]),
-                "worth": float(worth.worths[region]),
-                "asked": bool(worth.touched[region]),
+                "utility": float(worth.worths[region]),
+                "queried": bool(worth.touched[region]),
                 "sampled_rows": int(one.counts[region]) if len(one.counts) else 0,
                 **{name: counts.get(f"{name}.{region}", 0) for name in ("offered", "kept", "marked")},
             }
@@ -299,8 +299,8 @@ def _regions(one: FilterChoice, drafted: MeasuredDraft | None) -> list[dict[str,
                 "bounds": "must be kept",
                 "threshold": 0.0,
                 "frequency": 0.0,
-                "worth": 0.0,
-                "asked": True,
+                "utility": 0.0,
+                "queried": True,
                 "sampled_rows": 0,
                 **{name: counts.get(f"{name}.{size}", 0) for name in ("offered", "kept", "marked")},
             }

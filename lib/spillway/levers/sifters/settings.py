@@ -35,13 +35,13 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 )
 """The columns that the lever adds to rows: name, type, meaning."""
 LOSES_ROWS = True
-"""Shed rows are lost unless the contract states `keep_aside`."""
+"""Shed rows are lost unless the contract states `keep_at_source`."""
 PARTITIONS = (
     "uniform_grid", "data_depth", "query_depth", "flexible_grid", "flexible_depth", "query_data",
     "demand",
 )  # fmt: skip
 CONSOLIDATIONS = ("sampled", "uniform")
-UNASKED = ("first", "by_region")
+UNQUERIED = ("first", "by_region")
 TAKES = ("first", "rest", "cheaper")
 
 
@@ -89,7 +89,7 @@ class SifterSettings(StatedQueries):
             "regions": 16,
             "partition": "query_data",
             "fairness": 0.5,
-            "unasked": "by_region",
+            "unqueried": "by_region",
             "consolidation": "uniform",
             "sample": {"rows": 1000, "marked_pct": 1.0},
         }
@@ -98,7 +98,7 @@ class SifterSettings(StatedQueries):
     method: str = rule(
         Choice(METHODS),
         "default: Spillway's rules; paper: the rules of Gedik, Wu and Yu 2008 (`regions: 16`, `partition: "
-        "query_data` (QDPart in the paper), `fairness: 0.5`, `unasked: by_region`, `consolidation: uniform`, "
+        "query_data` (QDPart in the paper), `fairness: 0.5`, `unqueried: by_region`, `consolidation: uniform`, "
         "`sample: {rows: 1000, marked_pct: 1}`); a setting that the contract states takes precedence",
         "default",
     )
@@ -126,11 +126,12 @@ class SifterSettings(StatedQueries):
         "sample has rows of the query; uniform: uniform distribution (eq. 5 of the paper)",
         "sampled",
     )
-    unasked: str = rule(
-        Choice(UNASKED),
+    unqueried: str = rule(
+        Choice(UNQUERIED),
         "rows that no query reads. first: they are dropped before all other rows; by_region: they are "
         "dropped at the rate of their region, for queries that are only examples",
         "first",
+        former="unasked",
     )
     rows_per_second: float | None = rule(
         OptionalValue(Number(above=0)),
@@ -147,8 +148,11 @@ class SifterSettings(StatedQueries):
     )
     sample: SifterSample = rule(Record(SifterSample), "size of the samples", SifterSample())
     rebuild: Rebuild = rule(Record(Rebuild), "conditions for a new filter", Rebuild())
-    keep_aside: bool = rule(
-        Flag(), "true: dropped rows are kept at the source, available on request; false: they are lost", False
+    keep_at_source: bool = rule(
+        Flag(),
+        "true: dropped rows are kept at the source, available on request; false: they are lost",
+        False,
+        former="keep_aside",
     )
 
     def rules(self) -> Iterator[Broken]:

@@ -266,7 +266,7 @@ def _reservations(
 ) -> list[str]:
     """Return what restricts a good finding."""
     lost = sum(one.figures.rows_lost for one in seen)
-    held = sum(one.figures.held_values for one in seen)
+    held = sum(one.figures.source_values for one in seen)
     parts = [
         *([f"{format_count(lost, 'row')} dropped for good"] if lost else []),
         *([f"{format_count(held, 'value')} kept at the source"] if held else []),
@@ -649,7 +649,7 @@ def _certificate_card(certificates: Sequence[Row]) -> Card:
     """Return the certificates, summed over batches; the worst error is the largest of all batches."""
     by: dict[tuple[str, str, str], list[Row]] = {}
     for row in certificates:
-        by.setdefault((row["lever"], row["attribute"], row["way"]), []).append(row)
+        by.setdefault((row["lever"], row["attribute"], row["treatment"]), []).append(row)
     rows, bad = [], set()
     for place, ((name, attribute, way), own) in enumerate(sorted(by.items())):
         whole = reduce(add, map(certificate_of, own))

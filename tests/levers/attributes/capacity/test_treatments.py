@@ -306,7 +306,7 @@ def test_every_way_says_why() -> None:
         ({"minimize": "cost"}, "`minimize` must be one of error, bytes"),
         ({"synopsis": "never"}, "`synopsis` must be one of auto, send, hold"),
         ({"ways": ("round",)}, "`ways` must be keep"),
-        ({"asked_back": 1.5}, "`asked_back_pct` must lie within"),
+        ({"asked_back": 1.5}, "`requested_pct` must lie within"),
         ({"kept_price": -1.0}, "`prices` must be"),
     ],
 )

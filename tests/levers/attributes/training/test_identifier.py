@@ -126,7 +126,7 @@ def test_a_measure_that_is_part_of_the_identifier_is_never_shed_and_the_rest_com
         way["attribute"]
         for row in lake.tables.at("schemes").rows().to_pylist()
         for way in row["attributes"]
-        if way["way"] == "shed"
+        if way["treatment"] == "shed"
     }
     assert shed
     assert "sensor" not in shed
@@ -142,7 +142,7 @@ def test_a_stream_with_keys_and_no_order_is_trained_shed_and_given_back_by_its_k
     cycle = learned(lake).cycle
     assert (cycle.attributes, cycle.form, cycle.members) == (("site", "sensor"), "by keys", ())
     ways = [way for row in lake.tables.at("schemes").rows().to_pylist() for way in row["attributes"]]
-    assert any(way["way"] == "shed" for way in ways)
+    assert any(way["treatment"] == "shed" for way in ways)
     assert_all_given_back(lake)
     facts = newest_facts(lake.tables, "halls", "attributes")
     assert facts is not None

@@ -74,7 +74,7 @@ class Objective:
                 "ways", "be keep and any of round and shed", list(self.ways), "write ways: [keep]"
             )
         if not 0.0 <= self.asked_back <= 1.0:
-            raise InvalidValue("asked_back_pct", "lie within 0..100", 100 * self.asked_back, "write 1")
+            raise InvalidValue("requested_pct", "lie within 0..100", 100 * self.asked_back, "write 1")
         prices = (self.sent_price, self.kept_price)
         if not all(price >= 0 and math.isfinite(price) for price in prices):
             raise InvalidValue("prices", "be 0 or more", prices, "state both prices")

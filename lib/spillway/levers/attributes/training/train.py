@@ -192,7 +192,7 @@ class Training:
         settings = own_settings(lesson.contract)
         return partial(
             train_attributes,
-            ways=settings.ways,
+            ways=settings.treatments,
             predictors=settings.predictors,
             cycle_length=self.cycle.length,
             error={name: one.error for name, one in self.thresholds.items() if one.error is not None},
