@@ -490,8 +490,9 @@ def workload_lines(one: WorkloadOverview) -> Iterator[str]:
     told = one.explanation
     for part in told.levers:
         if part.explanation is not None:
+            found = part.explanation
             yield from sentences(
-                f"{told.name} (reads {', '.join(told.inputs)}): {part.explanation.treatment}; {part.explanation.because}"
+                f"{told.name} (reads {', '.join(told.inputs)}): {found.treatment}; {found.because}"
             )
 
 

@@ -361,7 +361,7 @@ class Tables:
         return found
 
     def at(self, table: str, stream: str | None = None) -> Table:
-        """Return a table; `stream` is required if the table exists cache per stream."""
+        """Return a table; `stream` is required if there is a table per stream."""
         with self._lock:
             if (table, stream) not in self._open:
                 path, contract = self.path(table, stream), self.contract(table)
