@@ -158,7 +158,7 @@ def excessive_fixed_cost(contract: Workload, rows: CoverageRows) -> Cause | None
 
 
 def query_pictures(contract: Workload, tables: Views) -> Iterator[Picture]:
-    """Yield the last answer and two charts of a capacity group: its coverage and its tuples (kept, shed, lost) by window.
+    """Yield the last answer and two charts of a capacity group: its coverage and its tuples by window.
 
     Only the first query of the capacity group yields the charts, so that a capacity group is shown once.
     """
