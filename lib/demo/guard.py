@@ -7,6 +7,7 @@ by it, also if their parent has ended.
 Guarantee: no process of the program exists after the block of `guarded_process`, however the block ends. If the process
 that entered the block is killed (SIGKILL), they stay.
 
+>>> import sys
 >>> with guarded_process([sys.executable, "-c", "print(7)"], stdout=subprocess.PIPE, text=True) as process:
 ...     print(process.communicate()[0].strip())
 7

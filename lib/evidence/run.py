@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from evidence.attributes.figures import attribute_figures
+from evidence.attributes.same_bytes import bytes_before_and_after
 from evidence.book import Book
 from evidence.joins.figures import join_figures
 from evidence.papers import papers
@@ -44,6 +45,7 @@ def _sketches(book: Book, settings: Settings, seeds: int) -> Mapping[str, float]
 
 MODULES: Mapping[str, Evidence] = {
     "attributes": attribute_figures,
+    "bytes": bytes_before_and_after,
     "joins": join_figures,
     "quality": quality_figures,
     "queries": query_figures,

@@ -287,7 +287,7 @@ def test_a_text_and_a_whole_number_are_a_key_together_where_the_text_alone_says_
         for i in range(800)
     ]
     path.write_text("\n".join(["house,room,at,people", *rows]) + "\n")
-    assert roles(path) == {"house": "key", "capacity_group": "key", "at": "order", "people": "measure"}
+    assert roles(path) == {"house": "key", "room": "key", "at": "order", "people": "measure"}
 
 
 def test_a_text_that_says_how_is_no_key_where_a_whole_number_alone_says_who(tmp_path: Path) -> None:

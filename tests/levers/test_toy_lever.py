@@ -161,9 +161,6 @@ def test_the_toy_changes_no_file_but_its_own() -> None:
         text=True,
     )
     foreign = found.stdout.split()
-    from tests.house import note
-
-    note("house.lever_foreign_files", len(foreign))
     assert foreign == []
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.house import note
 from tests.pipeline.streams import World, json_lines, sites
 
 from spillway.engine import ProcessEngine
@@ -55,7 +54,6 @@ def test_each_step_opens_each_tables_log_once_and_that_of_batches_to_see_who_ove
         # before long work a step looks once more whether anybody has overtaken its batches
         again[name] = opened.pop("batches")
         most[name] = max(opened.values())
-    note("house.log_opens_per_table", most["shed"])
     assert most == dict.fromkeys(STEPS, 1)
     assert again == {"take in": 2, "shed": 2, "train": 1, "validate": 3}
 

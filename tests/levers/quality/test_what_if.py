@@ -173,7 +173,7 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     (row,) = [row for row in world.rows("results", "warm") if row["window"] == last["window"]]
     assert shown.split()[0] == format_number(row["warm__estimate"])
     page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
-    assert "Room desk: what every answer rests on" in page
+    assert "Capacity group desk: what every answer rests on" in page
     _nothing_of_older_windows_is_read_but_columns(world, monkeypatch)
 
 

@@ -417,8 +417,7 @@ def _capacity_unit(channel: ChannelFacts, kbps: float) -> tuple[str, float]:
     """
     quota = channel.capacity.quota
     if quota is None:
-        _, unit = format_rate(kbps).split()
-        return unit, {"bps": 1000.0, "kbps": 1.0, "Mbps": 0.001}[unit]
+        return ("Mbps", 0.001) if kbps >= 1000 else ("kbps", 1.0) if kbps >= 1 else ("bps", 1000.0)
     per_kbps = quota.size_bytes / quota.kbps
     _, unit = format_bytes(kbps * per_kbps).split()
     return f"{unit} per {quota.per}", per_kbps / {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}[unit]

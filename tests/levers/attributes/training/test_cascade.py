@@ -199,7 +199,7 @@ def test_models_and_evidence_are_json_and_training_is_repeatable(trained):
 
 def test_the_papers_method_is_chosen_when_only_last_is_allowed():
     frame = market(800)
-    result = train_attributes(frame, {"high": 4.7}, predictors=["last"], treatments=["keep", "shed"])["high"]
+    result = train_attributes(frame, {"high": 4.7}, predictors=["last"], ways=["keep", "shed"])["high"]
     assert result.model.predictors == (Predictor(),)
     assert {option.way for option in result.options} == {"keep", "shed"}
     assert result.model.precisions[-1] == Precision(4.7)
