@@ -106,8 +106,8 @@ def run_together(
 
     The steps advance in rounds. In each round, one job of the engine does the tasks that steps wait for. When no step
     waits for tasks any more, the other requests are answered together. So the number of jobs and of commits is that of
-    the longest step, whatever the number of streams. If one task or one step fails, the others go on. `label`: the
-    label of the job of a round; the first round has the number 1.
+    the longest step, and does not grow with the number of streams. If one task or one step fails, the others go on.
+    `label`: the label of the job of a round; the first round has the number 1.
 
     >>> from spillway.engine import ProcessEngine
     >>> def halved(number):
