@@ -162,7 +162,6 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     )
     assert tells.explanation.numbers["bytes kept"] < tells.explanation.numbers["bytes offered"]
     pictures = list(LEVER.pictures(world.contracts.queries["means"], world.tables.now()))
-<<<<<<< HEAD
     assert [(one.kind, one.section) for one in pictures] == [
         ("table", "answers"), ("lines", "details"), ("bars", "details"),
     ]  # fmt: skip
@@ -174,11 +173,6 @@ def test_it_shows_in_explain_and_in_the_report(tmp_path: Path, monkeypatch: pyte
     (row,) = [row for row in world.rows("results", "warm") if row["window"] == last["window"]]
     assert shown.split()[0] == format_number(row["warm__estimate"])
     page = whole_report(build_report(world.tables.now(), tmp_path / "report.html"))
-=======
-    assert [picture.kind for picture in pictures] == ["lines", "bars"]
-    assert not list(LEVER.pictures(world.contracts.queries["warm"], world.tables.now()))
-    page = build_report(world.tables.now(), tmp_path / "report.html").read_text(encoding="utf-8")
->>>>>>> stored
     assert "Capacity group desk: what every answer rests on" in page
     _nothing_of_older_windows_is_read_but_columns(world, monkeypatch)
 
