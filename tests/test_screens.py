@@ -136,5 +136,6 @@ def test_every_command_is_looked_at() -> None:
     (commands,) = [one for one in parser()._actions if one.dest == "command"]
     assert commands.choices is not None
     seen = {command.split()[0] for command in SCREENS}
-    # run and resend process data, report writes a page, doctor starts programs, parity reads files
-    assert set(commands.choices) - seen == {"run", "resend", "report", "doctor", "parity"}
+    # run and resend process data, report writes a page, doctor and register start
+    # programs, parity reads files
+    assert set(commands.choices) - seen == {"run", "resend", "report", "doctor", "register", "parity"}
