@@ -80,9 +80,9 @@ class RowRule:
     )
     attributes: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "rule of the stream: the attributes that it applies to, each alone, or together for "
-        "unique_with; rule of an attribute: for unique_with, the attributes that complete the unique "
-        "key; empty: the attribute alone is unique",
+        "in a rule of the stream: the attributes that the rule applies to (unique_with: to all of them together; "
+        "other kinds: to each of them). In a rule of an attribute: only for unique_with, the other attributes of "
+        "the unique key; empty: the attribute alone is unique",
         (),
     )
     least: Any = rule(
